@@ -1,0 +1,22 @@
+"""Errors whose cause is the input, told apart from faults of our own by their type."""
+
+from __future__ import annotations
+
+from evaluation.problems import Problem, Report
+
+
+class InvalidContent(Exception):
+    """A file's content is not usable; `report` says where and why. Never raised for a fault of ours."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        super().__init__("; ".join(problem.message for problem in report.errors) or "invalid content")
+
+    @classmethod
+    def of(cls, *problems: Problem) -> InvalidContent:
+        """The error for these problems."""
+        return cls(Report(problems))
+
+
+class InvalidRun(InvalidContent):
+    """A run file cannot be scored."""
