@@ -1,0 +1,13 @@
+"""What every template may use."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest
+
+
+def site(request: HttpRequest) -> dict[str, Any]:
+    """The site's name, and whether it is the one-command default."""
+    return {"site_name": settings.SITE_NAME, "embedded": settings.EMBEDDED}

@@ -1,0 +1,58 @@
+"""Headers for every answer, and faults of ours told apart from everything else."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+
+from django.db.utils import InterfaceError, OperationalError
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.shortcuts import render
+
+logger = logging.getLogger("runboard.faults")
+
+GetResponse = Callable[[HttpRequest], HttpResponseBase]
+
+
+class PermissionsPolicyMiddleware:
+    """Says that no page here uses a camera, a microphone or a place."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Add the header."""
+        response = self.get_response(request)
+        response.headers.setdefault(
+            "Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=()"
+        )
+        return response
+
+
+class FaultMiddleware:
+    """Logs an unexpected exception whole, under an id, and shows the visitor the id and no more."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Pass the request on."""
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        """Answer 500 (503 when the database is away) with an id that the log knows too."""
+        from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
+        from django.http import Http404
+
+        if isinstance(error, (Http404, PermissionDenied, SuspiciousOperation, BadRequest)):
+            return None
+        fault = secrets.token_hex(4)
+        status = 503 if isinstance(error, (OperationalError, InterfaceError)) else 500
+        logger.error("fault %s at %s %s", fault, request.method, request.path, exc_info=error)
+        if request.path.startswith("/api/"):
+            detail = f"This is a fault of ours, not of your request. Its id is {fault}."
+            return JsonResponse(
+                {"code": "fault", "detail": detail, "fault": fault, "problems": []}, status=status
+            )
+        return render(request, "fault.html", {"fault": fault, "status": status}, status=status)

@@ -1,0 +1,161 @@
+"""Test collections. Written by `leaderboard.importing` (scored) and `leaderboard.reported` (reported ones)."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Self
+
+from django.db import models
+from django.urls import reverse
+
+
+class Visibility(models.TextChoices):
+    """Who may see a part of a dataset."""
+
+    PUBLIC = "public", "everyone"
+    PARTICIPANTS = "participants", "people who are signed in"
+    CURATORS = "curators", "curators only"
+
+
+class DatasetQuerySet(models.QuerySet["Dataset"]):
+    """Datasets, by what may be done with them."""
+
+    def listed(self) -> Self:
+        """Those with a public page."""
+        return self.exclude(state=Dataset.State.PREPARING)
+
+    def open_for_runs(self) -> Self:
+        """Those that take submissions."""
+        return self.filter(state__in=[Dataset.State.PUBLISHED, Dataset.State.COLLECTING])
+
+
+class Dataset(models.Model):
+    """A test collection; its content is in versions, its judgements in qrels."""
+
+    class State(models.TextChoices):
+        """Where a dataset stands on its way to the public."""
+
+        REPORTED = "reported", "reported figures only"
+        PREPARING = "preparing", "waiting for its baseline"
+        PUBLISHED = "published", "published"
+        COLLECTING = "collecting", "collecting runs, not judged yet"
+
+    slug = models.SlugField(max_length=80, unique=True)
+    name = models.CharField(max_length=120)
+    task = models.CharField(max_length=80, blank=True)
+    domain = models.CharField(max_length=80, blank=True)
+    language = models.CharField(max_length=16, default="en")
+    licence = models.CharField(max_length=120, blank=True)
+    homepage = models.URLField(blank=True)
+    citation = models.TextField(blank=True)
+    description = models.TextField(blank=True, help_text="Markdown")
+    state = models.CharField(max_length=12, choices=State.choices, default=State.PREPARING)
+
+    hidden = models.BooleanField(default=True, help_text="The test judgements stay with the scorer.")
+    runs_only = models.BooleanField(default=False, help_text="No corpus is kept here; runs are scored.")
+    queries_visibility = models.CharField(
+        max_length=12, choices=Visibility.choices, default=Visibility.PUBLIC
+    )
+    documents_visibility = models.CharField(
+        max_length=12, choices=Visibility.choices, default=Visibility.PUBLIC
+    )
+    runs_visibility = models.CharField(max_length=12, choices=Visibility.choices, default=Visibility.CURATORS)
+
+    primary_measure = models.CharField(max_length=40, default="nDCG@10")
+    measures = models.JSONField(default=list, help_text="Measures the board shows, the primary one first.")
+    relevance_level = models.PositiveSmallIntegerField(default=1)
+    drop_self_matches = models.BooleanField(default=False)
+
+    current_version = models.ForeignKey(
+        "DatasetVersion", null=True, blank=True, on_delete=models.PROTECT, related_name="+"
+    )
+    current_qrels = models.ForeignKey(
+        "Qrels", null=True, blank=True, on_delete=models.PROTECT, related_name="+"
+    )
+    reported_statistics = models.JSONField(default=dict, blank=True)
+    board_revision = models.PositiveIntegerField(default=0, help_text="Counts the changes of the board.")
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects: ClassVar[models.Manager[Dataset]] = DatasetQuerySet.as_manager()  # type: ignore[assignment]
+
+    class Meta:
+        ordering = ["name"]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def get_absolute_url(self) -> str:
+        """The dataset's page."""
+        return reverse("dataset", args=[self.slug])
+
+
+class DatasetVersion(models.Model):
+    """An immutable corpus and query set."""
+
+    dataset = models.ForeignKey(Dataset, on_delete=models.CASCADE, related_name="versions")
+    number = models.PositiveIntegerField()
+    label = models.CharField(max_length=80, blank=True)
+    content_sha256 = models.CharField(max_length=64, help_text="Over the checksums of corpus and queries.")
+    corpus_sha256 = models.CharField(max_length=64, blank=True)
+    queries_sha256 = models.CharField(max_length=64)
+    document_ids_sha256 = models.CharField(max_length=64, blank=True, help_text="The memory-mapped id table.")
+    statistics = models.JSONField(default=dict)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["dataset", "number"], name="version_number_once"),
+            models.UniqueConstraint(fields=["dataset", "content_sha256"], name="version_content_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.dataset} {self.label or f'version {self.number}'}"
+
+
+class Qrels(models.Model):
+    """Immutable judgements for a version and split, kept in private storage and read by the scorer alone."""
+
+    version = models.ForeignKey(DatasetVersion, on_delete=models.CASCADE, related_name="qrels")
+    split = models.CharField(max_length=20, default="test")
+    number = models.PositiveIntegerField(default=1)
+    sha256 = models.CharField(max_length=64)
+    statistics = models.JSONField(default=dict)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        verbose_name_plural = "qrels"
+        constraints = [
+            models.UniqueConstraint(fields=["version", "split", "number"], name="qrels_number_once"),
+            models.UniqueConstraint(fields=["version", "split", "sha256"], name="qrels_content_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.version} {self.split} qrels {self.number}"
+
+
+class DatasetFile(models.Model):
+    """A file that the dataset's page and API offer. Hidden test judgements are never among them."""
+
+    class Kind(models.TextChoices):
+        """What the file is."""
+
+        QUERIES = "queries", "queries"
+        CORPUS = "corpus", "corpus"
+        DOCUMENT_IDS = "document_ids", "document ids"
+        QRELS = "qrels", "judgements"
+        EXAMPLE_RUN = "example_run", "example run"
+        BROKEN_RUN = "broken_run", "example of a rejected run"
+
+    version = models.ForeignKey(DatasetVersion, on_delete=models.CASCADE, related_name="files")
+    kind = models.CharField(max_length=16, choices=Kind.choices)
+    name = models.CharField(max_length=120, help_text="The name it is downloaded under.")
+    description = models.CharField(max_length=200, blank=True)
+    sha256 = models.CharField(max_length=64)
+    size = models.PositiveBigIntegerField()
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["version", "name"], name="file_name_once")]
+        ordering = ["kind", "name"]
+
+    def __str__(self) -> str:
+        return f"{self.version}: {self.name}"

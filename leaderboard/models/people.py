@@ -1,0 +1,87 @@
+"""Who submits, and for whom. Written by `submissions.people`."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django.contrib.auth.models import AbstractUser, BaseUserManager
+from django.db import models
+from django.urls import reverse
+
+
+class UserManager(BaseUserManager["User"]):
+    """Makes people, who are known by their e-mail address."""
+
+    def _create(self, email: str, password: str | None, **fields: Any) -> User:
+        if not email:
+            raise ValueError("an account needs an e-mail address")
+        user = self.model(email=self.normalize_email(email).lower(), **fields)
+        user.set_password(password)
+        user.save(using=self._db)
+        return user
+
+    def create_user(self, email: str, password: str | None = None, **fields: Any) -> User:
+        """A person with no rights beyond their own submissions."""
+        return self._create(email, password, **{"is_staff": False, "is_superuser": False, **fields})
+
+    def create_superuser(self, email: str, password: str | None = None, **fields: Any) -> User:
+        """A person with every right."""
+        return self._create(email, password, **{**fields, "is_staff": True, "is_superuser": True})
+
+
+class User(AbstractUser):
+    """A person: signs in with an e-mail address, is shown by name, never by address."""
+
+    username = None  # type: ignore[assignment]
+    first_name = None  # type: ignore[assignment]
+    last_name = None  # type: ignore[assignment]
+    email = models.EmailField("e-mail address", unique=True)
+    name = models.CharField(max_length=150, blank=True)
+
+    USERNAME_FIELD = "email"
+    REQUIRED_FIELDS: ClassVar[list[str]] = []
+    objects: ClassVar[UserManager] = UserManager()  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        return self.name or self.email
+
+    def get_full_name(self) -> str:
+        """The name to show."""
+        return self.name
+
+    def get_short_name(self) -> str:
+        """The name to show."""
+        return self.name
+
+
+class Team(models.Model):
+    """Whom a result belongs to on a board. A person alone has a team of one."""
+
+    slug = models.SlugField(max_length=80, unique=True)
+    name = models.CharField(max_length=120)
+    members: models.ManyToManyField[User, Membership] = models.ManyToManyField(
+        User, through="Membership", related_name="teams"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def get_absolute_url(self) -> str:
+        """The team's page."""
+        return reverse("team", args=[self.slug])
+
+
+class Membership(models.Model):
+    """A person in a team."""
+
+    team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="memberships")
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
+    owner = models.BooleanField(default=False)
+    joined_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["team", "user"], name="one_membership_per_team")]
+
+    def __str__(self) -> str:
+        return f"{self.user} in {self.team}"

@@ -1,0 +1,28 @@
+"""Work that the domain asks for. Written by `leaderboard.work`, taken by the dispatcher."""
+
+from __future__ import annotations
+
+from django.db import models
+
+
+class WorkRequest(models.Model):
+    """A wish for work, made in the transaction that needs it; the dispatcher turns it into a job."""
+
+    class Kind(models.TextChoices):
+        """What is to be done."""
+
+        BASELINE = "baseline", "retrieve and score a dataset's baseline"
+        RETRIEVE = "retrieve", "retrieve and score a configuration of our own"
+        SCORE = "score", "score a stored run"
+
+    kind = models.CharField(max_length=12, choices=Kind.choices)
+    dataset = models.ForeignKey("Dataset", on_delete=models.CASCADE, related_name="work_requests")
+    payload = models.JSONField(default=dict)
+    created_at = models.DateTimeField(auto_now_add=True)
+    taken_at = models.DateTimeField(null=True, blank=True, db_index=True)
+
+    class Meta:
+        ordering = ["pk"]
+
+    def __str__(self) -> str:
+        return f"{self.kind} for {self.dataset}"

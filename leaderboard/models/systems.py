@@ -1,0 +1,75 @@
+"""What is ranked, and where reported figures come from. Written by `leaderboard.systems` and `leaderboard.reported`."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.urls import reverse
+
+
+class Architecture(models.TextChoices):
+    """How a system retrieves."""
+
+    LEXICAL = "lexical", "lexical"
+    LEARNED_SPARSE = "learned-sparse", "learned sparse"
+    DENSE = "dense", "dense"
+    LATE_INTERACTION = "late-interaction", "late interaction"
+    RE_RANKING = "re-ranking", "re-ranking"
+    DOCUMENT_EXPANSION = "document-expansion", "document expansion"
+    QUERY_AUGMENTATION = "query-augmentation", "query augmentation"
+    GENERATIVE = "generative", "generative"
+    FUSION = "fusion", "fusion"
+    OTHER = "other", "other"
+
+
+class Source(models.Model):
+    """A publication that reported figures come from."""
+
+    key = models.SlugField(max_length=80, unique=True)
+    title = models.CharField(max_length=300)
+    authors = models.CharField(max_length=500)
+    year = models.PositiveSmallIntegerField()
+    venue = models.CharField(max_length=200, blank=True)
+    url = models.URLField(blank=True)
+    bibtex = models.TextField(blank=True)
+
+    def __str__(self) -> str:
+        return f"{self.authors} ({self.year})"
+
+
+class System(models.Model):
+    """A retrieval system: what a board ranks."""
+
+    slug = models.SlugField(max_length=120, unique=True)
+    name = models.CharField(max_length=120)
+    architecture = models.CharField(max_length=24, choices=Architecture.choices)
+    description = models.TextField(blank=True, help_text="Markdown")
+    parameters = models.JSONField(default=dict, blank=True)
+    team = models.ForeignKey("Team", null=True, blank=True, on_delete=models.PROTECT, related_name="systems")
+    source = models.ForeignKey(
+        Source, null=True, blank=True, on_delete=models.PROTECT, related_name="systems"
+    )
+    training_declared = models.BooleanField(default=False)
+    training_datasets = models.JSONField(default=list, blank=True, help_text="Slugs or names of datasets.")
+    backbone = models.CharField(max_length=120, blank=True)
+    dimension = models.PositiveIntegerField(null=True, blank=True)
+    maximum_length = models.PositiveIntegerField(null=True, blank=True)
+    paper_url = models.URLField(blank=True)
+    code_url = models.URLField(blank=True)
+    model_url = models.URLField(blank=True)
+    licence = models.CharField(max_length=120, blank=True)
+    bibtex = models.TextField(blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [
+            models.UniqueConstraint(fields=["team", "name"], name="system_name_once_per_team"),
+            models.UniqueConstraint(fields=["source", "name"], name="system_name_once_per_source"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    def get_absolute_url(self) -> str:
+        """The system's page."""
+        return reverse("system", args=[self.slug])

@@ -1,0 +1,149 @@
+"""Put entries on boards and take them off: the only writer of `Entry`.
+
+For datasets with hidden judgements, `published_value` is the one function through which every number leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from leaderboard.models import Dataset, Entry, Evaluation, Source, System
+
+#: Decimals of a published value where the judgements are hidden. Three leave a probing run 1.7 to 6.2 bits.
+HIDDEN_DECIMALS = 3
+
+
+def published_value(value: float, *, hidden: bool) -> float:
+    """The value as it leaves the scorer: rounded to three decimals where the judgements are hidden."""
+    return round(value, HIDDEN_DECIMALS) if hidden else value
+
+
+def comparison_group(evaluation: Evaluation) -> str:
+    """Entries share deltas and ranks only on the same version, judgements and measure specification."""
+    return f"scored:{evaluation.run.version_id}:{evaluation.qrels_id}:{evaluation.specification}"
+
+
+def training_exposure(system: System, dataset: Dataset) -> Entry.Training:
+    """What the system says it had seen of the dataset."""
+    if dataset.slug in system.training_datasets or dataset.name in system.training_datasets:
+        return Entry.Training.IN_DOMAIN
+    return Entry.Training.ZERO_SHOT if system.training_declared else Entry.Training.UNDECLARED
+
+
+@transaction.atomic
+def publish_entry(
+    *,
+    evaluation: Evaluation,
+    provenance: Entry.Provenance,
+    public: bool,
+    submission_reference: str = "",
+    is_baseline: bool = False,
+) -> Entry:
+    """Show an evaluation on its dataset's board (or keep it for its team). Publishing it again changes nothing."""
+    dataset = evaluation.run.version.dataset
+    shown = {name: evaluation.means[name] for name in dataset.measures if name in evaluation.means}
+    entry, created = Entry.objects.get_or_create(
+        evaluation=evaluation,
+        defaults={
+            "dataset": dataset,
+            "system": evaluation.run.system,
+            "provenance": provenance,
+            "configuration": evaluation.run.configuration,
+            "scores": {name: published_value(value, hidden=dataset.hidden) for name, value in shown.items()},
+            "comparison_group": comparison_group(evaluation),
+            "is_baseline": is_baseline,
+            "training": training_exposure(evaluation.run.system, dataset),
+            "visibility": Entry.Visibility.PUBLIC if public else Entry.Visibility.PRIVATE,
+            # What a reader of a hidden board may learn stops at the scores.
+            "missing_queries": 0 if dataset.hidden else evaluation.missing_queries,
+            "submission_reference": submission_reference,
+            "published_at": timezone.now(),
+        },
+    )
+    if created:
+        board_changed(dataset)
+    return entry
+
+
+@transaction.atomic
+def publish_reported(
+    *,
+    dataset: Dataset,
+    system: System,
+    source: Source,
+    configuration: str,
+    scores: Mapping[str, float],
+    figures: list[dict[str, Any]],
+    comparison_group: str,
+    is_baseline: bool,
+    training: Entry.Training,
+    locator: str,
+) -> Entry:
+    """Show a paper's numbers. Loading them again brings the row up to date."""
+    entry, _ = Entry.objects.update_or_create(
+        dataset=dataset,
+        system=system,
+        source=source,
+        provenance=Entry.Provenance.REPORTED,
+        configuration=configuration,
+        defaults={
+            "scores": dict(scores),
+            "figures": figures,
+            "comparison_group": comparison_group,
+            "is_baseline": is_baseline,
+            "training": training,
+            "locator": locator,
+        },
+        create_defaults={
+            "scores": dict(scores),
+            "figures": figures,
+            "comparison_group": comparison_group,
+            "is_baseline": is_baseline,
+            "training": training,
+            "locator": locator,
+            "published_at": timezone.now(),
+        },
+    )
+    board_changed(dataset)
+    return entry
+
+
+@transaction.atomic
+def set_visibility(submission_reference: str, *, public: bool) -> None:
+    """Show or keep back every entry of a submission that is not withdrawn."""
+    wanted = Entry.Visibility.PUBLIC if public else Entry.Visibility.PRIVATE
+    entries = Entry.objects.filter(submission_reference=submission_reference).exclude(
+        visibility=Entry.Visibility.WITHDRAWN
+    )
+    for entry in entries.select_related("dataset"):
+        board_changed(entry.dataset)
+    entries.update(visibility=wanted)
+
+
+@transaction.atomic
+def withdraw_entries(submission_reference: str, reason: str) -> None:
+    """Take a submission's entries off every board. A tombstone stays on the dataset's page."""
+    entries = Entry.objects.filter(submission_reference=submission_reference)
+    for entry in entries.select_related("dataset"):
+        board_changed(entry.dataset)
+    entries.update(visibility=Entry.Visibility.WITHDRAWN, withdrawal_reason=reason[:300])
+
+
+@transaction.atomic
+def name_baseline(entry: Entry) -> None:
+    """Make the entry the one that its comparison group's deltas are taken against."""
+    Entry.objects.filter(
+        dataset=entry.dataset, comparison_group=entry.comparison_group, is_baseline=True
+    ).update(is_baseline=False)
+    Entry.objects.filter(pk=entry.pk).update(is_baseline=True)
+    board_changed(entry.dataset)
+
+
+def board_changed(dataset: Dataset) -> None:
+    """Count a change of the board, so that no cached page outlives it."""
+    Dataset.objects.filter(pk=dataset.pk).update(board_revision=F("board_revision") + 1)

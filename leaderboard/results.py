@@ -1,0 +1,73 @@
+"""Record runs and their evaluations: the only writer of `Run` and `Evaluation`."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leaderboard.models import DatasetVersion, Evaluation, Qrels, Run, System
+
+
+def record_run(
+    *,
+    version: DatasetVersion,
+    system: System,
+    sha256: str,
+    origin: Run.Origin,
+    size: int,
+    lines: int,
+    tag: str = "",
+    configuration: str = "",
+    metadata: Mapping[str, Any] | None = None,
+) -> Run:
+    """The row of a stored run; the same bytes for the same system and configuration are one run."""
+    run, _ = Run.objects.get_or_create(
+        version=version,
+        system=system,
+        sha256=sha256,
+        configuration=configuration,
+        defaults={
+            "origin": origin,
+            "size": size,
+            "lines": lines,
+            "tag": tag[:120],
+            "metadata": dict(metadata or {}),
+        },
+    )
+    return run
+
+
+def record_evaluation(
+    *,
+    run: Run,
+    qrels: Qrels,
+    specification: str,
+    measures: Sequence[str],
+    means: Mapping[str, float],
+    per_query: NDArray[np.float64],
+    missing_queries: int,
+) -> Evaluation:
+    """The row of an evaluation; `per_query` has the shape (queries, measures). Made once, never changed."""
+    evaluation, _ = Evaluation.objects.get_or_create(
+        run=run,
+        qrels=qrels,
+        specification=specification,
+        defaults={
+            "measures": list(measures),
+            "means": dict(means),
+            "values": zlib.compress(np.ascontiguousarray(per_query, dtype="<f8").tobytes(), 1),
+            "judged_queries": per_query.shape[0],
+            "missing_queries": missing_queries,
+        },
+    )
+    return evaluation
+
+
+def per_query_values(evaluation: Evaluation) -> NDArray[np.float64]:
+    """The stored values, shape (queries, measures), unrounded."""
+    flat = np.frombuffer(zlib.decompress(bytes(evaluation.values)), dtype="<f8")
+    return flat.reshape(evaluation.judged_queries, len(evaluation.measures))

@@ -1,0 +1,289 @@
+"""All settings, read from the environment; a reader that fails says what would be right.
+
+Nothing set gives the embedded default: SQLite and an own Valkey under `RUNBOARD_VAR`. `docs/operations.md` lists
+the variables.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+import environ
+
+env = environ.Env()
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+#: The folder of all state.
+VAR = Path(env.str("RUNBOARD_VAR", default=str(BASE_DIR / "var"))).resolve()
+VAR.mkdir(parents=True, exist_ok=True)
+
+# numba reads this when it is first imported, which happens in `evaluation` on first use.
+os.environ.setdefault("NUMBA_CACHE_DIR", str(VAR / "cache" / "numba"))
+
+
+def secret_key() -> str:
+    """The key from `SECRET_KEY`, else one generated once and kept in `var/secret-key`, readable by its owner."""
+    if key := env.str("SECRET_KEY", default=""):
+        return key
+    path = VAR / "secret-key"
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return path.read_text()
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secrets.token_urlsafe(50))
+    return path.read_text()
+
+
+def broker_url() -> str:
+    """`REDIS_URL`, else the server that a running `manage.py runboard` wrote down, else one that fails fast."""
+    if url := env.str("REDIS_URL", default=""):
+        return url
+    written = VAR / "run" / "redis-url"
+    return written.read_text().strip() if written.exists() else "redis://127.0.0.1:1/0"
+
+
+def cache_location(url: str) -> str:
+    """The same server as a Django cache names it: kombu says `redis+socket:///path`, redis-py `unix:///path`."""
+    return url.replace("redis+socket://", "unix://", 1)
+
+
+DEBUG = env.bool("DEBUG", default=False)
+SECRET_KEY = secret_key()
+#: Whether the site is the one-command default, reachable from this machine only.
+EMBEDDED = env.bool("RUNBOARD_EMBEDDED", default="ALLOWED_HOSTS" not in os.environ)
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
+CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
+SITE_NAME = env.str("SITE_NAME", default="Runboard")
+
+INSTALLED_APPS = [
+    "leaderboard.apps.LeaderboardConfig",
+    "submissions.apps.SubmissionsConfig",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.humanize",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "allauth",
+    "allauth.account",
+    "django_htmx",
+    "csp",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "knox",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "leaderboard.middleware.PermissionsPolicyMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "leaderboard.middleware.FaultMiddleware",
+]
+
+ROOT_URLCONF = "leaderboard.urls"
+WSGI_APPLICATION = "leaderboard.wsgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "leaderboard.context.site",
+            ],
+        },
+    },
+]
+
+
+def databases() -> dict[str, dict[str, Any]]:
+    """SQLite tuned so that web and workers write side by side, or the server that `DATABASE_URL` names."""
+    if "DATABASE_URL" in os.environ:
+        database = env.db_url("DATABASE_URL")
+        database.setdefault("CONN_MAX_AGE", 60)
+        database["CONN_HEALTH_CHECKS"] = True
+        return {"default": database}
+    return {
+        "default": {
+            "ENGINE": "django.db.backends.sqlite3",
+            "NAME": VAR / "db.sqlite3",
+            "CONN_MAX_AGE": 60,
+            "OPTIONS": {
+                "transaction_mode": "IMMEDIATE",
+                "timeout": 20,
+                "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA busy_timeout=20000;",
+            },
+        }
+    }
+
+
+DATABASES = databases()
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# --- the broker and the cache
+REDIS_URL = broker_url()
+CACHES = {
+    "default": {
+        "BACKEND": "leaderboard.cache.ForgivingRedisCache",
+        "LOCATION": cache_location(REDIS_URL),
+        "KEY_PREFIX": "runboard",
+        "TIMEOUT": 3600,
+    }
+}
+CELERY_BROKER_URL = REDIS_URL
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "visibility_timeout": 24 * 3600,
+    "unacked_restore_interval": 5,
+    "socket_connect_timeout": 2,
+    "socket_timeout": 10,
+}
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TASK_DEFAULT_QUEUE = "dispatch"
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_TIMEZONE = "UTC"
+
+# --- people
+AUTH_USER_MODEL = "leaderboard.User"
+AUTHENTICATION_BACKENDS = [
+    "django.contrib.auth.backends.ModelBackend",
+    "allauth.account.auth_backends.AuthenticationBackend",
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+LOGIN_REDIRECT_URL = "/submissions/"
+LOGIN_URL = "account_login"
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
+ACCOUNT_USER_MODEL_USERNAME_FIELD = None
+ACCOUNT_EMAIL_SUBJECT_PREFIX = ""
+ACCOUNT_ADAPTER = "submissions.people.adapter.AccountAdapter"
+ACCOUNT_LOGOUT_REDIRECT_URL = "/"
+
+# --- mail: to the console until a server is named
+EMAIL_URL = env.str("EMAIL_URL", default="consolemail://")
+vars().update(env.email_url("EMAIL_URL", default="consolemail://"))
+DEFAULT_FROM_EMAIL = env.str("DEFAULT_FROM_EMAIL", default="Runboard <runboard@localhost>")
+# Without a mail server nobody could verify an address: verification is asked for once there is one.
+ACCOUNT_EMAIL_VERIFICATION = "optional" if EMAIL_URL.startswith("consolemail") else "mandatory"
+
+# --- language and time
+LANGUAGE_CODE = "en-gb"
+TIME_ZONE = "UTC"
+USE_I18N = True
+USE_TZ = True
+
+# --- static files: out of this project and installed packages, collected and hashed at start
+STATIC_URL = "/static/"
+STATIC_ROOT = VAR / "static"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STORAGES = {
+    "default": {
+        "BACKEND": "django.core.files.storage.FileSystemStorage",
+        "OPTIONS": {"location": str(VAR / "media")},
+    },
+    "staticfiles": {
+        "BACKEND": env.str(
+            "RUNBOARD_STATIC_BACKEND", default="whitenoise.storage.CompressedManifestStaticFilesStorage"
+        )
+    },
+}
+
+# --- security
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": ["'self'"],
+        "img-src": ["'self'", "data:"],
+        "object-src": ["'none'"],
+        "base-uri": ["'none'"],
+        "frame-ancestors": ["'none'"],
+        "form-action": ["'self'"],
+    }
+}
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+HTTPS = env.bool("HTTPS", default=not EMBEDDED)
+SESSION_COOKIE_SECURE = HTTPS
+CSRF_COOKIE_SECURE = HTTPS
+SECURE_SSL_REDIRECT = HTTPS
+SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS
+SECURE_HSTS_PRELOAD = HTTPS
+if env.bool("BEHIND_PROXY", default=False):
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+
+# --- uploads
+FILE_UPLOAD_HANDLERS = ["submissions.uploads.LimitedUploadHandler"]
+FILE_UPLOAD_TEMP_DIR = VAR / "uploads"
+FILE_UPLOAD_TEMP_DIR.mkdir(parents=True, exist_ok=True)
+#: The largest request body with files that is read, in bytes.
+UPLOAD_LIMIT_BYTES = env.int("UPLOAD_LIMIT_BYTES", default=512 * 1024 * 1024)
+#: Up to this many bytes, expanded, a run is validated while its sender waits.
+VALIDATE_AT_ONCE_BYTES = 16 * 1024 * 1024
+
+# --- the API
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "submissions.people.authentication.TokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.AllowAny"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "leaderboard.api.errors.exception_handler",
+    "DEFAULT_THROTTLE_RATES": {"check": "60/min", "submit": "60/min"},
+    "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Runboard API",
+    "DESCRIPTION": "Submit runs, follow them, and read every board.",
+    "VERSION": "1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+}
+KNOX_TOKEN_MODEL = "submissions.ApiToken"
+REST_KNOX = {
+    "TOKEN_MODEL": "submissions.ApiToken",
+    "AUTH_HEADER_PREFIX": "Bearer",
+    "TOKEN_PREFIX": "rb_",
+    "TOKEN_TTL": None,
+}
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", default="INFO")},
+}

@@ -1,0 +1,17 @@
+#!/usr/bin/env python
+"""Django's command line for this project."""
+
+import os
+import sys
+
+
+def main() -> None:
+    """Run an administrative command."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "leaderboard.settings")
+    from django.core.management import execute_from_command_line
+
+    execute_from_command_line(sys.argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""From upload to verdict: intake, lifecycle, queue, people."""

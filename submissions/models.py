@@ -1,0 +1,182 @@
+"""Submissions, their jobs, the workers, and the tokens people drive the site with."""
+
+from __future__ import annotations
+
+import secrets
+from typing import ClassVar, Self
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+from django.urls import reverse
+from django.utils import timezone
+from knox.models import AbstractAuthToken
+
+
+class State(models.TextChoices):
+    """The states of a job, and of the submission it belongs to. `lifecycle.TRANSITIONS` says which may follow."""
+
+    UPLOADING = "uploading", "uploading"
+    VALIDATING = "validating", "validating"
+    QUEUED = "queued", "queued"
+    RETRIEVING = "retrieving", "retrieving"
+    SCORING = "scoring", "scoring"
+    DONE = "done", "done"
+    REJECTED = "rejected", "rejected"
+    FAILED = "failed", "failed"
+    CANCELLED = "cancelled", "cancelled"
+    TIMED_OUT = "timed_out", "timed out"
+    WITHDRAWN = "withdrawn", "withdrawn"
+
+
+TERMINAL = frozenset(
+    {State.DONE, State.REJECTED, State.FAILED, State.CANCELLED, State.TIMED_OUT, State.WITHDRAWN}
+)
+#: States in which a job waits for a worker (when nobody holds a lease on it).
+WAITING = frozenset({State.QUEUED, State.VALIDATING})
+
+
+def new_identifier() -> str:
+    """A short public id that tells nothing about how many there are: 12 lower-case letters and digits."""
+    alphabet = "abcdefghjkmnpqrstuvwxyz23456789"
+    return "".join(secrets.choice(alphabet) for _ in range(12))
+
+
+class Submission(models.Model):
+    """One act of one person for one team. Written by `intake` and `withdrawal`; its state follows from its jobs."""
+
+    class Kind(models.TextChoices):
+        """What was brought."""
+
+        RUN = "run", "run files"
+
+    id = models.CharField(primary_key=True, max_length=20, default=new_identifier, editable=False)
+    kind = models.CharField(max_length=8, choices=Kind.choices, default=Kind.RUN)
+    submitter = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="submissions"
+    )
+    team = models.ForeignKey("leaderboard.Team", on_delete=models.PROTECT, related_name="submissions")
+    system = models.ForeignKey("leaderboard.System", on_delete=models.PROTECT, related_name="submissions")
+    configuration = models.CharField(max_length=80, blank=True)
+    public = models.BooleanField(default=True)
+    note = models.TextField(blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    withdrawn_at = models.DateTimeField(null=True, blank=True)
+    withdrawal_reason = models.CharField(max_length=300, blank=True)
+
+    class Meta:
+        ordering = ["-created_at"]
+
+    def __str__(self) -> str:
+        return f"{self.system} ({self.id})"
+
+    def get_absolute_url(self) -> str:
+        """The status page."""
+        return reverse("submission", args=[self.id])
+
+
+class JobQuerySet(models.QuerySet["Job"]):
+    """Jobs, by what the queue may do with them."""
+
+    def waiting(self) -> Self:
+        """Those that a worker may claim now."""
+        now = timezone.now()
+        return self.filter(
+            Q(state__in=WAITING), Q(lease_expires_at=None), Q(not_before=None) | Q(not_before__lte=now)
+        ).exclude(dataset__state="collecting")
+
+    def expired(self) -> Self:
+        """Those whose worker went silent, in every state that is not terminal."""
+        return self.exclude(state__in=TERMINAL).filter(lease_expires_at__lt=timezone.now())
+
+
+class Job(models.Model):
+    """A piece of work: the row is the truth, the broker only rings. Written by `queue` and `intake` alone."""
+
+    class Kind(models.TextChoices):
+        """What is to be done."""
+
+        SCORE = "score", "score a run"
+        RETRIEVE = "retrieve", "retrieve and score"
+        BASELINE = "baseline", "baseline"
+
+    class Queue(models.TextChoices):
+        """Which workers take it."""
+
+        SCORE = "score", "score"
+        CPU = "cpu", "cpu"
+
+    kind = models.CharField(max_length=10, choices=Kind.choices)
+    queue = models.CharField(max_length=8, choices=Queue.choices)
+    submission = models.ForeignKey(
+        Submission, null=True, blank=True, on_delete=models.PROTECT, related_name="jobs"
+    )
+    dataset = models.ForeignKey("leaderboard.Dataset", on_delete=models.PROTECT, related_name="jobs")
+    payload = models.JSONField(default=dict, blank=True)
+    file_name = models.CharField(max_length=200, blank=True, help_text="What the sender called the file.")
+    upload_sha256 = models.CharField(max_length=64, blank=True)
+    validated = models.BooleanField(
+        default=False, help_text="The file passed validation before it was queued."
+    )
+
+    state = models.CharField(max_length=10, choices=State.choices)
+    stage = models.CharField(max_length=20, blank=True)
+    progress = models.FloatField(default=0.0, help_text="Share of the current state's work, 0 to 1.")
+    attempts = models.PositiveSmallIntegerField(default=0)
+    fence = models.PositiveIntegerField(
+        default=0, help_text="Counts the claims; only the last claim may write."
+    )
+    worker = models.CharField(max_length=120, blank=True)
+    lease_expires_at = models.DateTimeField(null=True, blank=True, db_index=True)
+    not_before = models.DateTimeField(null=True, blank=True)
+    cancel_requested = models.BooleanField(default=False)
+
+    report = models.JSONField(default=dict, blank=True, help_text="The validation report.")
+    error_code = models.CharField(max_length=40, blank=True)
+    fault = models.CharField(
+        max_length=16, blank=True, help_text="The id under which our log knows the failure."
+    )
+    entry = models.OneToOneField(
+        "leaderboard.Entry", null=True, blank=True, on_delete=models.PROTECT, related_name="job"
+    )
+    log = models.TextField(blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+    started_at = models.DateTimeField(null=True, blank=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    objects: ClassVar[models.Manager[Job]] = JobQuerySet.as_manager()  # type: ignore[assignment]
+
+    class Meta:
+        ordering = ["pk"]
+        indexes = [models.Index(fields=["state", "queue"])]
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(progress__gte=0) & Q(progress__lte=1), name="progress_is_a_share"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.dataset} ({self.state})"
+
+
+class Worker(models.Model):
+    """A worker process that announced itself. Written by `heartbeat`."""
+
+    name = models.CharField(max_length=120, unique=True)
+    queues = models.JSONField(default=list)
+    version = models.CharField(max_length=40, blank=True)
+    started_at = models.DateTimeField()
+    seen_at = models.DateTimeField(db_index=True)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ApiToken(AbstractAuthToken):
+    """A token for the API: knox keeps its hash, its expiry and whose it is; we keep what it is called and its use."""
+
+    name = models.CharField(max_length=80, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-created"]

@@ -1,0 +1,1 @@
+"""Accounts, teams and tokens: the only writer of `User`, `Team`, `Membership` and `ApiToken`."""

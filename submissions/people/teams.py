@@ -1,0 +1,38 @@
+"""Teams: whom a result belongs to."""
+
+from __future__ import annotations
+
+from django.db import transaction
+from django.utils.text import slugify
+
+from leaderboard.models import Membership, Team, User
+
+
+@transaction.atomic
+def personal_team(user: User) -> Team:
+    """The team that the person submits for: their first one, made with a neutral name where there is none.
+
+    The name never comes from the e-mail address, which stays private.
+    """
+    team = Team.objects.filter(memberships__user=user).order_by("memberships__pk").first()
+    if team is not None:
+        return team
+    team = make_team(user.name or f"Team {user.pk}")
+    Membership.objects.create(team=team, user=user, owner=True)
+    return team
+
+
+def make_team(name: str) -> Team:
+    """A new team with a free slug."""
+    base = slugify(name)[:60] or "team"
+    slug, number = base, 1
+    while Team.objects.filter(slug=slug).exists():
+        number += 1
+        slug = f"{base}-{number}"
+    return Team.objects.create(slug=slug, name=name)
+
+
+def rename_team(team: Team, name: str) -> None:
+    """Show the team under another name; its address stays."""
+    team.name = name
+    team.save(update_fields=["name"])
