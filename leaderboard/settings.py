@@ -287,3 +287,7 @@ LOGGING = {
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", default="INFO")},
 }
+
+#: The longest a job may run, in seconds.
+JOB_WALL_CLOCK_SECONDS = env.int("JOB_WALL_CLOCK_SECONDS", default=6 * 3600)
+CELERY_BEAT_SCHEDULE = {"dispatch": {"task": "runboard.dispatch", "schedule": 5.0, "options": {"expires": 5.0}}}

@@ -1,0 +1,76 @@
+"""The retrievals that the site makes by itself: every dataset's BM25, and the demo's other rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from leaderboard.models import Architecture, Dataset, System, WorkRequest
+from leaderboard.systems import house_system
+from leaderboard.work import request_work
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """An engine with its parameters, and the system under which its results are shown."""
+
+    slug: str
+    name: str
+    description: str
+    engine: str = "bm25"
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+BM25 = Configuration(
+    "bm25",
+    "BM25",
+    "Lucene's BM25 with k1 = 0.9 and b = 0.4, Porter stemming and English stop words, title and text in one "
+    "field. The baseline that every delta is taken against.",
+)
+
+#: What stands beside the baseline on the demo's board from the start.
+DEMO_ROWS = (
+    Configuration(
+        "bm25-k1-1-2-b-0-75",
+        "BM25 (k1 = 1.2, b = 0.75)",
+        "The same analysis with the parameters that Lucene and Elasticsearch come with.",
+        parameters={"k1": 1.2, "b": 0.75},
+    ),
+    Configuration(
+        "bm25-titles",
+        "BM25 (titles only)",
+        "The same BM25 over titles alone: how far a name goes.",
+        parameters={"fields": "title"},
+    ),
+    Configuration(
+        "bm25-no-stemming",
+        "BM25 (no stemming)",
+        "The same BM25 over unstemmed words.",
+        parameters={"stemming": False},
+    ),
+)
+
+CONFIGURATIONS: Mapping[str, Configuration] = {each.slug: each for each in (BM25, *DEMO_ROWS)}
+
+
+def system_of(configuration: Configuration) -> System:
+    """The system under which a configuration's results are shown, made where it is missing."""
+    return house_system(
+        slug=configuration.slug,
+        name=configuration.name,
+        architecture=Architecture.LEXICAL,
+        description=configuration.description,
+        parameters={"engine": configuration.engine, **configuration.parameters},
+    )
+
+
+def request_baseline(dataset: Dataset) -> None:
+    """Ask for the dataset's BM25; the dataset is published when it is done."""
+    request_work(WorkRequest.Kind.BASELINE, dataset, {"configuration": BM25.slug})
+
+
+def request_demo_rows(dataset: Dataset) -> None:
+    """Ask for the other rows of the demo."""
+    for configuration in DEMO_ROWS:
+        request_work(WorkRequest.Kind.RETRIEVE, dataset, {"configuration": configuration.slug})

@@ -1,0 +1,80 @@
+"""Holding a claimed job: a thread says that we are alive and how far we are, and hears when to stop."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from django.db import Error as DatabaseError
+from django.db import connection
+
+from submissions.models import Job
+from submissions.queue import extend_lease
+
+#: Seconds between two signs of life, which also look for a wish to cancel; a lease is thirty times as long.
+LOOK = 2.0
+
+
+class LeaseLost(Exception):
+    """Another worker holds the job now, or it has ended: write nothing more."""
+
+
+class Cancelled(Exception):
+    """The submitter asked to stop."""
+
+
+class Lease:
+    """What the working code tells (progress) and asks (may I go on?) while it works."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.stage = job.stage
+        self.progress = 0.0
+        self.lost = False
+        self.cancelled = False
+
+    def report(self, progress: float) -> None:
+        """Note how far the work is, 0 to 1. Raises LeaseLost or Cancelled when it must stop."""
+        self.progress = progress
+        self.check()
+
+    def report_stage(self, stage: str, progress: float) -> None:
+        """Note the stage too."""
+        self.stage = stage
+        self.report(progress)
+
+    def check(self) -> None:
+        """Raise LeaseLost or Cancelled when the work must stop."""
+        if self.lost:
+            raise LeaseLost
+        if self.cancelled:
+            raise Cancelled
+
+
+@contextmanager
+def holding(job: Job) -> Iterator[Lease]:
+    """Keep the job's lease alive while the block runs."""
+    lease, ended = Lease(job), threading.Event()
+    thread = threading.Thread(target=_keep_alive, args=(lease, ended), daemon=True, name=f"lease-{job.pk}")
+    thread.start()
+    try:
+        yield lease
+    finally:
+        ended.set()
+        thread.join()
+
+
+def _keep_alive(lease: Lease, ended: threading.Event) -> None:
+    try:
+        while not ended.wait(LOOK):
+            try:
+                lease.lost = not extend_lease(lease.job, lease.progress, lease.stage)
+                wishes = Job.objects.filter(pk=lease.job.pk).values_list("cancel_requested", flat=True)
+                lease.cancelled = bool(wishes and wishes[0])
+            except DatabaseError:
+                connection.close()  # the next look opens a new one; the lease outlasts several failures
+            if lease.lost:
+                return
+    finally:
+        connection.close()

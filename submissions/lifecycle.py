@@ -1,0 +1,76 @@
+"""How a job moves from state to state: one table, and one function that moves it by compare-and-set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django.db.models import F, Value
+from django.db.models.functions import Concat
+from django.utils import timezone
+
+from submissions.models import TERMINAL, Job, State
+
+_ENDS = {State.FAILED, State.CANCELLED, State.TIMED_OUT, State.WITHDRAWN}
+
+#: Which states may follow which. Going back to a waiting state is a retry.
+TRANSITIONS: Mapping[State, frozenset[State]] = {
+    State.UPLOADING: frozenset({State.VALIDATING, State.QUEUED, State.REJECTED} | _ENDS),
+    State.VALIDATING: frozenset({State.VALIDATING, State.SCORING, State.REJECTED} | _ENDS),
+    State.QUEUED: frozenset({State.QUEUED, State.RETRIEVING, State.SCORING} | _ENDS),
+    State.RETRIEVING: frozenset({State.SCORING, State.QUEUED} | _ENDS),
+    State.SCORING: frozenset({State.DONE, State.REJECTED, State.QUEUED, State.VALIDATING} | _ENDS),
+    State.DONE: frozenset({State.WITHDRAWN}),
+    State.REJECTED: frozenset(),
+    State.FAILED: frozenset(),
+    State.CANCELLED: frozenset(),
+    State.TIMED_OUT: frozenset(),
+    State.WITHDRAWN: frozenset(),
+}
+
+#: From best to worst: a submission without a finished job is in the worst state of its jobs.
+_SEVERITY = (
+    State.DONE,
+    State.WITHDRAWN,
+    State.CANCELLED,
+    State.REJECTED,
+    State.TIMED_OUT,
+    State.FAILED,
+)
+#: From furthest to least far: while jobs are under way, a submission is where its last job is.
+_PROGRESS = (State.SCORING, State.RETRIEVING, State.QUEUED, State.VALIDATING, State.UPLOADING)
+
+
+def advance(job_id: int, to: State, *, fence: int | None = None, **changes: Any) -> bool:
+    """Move the job to `to` if its present state allows it and, where given, the caller still holds the claim.
+
+    Returns whether it moved. One UPDATE, so of two callers one wins. Ending a job frees its lease.
+    """
+    sources = [state for state, followers in TRANSITIONS.items() if to in followers]
+    jobs = Job.objects.filter(pk=job_id, state__in=sources)
+    if fence is not None:
+        jobs = jobs.filter(fence=fence)
+    if to in TERMINAL:
+        changes = {"lease_expires_at": None, "finished_at": timezone.now(), "stage": "", **changes}
+    return jobs.update(state=to, **changes) == 1
+
+
+def write_log(job_id: int, line: str) -> None:
+    """Add a line, with its time, to the log that the submitter reads."""
+    stamp = timezone.now().strftime("%H:%M:%S")
+    Job.objects.filter(pk=job_id).update(log=Concat(F("log"), Value(f"{stamp}  {line}\n")))
+
+
+def submission_state(states: Iterable[str]) -> State:
+    """The state of a submission from those of its jobs.
+
+    While one is under way, the least advanced of them; then `done` if any is done, else the worst.
+    """
+    present = {State(state) for state in states}
+    under_way = [state for state in reversed(_PROGRESS) if state in present]
+    if under_way:
+        return under_way[0]
+    if State.DONE in present:
+        return State.DONE
+    ended = [state for state in reversed(_SEVERITY) if state in present]
+    return ended[0] if ended else State.UPLOADING

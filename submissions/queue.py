@@ -1,0 +1,167 @@
+"""The queue: claims, leases and retries are facts of the job row; Celery only carries bells.
+
+A claim counts the fence up; whoever writes later under an older fence changes nothing. A worker that goes silent
+loses its lease, and `reap` puts the job back, three attempts at most.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import timedelta
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import F
+from django.utils import timezone
+
+from leaderboard.celery import app
+from leaderboard.models import WorkRequest
+from submissions.lifecycle import advance, write_log
+from submissions.models import TERMINAL, Job, State
+
+logger = logging.getLogger(__name__)
+
+LEASE = timedelta(seconds=60)
+ATTEMPTS = 3
+#: How long a job waits before its second and third attempt.
+BACKOFF = (timedelta(0), timedelta(minutes=1), timedelta(minutes=5))
+#: The task that a bell starts. A name on the wire.
+WORK = "runboard.work"
+
+
+def ring(queue: str) -> None:
+    """Wake a worker of this queue once the current transaction has committed."""
+    transaction.on_commit(lambda: _ring_now(queue))
+
+
+def _ring_now(queue: str) -> None:
+    try:
+        app.send_task(WORK, kwargs={"queue": queue}, queue=queue, retry=False, ignore_result=True)
+    except Exception as error:  # the broker may be away: the dispatcher rings again every few seconds
+        logger.info("no bell rung for %s: %s", queue, type(error).__name__)
+
+
+def claim(queues: Sequence[str], worker: str) -> Job | None:
+    """Take the oldest waiting job of these queues under a lease, or None where there is none."""
+    while True:
+        with transaction.atomic():
+            waiting = Job.objects.waiting().filter(queue__in=queues).order_by("pk")
+            if connection.features.has_select_for_update_skip_locked:
+                waiting = waiting.select_for_update(skip_locked=True, of=("self",))
+            candidate = waiting.values("pk", "fence").first()
+            if candidate is None:
+                return None
+            now = timezone.now()
+            taken = Job.objects.waiting().filter(pk=candidate["pk"], fence=candidate["fence"])
+            if taken.update(
+                fence=F("fence") + 1,
+                attempts=F("attempts") + 1,
+                lease_expires_at=now + LEASE,
+                worker=worker,
+                started_at=now,
+                progress=0.0,
+            ):
+                return Job.objects.select_related("dataset", "submission").get(pk=candidate["pk"])
+
+
+def extend_lease(job: Job, progress: float, stage: str) -> bool:
+    """Say that the holder is alive and how far it is. False when the claim is no longer theirs."""
+    held = Job.objects.filter(pk=job.pk, fence=job.fence).exclude(state__in=TERMINAL)
+    return (
+        held.update(
+            lease_expires_at=timezone.now() + LEASE, progress=min(max(progress, 0.0), 1.0), stage=stage
+        )
+        == 1
+    )
+
+
+def waiting_state(job: Job) -> State:
+    """Where the job waits when it is to be done (again)."""
+    return State.QUEUED if job.validated or job.kind != Job.Kind.SCORE else State.VALIDATING
+
+
+def put_back(job: Job, *, counted: bool) -> bool:
+    """Give a claimed job back to the queue; an uncounted attempt (the worker was asked to stop) costs nothing."""
+    attempts = job.attempts if counted else job.attempts - 1
+    delay = BACKOFF[min(attempts, len(BACKOFF) - 1)] if counted else timedelta(0)
+    moved = advance(
+        job.pk,
+        waiting_state(job),
+        fence=job.fence,
+        attempts=attempts,
+        lease_expires_at=None,
+        not_before=timezone.now() + delay,
+        stage="",
+        progress=0.0,
+    )
+    if moved:
+        ring(job.queue)
+    return moved
+
+
+def reap() -> int:
+    """Take jobs from workers that went silent or ran too long, in every state that is not terminal."""
+    count = 0
+    for job in Job.objects.expired():
+        if job.attempts >= ATTEMPTS:
+            write_log(
+                job.pk, "The worker was lost three times. This is a fault of ours; nothing was counted."
+            )
+            count += advance(job.pk, State.FAILED, fence=job.fence, error_code="worker_lost")
+        else:
+            write_log(job.pk, "The worker was lost; the job is tried again.")
+            count += put_back(job, counted=True)
+    limit = timezone.now() - timedelta(seconds=settings.JOB_WALL_CLOCK_SECONDS)
+    overdue = Job.objects.exclude(state__in=TERMINAL).filter(
+        lease_expires_at__isnull=False, started_at__lt=limit
+    )
+    for job in overdue:
+        write_log(job.pk, "The job ran longer than it may and was stopped.")
+        count += advance(job.pk, State.TIMED_OUT, fence=job.fence, error_code="timed_out")
+    return count
+
+
+def take_requests() -> int:
+    """Turn the domain's wishes into jobs, each exactly once."""
+    kinds = {
+        WorkRequest.Kind.BASELINE: (Job.Kind.BASELINE, Job.Queue.CPU),
+        WorkRequest.Kind.RETRIEVE: (Job.Kind.RETRIEVE, Job.Queue.CPU),
+        WorkRequest.Kind.SCORE: (Job.Kind.SCORE, Job.Queue.SCORE),
+    }
+    count = 0
+    for request in WorkRequest.objects.filter(taken_at=None):
+        kind, queue = kinds[WorkRequest.Kind(request.kind)]
+        with transaction.atomic():
+            if not WorkRequest.objects.filter(pk=request.pk, taken_at=None).update(taken_at=timezone.now()):
+                continue
+            Job.objects.create(
+                kind=kind,
+                queue=queue,
+                dataset_id=request.dataset_id,
+                payload=request.payload,
+                state=State.QUEUED,
+                validated=True,
+            )
+            count += 1
+    return count
+
+
+def ring_for_waiting() -> None:
+    """Ring once for every queue that has waiting jobs: what a lost bell, or a restart, left behind."""
+    for queue in Job.objects.waiting().order_by().values_list("queue", flat=True).distinct():
+        _ring_now(queue)
+
+
+def queue_position(job: Job) -> int | None:
+    """How many jobs are before this one in its queue; None when it does not wait."""
+    if job.state not in (State.QUEUED, State.VALIDATING) or job.lease_expires_at is not None:
+        return None
+    return Job.objects.waiting().filter(queue=job.queue, pk__lt=job.pk).count()
+
+
+def request_cancel(job: Job) -> bool:
+    """Cancel the job: at once where it waits, through its worker where it runs. False when it had ended."""
+    if job.lease_expires_at is None:
+        return advance(job.pk, State.CANCELLED, fence=job.fence)
+    return bool(Job.objects.filter(pk=job.pk).exclude(state__in=TERMINAL).update(cancel_requested=True))

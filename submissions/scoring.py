@@ -1,0 +1,123 @@
+"""Score a job's run: one pass over the file, one transaction for result and state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from django.db import transaction
+
+from evaluation.measures import DEFAULT_MEASURES, SPEC_VERSION
+from evaluation.scoring import ScoredRun, score_run
+from leaderboard.judgements import scoring_target
+from leaderboard.models import Dataset, Entry, Qrels, Run, System
+from leaderboard.publishing import publish_entry
+from leaderboard.results import record_evaluation, record_run
+from leaderboard.runs import StoredRun, run_path, store_run
+from leaderboard.store import Area, path_of, remove
+from submissions.lease import Lease, LeaseLost
+from submissions.lifecycle import advance, write_log
+from submissions.models import Job, State
+
+
+def score_job(job: Job, lease: Lease) -> None:
+    """Validate (where that was left to us), score and publish an uploaded run.
+
+    Raises evaluation.errors.InvalidRun for a file that does not pass, LeaseLost when the claim is gone.
+    """
+    qrels = current_qrels(job.dataset)
+    if job.validated:
+        stored = StoredRun(job.payload["run_sha256"], job.payload["size"])
+        begin_scoring(job)
+        scored = evaluate(run_path(stored.sha256), job.dataset, qrels, lease)
+    else:
+        upload = path_of(Area.UPLOADS, job.upload_sha256)
+        scored = evaluate(upload, job.dataset, qrels, lease)
+        begin_scoring(job)
+        stored = store_run(upload)
+    system = job.submission.system if job.submission else System.objects.get(slug=job.payload["system_slug"])
+    publish(job, system, stored, scored, qrels, Entry.Provenance.SCORED)
+    forget_upload(job)
+
+
+def evaluate(path: Path, dataset: Dataset, qrels: Qrels, lease: Lease) -> ScoredRun:
+    """The run's values for every measure that the dataset shows, or may come to show."""
+    return score_run(
+        path,
+        scoring_target(qrels.version, qrels=qrels),
+        measures_of(dataset),
+        progress=lease.report,
+    )
+
+
+def measures_of(dataset: Dataset) -> Sequence[str]:
+    """The dataset's own measures, then the default ones: kept for all, shown as the dataset says."""
+    return list(dict.fromkeys([*dataset.measures, *DEFAULT_MEASURES]))
+
+
+def current_qrels(dataset: Dataset) -> Qrels:
+    """The judgements that the board stands on. Raises RuntimeError where there are none: such jobs do not start."""
+    if dataset.current_qrels is None:
+        raise RuntimeError(f"{dataset.slug} has no judgements")
+    return dataset.current_qrels
+
+
+def begin_scoring(job: Job) -> None:
+    """Say that the job is being scored. Raises LeaseLost when the claim is gone."""
+    if not advance(job.pk, State.SCORING, fence=job.fence, stage=""):
+        raise LeaseLost
+
+
+def publish(
+    job: Job,
+    system: System,
+    stored: StoredRun,
+    scored: ScoredRun,
+    qrels: Qrels,
+    provenance: Entry.Provenance,
+) -> Entry:
+    """Write result and state together. The state goes first: a lost claim publishes nothing. Raises LeaseLost."""
+    submission = job.submission
+    statistics = scored.report.statistics
+    with transaction.atomic():
+        if not advance(job.pk, State.DONE, fence=job.fence, progress=1.0, report=scored.report.as_dict()):
+            raise LeaseLost
+        run = record_run(
+            version=qrels.version,
+            system=system,
+            sha256=stored.sha256,
+            origin=Run.Origin.UPLOADED if provenance == Entry.Provenance.SCORED else Run.Origin.RETRIEVED,
+            size=stored.size,
+            lines=statistics.lines,
+            tag=statistics.tags[0] if statistics.tags else "",
+            configuration=submission.configuration if submission else "",
+            metadata=statistics.metadata,
+        )
+        evaluation = record_evaluation(
+            run=run,
+            qrels=qrels,
+            specification=SPEC_VERSION,
+            measures=scored.measures,
+            means=scored.means,
+            per_query=scored.per_query,
+            missing_queries=scored.missing_queries,
+        )
+        entry = publish_entry(
+            evaluation=evaluation,
+            provenance=provenance,
+            public=submission.public if submission else True,
+            submission_reference=submission.pk if submission else "",
+            is_baseline=job.kind == Job.Kind.BASELINE or bool(job.payload.get("baseline")),
+        )
+        Job.objects.filter(pk=job.pk).update(entry=entry)
+        write_log(job.pk, "Scored and published." if entry.visibility == "public" else "Scored.")
+    return entry
+
+
+def forget_upload(job: Job) -> None:
+    """Drop the uploaded bytes once the verdict is there, unless another job still waits for the same ones."""
+    if not job.upload_sha256:
+        return
+    others = Job.objects.filter(upload_sha256=job.upload_sha256, state__in=[State.VALIDATING, State.SCORING])
+    if not others.exclude(pk=job.pk).exists():
+        remove(Area.UPLOADS, job.upload_sha256)

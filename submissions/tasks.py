@@ -1,0 +1,59 @@
+"""What a bell starts. Each task is a door: one domain call."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+from typing import Any
+
+from celery import shared_task
+from celery.signals import worker_process_init, worker_ready, worker_shutdown
+
+from leaderboard.bell import DISPATCH
+from submissions.heartbeat import Heartbeat, forget_silent_workers
+from submissions.queue import WORK, reap, ring_for_waiting, take_requests
+from submissions.working import work_through
+
+logger = logging.getLogger(__name__)
+_heartbeats: list[Heartbeat] = []
+
+
+@shared_task(name=WORK)  # type: ignore[untyped-decorator]
+def work(queue: str) -> None:
+    """Do what waits in a queue."""
+    work_through(queue, f"{socket.gethostname()}:{os.getpid()}")
+
+
+@shared_task(name=DISPATCH)  # type: ignore[untyped-decorator]
+def dispatch() -> None:
+    """Take up requests, reap silent workers' jobs, and ring for whatever waits."""
+    take_requests()
+    reap()
+    forget_silent_workers()
+    ring_for_waiting()
+
+
+@worker_ready.connect  # type: ignore[untyped-decorator]
+def announce(sender: Any, **_: Any) -> None:
+    """Put this worker on the list of those alive."""
+    queues = [queue.name for queue in sender.task_consumer.queues]
+    heartbeat = Heartbeat(f"{socket.gethostname()}:{os.getpid()}", queues, "")
+    heartbeat.start()
+    _heartbeats.append(heartbeat)
+    dispatch.apply_async(queue="dispatch", retry=False)
+
+
+@worker_shutdown.connect  # type: ignore[untyped-decorator]
+def leave(**_: Any) -> None:
+    """Take this worker off the list."""
+    for heartbeat in _heartbeats:
+        heartbeat.stop()
+
+
+@worker_process_init.connect  # type: ignore[untyped-decorator]
+def warm_up(**_: Any) -> None:
+    """Load the compiled kernels before the first run comes, so that nobody waits for them."""
+    from evaluation.scoring import warm_up as warm_up_scoring
+
+    warm_up_scoring()

@@ -1,0 +1,72 @@
+"""Work through a queue: claim, do, and settle however it ends."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+
+from evaluation.errors import InvalidRun
+from submissions.lease import Cancelled, Lease, LeaseLost, holding
+from submissions.lifecycle import advance, write_log
+from submissions.models import Job, State
+from submissions.queue import ATTEMPTS, claim, put_back
+from submissions.retrieval import retrieve_job
+from submissions.scoring import forget_upload, score_job
+
+logger = logging.getLogger(__name__)
+
+WORK = {Job.Kind.SCORE: score_job, Job.Kind.RETRIEVE: retrieve_job, Job.Kind.BASELINE: retrieve_job}
+
+
+def work_through(queue: str, worker: str) -> int:
+    """Do the waiting jobs of a queue, oldest first, until there are none. Returns how many."""
+    done = 0
+    while (job := claim([queue], worker)) is not None:
+        do(job)
+        done += 1
+    return done
+
+
+def do(job: Job) -> None:
+    """Do one claimed job and settle it: done, rejected (their file), failed (our fault), or back in the queue."""
+    try:
+        with holding(job) as lease:
+            _attempt(job, lease)
+    except LeaseLost:
+        logger.warning("job %s: another worker holds it now, nothing was written", job.pk)
+    except Cancelled:
+        write_log(job.pk, "Cancelled.")
+        advance(job.pk, State.CANCELLED, fence=job.fence)
+    except InvalidRun as error:
+        _reject(job, error)
+    except (SystemExit, KeyboardInterrupt):
+        put_back(job, counted=False)
+        raise
+    except Exception as error:
+        _fail(job, error)
+
+
+def _attempt(job: Job, lease: Lease) -> None:
+    if job.attempts > 1:
+        write_log(job.pk, f"Attempt {job.attempts} of {ATTEMPTS}.")
+    WORK[Job.Kind(job.kind)](job, lease)
+
+
+def _reject(job: Job, error: InvalidRun) -> None:
+    write_log(job.pk, "The file did not pass validation and was not kept.")
+    if advance(
+        job.pk, State.REJECTED, fence=job.fence, report=error.report.as_dict(), error_code="invalid_run"
+    ):
+        forget_upload(job)
+
+
+def _fail(job: Job, error: Exception) -> None:
+    """A fault of ours: logged whole under an id; tried again while attempts are left."""
+    fault = secrets.token_hex(4)
+    logger.error("fault %s in job %s (%s)", fault, job.pk, job.kind, exc_info=error)
+    if job.attempts < ATTEMPTS:
+        write_log(job.pk, f"A fault of ours ({fault}); the job is tried again.")
+        put_back(job, counted=True)
+        return
+    write_log(job.pk, f"A fault of ours ({fault}), three times. We are sorry; nothing was counted.")
+    advance(job.pk, State.FAILED, fence=job.fence, error_code="fault", fault=fault)
