@@ -272,7 +272,7 @@ SPECTACULAR_SETTINGS = {
     "REDOC_DIST": "SIDECAR",
     "SCHEMA_PATH_PREFIX": "/api/v1",
 }
-KNOX_TOKEN_MODEL = "submissions.ApiToken"
+KNOX_TOKEN_MODEL = "submissions.ApiToken"  # noqa: S105  (a model, not a secret)
 REST_KNOX = {
     "TOKEN_MODEL": "submissions.ApiToken",
     "AUTH_HEADER_PREFIX": "Bearer",

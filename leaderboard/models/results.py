@@ -1,4 +1,4 @@
-"""Runs, their evaluations, and what boards show of them. Written by `leaderboard.results` and `leaderboard.publishing`."""
+"""Runs, their evaluations, and what boards show of them. Writers: `leaderboard.results`, `leaderboard.publishing`."""
 
 from __future__ import annotations
 
