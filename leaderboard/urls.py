@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from django.urls import include, path
 
+from leaderboard.views.health import healthz
+
 urlpatterns = [
+    path("healthz", healthz, name="healthz"),
     path("", include("submissions.urls")),
 ]

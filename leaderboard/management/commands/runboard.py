@@ -1,0 +1,49 @@
+"""`manage.py runboard`: the whole site, in one terminal, until Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandParser
+
+from leaderboard import first_start
+from leaderboard.supervisor.processes import die_with_parent
+from leaderboard.supervisor.site import Site, port_from_environment
+
+
+class Command(BaseCommand):
+    """A door to `leaderboard.supervisor`."""
+
+    help = (
+        "Run the whole site: Valkey, web, worker and beat. PORT and RUNBOARD_VAR say where; Ctrl-C ends it."
+    )
+    requires_system_checks = []  # the site's own processes check themselves; this one should be up at once
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--stop-with-parent",
+            action="store_true",
+            help="also stop when the process that ran this ends (Linux)",
+        )
+        parser.add_argument(
+            "--prepare", action="store_true", help="only make what a first start makes, then end"
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["prepare"]:
+            first_start.prepare()
+            return
+        if options["stop_with_parent"]:
+            die_with_parent(os.getppid(), signal.SIGTERM)
+        site = Site(settings.VAR, port_from_environment(), first_start.ready, how_to_sign_in)
+        sys.exit(site.run())
+
+
+def how_to_sign_in() -> str:
+    """One clause about the demo curator; empty on a site that has none."""
+    file = first_start.password_file()
+    return f"(sign in as {first_start.CURATOR}; the password is in {file})" if file.exists() else ""

@@ -1,0 +1,59 @@
+"""The site's own processes: how each is run."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from leaderboard.supervisor.processes import Command
+
+WEB_WORKERS = 2
+WEB_THREADS = 4
+JOB_PROCESSES = 2
+QUEUES = "score,cpu,dispatch"
+
+
+def web(port: int, environment: Mapping[str, str]) -> Command:
+    """gunicorn on the loopback address. It loads before it forks, so its workers share their memory."""
+    options = [
+        *("--bind", f"127.0.0.1:{port}", "--workers", str(WEB_WORKERS), "--preload"),
+        *("--worker-class", "gthread", "--threads", str(WEB_THREADS), "--keep-alive", "5"),
+        *("--timeout", "60", "--graceful-timeout", "4", "--no-control-socket"),
+    ]
+    if os.access("/dev/shm", os.W_OK):  # noqa: S108  heartbeats must not wait for a disk
+        options += ["--worker-tmp-dir", "/dev/shm"]  # noqa: S108
+    return Command(
+        "web", [sys.executable, "-m", "gunicorn", *options, "leaderboard.wsgi:application"], environment
+    )
+
+
+def worker(environment: Mapping[str, str]) -> Command:
+    """A Celery worker for every queue of an embedded site."""
+    options = [
+        *("--pool", "prefork", "--concurrency", str(JOB_PROCESSES), "--queues", QUEUES),
+        *("--prefetch-multiplier", "1", "--without-gossip", "--without-mingle", "--loglevel", "INFO"),
+    ]
+    return Command("worker", [*_celery("worker"), *options], environment)
+
+
+def beat(run_folder: Path, environment: Mapping[str, str]) -> Command:
+    """The clock that rings for the dispatcher."""
+    options = ["--schedule", str(run_folder / "beat-schedule"), "--pidfile", "", "--loglevel", "INFO"]
+    return Command("beat", [*_celery("beat"), *options], environment)
+
+
+def manage(name: str, *arguments: str, environment: Mapping[str, str], loud: bool = False) -> Command:
+    """A step: one management command that ends by itself."""
+    return Command(
+        name,
+        [sys.executable, "manage.py", *arguments],
+        environment,
+        lasting=False,
+        shown="everything" if loud else "warnings",
+    )
+
+
+def _celery(command: str) -> list[str]:
+    return [sys.executable, "-m", "celery", "--app", "leaderboard.celery", "--quiet", command]
