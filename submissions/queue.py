@@ -24,8 +24,8 @@ logger = logging.getLogger(__name__)
 
 LEASE = timedelta(seconds=60)
 ATTEMPTS = 3
-#: How long a job waits before its second and third attempt.
-BACKOFF = (timedelta(0), timedelta(minutes=1), timedelta(minutes=5))
+#: How long a job waits before its second and third attempt: a lost worker is made good at once, a second loss is not.
+BACKOFF = (timedelta(0), timedelta(minutes=1))
 #: The task that a bell starts. A name on the wire.
 WORK = "runboard.work"
 
@@ -84,7 +84,7 @@ def waiting_state(job: Job) -> State:
 def put_back(job: Job, *, counted: bool) -> bool:
     """Give a claimed job back to the queue; an uncounted attempt (the worker was asked to stop) costs nothing."""
     attempts = job.attempts if counted else job.attempts - 1
-    delay = BACKOFF[min(attempts, len(BACKOFF) - 1)] if counted else timedelta(0)
+    delay = BACKOFF[min(attempts, len(BACKOFF)) - 1] if counted else timedelta(0)
     moved = advance(
         job.pk,
         waiting_state(job),

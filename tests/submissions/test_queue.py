@@ -1,0 +1,157 @@
+"""Claims, leases and retries: what happens to a job when workers come, go silent, or come back too late."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from leaderboard.models import WorkRequest
+from leaderboard.work import request_work
+from submissions.heartbeat import workers_alive
+from submissions.lifecycle import advance
+from submissions.models import Job, State, Worker
+from submissions.queue import (
+    ATTEMPTS,
+    claim,
+    extend_lease,
+    put_back,
+    queue_position,
+    reap,
+    request_cancel,
+    take_requests,
+)
+from tests.factories import make_dataset, make_job
+
+pytestmark = [pytest.mark.django_db, pytest.mark.database]
+
+
+def silence(job: Job) -> None:
+    """Let the job's lease run out."""
+    Job.objects.filter(pk=job.pk).update(lease_expires_at=timezone.now() - timedelta(seconds=1))
+
+
+def claimed() -> Job:
+    job = claim(["score"], "worker")
+    assert job is not None
+    return job
+
+
+def test_jobs_are_claimed_oldest_first_and_once() -> None:
+    dataset = make_dataset()
+    first, second = make_job(dataset), make_job(dataset)
+    assert claimed().pk == first.pk
+    assert claimed().pk == second.pk
+    assert claim(["score"], "worker") is None
+
+
+def test_a_queue_is_served_by_its_own_workers_only() -> None:
+    make_job(make_dataset(), queue=Job.Queue.CPU)
+    assert claim(["score"], "worker") is None
+    assert claim(["cpu"], "worker") is not None
+
+
+def test_a_silent_worker_loses_its_job_and_can_no_longer_write() -> None:
+    make_job(make_dataset())
+    zombie = claimed()
+    advance(zombie.pk, State.SCORING, fence=zombie.fence)
+    silence(zombie)
+    assert reap() == 1
+    heir = claimed()
+    assert heir.pk == zombie.pk
+    assert not extend_lease(zombie, 0.5, "")
+    assert not advance(zombie.pk, State.DONE, fence=zombie.fence)
+    advance(heir.pk, State.SCORING, fence=heir.fence)
+    assert advance(heir.pk, State.DONE, fence=heir.fence)
+
+
+@pytest.mark.parametrize("state", [State.VALIDATING, State.RETRIEVING, State.SCORING])
+def test_a_lost_job_is_put_back_from_every_state_under_way(state: State) -> None:
+    job = make_job(make_dataset(), state=state, validated=state != State.VALIDATING)
+    Job.objects.filter(pk=job.pk).update(lease_expires_at=timezone.now() - timedelta(seconds=1), attempts=1)
+    assert reap() == 1
+    job.refresh_from_db()
+    assert job.state == (State.VALIDATING if state == State.VALIDATING else State.QUEUED)
+    assert job.lease_expires_at is None
+
+
+def test_the_third_loss_is_a_clear_failure_and_the_queue_flows_on() -> None:
+    dataset = make_dataset()
+    poison, other = make_job(dataset), make_job(dataset)
+    for _ in range(ATTEMPTS):
+        Job.objects.update(not_before=None)
+        job = claimed()
+        assert job.pk == poison.pk
+        silence(job)
+        reap()
+    poison.refresh_from_db()
+    assert poison.state == State.FAILED
+    assert poison.error_code == "worker_lost"
+    assert "three times" in poison.log
+    assert claimed().pk == other.pk
+
+
+def test_an_attempt_that_was_asked_to_stop_is_not_counted() -> None:
+    make_job(make_dataset())
+    job = claimed()
+    assert put_back(job, counted=False)
+    again = claimed()
+    assert again.attempts == 1
+
+
+def test_the_second_attempt_comes_at_once_the_third_waits() -> None:
+    make_job(make_dataset())
+    put_back(claimed(), counted=True)
+    second = claimed()
+    put_back(second, counted=True)
+    assert claim(["score"], "worker") is None
+    second.refresh_from_db()
+    assert second.not_before is not None
+    assert timedelta(seconds=50) < second.not_before - timezone.now() <= timedelta(minutes=1)
+
+
+def test_a_waiting_job_is_cancelled_at_once_a_running_one_through_its_worker() -> None:
+    dataset = make_dataset()
+    waiting = make_job(dataset)
+    assert request_cancel(waiting)
+    waiting.refresh_from_db()
+    assert waiting.state == State.CANCELLED
+    make_job(dataset)
+    running = claimed()
+    assert request_cancel(running)
+    running.refresh_from_db()
+    assert running.cancel_requested
+    assert not request_cancel(waiting)
+
+
+def test_queue_position_counts_those_before() -> None:
+    dataset = make_dataset()
+    jobs = [make_job(dataset) for _ in range(3)]
+    assert [queue_position(job) for job in jobs] == [0, 1, 2]
+    claimed()
+    assert queue_position(jobs[2]) == 1
+
+
+def test_runs_for_a_collection_without_judgements_wait() -> None:
+    dataset = make_dataset(state="collecting")
+    make_job(dataset)
+    assert claim(["score"], "worker") is None
+    type(dataset).objects.update(state="published")
+    assert claim(["score"], "worker") is not None
+
+
+def test_each_request_becomes_one_job() -> None:
+    dataset = make_dataset()
+    request_work(WorkRequest.Kind.BASELINE, dataset, {"configuration": "bm25"})
+    assert take_requests() == 1
+    assert take_requests() == 0
+    assert Job.objects.get().payload == {"configuration": "bm25"}
+
+
+def test_only_workers_heard_of_lately_count_as_alive() -> None:
+    now = timezone.now()
+    Worker.objects.create(name="fresh", queues=["score"], started_at=now, seen_at=now)
+    Worker.objects.create(name="gone", queues=["score"], started_at=now, seen_at=now - timedelta(minutes=2))
+    assert workers_alive("score") == 1
+    assert workers_alive("gpu") == 0
