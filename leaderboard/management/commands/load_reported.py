@@ -1,0 +1,23 @@
+"""`manage.py load_reported`: the published figures, as reported entries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from leaderboard.reported.loader import load_reported
+
+
+class Command(BaseCommand):
+    """Loads the reported boards; loading again changes nothing."""
+
+    help = "Load the committed published figures as reported entries."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Load and say how much."""
+        loaded = load_reported()
+        self.stdout.write(
+            f"{loaded.entries} reported entries ({loaded.changed} new or changed) of {loaded.systems} systems "
+            f"on {loaded.datasets} datasets from {loaded.sources} sources"
+        )

@@ -1,0 +1,193 @@
+"""Reading the tables in `data/`: typed rows, nothing more."""
+
+from __future__ import annotations
+
+import csv
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+DATA = Path(__file__).parent / "data"
+
+#: Columns of `datasets.csv` that hold Table 1 of the BEIR paper, and their types.
+_STATISTICS: dict[str, type[int] | type[float]] = {
+    "documents": int,
+    "queries": int,
+    "relevant_per_query": float,
+    "words_per_query": float,
+    "words_per_document": float,
+    "relevance_levels": int,
+    "has_titles": int,
+    "train_pairs": int,
+    "dev_queries": int,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetRow:
+    """A dataset that figures are reported on; `statistics` as printed, without what is not printed."""
+
+    slug: str
+    name: str
+    task: str
+    domain: str
+    licence: str
+    homepage: str
+    drop_self_matches: bool
+    measures: list[str]
+    statistics: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SystemRow:
+    """A system as one source names it. `adapted`: trained on the target corpus without labels."""
+
+    source: str
+    name: str
+    slug: str
+    architecture: str
+    training_declared: bool
+    training_datasets: list[str]
+    adapted: bool
+    paper_url: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Which entry a number belongs to."""
+
+    source: str
+    dataset: str
+    system: str
+    configuration: str
+
+    @property
+    def comparison_group(self) -> str:
+        """Numbers of one source on one hardware may be compared; a setting after `;` is the same hardware."""
+        hardware = self.configuration.partition(";")[0]
+        return f"reported:{self.source}" + (f":{hardware}" if hardware else "")
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreRow:
+    """A score of a system. `value` is a share between 0 and 1, `scale` how it is printed."""
+
+    place: Place
+    measure: str
+    value: float
+    as_printed: str
+    scale: str
+    locator: str
+
+
+@dataclass(frozen=True, slots=True)
+class FigureRow:
+    """A figure beside the scores: latency, index size, dimension, cost. `doubt` says why it is doubtful."""
+
+    place: Place
+    name: str
+    value: float
+    as_printed: str
+    unit: str
+    scale: str
+    hardware: str
+    locator: str
+    doubt: str
+
+
+def sources() -> dict[str, dict[str, Any]]:
+    """Key → fields of the publication."""
+    return _toml("sources.toml")
+
+
+def benchmarks() -> dict[str, dict[str, Any]]:
+    """Slug → what the reported board consists of, in the order of the file."""
+    return _toml("benchmarks.toml")
+
+
+def datasets() -> list[DatasetRow]:
+    """The datasets, with Table 1's statistics."""
+    return [
+        DatasetRow(
+            slug=row["slug"],
+            name=row["name"],
+            task=row["task"],
+            domain=row["domain"],
+            licence=row["licence"],
+            homepage=row["homepage"],
+            drop_self_matches=row["drop_self_matches"] == "1",
+            measures=row["measures"].split(";"),
+            statistics={name: kind(row[name]) for name, kind in _STATISTICS.items() if row[name]},
+        )
+        for row in _csv("datasets.csv")
+    ]
+
+
+def systems() -> list[SystemRow]:
+    """The systems of all sources."""
+    return [
+        SystemRow(
+            source=row["source"],
+            name=row["name"],
+            slug=row["slug"],
+            architecture=row["architecture"],
+            training_declared=row["training_declared"] == "1",
+            training_datasets=[name for name in row["training_datasets"].split(";") if name],
+            adapted=row["adapted"] == "1",
+            paper_url=row["paper_url"],
+        )
+        for row in _csv("systems.csv")
+    ]
+
+
+def scores() -> list[ScoreRow]:
+    """Every reported score."""
+    return [
+        ScoreRow(
+            place=_place(row),
+            measure=row["measure"],
+            value=float(row["value"]),
+            as_printed=row["as_printed"],
+            scale=row["scale"],
+            locator=row["locator"],
+        )
+        for row in _csv("scores.csv")
+    ]
+
+
+def figures() -> list[FigureRow]:
+    """Every reported figure that is not a score."""
+    return [
+        FigureRow(
+            place=_place(row),
+            name=row["name"],
+            value=float(row["value"]),
+            as_printed=row["as_printed"],
+            unit=row["unit"],
+            scale=row["scale"],
+            hardware=row["hardware"],
+            locator=row["locator"],
+            doubt=row["doubt"],
+        )
+        for row in _csv("figures.csv")
+    ]
+
+
+def printed_averages() -> dict[str, float]:
+    """System → its average nDCG@10 relative to BM25 in percent, as the BEIR paper prints it (Table 2)."""
+    return {row["system"]: float(row["average_relative_to_bm25_percent"]) for row in _csv("averages.csv")}
+
+
+def _place(row: dict[str, str]) -> Place:
+    return Place(row["source"], row["dataset"], row["system"], row["configuration"])
+
+
+def _csv(name: str) -> Iterator[dict[str, str]]:
+    with (DATA / name).open(encoding="utf-8", newline="") as file:
+        yield from csv.DictReader(file)
+
+
+def _toml(name: str) -> dict[str, dict[str, Any]]:
+    return tomllib.loads((DATA / name).read_text(encoding="utf-8"))
