@@ -1,0 +1,113 @@
+"""Fixtures for every test. The servers behind them are started by `tests/servers/plugin.py`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from django.conf import settings
+from django.db import connections
+from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+
+from leaderboard.settings import cache_location
+from tests.servers import browser as chromium
+from tests.servers.plugin import in_ci
+from tests.servers.worker import WorkerProcesses
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def pytest_configure() -> None:
+    """Passwords of test accounts protect nothing, and the real hash is made to be slow."""
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings() -> None:
+    """SQLite in the file that worker processes open too, not in the memory of this one."""
+    database = connections["default"].settings_dict
+    if "sqlite" in database["ENGINE"]:
+        database["TEST"]["NAME"] = str(database["NAME"])
+
+
+@pytest.fixture(scope="session")
+def shared_folder() -> Path:
+    """The folder of real collections beside the project; RUNBOARD_SHARED may name another. Skips without it."""
+    folder = Path(os.environ.get("RUNBOARD_SHARED", ROOT.parent / "shared"))
+    if not (folder / "data").is_dir():
+        pytest.skip(f"the real collections are not here ({folder}; RUNBOARD_SHARED names another folder)")
+    return folder
+
+
+@pytest.fixture
+def broker() -> Iterator[redis.Redis]:
+    """A client of the broker and cache."""
+    with redis.Redis.from_url(cache_location(settings.REDIS_URL)) as client:
+        yield client
+
+
+@pytest.fixture(autouse=True)
+def empty_broker(request: pytest.FixtureRequest) -> None:
+    """Begin a test that uses the database without bells and cached pages of the test before: row ids repeat."""
+    if {"db", "transactional_db", "live_server"} & set(
+        request.fixturenames
+    ) or request.node.get_closest_marker("django_db"):
+        request.getfixturevalue("broker").flushdb()
+
+
+@pytest.fixture(scope="session")
+def worker_processes(
+    django_db_setup: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[WorkerProcesses]:
+    """One real worker and beat for the session; tests ask for `worker`."""
+    name = str(connections["default"].settings_dict["NAME"])
+    running = WorkerProcesses(ROOT, tmp_path_factory.mktemp("worker"), name)
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def worker(transactional_db: None, worker_processes: WorkerProcesses) -> WorkerProcesses:
+    """The real worker, ready to take this test's jobs. A test must wait for the jobs that it starts."""
+    worker_processes.wait_until_ready()
+    return worker_processes
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """A headless Chromium; skips loudly where there is none, fails where CI is set."""
+    with sync_playwright() as playwright:
+        try:
+            running = chromium.launch(playwright)
+        except chromium.NoBrowser as reason:
+            if in_ci():
+                pytest.fail(f"NO BROWSER: {reason}")
+            pytest.skip(f"NO BROWSER: {reason}")
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def context(browser: Browser, live_server: Any) -> Iterator[BrowserContext]:
+    """A fresh browser profile; addresses without a host are the live server's."""
+    fresh = browser.new_context(base_url=live_server.url, viewport={"width": 1280, "height": 900})
+    fresh.set_default_timeout(10_000)
+    yield fresh
+    fresh.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext) -> Iterator[Page]:
+    """An empty page (`page.goto("/")`). The test fails on script errors and on violations of the CSP."""
+    fresh = context.new_page()
+    faults: list[str] = []
+    fresh.on("pageerror", lambda error: faults.append(str(error)))
+    fresh.on(
+        "console", lambda line: faults.append(line.text) if "Content Security Policy" in line.text else None
+    )
+    yield fresh
+    assert not faults, faults

@@ -1,0 +1,105 @@
+"""Chooses and starts what the tests run against, before Django reads its settings.
+
+Loaded with `-p` (see pyproject.toml), because pytest-django imports the settings before any conftest.py.
+
+RUNBOARD_TEST_DATABASE=sqlite (the default) or postgresql. The latter uses the server that DATABASE_URL names, else
+one started here. REDIS_URL names a broker, else a Valkey is started here. With CI set, a server that cannot be had
+is a failure; without, the tests are skipped, and say so.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from tests.servers import network
+from tests.servers.broker import start_broker
+from tests.servers.postgresql import Unavailable, start_postgresql
+
+#: What a developer's shell may have set for their own site, and the tests must not see.
+FOREIGN = [
+    "SECRET_KEY",
+    "ALLOWED_HOSTS",
+    "RUNBOARD_EMBEDDED",
+    "HTTPS",
+    "DEBUG",
+    "EMAIL_URL",
+    "BEHIND_PROXY",
+    "PORT",
+]
+
+_state: dict[str, str] = {}
+
+
+def in_ci() -> bool:
+    """Whether missing servers and browsers are failures."""
+    return os.environ.get("CI", "").lower() not in ("", "0", "false")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
+    """Set the environment that the settings are read from."""
+    folder = Path(tempfile.mkdtemp(prefix="runboard-tests-"))
+    early_config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    for name in FOREIGN:
+        os.environ.pop(name, None)
+    (folder / "var" / "static").mkdir(parents=True)
+    os.environ["RUNBOARD_VAR"] = str(folder / "var")
+    os.environ["RUNBOARD_STATIC_BACKEND"] = "django.contrib.staticfiles.storage.StaticFilesStorage"
+    # Playwright's own event loop runs in the thread of the tests, where Django would refuse the database.
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+    # Compiled kernels are kept between sessions: compiling them takes longer than most tests.
+    os.environ.setdefault("NUMBA_CACHE_DIR", str(early_config.rootpath / "build" / "numba"))
+    _choose_database(early_config)
+    named = os.environ.get("REDIS_URL", "")
+    os.environ["REDIS_URL"] = start_broker(named, early_config.add_cleanup)
+    _state["broker"] = f"named by REDIS_URL ({named})" if named else "a Valkey of its own"
+    network.allow_loopback_only([os.environ.get("DATABASE_URL", ""), named])
+    return (yield)
+
+
+def _choose_database(config: pytest.Config) -> None:
+    kind = os.environ.get("RUNBOARD_TEST_DATABASE", "sqlite")
+    named = os.environ.pop("DATABASE_URL", "")
+    if kind == "sqlite":
+        _state["database"] = "SQLite"
+    elif kind != "postgresql":
+        raise pytest.UsageError(f"RUNBOARD_TEST_DATABASE is sqlite or postgresql, not {kind!r}.")
+    elif named.startswith("postgres"):
+        os.environ["DATABASE_URL"] = named
+        _state["database"] = "PostgreSQL, named by DATABASE_URL"
+    else:
+        try:
+            server = start_postgresql(config.add_cleanup)
+        except Unavailable as reason:
+            if in_ci():
+                raise pytest.UsageError(f"PostgreSQL is not to be had: {reason}") from reason
+            _state["skip"] = f"PostgreSQL is not to be had: {reason}"
+            _state["database"] = "none"
+            return
+        os.environ["DATABASE_URL"] = server.url
+        _state["database"] = server.description
+
+
+def pytest_report_header() -> list[str]:
+    """Say what the tests run against."""
+    return [f"database: {_state['database']}; broker: {_state['broker']}"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip everything when the database that was asked for is not to be had."""
+    if reason := _state.get("skip"):
+        for item in items:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say loudly what was not tested."""
+    if reason := _state.get("skip"):
+        terminalreporter.section("NOTHING WAS TESTED ON POSTGRESQL", red=True)
+        terminalreporter.line(reason)

@@ -1,0 +1,48 @@
+"""Server processes of a test session: they end with it, whatever happens to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from leaderboard.supervisor.processes import dying_with_this_process
+
+Cleanup = Callable[[Callable[[], Any]], Any]
+
+
+def start(
+    arguments: Sequence[str], log: Path, environment: Mapping[str, str] | None = None, **options: Any
+) -> subprocess.Popen[bytes]:
+    """Start a server in a group of its own, its output going to `log`."""
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            list(arguments),
+            env={**os.environ, **(environment or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            process_group=0,
+            preexec_fn=dying_with_this_process(),
+            **options,
+        )
+
+
+def stop(
+    process: subprocess.Popen[bytes], how: signal.Signals = signal.SIGTERM, patience: float = 10.0
+) -> None:
+    """Ask the process to end, and kill its group if it has not within `patience` seconds."""
+    process.send_signal(how)
+    try:
+        process.wait(patience)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def last_lines(log: Path, count: int = 20) -> str:
+    """The end of a server's log, for the message of a failure."""
+    return "\n".join(log.read_text(errors="replace").splitlines()[-count:])

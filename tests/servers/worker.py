@@ -1,0 +1,43 @@
+"""The real Celery worker and beat beside the tests, on the test database."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+from leaderboard.supervisor import services
+from leaderboard.supervisor.processes import Command
+from tests.servers import processes
+
+
+class WorkerProcesses:
+    """A worker with its pool, and beat; both as `make run` starts them."""
+
+    def __init__(self, root: Path, folder: Path, database_name: str) -> None:
+        self._environment = {"PYTHONUNBUFFERED": "1"}
+        if url := os.environ.get("DATABASE_URL", ""):
+            self._environment["DATABASE_URL"] = re.sub(r"/[^/?]*(\?|$)", rf"/{database_name}\1", url, count=1)
+        self._root = root
+        self._folder = folder
+        self.log = folder / "worker.log"
+        self.worker = self._start(services.worker(self._environment), self.log)
+        self.beat = self._start(services.beat(folder, self._environment), folder / "beat.log")
+
+    def wait_until_ready(self, patience: float = 60.0) -> None:
+        """Return when the worker takes messages; AssertionError with its last lines when it does not."""
+        deadline = time.monotonic() + patience
+        while " ready." not in self.log.read_text(errors="replace"):
+            ended = self.worker.poll() is not None or time.monotonic() > deadline
+            assert not ended, processes.last_lines(self.log)
+            time.sleep(0.05)
+
+    def stop(self) -> None:
+        """End both."""
+        processes.stop(self.beat)
+        processes.stop(self.worker)
+
+    def _start(self, command: Command, log: Path) -> Any:
+        return processes.start(command.arguments, log, command.environment, cwd=self._root)
