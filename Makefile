@@ -1,0 +1,72 @@
+# `make` lists what there is. Everything needs only Python 3.11, a C compiler, git and the package registries;
+# nothing needs root. State is kept in var/ (RUNBOARD_VAR), the environment in .venv/, scratch files in build/.
+
+VENV   := .venv
+PY     := $(VENV)/bin/python
+# The interpreter to build .venv from; the first suitable one when unset.
+PYTHON ?=
+PIP    := $(PY) -m pip --disable-pip-version-check --no-input --quiet
+
+# A stamp is named by what it was installed from, so a changed file, or one changed back, is noticed.
+RUN_STAMP  := $(VENV)/installed-$(shell cat requirements.txt | cksum | tr ' ' '-')
+TEST_STAMP := $(VENV)/installed-test-$(shell cat requirements.txt requirements-test.txt | cksum | tr ' ' '-')
+
+# What lint asks Django is about a site on the internet, and touches no real state.
+PRODUCTION := RUNBOARD_VAR=build/lint ALLOWED_HOSTS=runboard.example HTTPS=1 DEBUG=0
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help run test lint benchmark clean
+
+help: ## list these recipes
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(RUN_STAMP) ## install what is missing, then run the whole site on http://127.0.0.1:8000 (PORT=...)
+	@exec $(PY) manage.py runboard --stop-with-parent
+
+test: $(TEST_STAMP) lint ## check everything: lint, all tests on SQLite, those of the database on PostgreSQL again
+	RUNBOARD_TEST_DATABASE=sqlite $(PY) -m pytest
+	RUNBOARD_TEST_DATABASE=postgresql $(PY) -m pytest -m database
+
+lint: $(TEST_STAMP) ## style, types, direction of imports, missing migrations, Django's checks for production
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+	$(VENV)/bin/lint-imports
+	$(PRODUCTION) $(PY) manage.py makemigrations --check --dry-run
+	$(PRODUCTION) SECRET_KEY=$$($(PY) -c 'import secrets; print(secrets.token_urlsafe(50))') \
+		$(PY) manage.py check --deploy --fail-level WARNING
+
+benchmark: $(TEST_STAMP) ## measure speed, and print a table
+	$(PY) -m tests.benchmarks
+
+clean: ## remove .venv, build/ and caches; never var/
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './var/*' -prune -exec rm -rf {} +
+
+$(RUN_STAMP): $(VENV)/created
+	@echo "Installing what requirements.txt names into $(VENV) (once; a minute or two) ..."
+	@$(PIP) install --requirement requirements.txt
+	@touch $@
+
+$(TEST_STAMP): $(VENV)/created
+	@echo "Installing what requirements-test.txt names into $(VENV) (once; a minute or two) ..."
+	@$(PIP) install --requirement requirements-test.txt
+	@touch $@
+
+# Some distributions ship Python without ensurepip: their own pip can then put one into the environment.
+$(VENV)/created:
+	@for python in $(or $(PYTHON),python3.11 python3 python); do \
+		if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$python; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+		echo "Runboard needs Python 3.11, and found none. Name one: make run PYTHON=/path/to/python3.11" >&2; exit 1; \
+	fi; \
+	if $$found -c 'import ensurepip' 2>/dev/null; then \
+		$$found -m venv $(VENV); \
+	else \
+		$$found -m venv --without-pip $(VENV) && $$found -m pip --python $(PY) install --quiet pip || { \
+			echo "$$found can make no environment: install its venv and pip packages, or name another PYTHON." >&2; \
+			exit 1; }; \
+	fi
+	@touch $@
