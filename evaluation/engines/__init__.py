@@ -1,0 +1,82 @@
+"""The engines, registered as data: adding one is a file, a line here, and a test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from evaluation.engines import bm25
+from evaluation.engines.base import (
+    Engine,
+    EngineDescription,
+    InvalidParameter,
+    Parameter,
+    Ranking,
+    Retrieval,
+    Stage,
+    StageProgress,
+)
+from evaluation.engines.retrieval import run_engine, run_lines
+
+__all__ = [
+    "ENGINES",
+    "Engine",
+    "EngineDescription",
+    "InvalidParameter",
+    "Parameter",
+    "Ranking",
+    "Retrieval",
+    "Stage",
+    "StageProgress",
+    "describe",
+    "retrieve",
+    "run_lines",
+]
+
+#: Every engine by its name.
+ENGINES: dict[str, EngineDescription] = {description.name: description for description in bm25.DESCRIPTIONS}
+
+#: Other names that are understood: what papers and Anserini call an engine.
+ALIASES = {"bm25-flat": "bm25"}
+
+
+def describe(engine: str) -> EngineDescription:
+    """The engine's description. Raises InvalidParameter for an unknown name."""
+    description = ENGINES.get(ALIASES.get(engine, engine))
+    if description is None:
+        raise InvalidParameter(f"There is no engine {engine!r}; there are {', '.join(ENGINES)}.")
+    return description
+
+
+def retrieve(
+    engine: str,
+    corpus: Path,
+    queries: Path,
+    out: Path,
+    parameters: Mapping[str, object] | None = None,
+    k: int = 1000,
+    drop_self_matches: bool = False,
+    progress: StageProgress | None = None,
+    work_folder: Path | None = None,
+    tag: str | None = None,
+) -> Retrieval:
+    """Index the corpus, search all queries, and write a TREC run of at most `k` documents each to `out`.
+
+    `out` appears only when it is complete; if its name ends in `.gz` it is compressed. `drop_self_matches` leaves
+    out a document with the query's own id. The index lies in a temporary folder, inside `work_folder` if that is
+    given, and is removed at the end. `tag` is the run's last column, by default the engine's name. `progress` may
+    raise to stop: nothing is left then. Raises InvalidParameter, and InvalidContent for unusable collections.
+    """
+    description = describe(engine)
+    return run_engine(
+        description,
+        description.complete(parameters or {}),
+        corpus,
+        queries,
+        out,
+        depth=k,
+        drop_self_matches=drop_self_matches,
+        report=progress or (lambda stage, share: None),
+        work_folder=work_folder,
+        tag=tag or description.name,
+    )
