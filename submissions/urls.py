@@ -4,6 +4,41 @@ from __future__ import annotations
 
 from django.urls import include, path
 
-urlpatterns = [
+from submissions import views
+from submissions.api import views as api
+from submissions.people import views as people
+
+pages = [
+    path("submit/", views.submit, name="submit"),
+    path("submissions/", views.submissions, name="submissions"),
+    path("submissions/<slug:identifier>/", views.submission, name="submission"),
+    path("submissions/<slug:identifier>/progress/", views.progress, name="submission-progress"),
+    path("submissions/<slug:identifier>/cancel/", views.cancel, name="submission-cancel"),
+    path("submissions/<slug:identifier>/withdraw/", views.withdraw, name="submission-withdraw"),
+    path("submissions/<slug:identifier>/visibility/", views.visibility, name="submission-visibility"),
+    path("account/", people.account, name="account"),
+    path("account/profile/", people.save_profile, name="account-profile"),
+    path("account/tokens/", people.create_token, name="account-token-create"),
+    path("account/tokens/revoke/", people.delete_token, name="account-token-revoke"),
     path("account/", include("allauth.urls")),
+]
+
+api_calls = [
+    path("check/", api.CheckView.as_view(), name="api-check"),
+    path("submissions/", api.SubmissionsView.as_view(), name="api-submissions"),
+    path("submissions/<slug:identifier>/", api.SubmissionView.as_view(), name="api-submission"),
+    path("submissions/<slug:identifier>/cancel/", api.CancelView.as_view(), name="api-submission-cancel"),
+    path(
+        "submissions/<slug:identifier>/withdraw/", api.WithdrawView.as_view(), name="api-submission-withdraw"
+    ),
+    path(
+        "submissions/<slug:identifier>/visibility/",
+        api.VisibilityView.as_view(),
+        name="api-submission-visibility",
+    ),
+]
+
+urlpatterns = [
+    *pages,
+    path("api/v1/", include(api_calls)),
 ]

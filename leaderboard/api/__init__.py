@@ -1,0 +1,1 @@
+"""The public API, read side: boards, datasets, systems."""

@@ -1,0 +1,113 @@
+"""Systems that people bring and the site's own: their only writer (`leaderboard.reported` writes those of papers)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.utils.text import slugify
+
+from leaderboard.models import Dataset, System, Team
+
+
+@dataclass(frozen=True, slots=True)
+class SystemFields:
+    """What a system says of itself. `training_declared` with no datasets means: trained on none of them."""
+
+    name: str
+    architecture: str
+    description: str = ""
+    parameters: dict[str, Any] = field(default_factory=dict)
+    training_declared: bool = False
+    training_datasets: list[str] = field(default_factory=list)
+    backbone: str = ""
+    dimension: int | None = None
+    maximum_length: int | None = None
+    paper_url: str = ""
+    code_url: str = ""
+    model_url: str = ""
+    licence: str = ""
+    bibtex: str = ""
+
+
+class NameTaken(Exception):
+    """The team has a system of this name; `system` is it."""
+
+    def __init__(self, system: System) -> None:
+        self.system = system
+        super().__init__(f"your team has a system named “{system.name}” already")
+
+
+def create_system(team: Team, fields: SystemFields) -> System:
+    """A new system of the team, under a free slug. Raises NameTaken."""
+    taken = System.objects.filter(team=team, name=fields.name).first()
+    if taken is not None:
+        raise NameTaken(taken)
+    for _ in range(5):
+        try:
+            with transaction.atomic():
+                return System.objects.create(team=team, slug=free_slug(fields.name), **asdict(fields))
+        except IntegrityError:  # someone took the slug, or a teammate the name, since we looked
+            taken = System.objects.filter(team=team, name=fields.name).first()
+            if taken is not None:
+                raise NameTaken(taken) from None
+    raise RuntimeError("no free slug found")
+
+
+def house_system(
+    *, slug: str, name: str, architecture: str, description: str, parameters: dict[str, Any]
+) -> System:
+    """The site's own system of this name, made where it is missing; its slug, if nobody has that, else another."""
+    with transaction.atomic():
+        system, _ = System.objects.get_or_create(
+            team=None,
+            source=None,
+            name=name,
+            defaults={
+                "slug": free_slug(slug),
+                "architecture": architecture,
+                "description": description,
+                "parameters": parameters,
+                "training_declared": True,
+            },
+        )
+    return system
+
+
+def update_system(system: System, fields: SystemFields) -> System:
+    """Change what the system says of itself; its address and team stay. Raises NameTaken."""
+    taken = System.objects.filter(team=system.team, name=fields.name).exclude(pk=system.pk).first()
+    if taken is not None:
+        raise NameTaken(taken)
+    for name, value in asdict(fields).items():
+        setattr(system, name, value)
+    system.save(update_fields=list(asdict(fields)))
+    return system
+
+
+def free_slug(name: str) -> str:
+    """An address for a system of this name that no other system has."""
+    base = slugify(name)[:100] or "system"
+    taken = set(System.objects.filter(slug__startswith=base).values_list("slug", flat=True))
+    slug, number = base, 1
+    while slug in taken:
+        number += 1
+        slug = f"{base}-{number}"
+    return slug
+
+
+def find_system(teams: Iterable[Team], reference: str) -> System | None:
+    """The teams' system with this slug or, where there is none, this name."""
+    mine = System.objects.filter(team__in=list(teams))
+    return mine.filter(slug=reference).first() or mine.filter(name=reference).order_by("pk").first()
+
+
+def canonical_datasets(names: Iterable[str]) -> list[str]:
+    """Names of training datasets, each given by the slug of the dataset known here where one matches."""
+    known: dict[str, str] = {}
+    for slug, name in Dataset.objects.values_list("slug", "name"):
+        known[name.casefold()] = known[slug.casefold()] = slug
+    given = (name.strip() for name in names)
+    return list(dict.fromkeys(known.get(name.casefold(), name) for name in given if name))

@@ -1,0 +1,1 @@
+"""The API calls that write, and those that follow what was written."""

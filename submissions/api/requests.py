@@ -1,0 +1,162 @@
+"""What an API request means, in the domain's words. Form is checked by the page's own forms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from django.forms import Form
+from django.http import QueryDict
+from rest_framework.request import Request
+
+from leaderboard.api.errors import ApiError, problem
+from leaderboard.models import System, User
+from leaderboard.systems import SystemFields, find_system
+from submissions.files import IncomingFile, pair
+from submissions.forms import SubmissionForm, SystemForm
+from submissions.permissions import systems_of, teams_of
+from submissions.submit_page import incoming
+
+#: What fields of a system are called in requests, where forms call them otherwise.
+ALIASES = {"paper": "paper_url", "code": "code_url", "model": "model_url", "license": "licence"}
+_NO = frozenset({"no", "false", "0", "off", "private"})
+_YES = frozenset({"", "yes", "true", "1", "on", "public"})
+
+
+def files_of(request: Request) -> list[IncomingFile]:
+    """The uploaded files with their datasets. Raises Refused where they do not pair."""
+    uploads = [incoming(upload) for upload in request.FILES.getlist("file")]
+    return pair([(file.name, file.path) for file in uploads], _list(request.data, "dataset"))
+
+
+def submission_of(request: Request, person: User) -> dict[str, Any]:
+    """What `accept_submission` takes. Raises ApiError for a malformed request, Refused for unpaired files."""
+    kind = request.data.get("kind", "run")
+    if kind != "run":
+        raise _malformed("kind", f"“{kind}” cannot be submitted.", "Send kind=run.")
+    form = SubmissionForm(
+        {
+            "configuration": request.data.get("configuration", ""),
+            "note": request.data.get("note", ""),
+            "public": "yes" if truth(request.data, "public") else "no",
+        },
+        systems=[],
+    )
+    _require_valid(form)
+    values = form.cleaned_data
+    return {
+        "system": system_of(request.data, person),
+        "files": files_of(request),
+        "configuration": values["configuration"],
+        "public": values["public"],
+        "note": values["note"],
+    }
+
+
+def system_of(data: Mapping[str, Any], person: User) -> System | SystemFields:
+    """One of the person's systems by slug or name, or what a new one says of itself. Raises ApiError."""
+    given = str(data.get("system", "")).strip()
+    if not given:
+        raise _malformed("system", "No system was named.", "Send system=<slug of yours> or a new name.")
+    described = _object(given) if given.startswith("{") else {**_flat(data), "name": given}
+    described = {ALIASES.get(name, name): value for name, value in described.items()}
+    mine = find_system(teams_of(person), str(described.get("name", "")))
+    if mine is None:
+        return _new_system(described, person)
+    _require_same(mine, described)
+    return mine
+
+
+def truth(data: Mapping[str, Any], name: str) -> bool:
+    """A yes or no; missing is yes. Raises ApiError for anything else."""
+    value = str(data.get(name, "")).strip().casefold()
+    if value in _NO:
+        return False
+    if value in _YES:
+        return True
+    raise _malformed(name, f"{name}: “{value}” is neither true nor false.", "Send true or false.")
+
+
+def _new_system(described: Mapping[str, Any], person: User) -> SystemFields:
+    form = SystemForm({name: _text(value) for name, value in described.items()})
+    if not described.get("architecture"):
+        known = ", ".join(systems_of(person).values_list("slug", flat=True)[:20])
+        raise _malformed(
+            "architecture",
+            f"You have no system “{described.get('name', '')}”, and a new one needs its architecture.",
+            f"Send architecture=dense (or another); your systems: {known or 'none yet'}.",
+        )
+    _require_valid(form)
+    return form.fields_of_system()
+
+
+def _require_same(mine: System, described: Mapping[str, Any]) -> None:
+    """A request that repeats what is known goes through, so that scripts can send the same for every dataset."""
+    form = SystemForm({"name": mine.name, "architecture": mine.architecture, **_texts(described)})
+    given = [name for name in described if name in form.fields and name != "name"]
+    if not given:
+        return
+    form.data["name"] = mine.name
+    _require_valid(form)
+    fields = form.fields_of_system()
+    changed = [name for name in given if getattr(fields, name) != getattr(mine, name)]
+    if changed:
+        raise _malformed(
+            "system",
+            f"You have a system “{mine.name}” ({mine.slug}) already, with another {', '.join(changed)}.",
+            "Leave these fields out to submit for it, or give the new system another name.",
+        )
+
+
+def _texts(described: Mapping[str, Any]) -> dict[str, str]:
+    return {name: _text(value) for name, value in described.items()}
+
+
+def _text(value: Any) -> str:
+    """A value from a JSON object as a form field has it."""
+    if isinstance(value, list):
+        return ", ".join(str(each) for each in value) or "none"
+    if isinstance(value, dict):
+        return json.dumps(value)
+    return "" if value is None else str(value)
+
+
+def _flat(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The system's fields among the request's own."""
+    known = [*SystemForm.base_fields, *ALIASES]
+    found = {name: data.get(name) for name in known if data.get(name) not in (None, "")}
+    if names := _list(data, "training_datasets"):
+        found["training_datasets"] = ", ".join(names)
+    return found
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        return dict(json.loads(text))
+    except (ValueError, RecursionError) as error:
+        raise _malformed("system", f"system: not a JSON object: {error}", 'Send {"name": …}.') from None
+
+
+def _list(data: Mapping[str, Any], name: str) -> list[str]:
+    values = data.getlist(name) if isinstance(data, QueryDict) else data.get(name, [])
+    values = values if isinstance(values, list) else [values]
+    return [str(value).strip() for value in values if str(value).strip()]
+
+
+def _malformed(field: str, message: str, hint: str = "") -> ApiError:
+    found = problem(f"invalid_{field}", message, hint)
+    return ApiError("invalid", message, problems=[found])
+
+
+def _require_valid(form: Form) -> None:
+    """Raises ApiError with a problem for every message of the form."""
+    if form.is_valid():
+        return
+    back = {form_name: name for name, form_name in ALIASES.items() if name != "license"}
+    found = [
+        problem(f"invalid_{back.get(field, field)}", f"{back.get(field, field)}: {message}")
+        for field, errors in form.errors.items()
+        for message in errors
+    ]
+    raise ApiError("invalid", "The request is not well formed.", problems=found)

@@ -1,0 +1,234 @@
+"""`/api/v1/check/` and `/api/v1/submissions/`. Doors: translate in, one domain call, translate out."""
+
+from __future__ import annotations
+
+from django.http import Http404
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework import status
+from rest_framework.exceptions import PermissionDenied
+from rest_framework.pagination import LimitOffsetPagination
+from rest_framework.parsers import FormParser, JSONParser, MultiPartParser
+from rest_framework.permissions import IsAuthenticated
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from leaderboard.api.errors import ApiError, problem
+from leaderboard.models import User
+from submissions import withdrawal
+from submissions.api.answers import (
+    CheckRequest,
+    ErrorSchema,
+    ReportSchema,
+    SubmissionRequest,
+    SubmissionSchema,
+    VisibilityRequest,
+    WithdrawRequest,
+    refusal_extra,
+    report_answer,
+    submission_answer,
+)
+from submissions.api.requests import files_of, submission_of, truth
+from submissions.forms import WithdrawalForm
+from submissions.intake import accept_submission, check_only
+from submissions.models import Submission
+from submissions.permissions import may_manage, may_see, submissions_of
+from submissions.refusals import Refused
+from submissions.status import describe
+from submissions.throttling import CheckThrottle, SubmitThrottle
+
+_ERRORS = {
+    400: ErrorSchema,
+    401: ErrorSchema,
+    429: OpenApiResponse(ErrorSchema, "Too many requests; `Retry-After` says when the next may come."),
+}
+
+
+def _refused(refusal: Refused) -> ApiError:
+    return ApiError(
+        refusal.code, refusal.detail, problems=refusal.all_problems(), extra=refusal_extra(refusal)
+    )
+
+
+def _person(request: Request) -> User:
+    if not isinstance(request.user, User):
+        raise PermissionDenied
+    return request.user
+
+
+class CheckView(APIView):
+    """Is this file a run that can be scored?"""
+
+    permission_classes = [IsAuthenticated]
+    parser_classes = [MultiPartParser]
+    throttle_classes = [CheckThrottle]
+
+    @extend_schema(
+        summary="Check a run file",
+        request={"multipart/form-data": CheckRequest},
+        responses={200: ReportSchema, **_ERRORS, 413: ErrorSchema},
+        tags=["submissions"],
+    )
+    def post(self, request: Request) -> Response:
+        """Validate one run file against a dataset. Nothing is stored; an invalid file is answered with 200 too."""
+        try:
+            reports = check_only(files_of(request))
+        except Refused as refusal:
+            if refusal.files:
+                return Response(report_answer(refusal.files[0]))
+            raise _refused(refusal) from refusal
+        if len(reports) != 1:
+            raise ApiError("one_file", "Send one file at a time to be checked.")
+        found = reports[0].report.problems
+        large = next((each for each in found if each.code == "too_large_to_check_at_once"), None)
+        if large is not None:
+            raise ApiError(
+                large.code,
+                f"{large.message[0].upper()}{large.message[1:]}. {large.hint}",
+                status_code=status.HTTP_413_REQUEST_ENTITY_TOO_LARGE,
+                problems=[{**large.as_dict(), "severity": "error"}],
+            )
+        return Response(report_answer(reports[0]))
+
+
+class SubmissionsView(APIView):
+    """Submit, and list one's own."""
+
+    permission_classes = [IsAuthenticated]
+    parser_classes = [MultiPartParser]
+
+    def get_throttles(self) -> list[SubmitThrottle]:  # type: ignore[override]
+        """Only what is sent is counted."""
+        return [SubmitThrottle()] if self.request.method == "POST" else []
+
+    @extend_schema(
+        summary="My submissions",
+        operation_id="submissions_list",
+        responses={200: SubmissionSchema(many=True), 401: ErrorSchema},
+        tags=["submissions"],
+    )
+    def get(self, request: Request) -> Response:
+        """Your submissions and your teams', newest first, in pages (`limit`, `offset`)."""
+        rows = submissions_of(request.user).select_related("system", "team")
+        pagination = LimitOffsetPagination()
+        pagination.default_limit, pagination.max_limit = 50, 200
+        page = pagination.paginate_queryset(rows, request, view=self) or []
+        return pagination.get_paginated_response(
+            [submission_answer(describe(row, complete=True), request) for row in page]
+        )
+
+    @extend_schema(
+        summary="Submit runs",
+        request={"multipart/form-data": SubmissionRequest},
+        responses={201: SubmissionSchema, **_ERRORS},
+        tags=["submissions"],
+    )
+    def post(self, request: Request) -> Response:
+        """Submit one or several run files for one system. On 400 nothing was stored and nothing counted."""
+        person = _person(request)
+        try:
+            accepted = accept_submission(submitter=person, **submission_of(request, person))
+        except Refused as refusal:
+            raise _refused(refusal) from refusal
+        answer = submission_answer(describe(accepted, complete=True), request)
+        return Response(answer, status=status.HTTP_201_CREATED, headers={"Location": answer["url"]})
+
+
+class _OneSubmission(APIView):
+    """A call about one submission, which exists only for those who may see it."""
+
+    parser_classes = [JSONParser, FormParser, MultiPartParser]
+
+    def find(self, request: Request, identifier: str) -> Submission:
+        """The submission. Raises Http404."""
+        found = Submission.objects.select_related("system", "team").filter(pk=identifier).first()
+        if found is None or not may_see(request.user, found):
+            raise Http404("There is no such submission, or it is private.")
+        return found
+
+    def managed(self, request: Request, identifier: str) -> Submission:
+        """The submission, for those who may change it. Raises Http404 or PermissionDenied."""
+        found = self.find(request, identifier)
+        if not may_manage(request.user, found):
+            raise PermissionDenied("Only its team may change this submission.")
+        return found
+
+    def answer(self, request: Request, found: Submission) -> Response:
+        """The submission as it stands now."""
+        found.refresh_from_db()
+        complete = may_manage(request.user, found)
+        return Response(submission_answer(describe(found, complete=complete), request))
+
+
+class SubmissionView(_OneSubmission):
+    """A submission's state."""
+
+    @extend_schema(
+        summary="A submission",
+        operation_id="submissions_retrieve",
+        responses={200: SubmissionSchema, 404: ErrorSchema},
+        tags=["submissions"],
+    )
+    def get(self, request: Request, identifier: str) -> Response:
+        """State, queue position, log, report and scores; for others than its team only what boards show."""
+        return self.answer(request, self.find(request, identifier))
+
+
+class CancelView(_OneSubmission):
+    """Stop a submission."""
+
+    permission_classes = [IsAuthenticated]
+
+    @extend_schema(
+        summary="Cancel a submission",
+        request=None,
+        responses={200: SubmissionSchema, 403: ErrorSchema, 404: ErrorSchema},
+        tags=["submissions"],
+    )
+    def post(self, request: Request, identifier: str) -> Response:
+        """Stop every job that has not ended: at once where it waits, within seconds where it runs."""
+        found = self.managed(request, identifier)
+        withdrawal.cancel(found)
+        return self.answer(request, found)
+
+
+class WithdrawView(_OneSubmission):
+    """Take a submission back."""
+
+    permission_classes = [IsAuthenticated]
+
+    @extend_schema(
+        summary="Withdraw a submission",
+        request=WithdrawRequest,
+        responses={200: SubmissionSchema, 400: ErrorSchema, 403: ErrorSchema, 404: ErrorSchema},
+        tags=["submissions"],
+    )
+    def post(self, request: Request, identifier: str) -> Response:
+        """Take the results off every board. A line with the reason stays where they were."""
+        found = self.managed(request, identifier)
+        form = WithdrawalForm(request.data)
+        if not form.is_valid():
+            message = form.errors["reason"][0]
+            raise ApiError("invalid", message, problems=[problem("invalid_reason", message)])
+        withdrawal.withdraw(found, form.cleaned_data["reason"], _person(request))
+        return self.answer(request, found)
+
+
+class VisibilityView(_OneSubmission):
+    """Show or keep back a submission."""
+
+    permission_classes = [IsAuthenticated]
+
+    @extend_schema(
+        summary="Show a submission to everyone, or keep it private",
+        request=VisibilityRequest,
+        responses={200: SubmissionSchema, 400: ErrorSchema, 403: ErrorSchema, 404: ErrorSchema},
+        tags=["submissions"],
+    )
+    def post(self, request: Request, identifier: str) -> Response:
+        """Set `public` to true or false."""
+        found = self.managed(request, identifier)
+        if "public" not in request.data:
+            raise ApiError("invalid", "Send public=true or public=false.")
+        withdrawal.set_public(found, truth(request.data, "public"))
+        return self.answer(request, found)

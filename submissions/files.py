@@ -1,0 +1,124 @@
+"""Which file is for which dataset: pairs files with datasets, and takes zips apart."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.conf import settings
+
+from evaluation.errors import InvalidContent
+from evaluation.formats.archives import extract, is_zip
+from leaderboard.models import Dataset
+from submissions.refusals import FileReport, Refused
+
+#: Runs in one submission.
+MOST_FILES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingFile:
+    """A file as it was sent: its name, where its bytes lie for now, and the slug of its dataset where one was said."""
+
+    name: str
+    path: Path
+    dataset: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunFile:
+    """One run file for one dataset."""
+
+    name: str
+    path: Path
+    dataset: Dataset
+
+
+def pair(files: Sequence[tuple[str, Path]], datasets: Sequence[str]) -> list[IncomingFile]:
+    """Files, as (name, path), with datasets by their order; zips name their own. Raises Refused."""
+    slugs: list[str | None] = list(datasets)
+    if not slugs:
+        return [IncomingFile(name, path) for name, path in files]
+    if len(slugs) == len(files):
+        return [IncomingFile(name, path, slug) for (name, path), slug in zip(files, slugs, strict=True)]
+    plain = [name for name, path in files if not is_zip(path)]
+    if len(slugs) != len(plain):
+        raise Refused.of(
+            "pairing",
+            f"There are {len(files)} files and {len(slugs)} datasets.",
+            "Give one dataset for each file, in the same order; only a zip names its files by itself.",
+        )
+    remaining = iter(slugs)
+    return [IncomingFile(name, path, None if is_zip(path) else next(remaining)) for name, path in files]
+
+
+@contextmanager
+def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
+    """The run files that were sent, zips taken apart into a folder that is gone afterwards. Raises Refused."""
+    if not files:
+        raise Refused.of("no_file", "No run file was sent.", "Choose at least one file.")
+    with tempfile.TemporaryDirectory(dir=settings.FILE_UPLOAD_TEMP_DIR, prefix="zip-") as folder:
+        runs = [run for number, file in enumerate(files) for run in _runs_in(file, Path(folder, str(number)))]
+        if len(runs) > MOST_FILES:
+            raise Refused.of(
+                "too_many_files",
+                f"There are {len(runs)} run files.",
+                f"Send at most {MOST_FILES} in one submission.",
+            )
+        _refuse_doubles(runs)
+        yield runs
+
+
+def _runs_in(file: IncomingFile, folder: Path) -> list[RunFile]:
+    if not is_zip(file.path):
+        return [RunFile(file.name, file.path, _dataset_of(file.dataset, file.name))]
+    folder.mkdir()
+    try:
+        members = extract(file.path, folder)
+    except InvalidContent as error:
+        raise Refused.for_files([FileReport(file.name, file.dataset or "", error.report)]) from error
+    if file.dataset and len(members) > 1:
+        raise Refused.of(
+            "pairing",
+            f"{file.name} holds {len(members)} files, and one dataset ({file.dataset}) was given for it.",
+            "Name the files in the zip <dataset>.txt and leave the dataset out.",
+        )
+    return [
+        RunFile(f"{file.name}/{member.name}", member.path, _dataset_of(file.dataset, member.name))
+        for member in members
+    ]
+
+
+def _dataset_of(slug: str | None, name: str) -> Dataset:
+    """The dataset that was said, else the one that the file is named after: `nfcorpus.txt.gz`."""
+    wanted = slug or Path(name).name.split(".")[0]
+    dataset = (
+        Dataset.objects.open_for_runs()  # type: ignore[attr-defined]
+        .select_related("current_version", "current_qrels")
+        .filter(slug=wanted)
+        .first()
+    )
+    if dataset is not None and dataset.current_version is not None:
+        return dataset
+    known = ", ".join(Dataset.objects.open_for_runs().values_list("slug", flat=True)[:20])  # type: ignore[attr-defined]
+    message = (
+        f"There is no dataset “{wanted}” that takes runs."
+        if slug
+        else f"{name}: no dataset was given, and none that takes runs is called “{wanted}”."
+    )
+    raise Refused.of("unknown_dataset", message, f"Datasets that take runs: {known or 'none yet'}.")
+
+
+def _refuse_doubles(runs: Sequence[RunFile]) -> None:
+    seen: dict[int, str] = {}
+    for run in runs:
+        if run.dataset.pk in seen:
+            raise Refused.of(
+                "dataset_twice",
+                f"{seen[run.dataset.pk]} and {run.name} are both for {run.dataset}.",
+                "One submission holds one run per dataset; send other seeds or configurations on their own.",
+            )
+        seen[run.dataset.pk] = run.name

@@ -1,0 +1,176 @@
+"""The forms of a submission, used by the page and the API alike: is the request well formed?"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from django import forms
+from django.forms import ValidationError
+
+from leaderboard.models import Architecture, System
+from leaderboard.systems import SystemFields, canonical_datasets
+
+#: What says "trained on none of these datasets".
+NONE_WORDS = frozenset({"none", "zero-shot", "-"})
+
+
+class WebAddressField(forms.URLField):
+    """A link that pages may show: http or https only."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(assume_scheme="https", max_length=200, required=False, **options)
+
+    def clean(self, value: Any) -> str:
+        """The address. Raises ValidationError for any scheme that is not the web's."""
+        address: str = super().clean(value)
+        if address and not address.startswith(("http://", "https://")):
+            raise ValidationError("Give an address that begins with https:// or http://.")
+        return address
+
+
+class ParametersField(forms.CharField):
+    """Parameters as a JSON object, or as `key=value`, one a line or separated by commas."""
+
+    def clean(self, value: Any) -> dict[str, Any]:
+        """The parameters. Raises ValidationError saying what would be right."""
+        text = super().clean(value).strip()
+        if not text:
+            return {}
+        return self._from_json(text) if text.startswith("{") else self._from_pairs(text)
+
+    @staticmethod
+    def _from_json(text: str) -> dict[str, Any]:
+        try:
+            return dict(json.loads(text))
+        except (ValueError, RecursionError) as error:
+            raise ValidationError(f'Not a JSON object such as {{"k1": 0.9}}: {error}') from None
+
+    @staticmethod
+    def _from_pairs(text: str) -> dict[str, Any]:
+        parameters: dict[str, Any] = {}
+        for part in filter(None, (part.strip() for part in re.split(r"[\n,;]", text))):
+            key, equals, value = part.partition("=")
+            if not equals or not key.strip():
+                raise ValidationError(f"“{part}” is not key=value, such as k1=0.9.")
+            try:
+                parameters[key.strip()] = json.loads(value)
+            except ValueError:
+                parameters[key.strip()] = value.strip()
+        return parameters
+
+
+class SystemForm(forms.Form):
+    """What a new system says of itself."""
+
+    name = forms.CharField(
+        max_length=120, help_text="As it should read on the board, for example “ColBERTv2 (2 bits)”."
+    )
+    architecture = forms.ChoiceField(choices=[("", "Choose one"), *Architecture.choices])
+    description = forms.CharField(
+        required=False,
+        max_length=5000,
+        widget=forms.Textarea(attrs={"rows": 4}),
+        help_text="What it does, in a few sentences. Markdown is understood.",
+    )
+    paper_url = WebAddressField(label="Paper")
+    code_url = WebAddressField(label="Code")
+    model_url = WebAddressField(label="Model")
+    licence = forms.CharField(required=False, max_length=120)
+    parameters = ParametersField(
+        required=False,
+        max_length=5000,
+        widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
+        help_text="A JSON object, or key=value, one a line.",
+    )
+    training_datasets = forms.CharField(
+        label="Trained on",
+        required=False,
+        max_length=2000,
+        widget=forms.Textarea(attrs={"rows": 2}),
+        help_text="Names or slugs of datasets, separated by commas. Boards mark in-domain results with ‡.",
+    )
+    training_none = forms.BooleanField(
+        label="None of the datasets here: everything is zero-shot", required=False
+    )
+    backbone = forms.CharField(required=False, max_length=120, help_text="For example bert-base-uncased.")
+    dimension = forms.IntegerField(
+        required=False, min_value=1, max_value=1_000_000, help_text="Of the vectors, where there are any."
+    )
+    maximum_length = forms.IntegerField(
+        label="Maximum input length",
+        required=False,
+        min_value=1,
+        max_value=10_000_000,
+        help_text="In tokens.",
+    )
+    bibtex = forms.CharField(
+        label="BibTeX", required=False, max_length=5000, widget=forms.Textarea(attrs={"rows": 3})
+    )
+
+    def clean(self) -> dict[str, Any]:
+        """Training data: named, or declared to be none, not both."""
+        cleaned = super().clean() or self.cleaned_data
+        names = [name.strip() for name in re.split(r"[\n,;]", cleaned.get("training_datasets", ""))]
+        names = [name for name in names if name]
+        if len(names) == 1 and names[0].casefold() in NONE_WORDS:
+            names, cleaned["training_none"] = [], True
+        if names and cleaned.get("training_none"):
+            self.add_error("training_none", "Either name the training datasets, or say that there are none.")
+        cleaned["training_names"] = names
+        return cleaned
+
+    def fields_of_system(self) -> SystemFields:
+        """The cleaned values as the domain takes them."""
+        values = {name: self.cleaned_data[name] for name in self.fields if name not in _NOT_COLUMNS}
+        names = canonical_datasets(self.cleaned_data["training_names"])
+        declared = bool(names) or self.cleaned_data["training_none"]
+        return SystemFields(**values, training_datasets=names, training_declared=declared)
+
+
+_NOT_COLUMNS = {"training_datasets", "training_none"}
+
+
+class SubmissionForm(forms.Form):
+    """What belongs to this one submission. `system` is the slug of one of the sender's, empty for a new one."""
+
+    system = forms.ChoiceField(required=False)
+    configuration = forms.CharField(
+        label="Configuration or seed",
+        required=False,
+        max_length=80,
+        help_text="For example “seed 3”. Runs of one system with different labels show as mean ± sd.",
+    )
+    public = forms.TypedChoiceField(
+        label="Visibility",
+        required=False,
+        empty_value=True,
+        coerce=lambda value: value == "yes",
+        choices=[
+            ("yes", "Public: shown on the board as soon as it is scored"),
+            ("no", "Private: only your team sees it until you make it public"),
+        ],
+        widget=forms.RadioSelect,
+        initial="yes",
+    )
+    note = forms.CharField(
+        required=False,
+        max_length=2000,
+        widget=forms.Textarea(attrs={"rows": 2}),
+        help_text="For your team alone.",
+    )
+
+    def __init__(self, *arguments: Any, systems: list[System], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        mine = [(system.slug, system.name) for system in systems]
+        self.fields["system"] = forms.ChoiceField(required=False, choices=[("", "A new system"), *mine])
+
+
+class WithdrawalForm(forms.Form):
+    """Why a submission is withdrawn; the reason stays on the dataset's page."""
+
+    reason = forms.CharField(
+        max_length=300,
+        error_messages={"required": "Say why, for example “wrong index used”: the reason stays visible."},
+    )

@@ -1,0 +1,163 @@
+"""From files to queued jobs: the one way in, used by the page and the API.
+
+Either everything is stored, in one transaction, or nothing is: a refusal costs its sender nothing. Files are read
+before the transaction; content-addressed bytes that no row names in the end are harmless and are swept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from django.db import transaction
+
+from leaderboard.models import System, Team, User
+from leaderboard.runs import StoredRun, store_run
+from leaderboard.store import Area, put
+from leaderboard.systems import NameTaken, SystemFields, create_system
+from submissions import queue
+from submissions.checking import CheckedFile, check_files
+from submissions.files import IncomingFile, RunFile, run_files
+from submissions.lifecycle import write_log
+from submissions.models import Job, State, Submission
+from submissions.people.teams import personal_team
+from submissions.refusals import FileReport, Refused
+
+#: A job in one of these states does not stand in the way of the same file sent again.
+_FORGOTTEN = (State.REJECTED, State.FAILED, State.CANCELLED, State.TIMED_OUT, State.WITHDRAWN)
+
+
+def check_only(files: Sequence[IncomingFile]) -> list[FileReport]:
+    """The verdict on each file; nothing is stored. Raises Refused where files and datasets do not pair."""
+    with run_files(files) as runs:
+        return [checked.report_or_size() for checked in check_files(runs)]
+
+
+def accept_submission(
+    *,
+    submitter: User,
+    system: System | SystemFields,
+    files: Sequence[IncomingFile],
+    configuration: str = "",
+    public: bool = True,
+    note: str = "",
+) -> Submission:
+    """Store a submission and queue its jobs, one per file. Raises Refused, and then nothing is stored.
+
+    `system` is one of the submitter's teams', or what a new one says of itself.
+    """
+    with run_files(files) as runs:
+        checked = list(check_files(runs))
+        if any(not file.passed for file in checked):
+            raise Refused.for_files(file.report_or_size() for file in checked)
+        arrivals = [_store_bytes(file) for file in checked]
+    with transaction.atomic():
+        row = _system_row(submitter, system)
+        _refuse_repeats(row, configuration, arrivals)
+        submission = Submission.objects.create(
+            submitter=submitter,
+            team=_team_of(row, submitter),
+            system=row,
+            configuration=configuration,
+            public=public,
+            note=note,
+        )
+        for arrival in arrivals:
+            _create_job(submission, arrival)
+        queue.ring(Job.Queue.SCORE)
+    return submission
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrival:
+    """A file whose bytes are in the store: canonical where it was checked, as sent where a worker will check it."""
+
+    run: RunFile
+    report: FileReport | None
+    stored: StoredRun | None
+    upload_sha256: str = ""
+
+
+def _store_bytes(file: CheckedFile) -> _Arrival:
+    if file.report is None:
+        return _Arrival(file.run, None, None, put(Area.UPLOADS, file.run.path))
+    return _Arrival(file.run, file.as_report(), store_run(file.run.path))
+
+
+def _system_row(submitter: User, system: System | SystemFields) -> System:
+    """The system's row, held until the transaction ends, so that the same file twice at once is one submission."""
+    if isinstance(system, System):
+        return System.objects.select_for_update().get(pk=system.pk)
+    try:
+        return create_system(personal_team(submitter), system)
+    except NameTaken as error:
+        raise Refused.of(
+            "system_name_taken",
+            f"Your team has a system named “{error.system.name}” already.",
+            f"Choose it (system={error.system.slug}), or give the new one another name.",
+        ) from error
+
+
+def _team_of(system: System, submitter: User) -> Team:
+    return system.team or personal_team(submitter)
+
+
+def _refuse_repeats(system: System, configuration: str, arrivals: Iterable[_Arrival]) -> None:
+    """Raises Refused for a run that this system has already, under the same label, on the same dataset."""
+    for arrival in arrivals:
+        jobs = Job.objects.filter(
+            dataset=arrival.run.dataset,
+            submission__system=system,
+            submission__configuration=configuration,
+            submission__withdrawn_at=None,
+        ).exclude(state__in=_FORGOTTEN)
+        if arrival.stored is not None:
+            jobs = jobs.filter(payload__run_sha256=arrival.stored.sha256)
+        else:
+            jobs = jobs.filter(upload_sha256=arrival.upload_sha256)
+        earlier = jobs.select_related("submission").first()
+        if earlier is not None and earlier.submission is not None:
+            raise Refused.of(
+                "already_submitted",
+                f"{arrival.run.name} is the same run that {system.name} has on {arrival.run.dataset} already: "
+                f"submission {earlier.submission.pk}, of {earlier.created_at:%-d %B %Y}.",
+                f"See {earlier.submission.get_absolute_url()}. If it is another seed or configuration, label it.",
+            )
+
+
+def _create_job(submission: Submission, arrival: _Arrival) -> None:
+    payload, report = {}, {}
+    if arrival.stored is not None and arrival.report is not None:
+        statistics = arrival.report.report.statistics
+        payload = {
+            "run_sha256": arrival.stored.sha256,
+            "size": arrival.stored.size,
+            "tag": statistics.tags[0] if statistics.tags else "",
+            "lines": statistics.lines,
+        }
+        report = arrival.report.report.as_dict()
+    job = Job.objects.create(
+        kind=Job.Kind.SCORE,
+        queue=Job.Queue.SCORE,
+        submission=submission,
+        dataset=arrival.run.dataset,
+        file_name=arrival.run.name[:200],
+        state=State.QUEUED if arrival.stored is not None else State.VALIDATING,
+        validated=arrival.stored is not None,
+        payload=payload,
+        report=report,
+        upload_sha256=arrival.upload_sha256,
+    )
+    _write_first_lines(job, arrival)
+
+
+def _write_first_lines(job: Job, arrival: _Arrival) -> None:
+    write_log(job.pk, f"Received {arrival.run.name} for {arrival.run.dataset}.")
+    if arrival.report is None:
+        write_log(job.pk, "The file is large: a worker will validate and score it in one pass.")
+        return
+    statistics, warnings = arrival.report.report.statistics, arrival.report.report.warnings
+    found = f"with {len(warnings)} warning{'s' if len(warnings) != 1 else ''}" if warnings else "no problems"
+    write_log(
+        job.pk, f"Validated: {statistics.lines:,} lines, {statistics.queries:,} queries, {found}. Queued."
+    )

@@ -1,0 +1,61 @@
+"""`manage.py api_token EMAIL`: one token, alone on standard output."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.validators import validate_email
+
+from leaderboard.models import User
+from submissions.models import ApiToken
+from submissions.people.teams import personal_team
+from submissions.people.tokens import LIFETIME, TooManyTokens, make_token, revoke_token
+
+NAME = "command line"
+
+
+class Command(BaseCommand):
+    """Makes an API token for an account; on the embedded default it makes the account too."""
+
+    help = "Print a new API token for the account with this e-mail address."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """The address."""
+        parser.add_argument("email")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Print the token; everything else goes to standard error."""
+        person = self._person(options["email"].strip().lower())
+        personal_team(person)
+        try:
+            token = make_token(person, NAME)
+        except TooManyTokens as error:
+            self._make_room(person, error)
+            token = make_token(person, NAME)
+        self.stderr.write(f"The token works for {LIFETIME.days} days.")
+        self.stdout.write(token)
+
+    def _person(self, email: str) -> User:
+        person = User.objects.filter(email__iexact=email).first()
+        if person is not None:
+            return person
+        if not settings.EMBEDDED:
+            raise CommandError(f"There is no account with the address {email}. Sign up on the site first.")
+        try:
+            validate_email(email)
+        except ValidationError:
+            raise CommandError(f"{email} is not an e-mail address.") from None
+        person = User.objects.create_user(email)
+        self.stderr.write(f"Made the account {email}.")
+        return person
+
+    def _make_room(self, person: User, error: TooManyTokens) -> None:
+        """Scripts ask again and again: the oldest token made here gives way, never one made on the site."""
+        oldest = ApiToken.objects.filter(user=person, name=NAME).order_by("created").first()
+        if oldest is None:
+            raise CommandError(str(error)) from error
+        revoke_token(person, oldest.digest)
+        self.stderr.write("Revoked the oldest token made on the command line to make room.")

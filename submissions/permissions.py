@@ -1,0 +1,55 @@
+"""Who may see and do what with a submission. Views and API ask here and nowhere else."""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import AnonymousUser
+from django.db.models import Q, QuerySet
+
+from leaderboard.models import Entry, System, Team, User
+from submissions.models import Submission
+
+Person = User | AnonymousUser
+
+
+def teams_of(person: Person) -> QuerySet[Team]:
+    """The teams the person belongs to, their first one first."""
+    if not isinstance(person, User):
+        return Team.objects.none()
+    return Team.objects.filter(memberships__user=person).order_by("memberships__pk")
+
+
+def systems_of(person: Person) -> QuerySet[System]:
+    """The systems that the person may submit results for."""
+    return System.objects.filter(team__in=teams_of(person))
+
+
+def submissions_of(person: Person) -> QuerySet[Submission]:
+    """The person's own submissions and their teams'."""
+    if not isinstance(person, User):
+        return Submission.objects.none()
+    return Submission.objects.filter(Q(submitter=person) | Q(team__in=teams_of(person)))
+
+
+def may_manage(person: Person, submission: Submission) -> bool:
+    """Whether the person may see everything of the submission, cancel, withdraw and show or hide it."""
+    if not isinstance(person, User):
+        return False
+    return person.is_staff or submissions_of(person).filter(pk=submission.pk).exists()
+
+
+def may_see_facts(submission: Submission) -> bool:
+    """Whether anyone may see the public facts of the submission: those that a board, or a tombstone, shows."""
+    if not submission.public:
+        return False
+    shown = [Entry.Visibility.PUBLIC, Entry.Visibility.WITHDRAWN]
+    return Entry.objects.filter(submission_reference=submission.pk, visibility__in=shown).exists()
+
+
+def may_see(person: Person, submission: Submission) -> bool:
+    """Whether the submission exists at all for this person."""
+    return may_manage(person, submission) or may_see_facts(submission)
+
+
+def may_rename(person: User, team: Team) -> bool:
+    """Whether the person may change the team's name."""
+    return team.memberships.filter(user=person, owner=True).exists()

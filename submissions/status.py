@@ -1,0 +1,173 @@
+"""What a submission looks like to somebody: one description for the status page and the API."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from leaderboard.models import Entry
+from submissions.heartbeat import workers_alive
+from submissions.lifecycle import submission_state
+from submissions.models import TERMINAL, WAITING, Job, State, Submission
+from submissions.queue import queue_position
+
+#: What each state means, in words for the submitter.
+MEANING = {
+    State.UPLOADING: "The files are still arriving.",
+    State.VALIDATING: "Waiting for a worker to check the file.",
+    State.QUEUED: "Waiting for a worker.",
+    State.RETRIEVING: "A worker is retrieving.",
+    State.SCORING: "A worker is scoring the run.",
+    State.DONE: "Scored.",
+    State.REJECTED: "The file cannot be scored; the report says where and why. Nothing was counted.",
+    State.FAILED: "This is a fault of ours, and we are sorry. Nothing was counted; please submit again.",
+    State.CANCELLED: "Cancelled before it was scored.",
+    State.TIMED_OUT: "It ran longer than a job may and was stopped.",
+    State.WITHDRAWN: "Withdrawn.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A published value beside the dataset's baseline; `delta` is None where there is none to compare with."""
+
+    measure: str
+    value: float
+    baseline: float | None = None
+
+    @property
+    def delta(self) -> float | None:
+        """The difference to the baseline."""
+        return None if self.baseline is None else self.value - self.baseline
+
+    @property
+    def relative(self) -> float | None:
+        """The difference as a share of the baseline, in percent."""
+        return 100 * (self.value / self.baseline - 1) if self.baseline else None
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """One dataset's part. What only its team may see is empty for others."""
+
+    job: Job
+    state: State
+    meaning: str
+    queue_position: int | None
+    workers_alive: int
+    elapsed: timedelta
+    scores: Sequence[Score] = ()
+    entry: Entry | None = None
+    problems: Sequence[dict[str, Any]] = ()
+    log: Sequence[str] = ()
+    error: str = ""
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for a worker."""
+        return self.queue_position is not None
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.state in TERMINAL
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionStatus:
+    """A submission and its jobs. `complete` says whether the viewer sees everything or the public facts."""
+
+    submission: Submission
+    state: State
+    meaning: str
+    jobs: Sequence[JobStatus] = field(default_factory=tuple)
+    complete: bool = True
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will happen by itself."""
+        return all(job.ended for job in self.jobs)
+
+    @property
+    def queue_position(self) -> int | None:
+        """How many jobs are before the first of these that waits; None when none waits."""
+        return min((job.queue_position for job in self.jobs if job.queue_position is not None), default=None)
+
+
+def describe(submission: Submission, *, complete: bool) -> SubmissionStatus:
+    """The submission as it stands now, whole or only the facts that a public board shows as well."""
+    rows = submission.jobs.select_related("dataset", "entry")
+    jobs = [describe_job(job, complete=complete) for job in rows]
+    if not complete:
+        jobs = [job for job in jobs if job.entry is not None]
+    state = State.WITHDRAWN if submission.withdrawn_at else submission_state(job.state for job in jobs)
+    return SubmissionStatus(submission, state, MEANING[state], tuple(jobs), complete)
+
+
+def describe_job(job: Job, *, complete: bool) -> JobStatus:
+    """One job as it stands now."""
+    state = State(job.state)
+    entry = job.entry if job.entry is not None and _shows(job.entry, complete) else None
+    waits = state in WAITING and job.lease_expires_at is None
+    private: dict[str, Any] = {}
+    if complete:
+        private = {
+            "problems": job.report.get("problems", []),
+            "log": job.log.splitlines(),
+            "error": _error(job),
+        }
+    return JobStatus(
+        job=job,
+        state=state,
+        meaning=_meaning(job, state),
+        queue_position=queue_position(job),
+        workers_alive=workers_alive(job.queue) if waits else 0,
+        elapsed=_elapsed(job),
+        scores=_scores(entry) if state == State.DONE and entry else (),
+        entry=entry,
+        **private,
+    )
+
+
+def _shows(entry: Entry, complete: bool) -> bool:
+    return complete or entry.visibility != Entry.Visibility.PRIVATE
+
+
+def _meaning(job: Job, state: State) -> str:
+    if state in WAITING and job.lease_expires_at is not None:
+        return "A worker is checking the file."
+    if state in WAITING and job.dataset.state == "collecting":
+        return "The dataset is collecting runs: yours is scored with all others when the first judgements arrive."
+    if state in WAITING and job.not_before and job.not_before > timezone.now():
+        return f"Tried {job.attempts} times; the next attempt begins at {job.not_before:%H:%M:%S} UTC."
+    return MEANING[state]
+
+
+def _error(job: Job) -> str:
+    """What went wrong, for a job that ended badly; empty otherwise."""
+    if job.state == State.FAILED:
+        known = f" Our log knows it as {job.fault}." if job.fault else ""
+        return MEANING[State.FAILED] + known
+    return MEANING[State(job.state)] if job.state in (State.REJECTED, State.TIMED_OUT) else ""
+
+
+def _elapsed(job: Job) -> timedelta:
+    """From its arrival to its end, or until now."""
+    end: datetime = job.finished_at or timezone.now()
+    return max(end - job.created_at, timedelta(0))
+
+
+def _scores(entry: Entry) -> list[Score]:
+    baseline = (
+        Entry.objects.public()  # type: ignore[attr-defined]
+        .filter(dataset=entry.dataset_id, comparison_group=entry.comparison_group, is_baseline=True)
+        .exclude(pk=entry.pk)
+        .values_list("scores", flat=True)
+        .first()
+    )
+    beside = baseline or {}
+    return [Score(measure, value, beside.get(measure)) for measure, value in entry.scores.items()]

@@ -1,0 +1,144 @@
+"""What the submit page shows and takes: two forms, and one file input for every dataset that takes runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import PermissionDenied
+from django.core.files.uploadedfile import UploadedFile
+from django.http import HttpRequest
+
+from evaluation.formats.compression import describe_bytes
+from leaderboard.models import Dataset, DatasetFile, System, User
+from leaderboard.systems import SystemFields
+from submissions.files import IncomingFile
+from submissions.forms import SubmissionForm, SystemForm
+from submissions.permissions import systems_of
+from submissions.refusals import FileReport, Refused
+
+#: File inputs are named `run:<dataset>`; this one takes zips, and files named after their datasets.
+SEVERAL = "several"
+#: Fields of a new system are named `new-<field>`.
+PREFIX = "new"
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetRow:
+    """A dataset that takes runs, and what a run for it is made from."""
+
+    dataset: Dataset
+    input_name: str
+    files: Sequence[DatasetFile]
+    chosen: bool
+
+
+class SubmitPage:
+    """The forms bound to a request, and the translation of what was sent into the domain's words."""
+
+    def __init__(self, request: HttpRequest) -> None:
+        if not isinstance(request.user, User):
+            raise PermissionDenied
+        self.request, self.person = request, request.user
+        self.systems = list(systems_of(self.person))
+        self.checking = request.method == "POST" and request.POST.get("action") == "check"
+        data = request.POST if request.method == "POST" and not self.checking else None
+        self.form = SubmissionForm(data, systems=self.systems, initial=self._initial())
+        self.system_form = SystemForm(
+            data if self._new_system() else None, prefix=PREFIX, initial=self._initial(f"{PREFIX}-")
+        )
+
+    def _new_system(self) -> bool:
+        return self.request.method == "POST" and not self.request.POST.get("system")
+
+    def _initial(self, prefix: str = "") -> dict[str, Any]:
+        """What was entered, kept without complaint while files are only checked; `?system=` on a first visit."""
+        if self.request.method != "POST":
+            return {} if prefix else {"system": self.request.GET.get("system", ""), "public": "yes"}
+        entered = self.request.POST.items()
+        return {name.removeprefix(prefix): value for name, value in entered if name.startswith(prefix)}
+
+    def is_valid(self) -> bool:
+        """Whether the forms are well formed; of the system's, only where a new one is made."""
+        return self.form.is_valid() and (not self._new_system() or self.system_form.is_valid())
+
+    def submission(self) -> dict[str, Any]:
+        """What `accept_submission` takes, from valid forms."""
+        values = self.form.cleaned_data
+        return {
+            "system": self._system(values["system"]),
+            "files": self.files(),
+            "configuration": values["configuration"],
+            "public": values["public"],
+            "note": values["note"],
+        }
+
+    def _system(self, slug: str) -> System | SystemFields:
+        if not slug:
+            return self.system_form.fields_of_system()
+        return next(system for system in self.systems if system.slug == slug)
+
+    def files(self) -> list[IncomingFile]:
+        """The files that were chosen, each with the dataset whose input it came through."""
+        files = []
+        for field, uploads in self.request.FILES.lists():
+            kind, _, slug = field.partition(":")
+            if kind == "run" and slug:
+                files += [incoming(upload, slug) for upload in uploads]
+            elif field == SEVERAL:
+                files += [incoming(upload) for upload in uploads]
+        return files
+
+    def context(
+        self,
+        refusal: Refused | None = None,
+        reports: Sequence[FileReport] = (),
+        slow_down: int = 0,
+    ) -> dict[str, Any]:
+        """What the template shows."""
+        return {
+            "section": "submit",
+            "form": self.form,
+            "system_form": self.system_form,
+            "systems": self.systems,
+            "datasets": self._datasets(),
+            "several": SEVERAL,
+            "refusal": refusal,
+            "reports": refusal.files if refusal else reports,
+            "checked": bool(reports) and refusal is None,
+            "slow_down": slow_down,
+            "files_lost": self.request.method == "POST" and bool(self.request.FILES),
+            "at_once": describe_bytes(settings.VALIDATE_AT_ONCE_BYTES),
+            "largest": describe_bytes(settings.UPLOAD_LIMIT_BYTES),
+        }
+
+    def _datasets(self) -> list[DatasetRow]:
+        """The dataset asked for in the address first, then all others by name."""
+        wanted = self.request.GET.get("dataset", "")
+        datasets = (
+            Dataset.objects.open_for_runs()  # type: ignore[attr-defined]
+            .exclude(current_version=None)
+            .select_related("current_version")
+            .prefetch_related("current_version__files")
+        )
+        rows = [
+            DatasetRow(dataset, f"run:{dataset.slug}", _needed(dataset), dataset.slug == wanted)
+            for dataset in datasets
+        ]
+        return sorted(rows, key=lambda row: not row.chosen)
+
+
+def _needed(dataset: Dataset) -> list[DatasetFile]:
+    """The files that a run is made from."""
+    kinds = (DatasetFile.Kind.QUERIES, DatasetFile.Kind.CORPUS, DatasetFile.Kind.DOCUMENT_IDS)
+    version = dataset.current_version
+    return [file for file in version.files.all() if file.kind in kinds] if version else []
+
+
+def incoming(upload: UploadedFile, dataset: str | None = None) -> IncomingFile:
+    """An upload, which lies in a temporary file until the request ends, as the intake takes it."""
+    path = Path(upload.temporary_file_path())  # type: ignore[attr-defined]
+    return IncomingFile(Path(upload.name or "run").name, path, dataset or None)

@@ -1,0 +1,151 @@
+"""The submitter's pages. Each view is a door: translate in, one domain call, translate out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
+from django.core.paginator import Paginator
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from leaderboard.models import User
+from submissions import withdrawal
+from submissions.forms import WithdrawalForm
+from submissions.intake import accept_submission, check_only
+from submissions.models import Submission
+from submissions.permissions import may_manage, may_see, submissions_of
+from submissions.refusals import Refused
+from submissions.status import SubmissionStatus, describe
+from submissions.submit_page import SubmitPage
+from submissions.throttling import CheckThrottle, SubmitThrottle, seconds_to_wait
+
+#: htmx stops polling at this status.
+STOP_POLLING = 286
+PER_PAGE = 50
+
+
+@login_required
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def submit(request: HttpRequest) -> HttpResponse:
+    """The form; a report (`action=check`); or a submission."""
+    page = SubmitPage(request)
+    if request.method != "POST":
+        return render(request, "submissions/submit.html", page.context())
+    if wait := seconds_to_wait(CheckThrottle() if page.checking else SubmitThrottle(), request):
+        context = page.context(slow_down=wait)
+        return render(request, "submissions/submit.html", context, status=429)
+    try:
+        if page.checking:
+            return render(request, "submissions/submit.html", page.context(reports=check_only(page.files())))
+        if not page.is_valid():
+            return render(request, "submissions/submit.html", page.context(), status=400)
+        accepted = accept_submission(submitter=page.person, **page.submission())
+    except Refused as refusal:
+        return render(request, "submissions/submit.html", page.context(refusal=refusal), status=400)
+    messages.success(request, "Your submission is in. This page follows it to the end.")
+    return redirect(accepted)
+
+
+@login_required
+@never_cache
+@require_safe
+def submissions(request: HttpRequest) -> HttpResponse:
+    """The person's submissions and their teams', newest first."""
+    rows = submissions_of(request.user).select_related("system", "team").prefetch_related("jobs")
+    page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
+    listed = [describe(row, complete=True) for row in page]
+    context = {"section": "submissions", "submissions": listed, "page": page}
+    return render(request, "submissions/list.html", context)
+
+
+@never_cache
+@require_safe
+def submission(request: HttpRequest, identifier: str) -> HttpResponse:
+    """A submission's status for its team; the facts that boards show for everyone else."""
+    return render(request, "submissions/submission.html", _context(request, _find(request, identifier)))
+
+
+@never_cache
+@require_safe
+def progress(request: HttpRequest, identifier: str) -> HttpResponse:
+    """The part of the status page that changes; says when there is nothing more to ask for."""
+    context = _context(request, _find(request, identifier))
+    status = STOP_POLLING if context["status"].ended else 200
+    return render(request, "submissions/_progress.html", context, status=status)
+
+
+@login_required
+@require_POST
+def cancel(request: HttpRequest, identifier: str) -> HttpResponse:
+    """Stop what has not ended."""
+    found = _managed(request, identifier)
+    if withdrawal.cancel(found):
+        messages.success(request, "Cancelled. What is running stops within seconds.")
+    else:
+        messages.info(request, "There was nothing left to cancel.")
+    return redirect(found)
+
+
+@login_required
+@require_POST
+def withdraw(request: HttpRequest, identifier: str) -> HttpResponse:
+    """Take the submission off the boards; the reason stays visible."""
+    found = _managed(request, identifier)
+    form = WithdrawalForm(request.POST)
+    if not form.is_valid():
+        context = _context(request, found, withdrawal_form=form)
+        return render(request, "submissions/submission.html", context, status=400)
+    withdrawal.withdraw(found, form.cleaned_data["reason"], _person(request))
+    messages.success(request, "Withdrawn. A line with your reason stays where the results were.")
+    return redirect(found)
+
+
+@login_required
+@require_POST
+def visibility(request: HttpRequest, identifier: str) -> HttpResponse:
+    """Show the results to everyone, or keep them with the team."""
+    found = _managed(request, identifier)
+    public = request.POST.get("public") == "yes"
+    withdrawal.set_public(found, public)
+    messages.success(request, "Everyone sees it now." if public else "Only your team sees it now.")
+    return redirect(found)
+
+
+def _person(request: HttpRequest) -> User:
+    if not isinstance(request.user, User):
+        raise PermissionDenied
+    return request.user
+
+
+def _find(request: HttpRequest, identifier: str) -> Submission:
+    """The submission, for whom it exists. Raises Http404 for everyone else."""
+    rows = Submission.objects.select_related("system", "team", "submitter")
+    found = rows.filter(pk=identifier).first()
+    if found is None or not may_see(request.user, found):
+        raise Http404("There is no such submission, or it is private.")
+    return found
+
+
+def _managed(request: HttpRequest, identifier: str) -> Submission:
+    """The submission, for those who may change it. Raises Http404 or PermissionDenied."""
+    found = _find(request, identifier)
+    if not may_manage(request.user, found):
+        raise PermissionDenied
+    return found
+
+
+def _context(request: HttpRequest, found: Submission, **changes: Any) -> dict[str, Any]:
+    status: SubmissionStatus = describe(found, complete=may_manage(request.user, found))
+    return {
+        "section": "submissions" if status.complete else "",
+        "status": status,
+        "submission": found,
+        "withdrawal_form": WithdrawalForm(),
+        **changes,
+    }

@@ -1,0 +1,58 @@
+"""What a submitter may do with a submission later: take it back, stop it, show it or keep it private."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from django.db import transaction
+from django.utils import timezone
+
+from leaderboard import publishing
+from leaderboard.models import User
+from submissions.lifecycle import advance, write_log
+from submissions.models import TERMINAL, State, Submission
+from submissions.queue import request_cancel
+from submissions.scoring import forget_upload
+
+
+@transaction.atomic
+def withdraw(submission: Submission, reason: str, by: User) -> bool:
+    """Take the submission off every board; a tombstone with the reason remains. False when it was withdrawn before.
+
+    Jobs under way are ended: their workers lose their claims and write nothing more.
+    """
+    moved = Submission.objects.filter(pk=submission.pk, withdrawn_at=None).update(
+        withdrawn_at=timezone.now(), withdrawal_reason=reason[:300]
+    )
+    if not moved:
+        return False
+    who = "its team" if submission.team.memberships.filter(user=by).exists() else "a curator"
+    for job in submission.jobs.all():
+        if advance(job.pk, State.WITHDRAWN):
+            write_log(job.pk, f"Withdrawn by {who}: {reason}")
+            transaction.on_commit(partial(forget_upload, job))
+    publishing.withdraw_entries(submission.pk, reason)
+    submission.refresh_from_db()
+    return True
+
+
+def cancel(submission: Submission) -> int:
+    """Stop every job that has not ended, at once where it waits, soon where it runs. Returns how many."""
+    count = 0
+    for job in submission.jobs.exclude(state__in=TERMINAL):
+        if request_cancel(job):
+            waited = job.lease_expires_at is None
+            write_log(job.pk, "Cancelled by the submitter." if waited else "The submitter asked to stop.")
+            if waited:
+                forget_upload(job)
+            count += 1
+    return count
+
+
+@transaction.atomic
+def set_public(submission: Submission, public: bool) -> None:
+    """Show the submission's results to everyone, or keep them with the team. Withdrawn ones stay as they are."""
+    if not Submission.objects.filter(pk=submission.pk, withdrawn_at=None).update(public=public):
+        return
+    submission.public = public
+    publishing.set_visibility(submission.pk, public=public)
