@@ -11,15 +11,16 @@ from pathlib import Path
 
 from django.conf import settings
 from django.core.management.base import CommandError
+from django.db import Error as DatabaseError
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
 from leaderboard.supervisor import services, valkey
 from leaderboard.supervisor.assets import CollectedFiles
-from leaderboard.supervisor.errors import StopRequested, SupervisorError
+from leaderboard.supervisor.errors import SupervisorError
 from leaderboard.supervisor.family import Family
-from leaderboard.supervisor.lock import RunLock
 from leaderboard.supervisor.logs import say
+from leaderboard.supervisor.running import run
 
 #: How long the broker may take to load its file, in seconds.
 BROKER_PATIENCE = 30.0
@@ -48,25 +49,12 @@ class Site:
 
     def run(self) -> int:
         """Run until asked to stop. The exit status: 0 then; 1, the reason printed, when it cannot go on."""
-        lock = RunLock(self._folder / "run.lock")
-        try:
-            lock.acquire(self.address)
-            _refuse_taken_port(self._port)
-            self._run_folder.mkdir(parents=True, exist_ok=True)
-            with Family(self._folder / "logs", settings.BASE_DIR, lock.fileno()) as family:
-                self._live(family)
-        except StopRequested:
-            say("Runboard has stopped.")
-            return 0
-        except SupervisorError as error:
-            say(f"Runboard cannot run. {error}")
-            return 1
-        finally:
-            lock.release()
-        raise AssertionError("a site runs until it is stopped")
+        return run(self._folder, self.address, settings.BASE_DIR, self._live)
 
     def _live(self, family: Family) -> None:
         started = time.monotonic()
+        _refuse_taken_port(self._port)
+        self._run_folder.mkdir(parents=True, exist_ok=True)
         environment = {
             "RUNBOARD_VAR": str(self._folder),
             "REDIS_URL": self._start_broker(family),
@@ -127,16 +115,27 @@ class Site:
                 reminded = time.monotonic()
                 say(f"Still getting ready; the logs are in {self._folder / 'logs'}")
             self._web_answers = self._web_answers or _answers_well(f"{self.address}/healthz")
-            return self._web_answers and self._first_start_ready()
+            return self._web_answers and self._asks_well()
 
         family.run_until(ready, every=0.1)
 
+    def _asks_well(self) -> bool:
+        """Whether the first start is complete; a database that is busy or away for a moment says: not yet."""
+        try:
+            return self._first_start_ready()
+        except DatabaseError:
+            connection.close()
+            return False
+
 
 def _migrations_are_pending() -> bool:
-    executor = MigrationExecutor(connection)
-    pending = bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))
-    connection.close()
-    return pending
+    try:
+        executor = MigrationExecutor(connection)
+        return bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+    except DatabaseError as error:
+        raise SupervisorError(f"The database cannot be used: {error}") from error
+    finally:
+        connection.close()
 
 
 def _refuse_taken_port(port: int) -> None:

@@ -1,0 +1,35 @@
+"""A supervisor of small commands, as a process of its own so that a test can kill it.
+
+Arguments: the folder of state, then a JSON list of {"name", "code"}: what Python is to run.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from leaderboard.supervisor.family import Family, Patience
+from leaderboard.supervisor.processes import Command
+from leaderboard.supervisor.running import run
+
+
+def main() -> int:
+    """Run until told to stop."""
+    folder = Path(sys.argv[1])
+    commands = [
+        Command(part["name"], [sys.executable, "-c", part["code"]]) for part in json.loads(sys.argv[2])
+    ]
+
+    def live(family: Family) -> None:
+        family.tether.remove(folder / "remove-me")
+        family.start(*commands)
+        print("started", flush=True)
+        family.run_until(lambda: False)
+
+    patience = Patience(quick=5, deaths=3, backoff=0.1, ending=1, ending_last=1)
+    return run(folder, "a small family", Path.cwd(), live, patience)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,106 @@
+"""`manage.py runboard` itself, with all its processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.functional.starting import Supervisor, eventually, free_port
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+
+
+class Site:
+    """One folder of state, started again and again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.var = folder / "var"
+        self.port = free_port()
+        self.address = f"http://127.0.0.1:{self.port}"
+        self.started: list[Supervisor] = []
+
+    def start(self) -> Supervisor:
+        """What `make run` runs."""
+        supervisor = Supervisor(
+            ["manage.py", "runboard"],
+            self.var.with_name("mark"),
+            RUNBOARD_VAR=str(self.var),
+            PORT=str(self.port),
+            REDIS_URL=None,
+            DATABASE_URL=None,
+            RUNBOARD_STATIC_BACKEND=None,
+        )
+        self.started.append(supervisor)
+        return supervisor
+
+    def get(self, path: str) -> str:
+        """The body of a page."""
+        with urllib.request.urlopen(self.address + path, timeout=10) as response:
+            return str(response.read().decode())
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A site, prepared by its first start."""
+    site = Site(tmp_path_factory.mktemp("site"))
+    yield site
+    for supervisor in site.started:
+        supervisor.process.kill()
+        supervisor.process.wait()
+
+
+def test_first_start_serves_restarts_the_dead_refuses_a_second_and_stops(site: Site) -> None:
+    supervisor = site.start()
+    supervisor.wait_for("Ready in", 180)
+    assert json.loads(site.get("/healthz")) == {"status": "ok", "database": "ok", "broker": "ok"}
+    assert site.address in supervisor.printed
+    password = site.var / "demo-curator-password"
+    assert f"sign in as curator@runboard.localhost; the password is in {password}" in supervisor.printed
+    for secret in (password, site.var / "secret-key", site.var / "run" / "redis-url"):
+        assert secret.stat().st_mode & 0o777 == 0o600
+    assert 'src="http' not in site.get("/")  # nothing is fetched from elsewhere
+
+    second = site.start()
+    assert second.process.wait(30) == 1
+    assert f"process {supervisor.process.pid}, {site.address}" in second.printed
+
+    worker = supervisor.find("celery --app leaderboard.celery --quiet worker")
+    os.kill(worker, signal.SIGKILL)
+    supervisor.wait_for("worker  | ended with signal SIGKILL; starting it again")
+    eventually(lambda: any(" worker " in line for line in supervisor.descendants().values()), 20)
+
+    assert supervisor.stop() < 10
+    assert supervisor.process.returncode == 0
+    assert supervisor.descendants() == {}
+    assert not (site.var / "run" / "redis-url").exists()
+
+
+def test_later_start_is_quick_and_sigkill_leaves_no_orphan(site: Site) -> None:
+    began = time.monotonic()
+    supervisor = site.start()
+    supervisor.wait_for("Ready in", 60)
+    assert time.monotonic() - began < 10
+    eventually(lambda: sum(" worker " in line for line in supervisor.descendants().values()) >= 3, 30)
+    supervisor.stop(signal.SIGKILL)
+    eventually(lambda: not supervisor.descendants(), 5, lambda: str(supervisor.descendants()))
+
+
+def test_a_taken_port_is_named_with_a_way_out(site: Site) -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        site.port = taken.getsockname()[1]
+        supervisor = site.start()
+        assert supervisor.process.wait(30) == 1
+    assert f"Port {site.port} cannot be used" in supervisor.printed
+    assert "PORT=" in supervisor.printed

@@ -1,0 +1,53 @@
+"""/healthz says whether the site can work, and never more than that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+from django.test import Client
+
+from leaderboard.views import health
+
+pytestmark = [pytest.mark.django_db, pytest.mark.database]
+
+
+def test_a_working_site_is_ok_at_the_cost_of_one_query(
+    client: Client, django_assert_num_queries: Any
+) -> None:
+    with django_assert_num_queries(1):
+        answer = client.get("/healthz")
+    assert answer.status_code == 200
+    assert answer.json() == {"status": "ok", "database": "ok", "broker": "ok"}
+    assert "no-store" in answer["Cache-Control"]
+    assert not answer.cookies
+
+
+def test_a_broker_that_is_away_is_named(client: Client, settings: Any) -> None:
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    answer = client.get("/healthz")
+    assert answer.status_code == 503
+    assert answer.json() == {"status": "unavailable", "database": "ok", "broker": "unavailable"}
+
+
+def test_a_database_that_is_away_is_named_without_its_message(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Away:
+        def cursor(self) -> None:
+            raise OperationalError("connection to db.internal failed")
+
+    monkeypatch.setattr(health, "connection", Away())
+    answer = client.get("/healthz")
+    assert answer.status_code == 503
+    assert answer.json() == {"status": "unavailable", "database": "unavailable", "broker": "ok"}
+
+
+def test_it_answers_without_tls_behind_a_proxy(client: Client, settings: Any) -> None:
+    settings.SECURE_SSL_REDIRECT = True
+    assert client.get("/healthz").status_code == 200
+
+
+def test_it_only_answers_questions(client: Client) -> None:
+    assert client.post("/healthz").status_code == 405
