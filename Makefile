@@ -37,8 +37,10 @@ lint: $(TEST_STAMP) ## style, types, direction of imports, missing migrations, D
 	$(PRODUCTION) SECRET_KEY=$$($(PY) -c 'import secrets; print(secrets.token_urlsafe(50))') \
 		$(PY) manage.py check --deploy --fail-level WARNING
 
-benchmark: $(TEST_STAMP) ## measure speed, and print a table
-	$(PY) -m tests.benchmarks
+benchmark: $(TEST_STAMP) ## measure speed, and print tables
+	@mkdir -p build && for script in tests/benchmarks/[a-z]*.py; do \
+		echo "== $$script"; PYTHONPATH=. RUNBOARD_VAR=build/benchmark $(PY) $$script || exit 1; \
+	done
 
 clean: ## remove .venv, build/ and caches; never var/
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
