@@ -1,0 +1,1 @@
+"""File formats that arrive from outside: compressed files, archives, TREC runs, MTEB predictions."""

@@ -1,0 +1,182 @@
+"""Sets of document ids too large for Python: exact, in one memory-mapped file, looked up by the scoring kernel.
+
+The file is a header of 64 bytes, a hash table of slots of two 64-bit words, and the bytes of long ids. An id of at
+most 16 bytes fills its slot itself, so a lookup is one memory access; a longer one leaves its hash and its place.
+Nothing is ever decided by a hash alone.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import secrets
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from evaluation.kernel.layout import Ids
+
+_MAGIC = b"runboard ids 1\n\0"
+_HEADER = struct.Struct("<16sQQQ")  # magic, seed, number of ids, number of slots
+_HEADER_BYTES = 64
+_SHORT = 16
+_LONG_ID = 0xFF << 56
+_LONGEST = 65_535
+#: Ids are packed, and put into the table, so many at a time.
+_BATCH = 65_536
+_PADDING = 16
+
+#: The hash seed where no set of ids brings its own. Random, so that nobody can prepare colliding ids.
+PROCESS_SEED = secrets.randbits(64) | 1
+
+
+class DocumentIds:
+    """An immutable set of ids in a memory-mapped file. `len()`, `in`, and `contain` for many at once."""
+
+    def __init__(self, path: Path, seed: int, count: int, table: Ids) -> None:
+        self.path, self.seed, self._count, self.table = path, seed, count, table
+
+    @classmethod
+    def build(cls, ids: Iterable[str], path: Path | str) -> DocumentIds:
+        """Write the set of `ids` to `path` (replacing it whole) and open it. Streams: tens of millions are fine.
+
+        Repeated ids count once. Raises ValueError for an id that is empty or longer than 65,535 bytes.
+        """
+        path = Path(path)
+        work = [path.with_name(f"{path.name}.{secrets.token_hex(4)}.{part}") for part in ("keys", "long", "table")]
+        try:
+            seed = secrets.randbits(64) | 1
+            with work[0].open("w+b") as keys, work[1].open("w+b") as long_ids:
+                count = _write_keys(ids, seed, keys, long_ids)
+                _write_table(work[2], seed, count, keys, long_ids)
+            work[2].replace(path)
+        finally:
+            for file in work:
+                file.unlink(missing_ok=True)
+        return cls.open(path)
+
+    @classmethod
+    def open(cls, path: Path | str) -> DocumentIds:
+        """The set stored at `path`. Raises ValueError if the file is none."""
+        from evaluation.kernel.layout import Ids
+
+        path = Path(path)
+        with path.open("rb") as file:
+            header = file.read(_HEADER_BYTES)
+            if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
+                raise ValueError(f"{path} is not a set of document ids")
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        _, seed, count, slots = _HEADER.unpack_from(header)
+        words = np.frombuffer(mapped, np.uint64, 2 * slots, _HEADER_BYTES)
+        long_ids = np.frombuffer(mapped, np.uint8, offset=_HEADER_BYTES + 16 * slots)
+        return cls(path, seed, count, Ids(words, long_ids))
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __contains__(self, document_id: object) -> bool:
+        return isinstance(document_id, str) and bool(self.contain([document_id])[0])
+
+    def contain(self, ids: Sequence[str]) -> NDArray[np.bool_]:
+        """For each of `ids`, whether it is in the set."""
+        from evaluation.kernel.layout import padded
+        from evaluation.kernel.tables import are_in_ids
+
+        found = np.zeros(len(ids), np.uint8)
+        text, offsets = _joined([document_id.encode() for document_id in ids])
+        are_in_ids(self.table, padded(text), offsets, np.uint64(self.seed), found)
+        return found.astype(np.bool_)
+
+
+def ids_in_memory(text: bytes, offsets: NDArray[np.int64], seed: int) -> Ids:
+    """A set of ids that lives in memory only; id i is `text[offsets[i]:offsets[i + 1]]`."""
+    from evaluation.kernel.layout import Ids
+    from evaluation.kernel.tables import insert_ids
+
+    keys, long_ids = _packed(text, offsets, seed, 0)
+    table = Ids(np.zeros(2 * _slots_for(len(keys)), np.uint64), np.frombuffer(bytearray(long_ids + bytes(_PADDING)), np.uint8))
+    insert_ids(table, keys)
+    return table
+
+
+def _joined(ids: Sequence[bytes]) -> tuple[bytes, NDArray[np.int64]]:
+    lengths = np.fromiter(map(len, ids), np.int64, len(ids))
+    return b"".join(ids), np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+
+
+def _slots_for(count: int) -> int:
+    """A power of two that the ids fill to between a third and two thirds."""
+    return int(1 << max(1, (count + count // 2).bit_length()))
+
+
+def _packed(
+    text: bytes, offsets: NDArray[np.int64], seed: int, long_bytes: int
+) -> tuple[NDArray[np.uint64], bytes]:
+    """Keys of ids (ids × first word, second word, hash), and what is to follow the `long_bytes` bytes of long ids."""
+    from evaluation.kernel.layout import padded
+    from evaluation.kernel.tables import keys_of
+
+    keys = np.empty((len(offsets) - 1, 3), np.uint64)
+    keys_of(padded(text), offsets, np.uint64(seed), keys)
+    pieces = []
+    for number in np.flatnonzero(np.diff(offsets) > _SHORT).tolist():
+        piece = text[offsets[number] : offsets[number + 1]]
+        keys[number, 1] = _LONG_ID | long_bytes
+        pieces += [struct.pack("<H", len(piece)), piece]
+        long_bytes += 2 + len(piece)
+    return keys, b"".join(pieces)
+
+
+def _batches(ids: Iterable[str]) -> Iterator[list[bytes]]:
+    iterator = iter(ids)
+    while batch := [document_id.encode() for document_id in islice(iterator, _BATCH)]:
+        for document_id in batch:
+            if not 0 < len(document_id) <= _LONGEST:
+                raise ValueError(f"a document id has {len(document_id)} bytes; 1 to {_LONGEST:,} are possible")
+        yield batch
+
+
+def _write_keys(ids: Iterable[str], seed: int, keys: BinaryIO, long_ids: BinaryIO) -> int:
+    count = long_bytes = 0
+    for batch in _batches(ids):
+        packed, pieces = _packed(*_joined(batch), seed, long_bytes)
+        keys.write(packed.tobytes())
+        long_ids.write(pieces)
+        count, long_bytes = count + len(batch), long_bytes + len(pieces)
+    return count
+
+
+def _write_table(path: Path, seed: int, count: int, keys: BinaryIO, long_ids: BinaryIO) -> None:
+    from evaluation.kernel.layout import Ids
+    from evaluation.kernel.tables import insert_ids
+
+    slots = _slots_for(count)
+    long_bytes = long_ids.tell()
+    size = _HEADER_BYTES + 16 * slots + long_bytes + _PADDING
+    with path.open("w+b") as file:
+        os.posix_fallocate(file.fileno(), 0, size)
+        with mmap.mmap(file.fileno(), size) as mapped:
+            _copy(long_ids, mapped, size - _PADDING - long_bytes)
+            words = np.frombuffer(mapped, np.uint64, 2 * slots, _HEADER_BYTES)
+            text = np.frombuffer(mapped, np.uint8, offset=_HEADER_BYTES + 16 * slots)
+            distinct = 0
+            keys.seek(0)
+            while batch := keys.read(24 * _BATCH):
+                packed = np.frombuffer(bytearray(batch), np.uint64).reshape(-1, 3)
+                distinct += insert_ids(Ids(words, text), packed)
+            del words, text  # the map cannot be closed while arrays look at it
+            mapped[: _HEADER.size] = _HEADER.pack(_MAGIC, seed, distinct, slots)
+            mapped.flush()
+
+
+def _copy(source: BinaryIO, target: mmap.mmap, at: int) -> None:
+    source.seek(0)
+    target.seek(at)
+    while block := source.read(1 << 20):
+        target.write(block)

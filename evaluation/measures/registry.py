@@ -1,0 +1,131 @@
+"""The registry: adding a measure is one formula, one entry here, one test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from evaluation.measures import formulas
+from evaluation.measures.ranking import Ranking, Values
+
+Formula = Callable[[Ranking, int | None, int], Values]
+
+
+@dataclass(frozen=True)
+class Family:
+    """A measure but for its cutoff and relevance level.
+
+    `name` is ir_measures' (or, where ir_measures has none, the source's), `parameter` what stands in brackets behind
+    it. `aliases` are spellings of trec_eval, BEIR and MTEB, `{k}` being the cutoff; those without `{k}` are for no
+    cutoff. `trec_eval` is the alias trec_eval itself prints, for a cutoff and for none.
+    """
+
+    name: str
+    formula: Formula
+    description: str
+    definition: str
+    source: str
+    cutoff: Literal["required", "optional", "none"]
+    binary: bool = True
+    parameter: str = ""
+    aliases: tuple[str, ...] = ()
+    trec_eval: tuple[str, ...] = ()
+    higher_is_better: bool = True
+
+    @property
+    def key(self) -> str:
+        """Name and parameter, lower case: what tells families apart."""
+        return f"{self.name}({self.parameter})".lower()
+
+
+_JARVELIN = "Järvelin & Kekäläinen, TOIS 20(4), 2002"
+_TREC = "Buckley & Voorhees, in TREC: Experiment and Evaluation in Information Retrieval, 2005"
+_BEIR = "Thakur et al., BEIR, NeurIPS Datasets and Benchmarks 2021"
+_DPR = "Karpukhin et al., EMNLP 2020"
+
+_ALL = (
+    Family(
+        "nDCG", formulas.ndcg,
+        "How much of the best possible discounted gain the ranking has; grades count, and higher ranks count more.",
+        "Σ_{i≤k} g_i / log₂(i + 1), divided by the same sum over the ideal ranking; g_i is the grade at rank i",
+        _JARVELIN, "optional", binary=False,
+        aliases=("ndcg_cut_{k}", "ndcg_cut.{k}", "NDCG@{k}", "ndcg_at_{k}", "ndcg", "NDCG"),
+        trec_eval=("ndcg_cut_{k}", "ndcg"),
+    ),
+    Family(
+        "nDCG", formulas.ndcg_exponential,
+        "nDCG with gains that double with each grade, as web search uses it.",
+        "Σ_{i≤k} (2^{g_i} − 1) / log₂(i + 1), divided by the same sum over the ideal ranking",
+        "Burges et al., ICML 2005", "optional", binary=False, parameter="dcg='exp-log2'",
+    ),
+    Family(
+        "AP", formulas.average_precision,
+        "Precision at the rank of every relevant document, averaged over all relevant documents.",
+        "(1 / R) Σ_{i≤k} rel_i · P@i; R is the number of relevant documents",
+        _TREC, "optional",
+        aliases=("map_cut_{k}", "map_cut.{k}", "MAP@{k}", "map_at_{k}", "map", "MAP"),
+        trec_eval=("map_cut_{k}", "map"),
+    ),
+    Family(
+        "RR", formulas.reciprocal_rank,
+        "One divided by the rank of the first relevant document, 0 if there is none in the first k.",
+        "1 / min{i ≤ k : rel_i}",
+        "Voorhees, TREC-8 Question Answering Track, 1999", "optional",
+        aliases=("MRR@{k}", "mrr_at_{k}", "recip_rank_cut_{k}", "recip_rank", "MRR"),
+        trec_eval=("", "recip_rank"),
+    ),
+    Family(
+        "P", formulas.precision, "The share of the first k documents that is relevant.", "(1 / k) Σ_{i≤k} rel_i",
+        _TREC, "required",
+        aliases=("P_{k}", "P.{k}", "Precision@{k}", "precision_at_{k}"), trec_eval=("P_{k}",),
+    ),
+    Family(
+        "R", formulas.recall, "The share of the relevant documents that is among the first k.",
+        "(1 / R) Σ_{i≤k} rel_i; R is the number of relevant documents", _TREC, "required",
+        aliases=("recall_{k}", "recall.{k}", "Recall@{k}", "recall_at_{k}"), trec_eval=("recall_{k}",),
+    ),
+    Family(
+        "R_cap", formulas.capped_recall,
+        "Recall that can reach 1 where there are more relevant documents than places.",
+        "Σ_{i≤k} rel_i / min(k, R)", f"{_BEIR}, appendix G", "required",
+        aliases=("Recall_cap@{k}", "recall_cap_at_{k}", "r_cap_at_{k}"),
+    ),
+    Family(
+        "Success", formulas.success, "Whether a relevant document (by the qrels) is among the first k.",
+        "1 if Σ_{i≤k} rel_i > 0, else 0", _DPR, "required",
+        aliases=("success_{k}", "success.{k}", "hit_rate_at_{k}"), trec_eval=("success_{k}",),
+    ),
+    Family(
+        "Rprec", formulas.r_precision, "Precision at as many documents as are relevant.", "(1 / R) Σ_{i≤R} rel_i",
+        _TREC, "none", aliases=("R-prec", "RPrec"), trec_eval=("Rprec",),
+    ),
+    Family(
+        "Bpref", formulas.bpref,
+        "How seldom judged non-relevant documents stand above relevant ones; unjudged documents are passed over.",
+        "(1 / R) Σ_{relevant r retrieved} (1 − min(N above r, R) / min(N, R)); N counts judged non-relevant documents",
+        "Buckley & Voorhees, SIGIR 2004", "none", aliases=("bpref",), trec_eval=("bpref",),
+    ),
+    Family(
+        "Judged", formulas.judged,
+        "The share of the documents shown that is judged for the query; 0 where nothing was retrieved.",
+        "Judged documents among the first min(k, retrieved), divided by min(k, retrieved)",
+        "ir_measures", "required", binary=False, aliases=("judged_at_{k}",),
+    ),
+    Family(
+        "Hole", formulas.hole,
+        "The share of the documents shown that is not judged for the query; 0 where nothing was retrieved.",
+        "Unjudged documents among the first min(k, retrieved), divided by min(k, retrieved)",
+        _BEIR, "required", binary=False, higher_is_better=False,
+    ),
+    Family(
+        "Hole", formulas.hole_anywhere,
+        "BEIR's own Hole@k, in which a document judged for any query counts as judged.",
+        "Documents judged for no query among the first min(k, retrieved), divided by min(k, retrieved)",
+        f"{_BEIR}, table 4", "required", binary=False, parameter="beir", aliases=("hole_at_{k}",),
+        higher_is_better=False,
+    ),
+)  # fmt: skip
+
+#: Every measure family, by its key.
+FAMILIES: dict[str, Family] = {family.key: family for family in _ALL}
