@@ -47,7 +47,6 @@ def publish_entry(
 ) -> Entry:
     """Show an evaluation on its dataset's board (or keep it for its team). Publishing it again changes nothing."""
     dataset = evaluation.run.version.dataset
-    shown = {name: evaluation.means[name] for name in dataset.measures if name in evaluation.means}
     entry, created = Entry.objects.get_or_create(
         evaluation=evaluation,
         defaults={
@@ -55,7 +54,7 @@ def publish_entry(
             "system": evaluation.run.system,
             "provenance": provenance,
             "configuration": evaluation.run.configuration,
-            "scores": {name: published_value(value, hidden=dataset.hidden) for name, value in shown.items()},
+            "scores": _published_scores(evaluation, dataset),
             "comparison_group": comparison_group(evaluation),
             "is_baseline": is_baseline,
             "training": training_exposure(evaluation.run.system, dataset),
@@ -69,6 +68,29 @@ def publish_entry(
     if created:
         board_changed(dataset)
     return entry
+
+
+@transaction.atomic
+def refresh_scores(dataset: Dataset) -> None:
+    """Publish the stored means again, after the dataset's measures or their rounding changed."""
+    entries = list(
+        Entry.objects.filter(dataset=dataset, evaluation__isnull=False).select_related("evaluation")
+    )
+    for entry in entries:
+        if entry.evaluation is not None:
+            entry.scores = _published_scores(entry.evaluation, dataset)
+    Entry.objects.bulk_update(entries, ["scores"], batch_size=200)
+    board_changed(dataset)
+
+
+def _published_scores(evaluation: Evaluation, dataset: Dataset) -> dict[str, float]:
+    """The means that the dataset's board shows, as they leave the scorer."""
+    means = evaluation.means
+    return {
+        name: published_value(means[name], hidden=dataset.hidden)
+        for name in dataset.measures
+        if name in means
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,92 @@
+"""The files that datasets offer: the only writer of `DatasetFile`, and who may have which.
+
+Judgements that are hidden never become a `DatasetFile`. Should a row come to be all the same, `offered_files` still
+leaves it out.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import BinaryIO
+
+from django.contrib.auth.models import AnonymousUser
+
+from leaderboard.models import Dataset, DatasetFile, DatasetVersion, User
+from leaderboard.models.datasets import Visibility
+from leaderboard.store import Area, path_of, put, sha256_of
+
+Kind = DatasetFile.Kind
+
+_DESCRIPTIONS = {
+    Kind.QUERIES: "The queries, one JSON object a line",
+    Kind.CORPUS: "The documents, one JSON object a line",
+    Kind.DOCUMENT_IDS: "The ids of all documents, one a line",
+    Kind.EXAMPLE_RUN: "The baseline's run, in TREC format: upload it again to try the site",
+    Kind.BROKEN_RUN: "A run with mistakes, to see how they are reported",
+}
+
+
+def offer_file(
+    version: DatasetVersion, kind: DatasetFile.Kind, path: Path, name: str, description: str = ""
+) -> DatasetFile:
+    """Keep a copy of the file and offer it for download under `name`. The same bytes again change nothing."""
+    sha256 = put(Area.FILES, path, sha256_of(path))
+    row, _ = DatasetFile.objects.update_or_create(
+        version=version,
+        name=name,
+        defaults={
+            "kind": kind,
+            "description": description or _DESCRIPTIONS.get(kind, ""),
+            "sha256": sha256,
+            "size": path_of(Area.FILES, sha256).stat().st_size,
+        },
+    )
+    return row
+
+
+def withdraw_file(version: DatasetVersion, name: str) -> None:
+    """Offer the file no longer."""
+    DatasetFile.objects.filter(version=version, name=name).delete()
+
+
+def judgements_name(split: str) -> str:
+    """The name under which the judgements of a split are offered."""
+    return f"qrels.{split}.tsv.gz"
+
+
+def offered_files(dataset: Dataset, user: User | AnonymousUser) -> list[DatasetFile]:
+    """What this visitor may download of the dataset's current version, in the order of kinds."""
+    if dataset.current_version is None:
+        return []
+    order = list(Kind.values)
+    files = [file for file in dataset.current_version.files.all() if _may_have(dataset, file, user)]
+    return sorted(files, key=lambda file: (order.index(file.kind), file.name))
+
+
+def find_file(dataset: Dataset, user: User | AnonymousUser, name: str) -> DatasetFile | None:
+    """The file of this name, if the visitor may have it."""
+    return next((file for file in offered_files(dataset, user) if file.name == name), None)
+
+
+def open_file(file: DatasetFile) -> BinaryIO:
+    """The file's bytes, as a stream."""
+    return path_of(Area.FILES, file.sha256).open("rb")
+
+
+def _may_have(dataset: Dataset, file: DatasetFile, user: User | AnonymousUser) -> bool:
+    if file.kind == Kind.QRELS:
+        scored = dataset.current_qrels.split if dataset.current_qrels else "test"
+        return not (dataset.hidden and file.name == judgements_name(scored))
+    if file.kind == Kind.CORPUS:
+        return _sees(user, dataset.documents_visibility)
+    if file.kind in (Kind.QUERIES, Kind.EXAMPLE_RUN, Kind.BROKEN_RUN):
+        return _sees(user, dataset.queries_visibility)
+    return True  # document ids carry no text
+
+
+def _sees(user: User | AnonymousUser, visibility: str) -> bool:
+    if visibility == Visibility.PUBLIC:
+        return True
+    if visibility == Visibility.PARTICIPANTS:
+        return user.is_authenticated
+    return user.is_staff

@@ -1,0 +1,206 @@
+"""`import_dataset`: from a folder or zip to a dataset that waits for its baseline, in one transaction."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.db import transaction
+
+from evaluation.errors import InvalidContent
+from evaluation.problems import Problem
+from leaderboard.baselines import request_baseline
+from leaderboard.importing.baseline_run import request_baseline_run
+from leaderboard.importing.inspection import Inspected, check_split, inspect
+from leaderboard.importing.measures import check_measures, shown_measures
+from leaderboard.importing.options import ImportOptions
+from leaderboard.importing.problems import problem
+from leaderboard.importing.source import Progress, open_source
+from leaderboard.importing.storing import (
+    StoredContent,
+    create_version,
+    current_or_next_qrels,
+    find_version,
+    offer_content,
+    store_content,
+)
+from leaderboard.models import Dataset, DatasetVersion, Entry, Qrels
+from leaderboard.publishing import board_changed, refresh_scores
+
+#: Settings that decide what a score means: fixed once there are scores.
+_DECIDING = ("relevance_level", "drop_self_matches")
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What the import did: `changes` in words, empty where the same bytes and settings were there already."""
+
+    dataset: Dataset
+    version: DatasetVersion
+    qrels: Qrels | None
+    changes: tuple[str, ...]
+    baseline_requested: bool
+
+
+def _no_progress(stage: str, share: float) -> None:
+    """For callers who do not watch."""
+
+
+def import_dataset(path: Path, options: ImportOptions, progress: Progress = _no_progress) -> Imported:
+    """Take in the collection at `path`, or bring the dataset up to date with it.
+
+    Raises evaluation.errors.InvalidContent with every problem found; nothing is then changed.
+    """
+    existing = Dataset.objects.filter(slug=options.slug).first()
+    options = _resolved(options, existing)
+    refusals = list(_check_options(options, existing))
+    work_folder = Path(settings.VAR) / "work"
+    work_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(dir=work_folder, prefix="import-") as folder:
+        work = Path(folder)
+        try:
+            with open_source(path, options, work, progress) as source:
+                inspected = inspect(source, options, work, progress)
+                if refusals:
+                    raise InvalidContent.of(*refusals)
+                stored = store_content(source, inspected, work, progress)
+                return _record(options, inspected, stored)
+        except InvalidContent as error:
+            raise InvalidContent.of(*dict.fromkeys([*refusals, *error.report.problems])) from error
+
+
+def _resolved(options: ImportOptions, dataset: Dataset | None) -> ImportOptions:
+    """The options, with what decides the reading taken from the dataset where it was not said."""
+    known = dataset is not None and (dataset.current_version_id or dataset.state != Dataset.State.REPORTED)
+    runs_only = options.runs_only
+    if runs_only is None:
+        runs_only = bool(dataset and known and dataset.runs_only)
+    hidden = options.hidden
+    if hidden is None:
+        hidden = dataset.hidden if dataset and known else True
+    return replace(options, runs_only=runs_only, hidden=hidden)
+
+
+def _check_options(options: ImportOptions, dataset: Dataset | None) -> list[Problem]:
+    problems = list(check_split(options.split))
+    primary = options.primary or (dataset.primary_measure if dataset else "nDCG@10")
+    problems += check_measures(primary, options.measures, hidden=bool(options.hidden))
+    if options.baseline is not None and not options.runs_only:
+        problems.append(
+            problem(
+                "baseline",
+                "a dataset with documents gets its BM25 from the worker",
+                "Say --baseline only with --runs-only.",
+            )
+        )
+    try:
+        Dataset(slug=options.slug, **{"name": options.slug, **options.columns()}).full_clean(
+            exclude=["measures"], validate_unique=False
+        )
+    except ValidationError as error:
+        problems += [
+            problem(f"option_{name}", f"{name}: {' '.join(messages)}", "Correct the option.")
+            for name, messages in error.message_dict.items()
+        ]
+    if dataset is not None:
+        problems += _check_changes(options, dataset)
+    return problems
+
+
+def _check_changes(options: ImportOptions, dataset: Dataset) -> list[Problem]:
+    """Changes that would make what is on the board untrue."""
+    problems = []
+    if dataset.current_qrels_id and options.hidden and not dataset.hidden:
+        problems.append(
+            problem(
+                "already_open",
+                f"the judgements of {dataset.slug} are open; whoever downloaded them has them",
+                "Keep the dataset open, or import unseen judgements under another slug.",
+            )
+        )
+    scored = dataset.entries.exclude(provenance=Entry.Provenance.REPORTED).exists()
+    for name in _DECIDING:
+        wanted = getattr(options, name)
+        if scored and wanted is not None and wanted != getattr(dataset, name):
+            problems.append(
+                problem(
+                    "already_scored",
+                    f"{name} cannot change: {dataset.slug} has entries scored with {getattr(dataset, name)}",
+                    "Import the collection under another slug.",
+                )
+            )
+    return problems
+
+
+@transaction.atomic
+def _record(options: ImportOptions, inspected: Inspected, stored: StoredContent) -> Imported:
+    dataset, changes = _settings(options)
+    version = find_version(dataset, inspected)
+    if version is None:
+        version = create_version(dataset, inspected, stored, options)
+        changes.append(f"version {version.number}")
+    judged = inspected.judgements.get(options.split)
+    # Importing again without judgements takes none away.
+    qrels = dataset.current_qrels if dataset.current_version_id == version.pk else None
+    if judged is not None:
+        qrels = current_or_next_qrels(version, options.split, judged, dataset.relevance_level)
+    moved = (dataset.current_version_id, dataset.current_qrels_id) != (
+        version.pk,
+        qrels.pk if qrels else None,
+    )
+    if moved:
+        changes.append(f"board on {version}" + (f", {qrels.split} qrels {qrels.number}" if qrels else ""))
+    dataset.current_version, dataset.current_qrels = version, qrels
+    dataset.state = _state(dataset, options)
+    dataset.save()
+    if offer_content(dataset, version, stored, options.split):
+        changes.append("files")
+    asked = moved and qrels is not None and not dataset.runs_only and not _has_baseline(dataset, qrels)
+    if asked:
+        request_baseline(dataset)
+    if options.baseline is not None and request_baseline_run(dataset, version, options.baseline):
+        asked = True
+        changes.append("baseline run")
+    if changes:
+        board_changed(dataset)
+    return Imported(dataset, version, qrels, tuple(changes), asked)
+
+
+def _settings(options: ImportOptions) -> tuple[Dataset, list[str]]:
+    """The dataset's row, locked, with its settings brought up to date, and what changed."""
+    dataset = Dataset.objects.select_for_update().filter(slug=options.slug).first()
+    wanted: dict[str, Any] = options.columns()
+    first = dataset is None or dataset.current_version_id is None
+    if dataset is None:
+        dataset = Dataset(slug=options.slug, name=options.slug, state=Dataset.State.PREPARING)
+    created = dataset.pk is None
+    if first or options.primary or options.measures or wanted["hidden"] != dataset.hidden:
+        # A dataset known from papers alone brings their measure, which is not a choice of this site's curator.
+        measures = shown_measures(
+            options.primary or dataset.primary_measure, options.measures, hidden=wanted["hidden"]
+        )
+        wanted |= {"primary_measure": measures[0], "measures": measures}
+    changed = sorted(name for name, value in wanted.items() if getattr(dataset, name) != value)
+    for name in changed:
+        setattr(dataset, name, wanted[name])
+    dataset.save()
+    if {"hidden", "measures"} & set(changed):
+        refresh_scores(dataset)
+    return dataset, ["dataset"] if created else changed
+
+
+def _state(dataset: Dataset, options: ImportOptions) -> str:
+    """Where the dataset stands. One that is public stays so while the baseline of its new content is made."""
+    if dataset.current_qrels is None:
+        return Dataset.State.COLLECTING
+    if dataset.runs_only:
+        return Dataset.State.PUBLISHED
+    return dataset.state
+
+
+def _has_baseline(dataset: Dataset, qrels: Qrels) -> bool:
+    return Entry.objects.filter(dataset=dataset, is_baseline=True, evaluation__qrels=qrels).exists()

@@ -1,0 +1,55 @@
+"""What a curator says about a dataset at import."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+#: Options that are columns of `Dataset` as they stand.
+_COLUMNS = (
+    "name", "task", "domain", "language", "licence", "homepage", "citation", "description", "hidden", "runs_only",
+    "relevance_level", "drop_self_matches", "queries_visibility", "documents_visibility", "runs_visibility",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportOptions:
+    """None means: as it is, or the default for a new dataset.
+
+    `hidden` is True by default. `collecting` opens the dataset for runs before there are judgements. `split` names
+    the judgements that runs are scored against. `measures` are those that the board shows, `primary` the first of
+    them. `baseline` is a run file that a runs-only dataset's deltas are taken against.
+    """
+
+    slug: str
+    name: str | None = None
+    task: str | None = None
+    domain: str | None = None
+    language: str | None = None
+    licence: str | None = None
+    homepage: str | None = None
+    citation: str | None = None
+    description: str | None = None
+    hidden: bool | None = None
+    runs_only: bool | None = None
+    collecting: bool = False
+    split: str = "test"
+    primary: str | None = None
+    measures: tuple[str, ...] = ()
+    relevance_level: int | None = None
+    drop_self_matches: bool | None = None
+    queries_visibility: str | None = None
+    documents_visibility: str | None = None
+    runs_visibility: str | None = None
+    baseline: Path | None = None
+    version_label: str = ""
+
+    def columns(self) -> dict[str, Any]:
+        """The columns of `Dataset` that were said."""
+        return {name: getattr(self, name) for name in _COLUMNS if getattr(self, name) is not None}
+
+    @classmethod
+    def names(cls) -> list[str]:
+        """The options' names."""
+        return [field.name for field in fields(cls)]

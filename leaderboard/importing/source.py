@@ -1,0 +1,108 @@
+"""A collection where it lies, a folder or a zip, as files to read."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from evaluation.errors import InvalidContent
+from evaluation.problems import Problem
+from leaderboard.importing.archive import Archive
+from leaderboard.importing.layout import Layout, find_layout
+from leaderboard.importing.options import ImportOptions
+from leaderboard.importing.problems import missing, problem
+
+#: Told what is being done and the share of it that is done, 0 to 1.
+Progress = Callable[[str, float], None]
+
+#: Folders are searched so deep.
+_DEPTH = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The files of a collection; `qrels` by split. What is missing is None, or among `problems`."""
+
+    corpus: Path | None
+    queries: Path | None
+    document_ids: Path | None
+    qrels: dict[str, Path] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+
+
+@contextmanager
+def open_source(path: Path, options: ImportOptions, work: Path, progress: Progress) -> Iterator[Source]:
+    """The collection at `path`; a zip is expanded below `work`. Raises InvalidContent if it is neither."""
+    if path.is_dir():
+        names = {name.relative_to(path).as_posix(): name for name in _files_below(path, _DEPTH)}
+        layout = find_layout(names, options.split)
+        yield _source(layout, {name: names[name] for name in layout.names()}, options)
+    elif path.is_file() and zipfile.is_zipfile(path):
+        archive = Archive(path)
+        layout = find_layout(archive.entries, options.split)
+        yield _source(layout, _expanded(archive, layout, work, progress), options)
+    else:
+        raise InvalidContent.of(
+            problem(
+                "no_collection",
+                f"{path.name} is neither a folder nor a zip" if path.exists() else f"there is no {path}",
+                "Give a folder or a zip with corpus.jsonl, queries.jsonl and qrels/test.tsv.",
+            )
+        )
+
+
+def _files_below(folder: Path, depth: int) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        if path.is_file():
+            yield path
+        elif path.is_dir() and depth > 1:
+            yield from _files_below(path, depth - 1)
+
+
+def _expanded(archive: Archive, layout: Layout, work: Path, progress: Progress) -> dict[str, Path]:
+    """The archive's files by their names in it. On disk they have names of ours: the entry's is never a path."""
+    kinds = {
+        layout.corpus: "corpus.jsonl",
+        layout.queries: "queries.jsonl",
+        layout.document_ids: "document-ids.txt",
+    }
+    kinds |= {name: f"qrels-{split}.tsv" for split, name in layout.qrels.items()}
+    paths = {}
+    for name in layout.names():
+        paths[name] = work / kinds[name]
+        archive.extract(name, paths[name], partial(progress, f"expanding {kinds[name]}"))
+    return paths
+
+
+def _source(layout: Layout, paths: dict[str, Path], options: ImportOptions) -> Source:
+    return Source(
+        corpus=paths.get(layout.corpus),
+        queries=paths.get(layout.queries),
+        document_ids=paths.get(layout.document_ids),
+        qrels={split: paths[name] for split, name in layout.qrels.items()},
+        problems=(*layout.problems, *_missing(layout, options)),
+    )
+
+
+def _missing(layout: Layout, options: ImportOptions) -> Iterator[Problem]:
+    if not layout.queries:
+        yield missing(
+            "queries.jsonl", "Put queries.jsonl (or queries.jsonl.gz) at the top of the folder or zip."
+        )
+    if not layout.corpus and not options.runs_only:
+        yield missing(
+            "corpus.jsonl",
+            "Put corpus.jsonl (or .gz) beside queries.jsonl; for a collection without its documents say --runs-only.",
+        )
+    if options.split not in layout.qrels and not options.collecting:
+        found = ", ".join(sorted(layout.qrels))
+        hint = (
+            f"Name one of the splits that are there: --split {found}."
+            if found
+            else "Put the judgements there (or qrels.txt in TREC format); without any yet, say --collecting."
+        )
+        yield missing(f"qrels/{options.split}.tsv", hint)

@@ -1,0 +1,115 @@
+"""Keeping an inspected collection: bytes first, then rows that name them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.db.models import Max
+
+from leaderboard.files import judgements_name, offer_file, withdraw_file
+from leaderboard.importing.compression import gzipped
+from leaderboard.importing.inspection import Inspected, Judgements
+from leaderboard.importing.options import ImportOptions
+from leaderboard.importing.source import Progress, Source
+from leaderboard.models import Dataset, DatasetFile, DatasetVersion, Qrels
+from leaderboard.store import Area, put
+
+Kind = DatasetFile.Kind
+
+
+@dataclass(frozen=True, slots=True)
+class StoredContent:
+    """Files in the store, not yet named by rows: paths of what may be offered, keys of what is only kept."""
+
+    corpus: Path | None
+    queries: Path
+    document_ids: Path | None
+    id_table_sha256: str
+    judgements: dict[str, Path]
+    corpus_sha256: str = ""
+    queries_sha256: str = ""
+
+
+def store_content(source: Source, inspected: Inspected, work: Path, progress: Progress) -> StoredContent:
+    """Compress what is plain and put it into the store, judgements apart. No row is written."""
+    progress("storing", 0.0)
+    corpus = queries = None
+    if inspected.corpus is not None and source.corpus is not None:
+        corpus = gzipped(source.corpus, work / "corpus.gz")
+    if source.queries is None:
+        raise ValueError("a collection that passed inspection has queries")
+    queries = gzipped(source.queries, work / "queries.gz")
+    ids = gzipped(inspected.id_list, work / "ids.gz") if inspected.id_list else None
+    judgements = {}
+    for split, judged in inspected.judgements.items():
+        put(Area.QRELS, judged.path, judged.sha256)
+        judgements[split] = gzipped(judged.path, work / f"{split}.gz")
+    stored = StoredContent(
+        corpus=corpus,
+        queries=queries,
+        document_ids=ids,
+        id_table_sha256=put(Area.INDEXES, inspected.id_table) if inspected.id_table else "",
+        judgements=judgements,
+        corpus_sha256=put(Area.FILES, corpus) if corpus else "",
+        queries_sha256=put(Area.FILES, queries),
+    )
+    progress("storing", 1.0)
+    return stored
+
+
+def find_version(dataset: Dataset, inspected: Inspected) -> DatasetVersion | None:
+    """The dataset's version with exactly this content."""
+    return dataset.versions.filter(content_sha256=inspected.content_sha256).first()
+
+
+def create_version(
+    dataset: Dataset, inspected: Inspected, stored: StoredContent, options: ImportOptions
+) -> DatasetVersion:
+    """The next version of the dataset."""
+    latest = dataset.versions.aggregate(latest=Max("number"))["latest"] or 0
+    return DatasetVersion.objects.create(
+        dataset=dataset,
+        number=latest + 1,
+        label=options.version_label,
+        content_sha256=inspected.content_sha256,
+        corpus_sha256=stored.corpus_sha256,
+        queries_sha256=stored.queries_sha256,
+        document_ids_sha256=stored.id_table_sha256,
+        statistics=inspected.statistics(),
+    )
+
+
+def current_or_next_qrels(
+    version: DatasetVersion, split: str, judged: Judgements, relevance_level: int
+) -> Qrels:
+    """The row of these judgements, made where they are new."""
+    row = version.qrels.filter(split=split, sha256=judged.sha256).first()
+    if row is not None:
+        return row
+    latest = version.qrels.filter(split=split).aggregate(latest=Max("number"))["latest"] or 0
+    return Qrels.objects.create(
+        version=version,
+        split=split,
+        number=latest + 1,
+        sha256=judged.sha256,
+        statistics=judged.statistics(relevance_level),
+    )
+
+
+def offer_content(
+    dataset: Dataset, version: DatasetVersion, stored: StoredContent, scored_split: str
+) -> bool:
+    """Offer the version's files, and the scored judgements only where they are open. True if an offer changed."""
+    before = set(version.files.values_list("name", "sha256"))
+    offer_file(version, Kind.QUERIES, stored.queries, "queries.jsonl.gz")
+    if stored.corpus is not None:
+        offer_file(version, Kind.CORPUS, stored.corpus, "corpus.jsonl.gz")
+    if stored.document_ids is not None:
+        offer_file(version, Kind.DOCUMENT_IDS, stored.document_ids, "document-ids.txt.gz")
+    for split, path in stored.judgements.items():
+        if split == scored_split and dataset.hidden:
+            withdraw_file(version, judgements_name(split))
+        else:
+            offer_file(version, Kind.QRELS, path, judgements_name(split), f"The {split} judgements")
+    return set(version.files.values_list("name", "sha256")) != before

@@ -1,0 +1,67 @@
+"""What runs are checked and scored against. Only the scorer asks for judgements; intake never reads them.
+
+Content is immutable and named by its checksum, so each process keeps what it has read: a warm worker reads a
+dataset's judgements, queries and document ids once.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from evaluation import qrels as judged
+from evaluation.collection import read_queries
+from evaluation.identifiers import DocumentIds
+from evaluation.scoring import Target
+from leaderboard.models import DatasetVersion, Qrels
+from leaderboard.store import Area, path_of
+
+#: Datasets kept at once. The largest of BEIR's judgements take about 100 MB, most a few.
+_KEPT = 16
+
+
+def load_qrels(row: Qrels) -> judged.Qrels:
+    """The judgements of a row, from private storage."""
+    return _judgements(row.sha256)
+
+
+def scoring_target(version: DatasetVersion, *, qrels: Qrels | None = None) -> Target:
+    """What a run for this version is checked against; with `qrels`, also what it is scored against."""
+    dataset = version.dataset
+    return _target(
+        version.queries_sha256,
+        version.document_ids_sha256,
+        qrels.sha256 if qrels is not None else "",
+        dataset.hidden,
+        dataset.relevance_level,
+        dataset.drop_self_matches,
+    )
+
+
+@lru_cache(maxsize=_KEPT)
+def _target(
+    queries: str, document_ids: str, qrels: str, hidden: bool, relevance_level: int, drop_self_matches: bool
+) -> Target:
+    """The target whose content has these checksums. It keeps its lookup tables, so it is kept itself."""
+    return Target(
+        qrels=_judgements(qrels) if qrels else None,
+        query_ids=_query_ids(queries),
+        document_ids=_document_ids(document_ids) if document_ids else None,
+        hidden=hidden,
+        relevance_level=relevance_level,
+        drop_self_matches=drop_self_matches,
+    )
+
+
+@lru_cache(maxsize=_KEPT)
+def _judgements(sha256: str) -> judged.Qrels:
+    return judged.read_qrels(path_of(Area.QRELS, sha256))
+
+
+@lru_cache(maxsize=_KEPT)
+def _query_ids(sha256: str) -> frozenset[str]:
+    return frozenset(query.id for query in read_queries(path_of(Area.FILES, sha256)))
+
+
+@lru_cache(maxsize=_KEPT)
+def _document_ids(sha256: str) -> DocumentIds:
+    return DocumentIds.open(path_of(Area.INDEXES, sha256))

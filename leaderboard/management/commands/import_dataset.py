@@ -1,0 +1,117 @@
+"""`manage.py import_dataset PATH --slug S`: take in a test collection, or bring one up to date."""
+
+from __future__ import annotations
+
+import sys
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from evaluation.errors import InvalidContent
+from evaluation.problems import Problem
+from leaderboard.importing.importer import Imported, import_dataset
+from leaderboard.importing.options import ImportOptions
+from leaderboard.models.datasets import Visibility
+
+
+class Command(BaseCommand):
+    """Imports a collection in BEIR layout from a folder or zip."""
+
+    help = (
+        "Import a test collection: a folder or zip with corpus.jsonl, queries.jsonl and qrels/test.tsv (BEIR) or "
+        "qrels.txt (TREC), each plain or .gz. The same bytes again change nothing; other bytes make a new version."
+    )
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """What may be said about the dataset. What is not said stays as it is, or gets its default."""
+        parser.add_argument("path", type=Path, help="the folder or zip")
+        parser.add_argument("--slug", required=True, help="the dataset's address: /datasets/SLUG/")
+        for name in ("name", "task", "domain", "licence", "homepage", "citation", "description"):
+            parser.add_argument(f"--{name}")
+        parser.add_argument("--language", help="language code, en by default; BM25's analyser follows it")
+        parser.add_argument("--version-label", default="", help="a name for this version of the content")
+        judgements = parser.add_mutually_exclusive_group()
+        judgements.add_argument("--open", dest="hidden", action="store_false", default=None)
+        judgements.add_argument("--hidden", action="store_true", default=None, help="the default")
+        parser.add_argument("--runs-only", action="store_true", default=None, help="there are no documents")
+        parser.add_argument("--collecting", action="store_true", help="take runs before there are judgements")
+        parser.add_argument("--baseline", type=Path, metavar="RUN", help="a runs-only dataset's baseline run")
+        parser.add_argument("--split", default="test", help="the judgements that runs are scored against")
+        parser.add_argument(
+            "--primary", metavar="MEASURE", help="the measure that the board is sorted by, nDCG@10"
+        )
+        parser.add_argument("--measure", dest="measures", action="append", default=[], help="may be repeated")
+        parser.add_argument("--relevance-level", type=int, metavar="GRADE", help="lowest relevant grade, 1")
+        parser.add_argument("--drop-self-matches", action="store_true", default=None)
+        for part in ("queries", "documents", "runs"):
+            parser.add_argument(f"--{part}-visibility", choices=Visibility.values)
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Import, and say what was done or everything that is wrong."""
+        options["measures"] = tuple(options["measures"])
+        said = ImportOptions(**{name: options[name] for name in ImportOptions.names()})
+        progress = _ProgressLine(self.stdout)
+        try:
+            imported = import_dataset(options["path"], said, progress.show)
+        except InvalidContent as error:
+            progress.finish()
+            raise CommandError(describe(error.report.problems)) from error
+        progress.finish()
+        self.stdout.write(summary(imported))
+
+
+def describe(problems: tuple[Problem, ...]) -> str:
+    """All problems, one paragraph each."""
+    lines = [f"Nothing was imported: {len(problems)} problem{'s' if len(problems) != 1 else ''}."]
+    for each in problems:
+        where = f" (line {', '.join(map(str, each.lines))})" if each.lines else ""
+        lines.append(f"- {each.message}{where}\n  {each.hint}")
+    return "\n".join(lines)
+
+
+def summary(imported: Imported) -> str:
+    """What the import did, and what the collection holds."""
+    dataset, statistics = imported.dataset, imported.version.statistics
+    if not imported.changes:
+        return f"Nothing changed: {imported.version} has exactly this content and these settings."
+    parts = [f"{statistics['documents']:,} documents"] if "documents" in statistics else []
+    parts.append(f"{statistics['queries']:,} queries")
+    if imported.qrels is not None:
+        judged = imported.qrels.statistics
+        parts.append(f"{judged['judgements']:,} judgements of {judged['judged_queries']:,} queries")
+        if judged["negative_grades"]:
+            parts.append(f"{judged['negative_grades']:,} negative grades taken as unjudged")
+    lines = [f"Imported {imported.version}: {', '.join(parts)}.", f"Changed: {', '.join(imported.changes)}."]
+    if imported.baseline_requested and dataset.state == dataset.State.PREPARING:
+        lines.append("Its baseline is requested; the dataset is published when a worker has made it.")
+    elif imported.baseline_requested:
+        lines.append("Its baseline is requested.")
+    elif dataset.state == dataset.State.COLLECTING:
+        lines.append("It collects runs; import the judgements when there are some.")
+    elif dataset.runs_only:
+        lines.append("It is published without deltas until a baseline run is named with --baseline.")
+    return "\n".join(lines)
+
+
+class _ProgressLine:
+    """One line, written over and over on a terminal; elsewhere a line a stage."""
+
+    def __init__(self, out: Any) -> None:
+        self.out = out
+        self.live = sys.stdout.isatty()
+        self.stage = ""
+
+    def show(self, stage: str, share: float) -> None:
+        """Show the share of the stage that is done."""
+        if self.live:
+            self.out.write(f"\r\x1b[K{stage} {share:4.0%}", ending="")
+        elif stage != self.stage:
+            self.out.write(f"{stage} …")
+        self.stage = stage
+
+    def finish(self) -> None:
+        """Leave the line."""
+        if self.live:
+            self.out.write("\r\x1b[K", ending="")

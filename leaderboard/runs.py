@@ -1,0 +1,68 @@
+"""Stored runs: the text of a run, zstd-compressed, under the sha256 of the text."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, cast
+
+import zstandard
+from django.conf import settings
+
+from evaluation.formats.compression import Limits, open_blocks
+from leaderboard.store import Area, path_of, writing
+
+#: Runs shrink about fivefold at this level, at some 200 MB a second.
+_LEVEL = 3
+
+
+class StoredRun(NamedTuple):
+    """The key of a stored run and the bytes of its text."""
+
+    sha256: str
+    size: int
+
+
+def store_run(path: Path, limits: Limits | None = None) -> StoredRun:
+    """Store a run file, however it is compressed. The same text is stored once.
+
+    Raises evaluation.errors.InvalidContent for a damaged file or one over `limits`.
+    """
+    digest, size = hashlib.sha256(), 0
+    folder = Path(settings.VAR) / Area.RUNS.value
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".partial-") as temporary:
+        with zstandard.ZstdCompressor(level=_LEVEL).stream_writer(
+            cast(BinaryIO, temporary), closefd=False
+        ) as writer:
+            for block in open_blocks(path, limits or Limits()):
+                digest.update(block)
+                size += len(block)
+                writer.write(block)
+        temporary.flush()
+        sha256 = digest.hexdigest()
+        _keep(Path(temporary.name), sha256)
+    return StoredRun(sha256, size)
+
+
+def _keep(compressed: Path, sha256: str) -> None:
+    target = path_of(Area.RUNS, sha256)
+    if not target.exists():
+        with writing(target) as whole:
+            whole.unlink()
+            whole.hardlink_to(compressed)
+
+
+def run_path(sha256: str) -> Path:
+    """Where the compressed run lies; every reader of runs in `evaluation` takes it as it is."""
+    return path_of(Area.RUNS, sha256)
+
+
+@contextmanager
+def open_run(sha256: str) -> Iterator[BinaryIO]:
+    """The text of a stored run as a stream of bytes. Raises FileNotFoundError for an unknown run."""
+    with run_path(sha256).open("rb") as stored, zstandard.ZstdDecompressor().stream_reader(stored) as text:
+        yield cast(BinaryIO, text)
