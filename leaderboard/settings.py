@@ -137,6 +137,8 @@ def databases() -> dict[str, dict[str, Any]]:
 
 
 DATABASES = databases()
+# knox would make a table for its own token model, which ours replaces: unused, but in the way of every TRUNCATE.
+MIGRATION_MODULES = {"knox": None}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 # --- the broker and the cache
@@ -156,6 +158,8 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "unacked_restore_interval": 5,
     "socket_connect_timeout": 2,
     "socket_timeout": 10,
+    # A bell that cannot be rung is not waited for: without this, six seconds whenever the broker is away.
+    "max_retries": 0,
 }
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_SERIALIZER = "json"

@@ -57,7 +57,13 @@ def create_system(team: Team, fields: SystemFields) -> System:
 
 
 def house_system(
-    *, slug: str, name: str, architecture: str, description: str, parameters: dict[str, Any]
+    *,
+    slug: str,
+    name: str,
+    architecture: str,
+    description: str,
+    parameters: dict[str, Any],
+    training_declared: bool = True,
 ) -> System:
     """The site's own system of this name, made where it is missing; its slug, if nobody has that, else another."""
     with transaction.atomic():
@@ -70,7 +76,7 @@ def house_system(
                 "architecture": architecture,
                 "description": description,
                 "parameters": parameters,
-                "training_declared": True,
+                "training_declared": training_declared,
             },
         )
     return system
