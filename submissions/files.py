@@ -40,7 +40,7 @@ class RunFile:
 def pair(files: Sequence[tuple[str, Path]], datasets: Sequence[str]) -> list[IncomingFile]:
     """Files, as (name, path), with datasets by their order; zips name their own. Raises Refused."""
     slugs: list[str | None] = list(datasets)
-    if not slugs:
+    if not slugs or not files:
         return [IncomingFile(name, path) for name, path in files]
     if len(slugs) == len(files):
         return [IncomingFile(name, path, slug) for (name, path), slug in zip(files, slugs, strict=True)]

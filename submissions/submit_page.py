@@ -13,12 +13,14 @@ from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpRequest
 
 from evaluation.formats.compression import describe_bytes
+from leaderboard.files import offered_files
 from leaderboard.models import Dataset, DatasetFile, System, User
 from leaderboard.systems import SystemFields
 from submissions.files import IncomingFile
 from submissions.forms import SubmissionForm, SystemForm
 from submissions.permissions import systems_of
 from submissions.refusals import FileReport, Refused
+from submissions.request_size import refuse_oversize
 
 #: File inputs are named `run:<dataset>`; this one takes zips, and files named after their datasets.
 SEVERAL = "several"
@@ -82,7 +84,8 @@ class SubmitPage:
         return next(system for system in self.systems if system.slug == slug)
 
     def files(self) -> list[IncomingFile]:
-        """The files that were chosen, each with the dataset whose input it came through."""
+        """The files that were chosen, each with the dataset whose input it came through. Raises Refused."""
+        refuse_oversize(self.request)
         files = []
         for field, uploads in self.request.FILES.lists():
             kind, _, slug = field.partition(":")
@@ -125,17 +128,15 @@ class SubmitPage:
             .prefetch_related("current_version__files")
         )
         rows = [
-            DatasetRow(dataset, f"run:{dataset.slug}", _needed(dataset), dataset.slug == wanted)
+            DatasetRow(dataset, f"run:{dataset.slug}", self._needed(dataset), dataset.slug == wanted)
             for dataset in datasets
         ]
         return sorted(rows, key=lambda row: not row.chosen)
 
-
-def _needed(dataset: Dataset) -> list[DatasetFile]:
-    """The files that a run is made from."""
-    kinds = (DatasetFile.Kind.QUERIES, DatasetFile.Kind.CORPUS, DatasetFile.Kind.DOCUMENT_IDS)
-    version = dataset.current_version
-    return [file for file in version.files.all() if file.kind in kinds] if version else []
+    def _needed(self, dataset: Dataset) -> list[DatasetFile]:
+        """The files that a run is made from, as far as this person may have them."""
+        kinds = (DatasetFile.Kind.QUERIES, DatasetFile.Kind.CORPUS, DatasetFile.Kind.DOCUMENT_IDS)
+        return [file for file in offered_files(dataset, self.person) if file.kind in kinds]
 
 
 def incoming(upload: UploadedFile, dataset: str | None = None) -> IncomingFile:

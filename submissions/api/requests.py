@@ -16,6 +16,7 @@ from leaderboard.systems import SystemFields, find_system
 from submissions.files import IncomingFile, pair
 from submissions.forms import SubmissionForm, SystemForm
 from submissions.permissions import systems_of, teams_of
+from submissions.request_size import refuse_oversize
 from submissions.submit_page import incoming
 
 #: What fields of a system are called in requests, where forms call them otherwise.
@@ -25,7 +26,8 @@ _YES = frozenset({"", "yes", "true", "1", "on", "public"})
 
 
 def files_of(request: Request) -> list[IncomingFile]:
-    """The uploaded files with their datasets. Raises Refused where they do not pair."""
+    """The uploaded files with their datasets. Raises Refused where they do not pair, or are too large."""
+    refuse_oversize(request)
     uploads = [incoming(upload) for upload in request.FILES.getlist("file")]
     return pair([(file.name, file.path) for file in uploads], _list(request.data, "dataset"))
 

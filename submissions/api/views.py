@@ -34,6 +34,7 @@ from submissions.intake import accept_submission, check_only
 from submissions.models import Submission
 from submissions.permissions import may_manage, may_see, submissions_of
 from submissions.refusals import Refused
+from submissions.request_size import OVERSIZE
 from submissions.status import describe
 from submissions.throttling import CheckThrottle, SubmitThrottle
 
@@ -45,8 +46,13 @@ _ERRORS = {
 
 
 def _refused(refusal: Refused) -> ApiError:
+    too_large = refusal.code == OVERSIZE
     return ApiError(
-        refusal.code, refusal.detail, problems=refusal.all_problems(), extra=refusal_extra(refusal)
+        refusal.code,
+        refusal.detail,
+        status_code=status.HTTP_413_REQUEST_ENTITY_TOO_LARGE if too_large else status.HTTP_400_BAD_REQUEST,
+        problems=refusal.all_problems(),
+        extra=refusal_extra(refusal),
     )
 
 

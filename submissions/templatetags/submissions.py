@@ -1,0 +1,85 @@
+"""How numbers of a submission are written on its pages."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django import template
+
+from submissions.status import JobStatus, Score
+
+register = template.Library()
+
+#: A true minus sign: as wide as the plus.
+MINUS = "−"
+
+
+def _decimals(hidden: bool) -> int:
+    """Published values of hidden datasets have three decimals; one more would be an invention."""
+    return 3 if hidden else 4
+
+
+@register.filter
+def score(value: float, hidden: bool = False) -> str:
+    """A score as boards write it."""
+    return f"{value:.{_decimals(hidden)}f}"
+
+
+@register.filter
+def signed(value: float, hidden: bool = False) -> str:
+    """A difference with its sign."""
+    return _with_sign(value, f"{abs(value):.{_decimals(hidden)}f}")
+
+
+@register.filter
+def signed_percent(value: float) -> str:
+    """A relative difference with its sign."""
+    return _with_sign(value, f"{abs(value):.1f} %")
+
+
+def _with_sign(value: float, digits: str) -> str:
+    if float(digits.removesuffix(" %")) == 0:
+        return digits
+    return f"{'+' if value > 0 else MINUS}{digits}"
+
+
+@register.filter
+def direction(value: float | None) -> str:
+    """The class that colours a difference."""
+    if not value:
+        return ""
+    return "up" if value > 0 else "down"
+
+
+@register.filter
+def percent(value: float) -> str:
+    """A share in words."""
+    return f"{100 * value:.0f} %"
+
+
+@register.filter
+def unlocalised(value: float) -> str:
+    """A number as an attribute needs it."""
+    return f"{value:.4f}"
+
+
+@register.filter
+def duration(value: timedelta) -> str:
+    """A time span in its two largest units: `4 s`, `2 min 5 s`, `3 h 20 min`, `2 d 4 h`."""
+    seconds = int(value.total_seconds())
+    units = [("d", 86400), ("h", 3600), ("min", 60), ("s", 1)]
+    parts = []
+    for unit, size in units:
+        count, seconds = divmod(seconds, size)
+        if count or parts or unit == "s":
+            parts.append(f"{count} {unit}")
+    return " ".join(part for part in parts[:2] if not part.startswith("0 ") or len(parts) == 1)
+
+
+@register.filter
+def primary(status: JobStatus) -> Score | None:
+    """The score on the dataset's primary measure, where there is one."""
+    wanted = status.job.dataset.primary_measure
+    return next((each for each in status.scores if each.measure == wanted), None) or next(
+        iter(status.scores), None
+    )

@@ -1,0 +1,107 @@
+"""Taking back, stopping, showing and hiding."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+
+from leaderboard.models import Dataset, Entry
+from submissions.models import Job, State, Submission
+from submissions.queue import claim
+from tests.submissions.conftest import Api, work
+
+pytestmark = [pytest.mark.django_db, pytest.mark.database]
+
+
+def test_a_withdrawn_result_leaves_the_board_and_a_tombstone_stays(
+    demo: Dataset, api: Api, nobody: Api, signed_in: Client
+) -> None:
+    identifier = api.submit().body["id"]
+    work()
+    revision = Dataset.objects.get(pk=demo.pk).board_revision
+    response = signed_in.post(
+        f"/submissions/{identifier}/withdraw/", {"reason": "wrong index used"}, follow=True
+    )
+    assert "wrong index used" in response.content.decode()
+    entry = Entry.objects.get(submission_reference=identifier)
+    assert (entry.visibility, entry.withdrawal_reason) == ("withdrawn", "wrong index used")
+    assert Dataset.objects.get(pk=demo.pk).board_revision > revision
+    seen = nobody.get(f"submissions/{identifier}/").body
+    assert (seen["state"], seen["withdrawal_reason"]) == ("withdrawn", "wrong index used")
+    assert seen["jobs"][0]["scores"] == {}
+
+
+def test_withdrawing_needs_a_reason(demo: Dataset, api: Api, signed_in: Client) -> None:
+    identifier = api.submit().body["id"]
+    response = signed_in.post(f"/submissions/{identifier}/withdraw/", {"reason": " "})
+    assert response.status_code == 400
+    assert "the reason stays visible" in response.content.decode()
+    answer = api.post(f"submissions/{identifier}/withdraw/", reason="")
+    assert answer.status == 400
+    assert answer.problem("invalid_reason")
+    assert Submission.objects.get().withdrawn_at is None
+
+
+def test_withdrawing_stops_waiting_and_running_jobs(demo: Dataset, api: Api) -> None:
+    identifier = api.submit().body["id"]
+    running = claim(["score"], "worker")
+    assert running is not None
+    answer = api.post(f"submissions/{identifier}/withdraw/", reason="mistake")
+    assert answer.body["state"] == "withdrawn"
+    assert Job.objects.get().state == State.WITHDRAWN
+    work()
+    assert not Entry.objects.exists()
+
+
+def test_withdrawing_twice_changes_nothing(demo: Dataset, api: Api) -> None:
+    identifier = api.submit().body["id"]
+    api.post(f"submissions/{identifier}/withdraw/", reason="first")
+    assert (
+        api.post(f"submissions/{identifier}/withdraw/", reason="second").body["withdrawal_reason"] == "first"
+    )
+
+
+def test_cancelling_stops_what_waits(demo: Dataset, api: Api) -> None:
+    identifier = api.submit().body["id"]
+    answer = api.post(f"submissions/{identifier}/cancel/")
+    assert answer.status == 200
+    assert answer.body["state"] == "cancelled"
+    work()
+    assert not Entry.objects.exists()
+
+
+def test_cancelling_what_has_ended_changes_nothing(demo: Dataset, api: Api, signed_in: Client) -> None:
+    identifier = api.submit().body["id"]
+    work()
+    response = signed_in.post(f"/submissions/{identifier}/cancel/", follow=True)
+    assert "nothing left to cancel" in response.content.decode()
+    assert api.get(f"submissions/{identifier}/").body["state"] == "done"
+
+
+def test_a_private_result_can_be_shown_and_hidden_again(demo: Dataset, api: Api, nobody: Api) -> None:
+    identifier = api.submit(public="false").body["id"]
+    work()
+    assert nobody.get(f"submissions/{identifier}/").status == 404
+    shown = api.post(f"submissions/{identifier}/visibility/", public="true")
+    assert shown.body["public"] is True
+    assert Entry.objects.get(submission_reference=identifier).visibility == "public"
+    assert nobody.get(f"submissions/{identifier}/").status == 200
+    api.post(f"submissions/{identifier}/visibility/", public="false")
+    assert Entry.objects.get(submission_reference=identifier).visibility == "private"
+    assert nobody.get(f"submissions/{identifier}/").status == 404
+
+
+def test_what_is_made_private_while_it_waits_is_published_privately(demo: Dataset, api: Api) -> None:
+    identifier = api.submit().body["id"]
+    api.post(f"submissions/{identifier}/visibility/", public="false")
+    work()
+    assert Entry.objects.get(submission_reference=identifier).visibility == "private"
+
+
+def test_a_withdrawn_submission_cannot_be_shown_again(demo: Dataset, api: Api) -> None:
+    identifier = api.submit(public="false").body["id"]
+    work()
+    api.post(f"submissions/{identifier}/withdraw/", reason="mistake")
+    api.post(f"submissions/{identifier}/visibility/", public="true")
+    assert Entry.objects.get(submission_reference=identifier).visibility == "withdrawn"
+    assert Submission.objects.get().public is False
