@@ -1,0 +1,49 @@
+"""What the other tests rely on: no way out of this machine, a real worker, a real browser."""
+
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.db import connection
+from playwright.sync_api import Page
+
+from leaderboard.celery import app
+from tests.servers.network import OutsideConnection
+from tests.servers.worker import WorkerProcesses
+
+
+def test_other_machines_cannot_be_reached() -> None:
+    with pytest.raises(OutsideConnection):
+        socket.create_connection(("192.0.2.1", 80), timeout=1)
+    with pytest.raises(OutsideConnection):
+        socket.getaddrinfo("example.org", 443)
+
+
+def test_state_is_kept_apart_from_a_site_beside_the_tests(tmp_path_factory: pytest.TempPathFactory) -> None:
+    assert settings.VAR != settings.BASE_DIR / "var"
+    assert "runboard-tests-" in str(settings.VAR)
+
+
+@pytest.mark.database
+@pytest.mark.django_db
+def test_the_database_is_the_one_asked_for(pytestconfig: pytest.Config) -> None:
+    import os
+
+    assert connection.vendor == os.environ.get("RUNBOARD_TEST_DATABASE", "sqlite")
+
+
+@pytest.mark.database
+def test_a_real_worker_answers(worker: WorkerProcesses) -> None:
+    assert app.control.ping(timeout=5, limit=1)
+    assert worker.worker.poll() is None
+
+
+@pytest.mark.browser
+def test_a_real_browser_sees_the_live_server(page: Page, live_server: Any) -> None:
+    answer = page.goto("/healthz")
+    assert answer is not None
+    assert answer.status == 200
+    assert '"status": "ok"' in page.content()
