@@ -97,7 +97,7 @@ def publish(
             run=run,
             qrels=qrels,
             specification=SPEC_VERSION,
-            measures=scored.measures,
+            measures=[measure.name for measure in scored.measures],
             means=scored.means,
             per_query=scored.per_query,
             missing_queries=scored.missing_queries,

@@ -54,6 +54,6 @@ def leave(**_: Any) -> None:
 @worker_process_init.connect  # type: ignore[untyped-decorator]
 def warm_up(**_: Any) -> None:
     """Load the compiled kernels before the first run comes, so that nobody waits for them."""
-    from evaluation.scoring import warm_up as warm_up_scoring
+    from evaluation.warming import warm_up as warm_up_kernels
 
-    warm_up_scoring()
+    warm_up_kernels()

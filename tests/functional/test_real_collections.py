@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import time
 from collections.abc import Callable
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,11 @@ from submissions.people.tokens import make_token
 from tests.factories import make_user
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
+
+
+def import_folder(folder: Path, *options: str) -> None:
+    """The command as a curator types it."""
+    call_command("import_dataset", str(folder), *options, verbosity=0, stdout=StringIO())
 
 
 def wait_for(condition: Callable[[], bool], seconds: float = 90.0) -> None:
@@ -43,7 +49,7 @@ def expected(folder: Path, dataset: str) -> list[dict[str, str]]:
 
 def test_three_collections_get_their_bm25(shared_folder: Path, worker: Any) -> None:
     for slug in ("nfcorpus", "cranfield", "vaswani"):
-        call_command("import_dataset", str(shared_folder / "data" / slug), slug=slug, open=True, verbosity=0)
+        import_folder(shared_folder / "data" / slug, "--slug", slug, "--open")
     wait_for(lambda: all(published(slug) for slug in ("nfcorpus", "cranfield", "vaswani")))
     baselines = {entry.dataset.slug: entry for entry in Entry.objects.filter(is_baseline=True)}
     for row in expected(shared_folder, "nfcorpus"):
@@ -55,7 +61,7 @@ def test_three_collections_get_their_bm25(shared_folder: Path, worker: Any) -> N
 
 
 def test_a_hidden_collection_shows_three_measures_of_three_decimals(shared_folder: Path, worker: Any) -> None:
-    call_command("import_dataset", str(shared_folder / "data" / "cranfield"), slug="cranfield", verbosity=0)
+    import_folder(shared_folder / "data" / "cranfield", "--slug", "cranfield")
     wait_for(lambda: published("cranfield"))
     scores = Entry.objects.get().scores
     assert len(scores) == 3
@@ -64,15 +70,8 @@ def test_a_hidden_collection_shows_three_measures_of_three_decimals(shared_folde
 
 def test_trec_covid_round_one_ranks_as_published(shared_folder: Path, worker: Any, live_server: Any) -> None:
     folder = shared_folder / "data" / "trec-covid-round1"
-    call_command(
-        "import_dataset",
-        str(folder),
-        slug="trec-covid-round1",
-        open=True,
-        runs_only=True,
-        measure=["nDCG@10", "P@5", "Bpref", "AP"],
-        verbosity=0,
-    )
+    measures = [option for name in ("nDCG@10", "P@5", "Bpref", "AP") for option in ("--measure", name)]
+    import_folder(folder, "--slug", "trec-covid-round1", "--open", "--runs-only", *measures)
     assert published("trec-covid-round1")
     headers = {"Authorization": f"Bearer {make_token(make_user(), 'script')}"}
     with (folder / "published.csv").open(newline="") as file:
