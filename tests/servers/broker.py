@@ -19,7 +19,7 @@ DATABASE_NUMBER = 15
 def start_broker(named: str, cleanup: processes.Cleanup) -> str:
     """The URL to use. A named server lends its database 15, which must be empty: the tests empty it often."""
     if named:
-        return _lent_database(named)
+        return _lent_database(named, cleanup)
     folder = valkey.make_socket_folder()
     cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     log = folder / "log"
@@ -33,7 +33,7 @@ def start_broker(named: str, cleanup: processes.Cleanup) -> str:
     return valkey.url(folder)
 
 
-def _lent_database(named: str) -> str:
+def _lent_database(named: str, cleanup: processes.Cleanup) -> str:
     parts = urlsplit(named)
     url = urlunsplit(parts._replace(path=f"/{DATABASE_NUMBER}"))
     with redis.Redis.from_url(url, socket_connect_timeout=5) as client:
@@ -42,4 +42,5 @@ def _lent_database(named: str) -> str:
                 f"Database {DATABASE_NUMBER} of the server that REDIS_URL names is not empty. The tests empty it; "
                 "if nobody needs it, do so yourself first: redis-cli -n 15 FLUSHDB"
             )
+    cleanup(lambda: redis.Redis.from_url(url).flushdb())
     return url

@@ -58,7 +58,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     _choose_database(early_config)
     named = os.environ.get("REDIS_URL", "")
     os.environ["REDIS_URL"] = start_broker(named, early_config.add_cleanup)
-    _state["broker"] = f"named by REDIS_URL ({named})" if named else "a Valkey of its own"
+    _state["broker"] = "named by REDIS_URL" if named else "a Valkey of its own"
     network.allow_loopback_only([os.environ.get("DATABASE_URL", ""), named])
     return (yield)
 
