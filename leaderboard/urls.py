@@ -2,11 +2,49 @@
 
 from __future__ import annotations
 
+from django.contrib import admin
+from django.contrib import admin
 from django.urls import include, path
 
+from leaderboard.api import boards as board_api
+from leaderboard.api import documents
+from leaderboard.views import boards, public, reference
 from leaderboard.views.health import healthz
 
+pages = [
+    path("", public.home, name="home"),
+    path("datasets/", public.datasets, name="datasets"),
+    path("datasets/<slug:slug>/", boards.dataset, name="dataset"),
+    path("datasets/<slug:slug>/board.csv", boards.dataset_csv, name="dataset_csv"),
+    path("datasets/<slug:slug>/board.json", boards.dataset_json, name="dataset_json"),
+    path("benchmarks/", public.benchmarks, name="benchmarks"),
+    path("benchmarks/<slug:slug>/", boards.benchmark, name="benchmark"),
+    path("benchmarks/<slug:slug>/board.csv", boards.benchmark_csv, name="benchmark_csv"),
+    path("benchmarks/<slug:slug>/board.json", boards.benchmark_json, name="benchmark_json"),
+    path("systems/<slug:slug>/", public.system, name="system"),
+    path("teams/<slug:slug>/", public.team, name="team"),
+    path("measures/", reference.measures, name="measures"),
+    path("formats/", reference.formats, name="formats"),
+]
+
+api_calls = [
+    path("datasets/", board_api.DatasetsView.as_view(), name="api-datasets"),
+    path("datasets/<slug:slug>/", board_api.DatasetView.as_view(), name="api-dataset"),
+    path("datasets/<slug:slug>/board/", board_api.DatasetBoardView.as_view(), name="api-dataset-board"),
+    path("benchmarks/", board_api.BenchmarksView.as_view(), name="api-benchmarks"),
+    path("benchmarks/<slug:slug>/board/", board_api.BenchmarkBoardView.as_view(), name="api-benchmark-board"),
+    path("systems/<slug:slug>/", board_api.SystemView.as_view(), name="api-system"),
+    path("schema/", documents.SchemaView.as_view(), name="api-schema"),
+    path("docs/", documents.DocumentsView.as_view(), name="api-docs"),
+]
+
 urlpatterns = [
+    *pages,
+    path("api/v1/", include(api_calls)),
+    path("admin/", admin.site.urls),
     path("healthz", healthz, name="healthz"),
+    path("admin/", admin.site.urls),
+    path("datasets/<slug:slug>/files/<str:name>", dataset_file, name="dataset-file"),
+    path("api/v1/datasets/<slug:slug>/files/", DatasetFiles.as_view(), name="api-dataset-files"),
     path("", include("submissions.urls")),
 ]

@@ -40,6 +40,7 @@ def request_baseline_run(dataset: Dataset, version: DatasetVersion, path: Path) 
         architecture=Architecture.OTHER,
         description=f"The run that the curator named as the baseline of {dataset.name}.",
         parameters={},
+        training_declared=False,
     )
     tags = report.statistics.tags
     payload = {

@@ -57,7 +57,9 @@ def import_dataset(path: Path, options: ImportOptions, progress: Progress = _no_
     """
     existing = Dataset.objects.filter(slug=options.slug).first()
     options = _resolved(options, existing)
-    refusals = list(_check_options(options, existing))
+    if wrong_split := list(check_split(options.split)):
+        raise InvalidContent.of(*wrong_split)
+    refusals = _check_options(options, existing)
     work_folder = Path(settings.VAR) / "work"
     work_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     with tempfile.TemporaryDirectory(dir=work_folder, prefix="import-") as folder:
@@ -67,7 +69,7 @@ def import_dataset(path: Path, options: ImportOptions, progress: Progress = _no_
                 inspected = inspect(source, options, work, progress)
                 if refusals:
                     raise InvalidContent.of(*refusals)
-                stored = store_content(source, inspected, work, progress)
+                stored = store_content(source, inspected, options, work, progress)
                 return _record(options, inspected, stored)
         except InvalidContent as error:
             raise InvalidContent.of(*dict.fromkeys([*refusals, *error.report.problems])) from error
@@ -86,9 +88,8 @@ def _resolved(options: ImportOptions, dataset: Dataset | None) -> ImportOptions:
 
 
 def _check_options(options: ImportOptions, dataset: Dataset | None) -> list[Problem]:
-    problems = list(check_split(options.split))
     primary = options.primary or (dataset.primary_measure if dataset else "nDCG@10")
-    problems += check_measures(primary, options.measures, hidden=bool(options.hidden))
+    problems = list(check_measures(primary, options.measures, hidden=bool(options.hidden)))
     if options.baseline is not None and not options.runs_only:
         problems.append(
             problem(

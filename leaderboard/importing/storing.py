@@ -27,35 +27,47 @@ class StoredContent:
     document_ids: Path | None
     id_table_sha256: str
     judgements: dict[str, Path]
-    corpus_sha256: str = ""
-    queries_sha256: str = ""
+    corpus_sha256: str
+    queries_sha256: str
 
 
-def store_content(source: Source, inspected: Inspected, work: Path, progress: Progress) -> StoredContent:
-    """Compress what is plain and put it into the store, judgements apart. No row is written."""
-    progress("storing", 0.0)
-    corpus = queries = None
-    if inspected.corpus is not None and source.corpus is not None:
-        corpus = gzipped(source.corpus, work / "corpus.gz")
+def store_content(
+    source: Source, inspected: Inspected, options: ImportOptions, work: Path, progress: Progress
+) -> StoredContent:
+    """Compress what is plain and put it into the store, the scored judgements apart. No row is written."""
     if source.queries is None:
         raise ValueError("a collection that passed inspection has queries")
+    progress("storing", 0.0)
+    corpus = None
+    if inspected.corpus is not None and source.corpus is not None:
+        corpus = gzipped(source.corpus, work / "corpus.gz")
     queries = gzipped(source.queries, work / "queries.gz")
     ids = gzipped(inspected.id_list, work / "ids.gz") if inspected.id_list else None
-    judgements = {}
-    for split, judged in inspected.judgements.items():
-        put(Area.QRELS, judged.path, judged.sha256)
-        judgements[split] = gzipped(judged.path, work / f"{split}.gz")
+    judgements = {
+        split: gzipped(judged.path, work / f"{split}.gz") for split, judged in inspected.judgements.items()
+    }
+    if options.split in inspected.judgements:
+        scored = inspected.judgements[options.split]
+        put(Area.QRELS, scored.path, scored.sha256)
     stored = StoredContent(
         corpus=corpus,
         queries=queries,
         document_ids=ids,
-        id_table_sha256=put(Area.INDEXES, inspected.id_table) if inspected.id_table else "",
+        id_table_sha256=_id_table_sha256(inspected, options.slug),
         judgements=judgements,
         corpus_sha256=put(Area.FILES, corpus) if corpus else "",
         queries_sha256=put(Area.FILES, queries),
     )
     progress("storing", 1.0)
     return stored
+
+
+def _id_table_sha256(inspected: Inspected, slug: str) -> str:
+    """The key of the table of document ids, which no two buildings of the same ids give alike: kept from the first."""
+    if inspected.id_table is None:
+        return ""
+    known = DatasetVersion.objects.filter(dataset__slug=slug, content_sha256=inspected.content_sha256).first()
+    return known.document_ids_sha256 if known else put(Area.INDEXES, inspected.id_table)
 
 
 def find_version(dataset: Dataset, inspected: Inspected) -> DatasetVersion | None:

@@ -1,0 +1,15 @@
+"""Curation in Django's own admin: what curators may change by hand, and what they may only look at."""
+
+from allauth.account.decorators import secure_admin_login
+from django.conf import settings
+from django.contrib import admin
+
+from leaderboard.admin import benchmarks, datasets, people, results
+
+__all__ = ["benchmarks", "datasets", "people", "results"]
+
+admin.site.site_header = f"{settings.SITE_NAME} curation"
+admin.site.site_title = settings.SITE_NAME
+admin.site.index_title = "Curation"
+# One sign-in page, with its limits on attempts.
+admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]

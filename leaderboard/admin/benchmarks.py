@@ -1,0 +1,60 @@
+"""Benchmarks with their members, and the systems that boards rank."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest
+
+from leaderboard.models import Benchmark, BenchmarkMember, Source, System
+from leaderboard.publishing import board_changed
+
+
+class MemberInline(admin.TabularInline[BenchmarkMember, Benchmark]):
+    """The datasets of a benchmark, in order."""
+
+    model = BenchmarkMember
+    extra = 0
+    autocomplete_fields = ("dataset",)
+
+
+@admin.register(Benchmark)
+class BenchmarkAdmin(admin.ModelAdmin[Benchmark]):
+    """Which datasets a benchmark shows, and which of them count."""
+
+    list_display = ("name", "slug", "measure", "source", "position")
+    prepopulated_fields = {"slug": ("name",)}
+    inlines = (MemberInline,)
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        """Save the members, so that no cached page outlives them."""
+        super().save_related(request, form, formsets, change)
+        for member in form.instance.members.select_related("dataset"):
+            board_changed(member.dataset)
+
+
+@admin.register(System)
+class SystemAdmin(admin.ModelAdmin[System]):
+    """What a system says of itself."""
+
+    list_display = ("name", "architecture", "team", "source", "created_at")
+    list_filter = ("architecture",)
+    search_fields = ("name", "slug", "team__name")
+    readonly_fields = ("slug", "team", "source", "created_at")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Systems come with submissions."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: System | None = None) -> bool:
+        """Not by hand: results stand on them."""
+        return False
+
+
+@admin.register(Source)
+class SourceAdmin(admin.ModelAdmin[Source]):
+    """Publications that reported figures come from."""
+
+    list_display = ("key", "title", "year")
+    search_fields = ("key", "title", "authors")

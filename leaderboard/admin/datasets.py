@@ -1,0 +1,147 @@
+"""Datasets: descriptions by hand, content through *Import dataset*, judgements as metadata only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+from django.utils.html import format_html
+
+from evaluation.errors import InvalidContent
+from leaderboard.admin.import_form import ImportForm, path_of_upload
+from leaderboard.admin.reading import ReadOnlyAdmin
+from leaderboard.baselines import request_baseline
+from leaderboard.importing.importer import Imported, import_dataset
+from leaderboard.models import Dataset, DatasetVersion, Qrels
+from leaderboard.publishing import board_changed
+
+
+@admin.register(Dataset)
+class DatasetAdmin(admin.ModelAdmin[Dataset]):
+    """What may be said of a dataset. What decides its scores changes by importing only."""
+
+    list_display = ("name", "slug", "state", "judgements", "primary_measure", "current_version", "page")
+    list_filter = ("state", "hidden", "runs_only", "domain")
+    search_fields = ("name", "slug", "task")
+    ordering = ("name",)
+    actions = ("make_baseline",)
+    readonly_fields = (
+        "slug", "state", "judgements", "runs_only", "primary_measure", "measures", "relevance_level",
+        "drop_self_matches", "current_version", "current_qrels", "board_revision", "created_at", "updated_at",
+    )  # fmt: skip
+    fieldsets = (
+        (None, {"fields": ("name", "slug", "task", "domain", "language", "licence", "homepage")}),
+        ("Description", {"fields": ("description", "citation")}),
+        ("Who may see what", {"fields": ("queries_visibility", "documents_visibility", "runs_visibility")}),
+        (
+            "Scoring",
+            {
+                "fields": (
+                    "state", "judgements", "runs_only", "primary_measure", "measures", "relevance_level",
+                    "drop_self_matches", "current_version", "current_qrels",
+                ),
+                "description": "These change by importing the dataset again with other options.",
+            },
+        ),
+        ("Record", {"fields": ("board_revision", "created_at", "updated_at")}),
+    )  # fmt: skip
+
+    @admin.display(description="judgements", ordering="hidden")
+    def judgements(self, dataset: Dataset) -> str:
+        """Whether everyone may see the judgements."""
+        if dataset.current_qrels_id is None:
+            return "none here"
+        return "hidden" if dataset.hidden else "open"
+
+    @admin.display(description="page")
+    def page(self, dataset: Dataset) -> str:
+        """A link to the public page."""
+        return format_html('<a href="/datasets/{}/">open</a>', dataset.slug)
+
+    @admin.action(description="Make the BM25 baseline again")
+    def make_baseline(self, request: HttpRequest, datasets: QuerySet[Dataset]) -> None:
+        """Ask for the baseline of the datasets that have documents and judgements."""
+        ready = [each for each in datasets if each.current_qrels_id and not each.runs_only]
+        for dataset in ready:
+            request_baseline(dataset)
+        self.message_user(request, f"{len(ready)} baselines requested.")
+
+    def save_model(self, request: HttpRequest, obj: Dataset, form: Any, change: bool) -> None:
+        """Save, so that no cached page outlives it."""
+        super().save_model(request, obj, form, change)
+        board_changed(obj)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Datasets come by import."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Dataset | None = None) -> bool:
+        """Not by hand: results stand on them."""
+        return False
+
+    def get_urls(self) -> list[URLPattern]:
+        """The admin's own addresses and the import's."""
+        view = self.admin_site.admin_view(self.import_view)
+        return [path("import/", view, name="leaderboard_dataset_import"), *super().get_urls()]
+
+    def import_view(self, request: HttpRequest) -> HttpResponse:
+        """*Import dataset*: the form, or everything that is wrong with the zip."""
+        if not request.user.has_perm("leaderboard.add_dataset"):
+            raise PermissionDenied
+        form = ImportForm(request.POST or None, request.FILES or None)
+        problems: list[dict[str, Any]] = []
+        if request.method == "POST" and form.is_valid():
+            archive = path_of_upload(form.cleaned_data["archive"])
+            if archive is None:
+                raise RuntimeError("uploads are written to disk")
+            try:
+                imported = import_dataset(archive, form.options())
+            except InvalidContent as error:
+                # Uploads lie under names of ours: say the sender's.
+                sent = form.cleaned_data["archive"].name
+                problems = [
+                    {**each.as_dict(), "message": each.message.replace(archive.name, sent)}
+                    for each in error.report.problems
+                ]
+            else:
+                return self._imported(request, imported)
+        context = {
+            **self.admin_site.each_context(request),
+            "opts": self.model._meta,
+            "title": "Import dataset",
+            "form": form,
+            "problems": problems,
+        }
+        status = 400 if problems or form.errors else 200
+        return TemplateResponse(request, "admin/leaderboard/dataset/import.html", context, status=status)
+
+    def _imported(self, request: HttpRequest, imported: Imported) -> HttpResponse:
+        if imported.changes:
+            waiting = " Its baseline is requested." if imported.baseline_requested else ""
+            text = f"Imported {imported.version}. Changed: {', '.join(imported.changes)}.{waiting}"
+        else:
+            text = f"Nothing changed: {imported.version} has exactly this content and these settings."
+        self.log_change(request, imported.dataset, text)
+        messages.success(request, text)
+        return HttpResponseRedirect(reverse("admin:leaderboard_dataset_change", args=[imported.dataset.pk]))
+
+
+@admin.register(DatasetVersion)
+class DatasetVersionAdmin(ReadOnlyAdmin):
+    """Versions, as they were imported."""
+
+    list_display = ("dataset", "number", "label", "created_at")
+    list_filter = ("dataset",)
+
+
+@admin.register(Qrels)
+class QrelsAdmin(ReadOnlyAdmin):
+    """What is known of judgements, never the judgements."""
+
+    list_display = ("version", "split", "number", "created_at")
+    fields = ("version", "split", "number", "sha256", "statistics", "created_at")

@@ -1,0 +1,51 @@
+"""People and teams."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.contrib.auth.admin import UserAdmin
+from django.contrib.auth.forms import AdminUserCreationForm
+
+from leaderboard.models import Membership, Team, User
+
+
+class UserForm(AdminUserCreationForm[User]):
+    """A new account is known by its e-mail address."""
+
+    class Meta:
+        model = User
+        fields = ("email", "name")
+
+
+@admin.register(User)
+class PersonAdmin(UserAdmin[User]):
+    """Accounts, by e-mail address."""
+
+    add_form = UserForm
+    list_display = ("email", "name", "is_staff", "is_active", "date_joined")
+    search_fields = ("email", "name")
+    ordering = ("email",)
+    fieldsets = (
+        (None, {"fields": ("email", "name", "password")}),
+        ("Rights", {"fields": ("is_active", "is_staff", "is_superuser", "groups", "user_permissions")}),
+        ("Record", {"fields": ("last_login", "date_joined")}),
+    )
+    add_fieldsets = ((None, {"fields": ("email", "name", "usable_password", "password1", "password2")}),)
+    readonly_fields = ("last_login", "date_joined")
+
+
+class MembershipInline(admin.TabularInline[Membership, Team]):
+    """Who is in a team."""
+
+    model = Membership
+    extra = 0
+    autocomplete_fields = ("user",)
+
+
+@admin.register(Team)
+class TeamAdmin(admin.ModelAdmin[Team]):
+    """Teams and their members."""
+
+    list_display = ("name", "slug", "created_at")
+    search_fields = ("name", "slug")
+    inlines = (MembershipInline,)

@@ -1,0 +1,46 @@
+"""`GET /api/v1/datasets/{slug}/files/`: what a dataset offers, with sizes and checksums."""
+
+from __future__ import annotations
+
+from django.urls import reverse
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from leaderboard.files import offered_files
+from leaderboard.views.files import visible_dataset
+
+
+class FileSerializer(serializers.Serializer[dict[str, object]]):
+    """One offered file."""
+
+    name = serializers.CharField()
+    kind = serializers.CharField()
+    description = serializers.CharField()
+    size = serializers.IntegerField(help_text="Bytes, as downloaded.")
+    sha256 = serializers.CharField(help_text="Of the bytes as downloaded.")
+    url = serializers.URLField()
+
+
+class DatasetFiles(APIView):
+    """The files that a dataset offers to whoever asks."""
+
+    @extend_schema(responses=FileSerializer(many=True))
+    def get(self, request: Request, slug: str) -> Response:
+        """Queries, documents, ids, open judgements and example runs, as the dataset's settings allow."""
+        dataset = visible_dataset(request, slug)
+        return Response(
+            [
+                {
+                    "name": file.name,
+                    "kind": file.kind,
+                    "description": file.description,
+                    "size": file.size,
+                    "sha256": file.sha256,
+                    "url": request.build_absolute_uri(reverse("dataset-file", args=[slug, file.name])),
+                }
+                for file in offered_files(dataset, request.user)
+            ]
+        )

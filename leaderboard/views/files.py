@@ -1,0 +1,42 @@
+"""Downloads of what a dataset offers: always as an attachment, never as a page."""
+
+from __future__ import annotations
+
+from django.http import FileResponse, Http404, HttpRequest, HttpResponseBase, HttpResponseNotModified
+from django.shortcuts import get_object_or_404
+from django.views.decorators.http import require_safe
+
+from leaderboard.files import find_file, open_file
+from leaderboard.models import Dataset
+from leaderboard.models.datasets import Visibility
+
+
+def visible_dataset(request: HttpRequest, slug: str) -> Dataset:
+    """The dataset, if it has a page for this visitor. Raises Http404."""
+    datasets = Dataset.objects.select_related("current_version", "current_qrels")
+    dataset = get_object_or_404(datasets, slug=slug)
+    if dataset.state == Dataset.State.PREPARING and not request.user.is_staff:
+        raise Http404
+    return dataset
+
+
+@require_safe
+def dataset_file(request: HttpRequest, slug: str, name: str) -> HttpResponseBase:
+    """The offered file's bytes; 404 for what is not offered to this visitor, whether it exists or not."""
+    dataset = visible_dataset(request, slug)
+    file = find_file(dataset, request.user, name)
+    if file is None:
+        raise Http404
+    etag = f'"{file.sha256}"'
+    response: HttpResponseBase
+    if etag in request.headers.get("If-None-Match", ""):
+        response = HttpResponseNotModified()
+    else:
+        kind = "application/gzip" if name.endswith(".gz") else "application/octet-stream"
+        response = FileResponse(open_file(file), as_attachment=True, filename=file.name, content_type=kind)
+    response.headers["ETag"] = etag
+    response.headers["Content-Security-Policy"] = "sandbox; default-src 'none'"
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    public = dataset.queries_visibility == dataset.documents_visibility == Visibility.PUBLIC
+    response.headers["Cache-Control"] = "no-cache" if public else "private, no-cache"
+    return response
