@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from django.contrib import admin
-from django.contrib import admin
 from django.urls import include, path
 
 from leaderboard.api import boards as board_api
 from leaderboard.api import documents
+from leaderboard.api.files import DatasetFiles
 from leaderboard.views import boards, public, reference
+from leaderboard.views.files import dataset_file
 from leaderboard.views.health import healthz
 
 pages = [
     path("", public.home, name="home"),
     path("datasets/", public.datasets, name="datasets"),
     path("datasets/<slug:slug>/", boards.dataset, name="dataset"),
+    path("datasets/<slug:slug>/files/<str:name>", dataset_file, name="dataset-file"),
     path("datasets/<slug:slug>/board.csv", boards.dataset_csv, name="dataset_csv"),
     path("datasets/<slug:slug>/board.json", boards.dataset_json, name="dataset_json"),
     path("benchmarks/", public.benchmarks, name="benchmarks"),
@@ -31,6 +33,7 @@ api_calls = [
     path("datasets/", board_api.DatasetsView.as_view(), name="api-datasets"),
     path("datasets/<slug:slug>/", board_api.DatasetView.as_view(), name="api-dataset"),
     path("datasets/<slug:slug>/board/", board_api.DatasetBoardView.as_view(), name="api-dataset-board"),
+    path("datasets/<slug:slug>/files/", DatasetFiles.as_view(), name="api-dataset-files"),
     path("benchmarks/", board_api.BenchmarksView.as_view(), name="api-benchmarks"),
     path("benchmarks/<slug:slug>/board/", board_api.BenchmarkBoardView.as_view(), name="api-benchmark-board"),
     path("systems/<slug:slug>/", board_api.SystemView.as_view(), name="api-system"),
@@ -43,8 +46,5 @@ urlpatterns = [
     path("api/v1/", include(api_calls)),
     path("admin/", admin.site.urls),
     path("healthz", healthz, name="healthz"),
-    path("admin/", admin.site.urls),
-    path("datasets/<slug:slug>/files/<str:name>", dataset_file, name="dataset-file"),
-    path("api/v1/datasets/<slug:slug>/files/", DatasetFiles.as_view(), name="api-dataset-files"),
     path("", include("submissions.urls")),
 ]

@@ -11,7 +11,7 @@ from leaderboard.models import Benchmark, BenchmarkMember, Source, System
 from leaderboard.publishing import board_changed
 
 
-class MemberInline(admin.TabularInline[BenchmarkMember, Benchmark]):
+class MemberInline(admin.TabularInline):
     """The datasets of a benchmark, in order."""
 
     model = BenchmarkMember
@@ -20,7 +20,7 @@ class MemberInline(admin.TabularInline[BenchmarkMember, Benchmark]):
 
 
 @admin.register(Benchmark)
-class BenchmarkAdmin(admin.ModelAdmin[Benchmark]):
+class BenchmarkAdmin(admin.ModelAdmin):
     """Which datasets a benchmark shows, and which of them count."""
 
     list_display = ("name", "slug", "measure", "source", "position")
@@ -35,7 +35,7 @@ class BenchmarkAdmin(admin.ModelAdmin[Benchmark]):
 
 
 @admin.register(System)
-class SystemAdmin(admin.ModelAdmin[System]):
+class SystemAdmin(admin.ModelAdmin):
     """What a system says of itself."""
 
     list_display = ("name", "architecture", "team", "source", "created_at")
@@ -53,7 +53,7 @@ class SystemAdmin(admin.ModelAdmin[System]):
 
 
 @admin.register(Source)
-class SourceAdmin(admin.ModelAdmin[Source]):
+class SourceAdmin(admin.ModelAdmin):
     """Publications that reported figures come from."""
 
     list_display = ("key", "title", "year")

@@ -22,7 +22,7 @@ from leaderboard.publishing import board_changed
 
 
 @admin.register(Dataset)
-class DatasetAdmin(admin.ModelAdmin[Dataset]):
+class DatasetAdmin(admin.ModelAdmin):
     """What may be said of a dataset. What decides its scores changes by importing only."""
 
     list_display = ("name", "slug", "state", "judgements", "primary_measure", "current_version", "page")

@@ -9,7 +9,7 @@ from django.contrib.auth.forms import AdminUserCreationForm
 from leaderboard.models import Membership, Team, User
 
 
-class UserForm(AdminUserCreationForm[User]):
+class UserForm(AdminUserCreationForm):
     """A new account is known by its e-mail address."""
 
     class Meta:
@@ -18,7 +18,7 @@ class UserForm(AdminUserCreationForm[User]):
 
 
 @admin.register(User)
-class PersonAdmin(UserAdmin[User]):
+class PersonAdmin(UserAdmin):
     """Accounts, by e-mail address."""
 
     add_form = UserForm
@@ -34,7 +34,7 @@ class PersonAdmin(UserAdmin[User]):
     readonly_fields = ("last_login", "date_joined")
 
 
-class MembershipInline(admin.TabularInline[Membership, Team]):
+class MembershipInline(admin.TabularInline):
     """Who is in a team."""
 
     model = Membership
@@ -43,7 +43,7 @@ class MembershipInline(admin.TabularInline[Membership, Team]):
 
 
 @admin.register(Team)
-class TeamAdmin(admin.ModelAdmin[Team]):
+class TeamAdmin(admin.ModelAdmin):
     """Teams and their members."""
 
     list_display = ("name", "slug", "created_at")
