@@ -297,4 +297,7 @@ LOGGING = {
 
 #: The longest a job may run, in seconds.
 JOB_WALL_CLOCK_SECONDS = env.int("JOB_WALL_CLOCK_SECONDS", default=6 * 3600)
-CELERY_BEAT_SCHEDULE = {"dispatch": {"task": "runboard.dispatch", "schedule": 5.0, "options": {"expires": 5.0}}}
+CELERY_BEAT_SCHEDULE = {
+    "dispatch": {"task": "runboard.dispatch", "schedule": 5.0, "options": {"expires": 5.0}},
+    "sweep": {"task": "runboard.sweep", "schedule": 3600.0, "options": {"expires": 3600.0}},
+}

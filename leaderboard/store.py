@@ -40,6 +40,7 @@ def put(area: Area, source: Path, sha256: str | None = None) -> str:
     key = sha256 or sha256_of(source)
     target = path_of(area, key)
     if target.exists():
+        os.utime(target)  # the sweep removes old files that no row names, and the caller's row is yet to come
         return key
     with writing(target) as temporary, source.open("rb") as reader, temporary.open("wb") as writer:
         shutil.copyfileobj(reader, writer, 1 << 20)

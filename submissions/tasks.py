@@ -13,6 +13,7 @@ from celery.signals import worker_process_init, worker_ready, worker_shutdown
 from leaderboard.bell import DISPATCH
 from submissions.heartbeat import Heartbeat, forget_silent_workers
 from submissions.queue import WORK, reap, ring_for_waiting, take_requests
+from submissions.sweeping import sweep
 from submissions.working import work_through
 
 logger = logging.getLogger(__name__)
@@ -32,6 +33,12 @@ def dispatch() -> None:
     reap()
     forget_silent_workers()
     ring_for_waiting()
+
+
+@shared_task(name="runboard.sweep")  # type: ignore[untyped-decorator]
+def sweep_files() -> None:
+    """Remove what crashes left behind."""
+    sweep()
 
 
 @worker_ready.connect  # type: ignore[untyped-decorator]
