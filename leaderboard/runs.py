@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -50,10 +51,12 @@ def store_run(path: Path, limits: Limits | None = None) -> StoredRun:
 
 def _keep(compressed: Path, sha256: str) -> None:
     target = path_of(Area.RUNS, sha256)
-    if not target.exists():
-        with writing(target) as whole:
-            whole.unlink()
-            whole.hardlink_to(compressed)
+    if target.exists():
+        os.utime(target)  # old files that no row names are swept, and this one is about to be named
+        return
+    with writing(target) as whole:
+        whole.unlink()
+        whole.hardlink_to(compressed)
 
 
 def run_path(sha256: str) -> Path:
