@@ -144,7 +144,7 @@ class Job(models.Model):
     started_at = models.DateTimeField(null=True, blank=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 
-    objects: ClassVar[models.Manager[Job]] = JobQuerySet.as_manager()  # type: ignore[assignment]
+    objects: ClassVar[models.Manager[Job]] = JobQuerySet.as_manager()
 
     class Meta:
         ordering = ["pk"]

@@ -20,13 +20,13 @@ logger = logging.getLogger(__name__)
 _heartbeats: list[Heartbeat] = []
 
 
-@shared_task(name=WORK)  # type: ignore[untyped-decorator]
+@shared_task(name=WORK)
 def work(queue: str) -> None:
     """Do what waits in a queue."""
     work_through(queue, f"{socket.gethostname()}:{os.getpid()}")
 
 
-@shared_task(name=DISPATCH)  # type: ignore[untyped-decorator]
+@shared_task(name=DISPATCH)
 def dispatch() -> None:
     """Take up requests, reap silent workers' jobs, and ring for whatever waits."""
     take_requests()
@@ -35,13 +35,13 @@ def dispatch() -> None:
     ring_for_waiting()
 
 
-@shared_task(name="runboard.sweep")  # type: ignore[untyped-decorator]
+@shared_task(name="runboard.sweep")
 def sweep_files() -> None:
     """Remove what crashes left behind."""
     sweep()
 
 
-@worker_ready.connect  # type: ignore[untyped-decorator]
+@worker_ready.connect
 def announce(sender: Any, **_: Any) -> None:
     """Put this worker on the list of those alive."""
     queues = [queue.name for queue in sender.task_consumer.queues]
@@ -51,14 +51,14 @@ def announce(sender: Any, **_: Any) -> None:
     dispatch.apply_async(queue="dispatch", retry=False)
 
 
-@worker_shutdown.connect  # type: ignore[untyped-decorator]
+@worker_shutdown.connect
 def leave(**_: Any) -> None:
     """Take this worker off the list."""
     for heartbeat in _heartbeats:
         heartbeat.stop()
 
 
-@worker_process_init.connect  # type: ignore[untyped-decorator]
+@worker_process_init.connect
 def warm_up(**_: Any) -> None:
     """Load the compiled kernels before the first run comes, so that nobody waits for them."""
     from evaluation.warming import warm_up as warm_up_kernels

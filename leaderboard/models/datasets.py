@@ -76,7 +76,7 @@ class Dataset(models.Model):
     created_at = models.DateTimeField(auto_now_add=True)
     updated_at = models.DateTimeField(auto_now=True)
 
-    objects: ClassVar[models.Manager[Dataset]] = DatasetQuerySet.as_manager()  # type: ignore[assignment]
+    objects: ClassVar[models.Manager[Dataset]] = DatasetQuerySet.as_manager()
 
     class Meta:
         ordering = ["name"]

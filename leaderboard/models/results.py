@@ -119,7 +119,7 @@ class Entry(models.Model):
     locator = models.CharField(max_length=80, blank=True, help_text="Where in the source: Table 2.")
     published_at = models.DateTimeField()
 
-    objects: ClassVar[models.Manager[Entry]] = EntryQuerySet.as_manager()  # type: ignore[assignment]
+    objects: ClassVar[models.Manager[Entry]] = EntryQuerySet.as_manager()
 
     class Meta:
         verbose_name_plural = "entries"

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from submissions.models import ApiToken
 
 
-class TokenAuthentication(KnoxTokenAuthentication):  # type: ignore[misc]
+class TokenAuthentication(KnoxTokenAuthentication):
     """knox's check of a token, noting to the minute when it was last used."""
 
     def authenticate(self, request: Request) -> tuple[Any, Any] | None:
