@@ -39,28 +39,41 @@ _LINES_BETWEEN_PROGRESS = 2000
 #: ASCII white space separates the fields of a run, and control characters break its lines.
 _NOT_IN_ID = re.compile(r"[\x00-\x20\x7f]")
 
-#: What can be wrong with a line: code → (message after the count, what would be right).
+#: What can be wrong with a line: code → (verb for one line, for several, the rest, what would be right).
 _LINE_PROBLEMS = {
     "line_too_long": (
-        "longer than the limit of 64 MiB",
+        "is",
+        "are",
+        "longer than 64 MiB",
         "Split the document into passages, each with its own `_id`.",
     ),
-    "not_utf8": ("not UTF-8", "Save the file as UTF-8."),
+    "not_utf8": ("is", "are", "not UTF-8", "Save the file as UTF-8."),
     "malformed_json": (
-        "not one JSON object",
+        "does",
+        "do",
+        "not hold one JSON object",
         'Each line holds one object, such as {"_id": "d1", "title": "…", "text": "…"}.',
     ),
-    "missing_id": ("without an `_id`", "Give every line a string `_id` that is not empty."),
-    "missing_text": ("without a `text`", 'Give every line a string `text`; an empty one is "".'),
+    "missing_id": ("has", "have", "no `_id`", "Give every line a string `_id` that is not empty."),
+    "missing_text": ("has", "have", "no `text`", 'Give every line a string `text`; an empty one is "".'),
     "not_a_string": (
-        "whose `_id`, `title` or `text` is not a string",
+        "has",
+        "have",
+        "an `_id`, `title` or `text` that is not a string",
         "Write identifiers and texts in double quotes, also when they are numbers.",
     ),
     "unusable_id": (
-        "whose `_id` has white space or control characters, or more than 256 bytes",
+        "has",
+        "have",
+        "an `_id` with white space or control characters, or of more than 256 bytes",
         "Identifiers must fit into a TREC run, whose fields are separated by white space.",
     ),
-    "duplicate_id": ("whose `_id` was used before", "Give every line an `_id` of its own."),
+    "duplicate_id": (
+        "repeats",
+        "repeat",
+        "the `_id` of an earlier line",
+        "Give every line an `_id` of its own.",
+    ),
 }
 
 
@@ -114,11 +127,11 @@ class Findings:
                 severity="error",
                 code=code,
                 count=count,
-                message=f"{self.file_name}: {count:,} {'line' if count == 1 else 'lines'} {message}",
+                message=f"{self.file_name}: {count:,} {f'line {one}' if count == 1 else f'lines {several}'} {rest}",
                 hint=hint,
                 lines=tuple(self._lines[code]),
             )
-            for code, (message, hint) in _LINE_PROBLEMS.items()
+            for code, (one, several, rest, hint) in _LINE_PROBLEMS.items()
             if (count := self._counts.get(code, 0))
         ]
         return (*self._others, *sorted(found, key=lambda problem: problem.lines))

@@ -77,10 +77,11 @@ def pieces(word: str) -> list[str]:
 
 
 def analyser_for(language: str = "en", stemming: bool = True) -> Analyser:
-    """The analyser of a language, given by its ISO 639-1 code.
+    """The analyser of a language, given by its ISO 639-1 code (`de`; also `de-AT`).
 
     A language without a stemmer is analysed into lower-case words.
     """
+    language = language.lower().replace("_", "-").split("-")[0]
     if language == "en":
         return Analyser(
             name="English, Porter" if stemming else "English, no stemming",

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.analysis import SNOWBALL_LANGUAGES, analyser_for
+from evaluation.analysis import analyser_for
 from evaluation.collection import Document, Query
 from evaluation.engines import kernels
 from evaluation.engines.base import EngineDescription, Parameter, Ranking
@@ -33,7 +33,7 @@ FIELDS: dict[str, Callable[[Document], tuple[str, ...]]] = {
 }
 
 #: Room for candidates beyond what is wanted; see `kernels.search`.
-_SPARE_KEYS = 4096
+_SPARE_KEYS = 1000
 
 
 class BM25:
@@ -95,7 +95,7 @@ class BM25:
         keys = np.empty(2 * depth + _SPARE_KEYS, np.uint64)
         for query in queries:
             found = self._search_terms(index, Counter(self.analyser(query.text)), depth, keys)
-            best = keys[:found]
+            best = np.sort(keys[:found])[::-1]
             scores = (best >> np.uint64(32)).astype(np.uint32).view(np.float32)
             ranks = np.uint32(0xFFFFFFFF) - best.astype(np.uint32)
             yield Ranking(query.id, index.identifiers(ranks), scores)
@@ -118,10 +118,10 @@ class BM25:
         return kernels.search(
             index.documents,
             index.frequencies,
-            starts,
-            ends,
+            starts.astype(np.uint64),
+            ends.astype(np.uint64),
             counts.astype(np.float32) * inverse_document_frequency(totals, ends - starts),
-            fields,
+            fields.astype(np.uint64),
             index.lengths,
             self._inverse_norms,
             index.ranks,
@@ -172,7 +172,6 @@ PARAMETERS = (
         "language",
         "en",
         "ISO 639-1 code of the corpus's language; without a stemmer for it, words stay as they are",
-        choices=("en", *sorted(SNOWBALL_LANGUAGES)),
     ),
 )
 

@@ -68,7 +68,7 @@ class _Postings:
 
     terms: list[str]
     offsets: NDArray[np.int64]
-    documents: NDArray[np.int32]
+    documents: NDArray[np.uint32]
     frequencies: NDArray[np.uint16]
 
 
@@ -133,7 +133,7 @@ class IndexBuilder:
         lengths = np.empty(len(ends), dtype=np.int32)
         kernels.count_postings(tokens, ends, self._fields, offsets[1:], lengths)
         np.cumsum(offsets, out=offsets)
-        documents = np.empty(offsets[-1], dtype=np.int32)
+        documents = np.empty(offsets[-1], dtype=np.uint32)
         frequencies = np.empty(offsets[-1], dtype=np.uint16)
         kernels.fill_postings(
             tokens, ends, self._fields, self._first_document, offsets, documents, frequencies
@@ -168,7 +168,7 @@ class IndexBuilder:
         numbers, offsets = self._merge_vocabularies()
         np.save(self._folder / "offsets.npy", offsets)
         size = (int(offsets[-1]),)
-        documents = open_memmap(self._folder / "documents.npy", mode="w+", dtype=np.int32, shape=size)
+        documents = open_memmap(self._folder / "documents.npy", mode="w+", dtype=np.uint32, shape=size)
         frequencies = open_memmap(self._folder / "frequencies.npy", mode="w+", dtype=np.uint16, shape=size)
         cursors = offsets[:-1].copy()
         for shard in range(self._shards):

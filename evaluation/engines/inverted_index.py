@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_left
+from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from numpy.typing import NDArray
 
 #: How many terms' places are remembered; a lookup takes a few microseconds, a remembered one a tenth.
 _TERMS_REMEMBERED = 100_000
+#: Up to this many documents, identifiers are held in memory (some 70 bytes each) once they are asked for.
+_IDENTIFIERS_HELD = 1_000_000
 
 
 class InvertedIndex:
@@ -32,7 +36,7 @@ class InvertedIndex:
         self.documents_with_field: list[int] = statistics["documents_with_field"]
         self.tokens: list[int] = statistics["tokens"]
         self.offsets: NDArray[np.int64] = _mapped(folder / "offsets.npy")
-        self.documents: NDArray[np.int32] = _mapped(folder / "documents.npy")
+        self.documents: NDArray[np.uint32] = _mapped(folder / "documents.npy")
         self.frequencies: NDArray[np.uint16] = _mapped(folder / "frequencies.npy")
         self.lengths: NDArray[np.uint8] = _mapped(folder / "lengths.npy")
         self.ranks: NDArray[np.uint32] = _mapped(folder / "ranks.npy")
@@ -64,8 +68,13 @@ class InvertedIndex:
 
     def identifiers(self, ranks: NDArray[np.uint32]) -> list[str]:
         """The identifiers at these places of the descending order."""
-        ids = self._ids
-        return [str(ids[rank], "utf-8") for rank in ranks.tolist()]
+        if self.document_count <= _IDENTIFIERS_HELD:
+            return list(map(self._identifiers_held.__getitem__, ranks.tolist()))
+        return [str(self._ids[rank], "utf-8") for rank in ranks.tolist()]
+
+    @cached_property
+    def _identifiers_held(self) -> list[str]:
+        return [str(identifier, "utf-8") for identifier in self._ids]
 
 
 class _Strings:
@@ -81,6 +90,9 @@ class _Strings:
 
     def __getitem__(self, place: int) -> bytes:
         return bytes(self._text[self._offsets[place] : self._offsets[place + 1]])
+
+    def __iter__(self) -> Iterator[bytes]:
+        return map(self.__getitem__, range(len(self)))
 
 
 def _mapped(path: Path) -> NDArray[Any]:

@@ -1,0 +1,219 @@
+"""Our BM25 beside bm25s with numba: search, indexing, memory, with compiling shown apart.
+
+    python tests/benchmarks/bm25.py [--documents 200000] [--queries 1000] [--rounds 5]
+
+Text is synthetic: 59 words a document in the mean, drawn by Zipf's law from 100,000 words; a query is two to eight
+distinct words of one document. Each contender runs in a process of its own. Search is CPU seconds for all queries,
+top 1,000, median over rounds, and contains for us the analysis of the queries and the lookup of document ids, for
+bm25s neither. The target is a ratio of at most 1.2.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+DEPTH = 1000
+K1, B = 0.9, 0.4
+
+
+def write_collection(folder: Path, documents: int, queries: int) -> None:
+    """A synthetic collection in BEIR layout."""
+    random = np.random.default_rng(7)
+    letters = np.array(list("abcdefghijklmnopqrstuvwxyz"))
+    vocabulary = np.array(
+        sorted({"".join(random.choice(letters, size=random.integers(4, 10))) for _ in range(100_000)})
+    )
+    random.shuffle(vocabulary)
+    weights = 1 / (np.arange(len(vocabulary)) + 2.7) ** 1.07
+    cumulated = np.cumsum(weights / weights.sum())
+    lengths = np.maximum(random.lognormal(np.log(50), 0.58, documents).astype(int), 3)
+    texts: list[list[str]] = []
+    with (folder / "corpus.jsonl").open("w", encoding="utf-8") as corpus:
+        for number, length in enumerate(lengths):
+            places = np.minimum(np.searchsorted(cumulated, random.random(length)), len(vocabulary) - 1)
+            words = vocabulary[places].tolist()
+            corpus.write(json.dumps({"_id": f"d{number:07d}", "title": "", "text": " ".join(words)}) + "\n")
+            if number < queries:
+                texts.append(words)
+    with (folder / "queries.jsonl").open("w", encoding="utf-8") as file:
+        for number, words in enumerate(texts):
+            distinct = sorted(set(words))
+            chosen = random.permutation(distinct)[: random.integers(2, 9)].tolist()
+            file.write(json.dumps({"_id": f"q{number}", "text": " ".join(chosen)}) + "\n")
+
+
+class Stopwatch:
+    """CPU seconds and peak memory of this process, by stage."""
+
+    def __init__(self) -> None:
+        self.figures: dict[str, Any] = {}
+
+    def time(self, stage: str, work: Callable[[], Any]) -> Any:
+        """Run `work`, and note its CPU seconds."""
+        started = time.process_time()
+        result = work()
+        self.figures.setdefault(stage, []).append(time.process_time() - started)
+        return result
+
+    def note_memory(self, stage: str) -> None:
+        """Note the peak memory so far, in MiB."""
+        self.figures[stage] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def index_ours(folder: Path, watch: Stopwatch) -> None:
+    """Index with our engine, reading included."""
+
+    def loading() -> Any:
+        from evaluation.engines import ENGINES
+
+        description = ENGINES["bm25"]
+        return description.create(description.complete({"stemming": False}))
+
+    engine = watch.time("loading", loading)
+    from evaluation.collection import read_corpus
+
+    watch.note_memory("memory before")
+    (folder / "ours").mkdir()
+    watch.time("indexing", lambda: engine.build(read_corpus(folder / "corpus.jsonl"), folder / "ours"))
+    watch.figures["index bytes"] = engine.size()
+
+
+def search_ours(folder: Path, watch: Stopwatch, rounds: int) -> None:
+    """Search with our engine."""
+
+    def loading() -> Any:
+        from evaluation.collection import read_queries
+        from evaluation.engines import ENGINES
+
+        description = ENGINES["bm25"]
+        engine = description.create(description.complete({"stemming": False}))
+        engine.open(folder / "ours")
+        return engine, list(read_queries(folder / "queries.jsonl"))
+
+    engine, queries = watch.time("loading", loading)
+    watch.time("first search", lambda: list(engine.search(queries[:1], DEPTH)))
+    for _ in range(rounds):
+        rankings = watch.time("search", lambda: list(engine.search(queries, DEPTH)))
+    watch.figures["results"] = sum(len(ranking.scores) for ranking in rankings)
+    watch.figures["sum"] = float(sum(float(ranking.scores[:10].sum()) for ranking in rankings))
+
+
+def index_peer(folder: Path, watch: Stopwatch) -> None:
+    """Index with bm25s, reading included."""
+    import bm25s
+
+    def indexing() -> Any:
+        texts = [json.loads(line)["text"] for line in (folder / "corpus.jsonl").open(encoding="utf-8")]
+        tokens = bm25s.tokenize(texts, stopwords=[], show_progress=False)
+        peer = bm25s.BM25(k1=K1, b=B, method="lucene", backend="numba")
+        peer.index(tokens, show_progress=False)
+        return peer
+
+    watch.note_memory("memory before")
+    peer = watch.time("indexing", indexing)
+    peer.save(folder / "peer")
+    watch.figures["index bytes"] = sum(path.stat().st_size for path in (folder / "peer").iterdir())
+
+
+def search_peer(folder: Path, watch: Stopwatch, rounds: int) -> None:
+    """Search with bm25s."""
+
+    def loading() -> Any:
+        import bm25s
+
+        return bm25s, bm25s.BM25.load(folder / "peer", backend="numba", load_vocab=True)
+
+    bm25s, peer = watch.time("loading", loading)
+    peer.backend = "numba"
+    texts = [json.loads(line)["text"] for line in (folder / "queries.jsonl").open(encoding="utf-8")]
+    tokens = bm25s.tokenize(texts, stopwords=[], return_ids=False, show_progress=False)
+
+    def search(some: list[list[str]]) -> Any:
+        return peer.retrieve(some, k=DEPTH, show_progress=False, backend_selection="numba")
+
+    watch.time("first search", lambda: search(tokens[:1]))
+    for _ in range(rounds):
+        found = watch.time("search", lambda: search(tokens))
+    watch.figures["results"] = int((found.scores > 0).sum())
+    watch.figures["sum"] = float(found.scores[:, :10].sum())
+
+
+CONTENDERS = {"index_ours": index_ours, "index_peer": index_peer, "search_ours": search_ours, "search_peer": search_peer}
+
+
+def run_apart(name: str, folder: Path, rounds: int) -> dict[str, Any]:
+    """Run a contender in a process of its own, and return its figures."""
+    command = [sys.executable, __file__, "--contender", name, "--folder", str(folder), "--rounds", str(rounds)]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    figures: dict[str, Any] = json.loads(output.splitlines()[-1])
+    return figures
+
+
+def print_table(folder: Path, rounds: int) -> float:
+    """Run all contenders and print what they needed; return the ratio of the search times."""
+    figures = {name: run_apart(name, folder, rounds) for name in CONTENDERS}
+    # searching once more in turn, so that a busy minute does not hit one side only
+    for name in ("search_ours", "search_peer"):
+        figures[name]["search"] += run_apart(name, folder, rounds)["search"]
+    medians = {name: statistics.median(figures[f"search_{name}"]["search"]) for name in ("ours", "peer")}
+    print(f"{'CPU seconds, MiB':<46}{'ours':>10}{'bm25s':>10}{'ratio':>8}")
+    rows: list[tuple[str, float, float]] = [
+        (f"search, top {DEPTH:,}, median of {2 * rounds}", medians["ours"], medians["peer"]),
+        *((f"search, {word}", pick(figures["search_ours"]["search"]), pick(figures["search_peer"]["search"]))
+          for word, pick in (("least", min), ("most", max))),
+        *((f"{stage} (not in the search above)", figures["search_ours"][stage][0], figures["search_peer"][stage][0])
+          for stage in ("loading", "first search")),
+        ("search, peak memory", figures["search_ours"]["peak memory"], figures["search_peer"]["peak memory"]),
+        ("reading, analysing, indexing", figures["index_ours"]["indexing"][0], figures["index_peer"]["indexing"][0]),
+        ("indexing, peak memory", figures["index_ours"]["peak memory"], figures["index_peer"]["peak memory"]),
+        ("index on disk", figures["index_ours"]["index bytes"] / 2**20, figures["index_peer"]["index bytes"] / 2**20),
+    ]  # fmt: skip
+    for label, ours, peer in rows:
+        print(f"{label:<46}{ours:>10.2f}{peer:>10.2f}{ours / peer:>8.2f}")
+    print(
+        f"results above zero: {figures['search_ours']['results']:,} and {figures['search_peer']['results']:,}; "
+        f"sum of the top tens' scores: {figures['search_ours']['sum']:.1f} and {figures['search_peer']['sum']:.1f}"
+    )
+    return medians["ours"] / medians["peer"]
+
+
+def main() -> None:
+    """Run the benchmark, or one contender of it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--documents", type=int, default=200_000)
+    parser.add_argument("--queries", type=int, default=1000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--contender", choices=CONTENDERS, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help="keep the collection and the indexes here, and use them again")
+    arguments = parser.parse_args()
+    if arguments.contender:
+        watch = Stopwatch()
+        sides = (arguments.folder, watch, arguments.rounds)
+        CONTENDERS[arguments.contender](*(sides if arguments.contender.startswith("search") else sides[:2]))
+        watch.note_memory("peak memory")
+        print(json.dumps(watch.figures))
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        write_collection(folder, arguments.documents, arguments.queries)
+        print(f"{arguments.documents:,} documents, {arguments.queries:,} queries")
+        ratio = print_table(folder, arguments.rounds)
+    print("within the target" if ratio <= 1.2 else "OVER THE TARGET", f"of 1.2: {ratio:.2f}")
+    sys.exit(ratio > 1.2)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+    main()
