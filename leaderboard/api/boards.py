@@ -1,0 +1,156 @@
+"""The read API: datasets, benchmarks, systems, and boards in the view that the page's own query string asks for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import Http404
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from leaderboard.api.errors import ApiError, problem
+from leaderboard.boards import exports, lists, pages, system_page
+from leaderboard.boards.state import BoardState, UnknownChoice
+from leaderboard.models import Architecture, Entry
+
+VIEW_PARAMETERS = [
+    OpenApiParameter("measure", str, description="The measure in focus: differences and ranks follow it."),
+    OpenApiParameter("sort", str, description="The key of the column to sort by."),
+    OpenApiParameter("order", str, enum=["asc", "desc"], description="Missing values are last both ways."),
+    OpenApiParameter("architecture", str, enum=Architecture.values, many=True),
+    OpenApiParameter("provenance", str, enum=Entry.Provenance.values, many=True),
+    OpenApiParameter("q", str, description="Text in the name of a system, team or source."),
+]
+
+
+def _state(request: Request) -> BoardState:
+    try:
+        return BoardState.read(request.query_params)
+    except UnknownChoice as error:
+        raise _refused(error) from error
+
+
+def _refused(error: UnknownChoice) -> ApiError:
+    hint = f"Choose one of: {', '.join(error.choices)}"
+    return ApiError("unknown_choice", str(error), problems=[problem("unknown_choice", str(error), hint)])
+
+
+class DatasetsView(APIView):
+    """Every dataset."""
+
+    @extend_schema(operation_id="datasets", responses=OpenApiTypes.OBJECT)
+    def get(self, request: Request) -> Response:
+        """Every dataset with its statistics."""
+        return Response({"datasets": [_listed(dataset) for dataset in lists.datasets()]})
+
+
+def _listed(dataset: dict[str, Any]) -> dict[str, Any]:
+    names = (
+        "slug",
+        "name",
+        "task",
+        "domain",
+        "language",
+        "licence",
+        "state",
+        "hidden",
+        "runs_only",
+        "primary_measure",
+    )
+    return {
+        **{name: dataset[name] for name in names},
+        "entries": dataset["number"],
+        "statistics": dataset["statistics"]._asdict(),
+    }
+
+
+class DatasetView(APIView):
+    """One dataset."""
+
+    @extend_schema(operation_id="dataset", responses=OpenApiTypes.OBJECT)
+    def get(self, request: Request, slug: str) -> Response:
+        """A dataset: what it is, its version, its statistics and its measures."""
+        page = pages.dataset_page(slug, BoardState())
+        if page is None:
+            raise Http404
+        hidden_fields = {"pk", "current_version_id", "current_qrels_id"}
+        facts = {
+            name: value
+            for name, value in page.dataset.items()
+            if name not in hidden_fields and "__" not in name
+        }
+        version = {
+            name: page.dataset[f"current_version__{name}"]
+            for name in ("number", "label", "content_sha256", "statistics")
+        }
+        return Response(
+            {
+                **facts,
+                "version": version if page.dataset["current_version_id"] else None,
+                "statistics": lists.statistics_of(page.dataset)._asdict(),
+                "entries": page.board.total,
+                "withdrawn": [tombstone._asdict() for tombstone in page.tombstones],
+                "benchmarks": lists.benchmarks_with(page.dataset["pk"]),
+            }
+        )
+
+
+class DatasetBoardView(APIView):
+    """The board of one dataset."""
+
+    @extend_schema(operation_id="dataset_board", parameters=VIEW_PARAMETERS, responses=OpenApiTypes.OBJECT)
+    def get(self, request: Request, slug: str) -> Response:
+        """The dataset's board in the view that the query string asks for, as on its page."""
+        try:
+            page = pages.dataset_page(slug, _state(request))
+        except UnknownChoice as error:
+            raise _refused(error) from error
+        if page is None:
+            raise Http404
+        return Response(exports.to_json(page.board))
+
+
+class BenchmarksView(APIView):
+    """Every benchmark."""
+
+    @extend_schema(operation_id="benchmarks", responses=OpenApiTypes.OBJECT)
+    def get(self, request: Request) -> Response:
+        """Every benchmark."""
+        return Response({"benchmarks": lists.benchmarks()})
+
+
+class BenchmarkBoardView(APIView):
+    """The board of one benchmark."""
+
+    @extend_schema(operation_id="benchmark_board", parameters=VIEW_PARAMETERS, responses=OpenApiTypes.OBJECT)
+    def get(self, request: Request, slug: str) -> Response:
+        """The benchmark's board in the view that the query string asks for, as on its page."""
+        try:
+            page = pages.benchmark_page(slug, _state(request))
+        except UnknownChoice as error:
+            raise _refused(error) from error
+        if page is None:
+            raise Http404
+        return Response(exports.to_json(page.board))
+
+
+class SystemView(APIView):
+    """One system."""
+
+    @extend_schema(operation_id="system", responses=OpenApiTypes.OBJECT)
+    def get(self, request: Request, slug: str) -> Response:
+        """A system with all its public results."""
+        facts = system_page.system_facts(slug)
+        if facts is None:
+            raise Http404
+        results = [
+            {**result._asdict(), "scores": dict([(result.measure, result.value), *result.scores])}
+            for result in system_page.results_of(facts["pk"])
+        ]
+        shown = {
+            name.replace("__", "_"): value for name, value in facts.items() if name not in ("pk", "shown")
+        }
+        return Response({**shown, "results": results})

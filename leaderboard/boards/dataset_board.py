@@ -1,0 +1,220 @@
+"""The board of one dataset: systems × measures, with differences to BM25, efficiency, and where each row comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from leaderboard.boards import deltas
+from leaderboard.boards.figures import FigureKey, figure_columns, place_figures
+from leaderboard.boards.measures import better, measure_column
+from leaderboard.boards.model import ABOUT, REPORTED, SCORED, STALE, SYSTEM_COLUMN, Board, Column, Row
+from leaderboard.boards.ranking import assign_ranks, mark_best, ordered
+from leaderboard.boards.reading import EntryRow
+from leaderboard.boards.state import BoardState, UnknownChoice
+from leaderboard.models import Architecture, Entry
+
+DELTA, RELATIVE = "delta", "relative"
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetFacts:
+    """What a board needs of its dataset."""
+
+    name: str
+    hidden: bool
+    primary_measure: str
+    measures: Sequence[str]
+    version_id: int | None = None
+    qrels_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """An entry with its JSON read once."""
+
+    entry: EntryRow
+    scores: Mapping[str, float]
+    figures: Sequence[Mapping[str, Any]]
+
+
+def dataset_board(facts: DatasetFacts, entries: Sequence[EntryRow], state: BoardState) -> Board:
+    """The view of the board that `state` asks for. Raises UnknownChoice for a column or measure it does not have."""
+    read = [_Read(entry, entry.scores, entry.figures) for entry in entries if entry.visibility == "public"]
+    measures = _measures(facts, read)
+    measure = _measure_in_focus(state, measures)
+    figures = figure_columns([(row.figures, row.scores) for row in read])
+    columns = _columns(measures, measure, figures)
+    sort = state.sort or measure
+    place = _place(columns, sort)
+    rows = _rows(facts, read, measures, measure, figures)
+    assign_ranks(rows, 1 + measures.index(measure), lower_is_better=better(measure) == "lower")
+    order = state.order or columns[place].first_order
+    board = Board(
+        title=facts.name,
+        columns=columns,
+        rows=ordered([row for row in rows if matches(row, state)], place, order),
+        sort=sort,
+        order=order,
+        measure=measure,
+        total=len(rows),
+        measures=list(measures),
+    )
+    mark_best(board, rows)
+    board.notes = _notes(facts, rows, measure)
+    return board
+
+
+def _measures(facts: DatasetFacts, read: Sequence[_Read]) -> list[str]:
+    """The dataset's measures that any row has; the primary one is always there."""
+    had = {name for row in read for name in row.scores}
+    return [name for name in facts.measures or [facts.primary_measure] if name in had] or [
+        facts.primary_measure
+    ]
+
+
+def _measure_in_focus(state: BoardState, measures: Sequence[str]) -> str:
+    if state.measure:
+        if state.measure not in measures:
+            raise UnknownChoice("measure", state.measure, measures)
+        return state.measure
+    return state.sort if state.sort in measures else measures[0]
+
+
+def _place(columns: Sequence[Column], sort: str) -> int:
+    keys = [column.key for column in columns]
+    if sort not in keys:
+        raise UnknownChoice("sort", sort, keys)
+    return keys.index(sort)
+
+
+def _columns(measures: Sequence[str], measure: str, figures: Mapping[FigureKey, Column]) -> list[Column]:
+    group = f"Δ BM25, {measure}"
+    good = better(measure)
+    return [
+        SYSTEM_COLUMN,
+        *(measure_column(name) for name in measures),
+        Column(DELTA, "Δ", group, "delta", good, note="difference to the baseline of the same group"),
+        Column(RELATIVE, "Δ %", group, "relative", good, note="relative difference to the same baseline"),
+        *figures.values(),
+        Column("architecture", "Architecture", ABOUT, "text"),
+        Column("provenance", "Provenance", ABOUT, "text", note="how the numbers were obtained"),
+        Column("by", "By", ABOUT, "text", note="the team, or the publication that reports it"),
+        Column("published", "Date", ABOUT, "date"),
+        Column("submission", "Submission", ABOUT, "text"),
+    ]
+
+
+def _rows(
+    facts: DatasetFacts,
+    read: Sequence[_Read],
+    measures: Sequence[str],
+    measure: str,
+    figures: Mapping[FigureKey, Column],
+) -> list[Row]:
+    baselines = {row.entry.comparison_group: row.scores.get(measure) for row in read if row.entry.is_baseline}
+    current = current_group(facts, [row.entry for row in read])
+    first_figure = 1 + len(measures) + 2  # after the system, its measures and the two differences
+    places = {key: first_figure + number for number, key in enumerate(figures)}
+    rows = []
+    for item in read:
+        entry, value = item.entry, item.scores.get(measure)
+        baseline = baselines.get(entry.comparison_group)
+        row = row_of(facts, entry, current)
+        row.values = [
+            entry.system,
+            *map(item.scores.get, measures),
+            deltas.absolute(value, baseline),
+            deltas.relative(value, baseline),
+            *[None] * len(figures),
+            ARCHITECTURES.get(entry.architecture, entry.architecture),
+            entry.provenance,
+            entry.source or entry.team or None,
+            None if entry.provenance == "reported" else entry.published[:10],
+            entry.submission or None,
+        ]
+        if item.figures:
+            place_figures(row, item.figures, places)
+        rows.append(row)
+    return rows
+
+
+def row_of(facts: DatasetFacts, entry: EntryRow, current: str) -> Row:
+    """The row of an entry, without its values."""
+    return Row(
+        system=entry.system,
+        slug=entry.slug,
+        ranked_in=ranked_in(entry.provenance, entry.comparison_group, current),
+        is_baseline=entry.is_baseline,
+        configuration=entry.configuration,
+        provenance=entry.provenance,
+        architecture=entry.architecture,
+        training=entry.training,
+        comparison_group=entry.comparison_group,
+        team=entry.team or "",
+        team_slug=entry.team_slug or "",
+        submission=entry.submission,
+        source=entry.source_key or "",
+        missing_queries=entry.missing_queries,
+        decimals=3 if facts.hidden or entry.provenance == "reported" else 4,
+    )
+
+
+ARCHITECTURES = {value: str(label) for value, label in Architecture.choices}
+
+
+def current_group(facts: DatasetFacts, entries: Sequence[EntryRow]) -> str:
+    """The comparison group that the dataset's present version, judgements and measures give; others are stale."""
+    prefix = f"scored:{facts.version_id}:{facts.qrels_id}:"
+    groups = [entry for entry in entries if entry.comparison_group.startswith(prefix)]
+    chosen = [entry for entry in groups if entry.is_baseline] or groups
+    return chosen[-1].comparison_group if chosen else ""
+
+
+def ranked_in(provenance: str, group: str, current: str) -> str:
+    """Whom a row is ranked among: reported figures apart from scored ones, stale ones not at all."""
+    if provenance == Entry.Provenance.REPORTED:
+        return REPORTED
+    return SCORED if group == current else STALE
+
+
+def matches(row: Row, state: BoardState) -> bool:
+    """Whether the row is in the view."""
+    if state.architectures and row.architecture not in state.architectures:
+        return False
+    if state.provenances and row.provenance not in state.provenances:
+        return False
+    text = state.text.casefold()
+    return not text or any(
+        text in part.casefold() for part in (row.system, row.configuration, row.team, row.source)
+    )
+
+
+def _notes(facts: DatasetFacts, rows: Sequence[Row], measure: str) -> list[str]:
+    kinds = {row.ranked_in for row in rows}
+    notes = [f"Ranks follow {measure}; equal values share a rank, and the earlier published stands first."]
+    if REPORTED in kinds:
+        sources = {row.source for row in rows if row.ranked_in == REPORTED}
+        papers = "one publication" if len(sources) == 1 else f"{len(sources)} publications"
+        notes.append(
+            f"r: a rank among reported figures, which {papers} printed and nobody here recomputed; "
+            "they are ranked apart from results scored here."
+        )
+    if STALE in kinds:
+        notes.append(
+            "Stale: scored on earlier judgements or an earlier version; not ranked and not compared until rescored."
+        )
+    notes.append(
+        "Δ is taken to the BM25 baseline of the same source, version and judgements, never across; "
+        "— means there is none."
+    )
+    if any(row.training == "in-domain" for row in rows):
+        notes.append("‡ in-domain: trained on this dataset.")
+    if any("?" in row.marks.values() for row in rows):
+        notes.append("? as printed, but doubtful: never used to sort or plot.")
+    if facts.hidden:
+        notes.append("The judgements are hidden: every value is published with three decimals.")
+    if any(row.missing_queries for row in rows):
+        notes.append("Judged queries that a run misses score 0; how many is said under the system's name.")
+    return notes

@@ -1,0 +1,115 @@
+"""A board as CSV and as JSON: exactly the rows, columns and order of the page, with values as published."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+from leaderboard.boards.model import Board, Column, Row, Value
+
+#: What a spreadsheet would take for a formula.
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+#: What every row says before its columns.
+LEADING = ("rank", "ranked_among")
+#: What every row says after them.
+TRAILING = ("configuration", "baseline", "training", "comparison_group", "missing_queries", "doubtful")
+
+
+def to_csv(board: Board) -> str:
+    """The board as CSV text: empty cells are missing values, differences are columns of their own."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\r\n")
+    writer.writerow([*LEADING, *(_heading(column) for column in board.columns), *TRAILING])
+    for row in board.rows:
+        writer.writerow(
+            [
+                "" if row.rank is None else row.rank,
+                row.ranked_in,
+                *(_plain(value) for value in exported(board, row)),
+                _plain(row.configuration),
+                "yes" if row.is_baseline else "",
+                row.training,
+                _plain(row.comparison_group),
+                row.missing_queries,
+                "; ".join(doubtful(board, row)),
+            ]
+        )
+    return out.getvalue()
+
+
+def exported(board: Board, row: Row) -> list[Value]:
+    """The row's values; what counts something of something (18/18) is written as on the page."""
+    return [
+        row.shown.get(place, value) if column.kind == "count" and value is not None else value
+        for place, (column, value) in enumerate(zip(board.columns, row.values, strict=True))
+    ]
+
+
+def _heading(column: Column) -> str:
+    return f"{column.key} [{column.unit}]" if column.unit and column.kind == "figure" else column.key
+
+
+def _plain(value: Value) -> Value:
+    """A cell that no spreadsheet runs."""
+    if value is None:
+        return ""
+    if isinstance(value, str) and value.startswith(FORMULA_STARTS):
+        return "'" + value
+    return value
+
+
+def doubtful(board: Board, row: Row) -> list[str]:
+    """The row's doubtful figures, as printed: they stand beside the values, never among them."""
+    return [
+        f"{board.columns[place].label}: {row.shown[place]}"
+        for place, mark in row.marks.items()
+        if mark == "?"
+    ]
+
+
+def to_json(board: Board) -> dict[str, Any]:
+    """The board as plain values."""
+    return {
+        "title": board.title,
+        "measure": board.measure,
+        "sort": board.sort,
+        "order": board.order,
+        "total": board.total,
+        "columns": [
+            {
+                "key": column.key,
+                "label": column.label,
+                "group": column.group,
+                "better": column.better,
+                "unit": column.unit,
+                "note": column.note,
+            }
+            for column in board.columns
+        ],
+        "rows": [_row(board, row) for row in board.rows],
+        "notes": board.notes,
+    }
+
+
+def _row(board: Board, row: Row) -> dict[str, Any]:
+    return {
+        "rank": row.rank,
+        "ranked_among": row.ranked_in,
+        "system": row.system,
+        "slug": row.slug,
+        "configuration": row.configuration,
+        "baseline": row.is_baseline,
+        "provenance": row.provenance,
+        "architecture": row.architecture,
+        "training": row.training,
+        "comparison_group": row.comparison_group,
+        "missing_queries": row.missing_queries,
+        "values": {
+            column.key: value
+            for column, value in zip(board.columns[1:], exported(board, row)[1:], strict=True)
+        },
+        "marks": {board.columns[place].key: mark for place, mark in row.marks.items()},
+        "doubtful": doubtful(board, row),
+    }

@@ -1,0 +1,233 @@
+"""Everything a system has: per dataset its values beside BM25 and the best of the same kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import orjson
+from django.db.models import Count, Max, Q, TextField
+from django.db.models.functions import Cast
+
+from leaderboard.boards import deltas, rendering
+from leaderboard.boards.dataset_board import ARCHITECTURES
+from leaderboard.boards.measures import better
+from leaderboard.models import Entry, System, Team
+from leaderboard.models.results import EntryQuerySet
+
+
+class Result(NamedTuple):
+    """One entry of the system. `rank` and `of` count entries of its own kind on the dataset with that measure."""
+
+    dataset: str
+    dataset_slug: str
+    measure: str
+    value: float
+    baseline: float | None
+    delta: float | None
+    relative: float | None
+    best: float
+    best_system: str
+    best_slug: str
+    rank: int
+    of: int
+    decimals: int
+    provenance: str
+    training: str
+    is_baseline: bool
+    configuration: str
+    locator: str
+    submission: str
+    published: str
+    scores: list[tuple[str, float]]
+    figures: list[dict[str, Any]]
+
+    @property
+    def text(self) -> dict[str, Any]:
+        """Its numbers as the page writes them."""
+        return {
+            "value": rendering.written(self.value, self.decimals),
+            "baseline": rendering.written(self.baseline, self.decimals),
+            "best": rendering.written(self.best, self.decimals),
+            "delta": rendering.signed(self.delta, self.decimals),
+            "relative": rendering.signed(self.relative, 1, percent=True),
+            "direction": rendering.direction(self.delta, self.measure),
+            "scores": [(name, rendering.written(value, self.decimals)) for name, value in self.scores],
+        }
+
+
+class _Other(NamedTuple):
+    """An entry to compare with."""
+
+    dataset_id: int
+    comparison_group: str
+    provenance: str
+    is_baseline: bool
+    system: str
+    slug: str
+    scores: Mapping[str, float]
+
+
+def system_facts(slug: str) -> dict[str, Any] | None:
+    """What the system says of itself, None where there is no such system with anything public. One query."""
+    facts = (
+        System.objects.filter(slug=slug)
+        .annotate(shown=Count("entries", filter=~Q(entries__visibility=Entry.Visibility.PRIVATE)))
+        .values(
+            "pk",
+            "slug",
+            "name",
+            "architecture",
+            "description",
+            "parameters",
+            "team__name",
+            "team__slug",
+            "source__title",
+            "source__authors",
+            "source__year",
+            "source__venue",
+            "source__url",
+            "source__bibtex",
+            "training_declared",
+            "training_datasets",
+            "backbone",
+            "dimension",
+            "maximum_length",
+            "paper_url",
+            "code_url",
+            "model_url",
+            "licence",
+            "bibtex",
+            "shown",
+        )
+        .first()
+    )
+    if facts is None or not facts["shown"]:
+        return None
+    return {**facts, "architecture_label": ARCHITECTURES.get(facts["architecture"], facts["architecture"])}
+
+
+def results_of(system_id: int) -> list[Result]:
+    """The system's public entries, by dataset. Two queries."""
+    mine = list(
+        EntryQuerySet(Entry)
+        .public()
+        .filter(system_id=system_id)
+        .order_by("dataset__name", "published_at", "pk")
+        .values(
+            "dataset_id",
+            "dataset__name",
+            "dataset__slug",
+            "dataset__hidden",
+            "dataset__measures",
+            "scores",
+            "figures",
+            "comparison_group",
+            "provenance",
+            "training",
+            "is_baseline",
+            "configuration",
+            "locator",
+            "submission_reference",
+            published=Cast("published_at", TextField()),
+        )
+    )
+    others = _others({row["dataset_id"] for row in mine})
+    results = (_result(row, others) for row in mine)
+    return [result for result in results if result is not None]
+
+
+def _others(dataset_ids: Iterable[int]) -> dict[int, list[_Other]]:
+    rows = (
+        EntryQuerySet(Entry)
+        .public()
+        .filter(dataset_id__in=list(dataset_ids))
+        .order_by("published_at", "pk")
+        .values_list(
+            "dataset_id",
+            "comparison_group",
+            "provenance",
+            "is_baseline",
+            "system__name",
+            "system__slug",
+            Cast("scores", TextField()),
+        )
+    )
+    found: dict[int, list[_Other]] = {}
+    for *plain, text in rows:
+        other = _Other(*plain, orjson.loads(text))
+        found.setdefault(other.dataset_id, []).append(other)
+    return found
+
+
+def _result(row: Mapping[str, Any], others: Mapping[int, list[_Other]]) -> Result | None:
+    scores: dict[str, float] = row["scores"]
+    ordered = [name for name in row["dataset__measures"] if name in scores] or list(scores)
+    if not ordered:
+        return None
+    measure, group = ordered[0], row["comparison_group"]
+    reported = row["provenance"] == Entry.Provenance.REPORTED
+    peers = [
+        other
+        for other in others[row["dataset_id"]]
+        if measure in other.scores
+        and (other.provenance == "reported" if reported else other.comparison_group == group)
+    ]
+    sign = -1 if better(measure) == "lower" else 1
+    best = max(peers, key=lambda other: sign * other.scores[measure])
+    value = scores[measure]
+    baseline = next(
+        (other.scores[measure] for other in peers if other.is_baseline and other.comparison_group == group),
+        None,
+    )
+    return Result(
+        dataset=row["dataset__name"],
+        dataset_slug=row["dataset__slug"],
+        measure=measure,
+        value=value,
+        baseline=baseline,
+        delta=deltas.absolute(value, baseline),
+        relative=deltas.relative(value, baseline),
+        best=best.scores[measure],
+        best_system=best.system,
+        best_slug=best.slug,
+        rank=1 + sum(sign * other.scores[measure] > sign * value for other in peers),
+        of=len(peers),
+        decimals=3 if reported or row["dataset__hidden"] else 4,
+        provenance=row["provenance"],
+        training=row["training"],
+        is_baseline=row["is_baseline"],
+        configuration=row["configuration"],
+        locator=row["locator"],
+        submission=row["submission_reference"],
+        published="" if reported else row["published"][:10],
+        scores=[(name, scores[name]) for name in ordered[1:]],
+        figures=[figure for figure in row["figures"] if figure["name"] not in scores],
+    )
+
+
+def team_facts(slug: str) -> dict[str, Any] | None:
+    """A team with its public systems, None where there is no such team. Two queries."""
+    team = Team.objects.filter(slug=slug).values("pk", "slug", "name", "created_at").first()
+    if team is None:
+        return None
+    public = Q(entries__visibility=Entry.Visibility.PUBLIC)
+    systems = (
+        System.objects.filter(team_id=team["pk"])
+        .annotate(
+            datasets=Count("entries__dataset", filter=public, distinct=True),
+            newest=Max(Cast("entries__published_at", TextField()), filter=public),
+        )
+        .filter(datasets__gt=0)
+        .order_by("name")
+        .values("name", "slug", "architecture", "datasets", "newest")
+    )
+    shown = [
+        {
+            **system,
+            "architecture": ARCHITECTURES.get(system["architecture"], system["architecture"]),
+            "newest": system["newest"][:10],
+        }
+        for system in systems
+    ]
+    return {**team, "systems": shown}

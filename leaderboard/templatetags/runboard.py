@@ -1,0 +1,37 @@
+"""Formatting for templates: Markdown, sizes, numbers. Nothing here reads anything."""
+
+from __future__ import annotations
+
+from django import template
+from django.utils.safestring import SafeString
+
+from leaderboard.boards.measures import anchor
+from leaderboard.markdown import first_sentence, to_html
+
+register = template.Library()
+
+register.filter("measure_anchor", anchor)
+register.filter("first_sentence", first_sentence)
+
+
+@register.filter
+def markdown(text: str) -> SafeString:
+    """Markdown as safe HTML."""
+    return to_html(text)
+
+
+@register.filter
+def size(number: int) -> str:
+    """Bytes for people: 1.4 MB."""
+    value = float(number)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000 or unit == "GB":
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+        value /= 1000
+    raise AssertionError("unreachable")
+
+
+@register.filter
+def short(digest: str) -> str:
+    """The start of a checksum."""
+    return digest[:12]

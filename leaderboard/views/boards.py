@@ -1,0 +1,138 @@
+"""Pages with a board on them: a dataset's, a benchmark's, and the same views as CSV and JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from leaderboard.boards import exports, lists, pages, reading
+from leaderboard.boards.model import Board
+from leaderboard.boards.state import BoardState, UnknownChoice
+from leaderboard.files import offered_files
+from leaderboard.models import Dataset
+from leaderboard.page_cache import kept_page
+from leaderboard.views.board_context import board_context
+
+
+def view_of(request: HttpRequest) -> str | None:
+    """Which view of a board is asked for, for the page cache; searches and mistakes are not worth keeping."""
+    try:
+        state = BoardState.read(request.GET)
+    except UnknownChoice:
+        return None
+    return None if state.text else state.query_string()
+
+
+def refused(request: HttpRequest, error: UnknownChoice) -> HttpResponse:
+    """400, saying what the board has instead."""
+    context = {"error": error, "path": request.path.removesuffix("board.csv").removesuffix("board.json")}
+    return render(request, "leaderboard/unknown_choice.html", context, status=400)
+
+
+@require_safe
+@kept_page(reading.dataset_revision, view_of)
+def dataset(request: HttpRequest, slug: str) -> HttpResponse:
+    """A dataset: what it is, what it offers, and its board."""
+    try:
+        state = BoardState.read(request.GET)
+        page = pages.dataset_page(slug, state)
+    except UnknownChoice as error:
+        return refused(request, error)
+    if page is None:
+        raise Http404
+    context = {
+        "section": "datasets",
+        "dataset": page.dataset,
+        "statistics": lists.statistics_of(page.dataset),
+        "tombstones": page.tombstones,
+        "benchmarks": lists.benchmarks_with(page.dataset["pk"]),
+        "files": _files(request, page.dataset),
+        "open_for_runs": page.dataset["state"] in ("published", "collecting"),
+        **board_context(page.board, state, reverse("dataset", args=[slug])),
+    }
+    return render(request, "leaderboard/dataset.html", context)
+
+
+def _files(request: HttpRequest, dataset: dict[str, Any]) -> list[Any]:
+    if dataset["current_version_id"] is None:
+        return []
+    row = Dataset.objects.select_related("current_version", "current_qrels").get(pk=dataset["pk"])
+    return offered_files(row, request.user)
+
+
+@require_safe
+@kept_page(reading.benchmark_revision, view_of)
+def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
+    """A benchmark: systems × datasets for one measure."""
+    try:
+        state = BoardState.read(request.GET)
+        page = pages.benchmark_page(slug, state)
+    except UnknownChoice as error:
+        return refused(request, error)
+    if page is None:
+        raise Http404
+    context = {
+        "section": "benchmarks",
+        "benchmark": page.benchmark,
+        "members": page.members,
+        "counted": sum(member.counted for member in page.members),
+        **board_context(page.board, state, reverse("benchmark", args=[slug])),
+    }
+    return render(request, "leaderboard/benchmark.html", context)
+
+
+def _board(request: HttpRequest, kind: str, slug: str) -> Board:
+    state = BoardState.read(request.GET)
+    page = pages.dataset_page(slug, state) if kind == "dataset" else pages.benchmark_page(slug, state)
+    if page is None:
+        raise Http404
+    return page.board
+
+
+def _csv(request: HttpRequest, kind: str, slug: str) -> HttpResponse:
+    try:
+        text = exports.to_csv(_board(request, kind, slug))
+    except UnknownChoice as error:
+        return refused(request, error)
+    response = HttpResponse(text, content_type="text/csv; charset=utf-8")
+    response.headers["Content-Disposition"] = f'attachment; filename="{slug}.csv"'
+    return response
+
+
+def _json(request: HttpRequest, kind: str, slug: str) -> HttpResponse:
+    try:
+        return JsonResponse(exports.to_json(_board(request, kind, slug)))
+    except UnknownChoice as error:
+        return refused(request, error)
+
+
+@require_safe
+@kept_page(reading.dataset_revision, view_of)
+def dataset_csv(request: HttpRequest, slug: str) -> HttpResponse:
+    """The dataset's board in this view, as CSV."""
+    return _csv(request, "dataset", slug)
+
+
+@require_safe
+@kept_page(reading.dataset_revision, view_of)
+def dataset_json(request: HttpRequest, slug: str) -> HttpResponse:
+    """The dataset's board in this view, as JSON."""
+    return _json(request, "dataset", slug)
+
+
+@require_safe
+@kept_page(reading.benchmark_revision, view_of)
+def benchmark_csv(request: HttpRequest, slug: str) -> HttpResponse:
+    """The benchmark's board in this view, as CSV."""
+    return _csv(request, "benchmark", slug)
+
+
+@require_safe
+@kept_page(reading.benchmark_revision, view_of)
+def benchmark_json(request: HttpRequest, slug: str) -> HttpResponse:
+    """The benchmark's board in this view, as JSON."""
+    return _json(request, "benchmark", slug)

@@ -1,0 +1,63 @@
+"""Every problem that a report on a run may name, for the page of formats: what it means and what would be right."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class ProblemCode(NamedTuple):
+    """One row. `example` is a line, or a few words, that shows it."""
+
+    code: str
+    severity: str
+    meaning: str
+    remedy: str
+    example: str = ""
+
+
+PROBLEM_CODES = (
+    ProblemCode("fields", "error", "A line without exactly six fields.", "`query Q0 document rank score tag`, "
+                "separated by spaces or tabs; ids have no white space.", "q1 Q0 d17 1 12.75"),
+    ProblemCode("encoding", "error", "A line that is not UTF-8, has a NUL byte, or a file whose lines end in CR alone.",
+                "Save as UTF-8 without a byte order mark; end lines with LF or CR LF.", "q1 Q0 d\\xff 1 12.75 mine"),
+    ProblemCode("score", "error", "A score that is not a finite number in single precision.",
+                "ASCII digits such as 12.75, -3 or 1.5e-7, below 3.4e38; no nan, inf or thousands separators.",
+                "q1 Q0 d17 1 nan mine"),
+    ProblemCode("duplicate", "error", "A document that its query has already.",
+                "Each document once per query; keep the line with the best score.",
+                "q1 Q0 d17 1 9.1 mine … q1 Q0 d17 2 8.4 mine"),
+    ProblemCode("no_known_query", "error", "None of the run's queries is in the dataset.",
+                "Choose the dataset that the run is for; write query ids as in its queries file.", "Q001 instead of 1"),
+    ProblemCode("unknown_documents", "error or warning", "Documents that the dataset does not have. A few are let "
+                "pass and count as not relevant; above 5 % of the lines the file is refused.",
+                "Make the run from this version of the corpus.", "q1 Q0 no-such-id 1 9.1 mine"),
+    ProblemCode("empty", "error", "The file has no lines.", "Check that the right file was chosen."),
+    ProblemCode("size", "error", "The file, or its number of queries, is over a limit.",
+                "At most 1,000 documents a query are scored: leave out the rest, or split the run by dataset."),
+    ProblemCode("expansion", "error", "The compressed file expands to more than a run plausibly does.",
+                "Real runs shrink by a factor of 3 to 7; send this one plain."),
+    ProblemCode("compression", "error", "The compressed file is damaged, or compressed twice.",
+                "One of .gz, .zst, .bz2, once."),
+    ProblemCode("line_length", "error", "A line is longer than any run's.", "One line per document, see above."),
+    ProblemCode("identifier", "error", "An id is too long, empty, or has white space.",
+                "Use the ids of the dataset's files."),
+    ProblemCode("query_size", "error", "One query has more lines than can be held together.",
+                "At most 1,000 documents a query are scored: leave out the rest."),
+    ProblemCode("ungrouped", "error", "The lines of a query are not together, and the file is too large to sort here.",
+                "sort -s -k1,1 run.txt"),
+    ProblemCode("json", "error", "An MTEB predictions file that is not JSON of the form above.",
+                "See MTEB predictions above."),
+    ProblemCode("judged_queries_missing", "warning", "Judged queries that the run does not have: they score 0.",
+                "Retrieve documents for every query. (Said for open judgements only.)"),
+    ProblemCode("queries_missing", "warning", "Queries of the dataset that the run does not have; those that are "
+                "judged score 0.", "Retrieve documents for every query."),
+    ProblemCode("unknown_queries", "warning", "Queries that the dataset does not have: ignored.",
+                "Nothing to do, if the run was made for a larger set."),
+    ProblemCode("depth", "warning", "More than 1,000 documents for a query: the best 1,000 by score are kept.",
+                "Nothing to do."),
+    ProblemCode("rank_order", "warning", "Ranks that disagree with the scores. Ranks are ignored.",
+                "Check that a higher score means a better document.", "q1 Q0 d17 2 9.1 mine · q1 Q0 d18 1 8.4 mine"),
+    ProblemCode("ties", "warning", "Many equal scores within a query, in single precision.",
+                "Write scores with more digits, so that your own order decides."),
+    ProblemCode("several_tags", "warning", "More than one tag in the last column.", "Check that files were not mixed."),
+)  # fmt: skip

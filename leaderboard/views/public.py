@@ -1,0 +1,76 @@
+"""Pages around the boards: home, lists, systems, teams."""
+
+from __future__ import annotations
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from leaderboard.boards import lists, pages, reading, rendering, system_page
+from leaderboard.boards.state import BoardState
+from leaderboard.page_cache import kept_page
+
+#: How many rows of the first board the home page shows.
+HOME_ROWS = 5
+
+
+def _site(**_: str) -> str:
+    return reading.site_revision()
+
+
+@require_safe
+@kept_page(_site)
+def home(request: HttpRequest) -> HttpResponse:
+    """What this is, the boards, and the newest results."""
+    benchmarks = lists.benchmarks()
+    datasets = lists.datasets()
+    context = {
+        "section": "home",
+        "benchmarks": benchmarks,
+        "datasets": [dataset for dataset in datasets if dataset["state"] != "reported"],
+        "dataset_count": len(datasets),
+        "newest": lists.newest(),
+        "first": pages.benchmark_page(benchmarks[0]["slug"], BoardState()) if benchmarks else None,
+    }
+    if context["first"]:
+        context["first_rows"] = rendering.summary(context["first"].board, HOME_ROWS)
+    return render(request, "leaderboard/home.html", context)
+
+
+@require_safe
+@kept_page(_site)
+def datasets(request: HttpRequest) -> HttpResponse:
+    """All datasets with their statistics."""
+    return render(request, "leaderboard/datasets.html", {"section": "datasets", "datasets": lists.datasets()})
+
+
+@require_safe
+@kept_page(_site)
+def benchmarks(request: HttpRequest) -> HttpResponse:
+    """All benchmarks."""
+    return render(
+        request,
+        "leaderboard/benchmarks.html",
+        {"section": "benchmarks", "benchmarks": lists.benchmarks(), "datasets": lists.datasets()},
+    )
+
+
+@require_safe
+@kept_page(_site)
+def system(request: HttpRequest, slug: str) -> HttpResponse:
+    """Everything a system has, per dataset beside BM25 and the best."""
+    facts = system_page.system_facts(slug)
+    if facts is None:
+        raise Http404
+    context = {"section": "system", "system": facts, "results": system_page.results_of(facts["pk"])}
+    return render(request, "leaderboard/system.html", context)
+
+
+@require_safe
+@kept_page(_site)
+def team(request: HttpRequest, slug: str) -> HttpResponse:
+    """A team and its systems."""
+    facts = system_page.team_facts(slug)
+    if facts is None:
+        raise Http404
+    return render(request, "leaderboard/team.html", {"section": "team", "team": facts})
