@@ -11,7 +11,6 @@ from pathlib import Path
 from django.conf import settings
 
 from evaluation.errors import InvalidContent
-from evaluation.formats.archives import extract, is_zip
 from leaderboard.models import Dataset
 from submissions.refusals import FileReport, Refused
 
@@ -35,6 +34,12 @@ class RunFile:
     name: str
     path: Path
     dataset: Dataset
+
+
+def is_zip(path: Path) -> bool:
+    """Whether the file begins as a zip does."""
+    with path.open("rb") as file:
+        return file.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
 
 
 def pair(files: Sequence[tuple[str, Path]], datasets: Sequence[str]) -> list[IncomingFile]:
@@ -75,6 +80,8 @@ def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
 def _runs_in(file: IncomingFile, folder: Path) -> list[RunFile]:
     if not is_zip(file.path):
         return [RunFile(file.name, file.path, _dataset_of(file.dataset, file.name))]
+    from evaluation.formats.archives import extract
+
     folder.mkdir()
     try:
         members = extract(file.path, folder)
@@ -96,14 +103,14 @@ def _dataset_of(slug: str | None, name: str) -> Dataset:
     """The dataset that was said, else the one that the file is named after: `nfcorpus.txt.gz`."""
     wanted = slug or Path(name).name.split(".")[0]
     dataset = (
-        Dataset.objects.open_for_runs()  # type: ignore[attr-defined]
+        Dataset.objects.open_for_runs()
         .select_related("current_version", "current_qrels")
         .filter(slug=wanted)
         .first()
     )
     if dataset is not None and dataset.current_version is not None:
         return dataset
-    known = ", ".join(Dataset.objects.open_for_runs().values_list("slug", flat=True)[:20])  # type: ignore[attr-defined]
+    known = ", ".join(Dataset.objects.open_for_runs().values_list("slug", flat=True)[:20])
     message = (
         f"There is no dataset “{wanted}” that takes runs."
         if slug

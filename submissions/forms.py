@@ -140,13 +140,11 @@ class SubmissionForm(forms.Form):
         label="Configuration or seed",
         required=False,
         max_length=80,
-        help_text="For example “seed 3”. Runs of one system with different labels show as mean ± sd.",
+        help_text="For example “seed 3”: tells several runs of one system on one dataset apart.",
     )
-    public = forms.TypedChoiceField(
+    public = forms.ChoiceField(
         label="Visibility",
         required=False,
-        empty_value=True,
-        coerce=lambda value: value == "yes",
         choices=[
             ("yes", "Public: shown on the board as soon as it is scored"),
             ("no", "Private: only your team sees it until you make it public"),
@@ -165,6 +163,10 @@ class SubmissionForm(forms.Form):
         super().__init__(*arguments, **options)
         mine = [(system.slug, system.name) for system in systems]
         self.fields["system"] = forms.ChoiceField(required=False, choices=[("", "A new system"), *mine])
+
+    def clean_public(self) -> bool:
+        """Public unless said otherwise."""
+        return bool(self.cleaned_data["public"] != "no")
 
 
 class WithdrawalForm(forms.Form):

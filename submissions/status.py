@@ -76,6 +76,11 @@ class JobStatus:
         """Whether nothing more will happen."""
         return self.state in TERMINAL
 
+    @property
+    def has_baseline(self) -> bool:
+        """Whether any score has a baseline to stand beside."""
+        return any(score.baseline is not None for score in self.scores)
+
 
 @dataclass(frozen=True, slots=True)
 class SubmissionStatus:
@@ -91,6 +96,13 @@ class SubmissionStatus:
     def ended(self) -> bool:
         """Whether nothing more will happen by itself."""
         return all(job.ended for job in self.jobs)
+
+    @property
+    def may_change(self) -> bool:
+        """Whether there is anything left to cancel, show, hide or withdraw."""
+        if self.submission.withdrawn_at is not None:
+            return False
+        return not self.ended or any(job.entry is not None for job in self.jobs)
 
     @property
     def queue_position(self) -> int | None:
@@ -163,7 +175,7 @@ def _elapsed(job: Job) -> timedelta:
 
 def _scores(entry: Entry) -> list[Score]:
     baseline = (
-        Entry.objects.public()  # type: ignore[attr-defined]
+        Entry.objects.public()
         .filter(dataset=entry.dataset_id, comparison_group=entry.comparison_group, is_baseline=True)
         .exclude(pk=entry.pk)
         .values_list("scores", flat=True)

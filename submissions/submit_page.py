@@ -9,7 +9,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.exceptions import PermissionDenied
-from django.core.files.uploadedfile import UploadedFile
+from django.core.files.uploadedfile import TemporaryUploadedFile, UploadedFile
 from django.http import HttpRequest
 
 from evaluation.formats.compression import describe_bytes
@@ -48,9 +48,12 @@ class SubmitPage:
         self.systems = list(systems_of(self.person))
         self.checking = request.method == "POST" and request.POST.get("action") == "check"
         data = request.POST if request.method == "POST" and not self.checking else None
-        self.form = SubmissionForm(data, systems=self.systems, initial=self._initial())
+        self.form = SubmissionForm(data, systems=self.systems, initial=self._initial(), label_suffix="")
         self.system_form = SystemForm(
-            data if self._new_system() else None, prefix=PREFIX, initial=self._initial(f"{PREFIX}-")
+            data if self._new_system() else None,
+            prefix=PREFIX,
+            initial=self._initial(f"{PREFIX}-"),
+            label_suffix="",
         )
 
     def _new_system(self) -> bool:
@@ -115,6 +118,7 @@ class SubmitPage:
             "slow_down": slow_down,
             "files_lost": self.request.method == "POST" and bool(self.request.FILES),
             "at_once": describe_bytes(settings.VALIDATE_AT_ONCE_BYTES),
+            "api_address": self.request.build_absolute_uri("/api/v1/"),
             "largest": describe_bytes(settings.UPLOAD_LIMIT_BYTES),
         }
 
@@ -122,7 +126,7 @@ class SubmitPage:
         """The dataset asked for in the address first, then all others by name."""
         wanted = self.request.GET.get("dataset", "")
         datasets = (
-            Dataset.objects.open_for_runs()  # type: ignore[attr-defined]
+            Dataset.objects.open_for_runs()
             .exclude(current_version=None)
             .select_related("current_version")
             .prefetch_related("current_version__files")
@@ -141,5 +145,6 @@ class SubmitPage:
 
 def incoming(upload: UploadedFile, dataset: str | None = None) -> IncomingFile:
     """An upload, which lies in a temporary file until the request ends, as the intake takes it."""
-    path = Path(upload.temporary_file_path())  # type: ignore[attr-defined]
-    return IncomingFile(Path(upload.name or "run").name, path, dataset or None)
+    if not isinstance(upload, TemporaryUploadedFile):
+        raise TypeError("the upload handler of the settings keeps files in temporary files")
+    return IncomingFile(Path(upload.name or "run").name, Path(upload.temporary_file_path()), dataset or None)

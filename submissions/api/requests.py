@@ -25,30 +25,38 @@ _NO = frozenset({"no", "false", "0", "off", "private"})
 _YES = frozenset({"", "yes", "true", "1", "on", "public"})
 
 
+def data_of(request: Request) -> Mapping[str, Any]:
+    """The request's fields. Raises ApiError for a JSON body that is not an object."""
+    if not isinstance(request.data, Mapping):
+        raise ApiError("invalid", "The body is not a JSON object.")
+    return request.data
+
+
 def files_of(request: Request) -> list[IncomingFile]:
     """The uploaded files with their datasets. Raises Refused where they do not pair, or are too large."""
     refuse_oversize(request)
     uploads = [incoming(upload) for upload in request.FILES.getlist("file")]
-    return pair([(file.name, file.path) for file in uploads], _list(request.data, "dataset"))
+    return pair([(file.name, file.path) for file in uploads], _list(data_of(request), "dataset"))
 
 
 def submission_of(request: Request, person: User) -> dict[str, Any]:
     """What `accept_submission` takes. Raises ApiError for a malformed request, Refused for unpaired files."""
-    kind = request.data.get("kind", "run")
+    data = data_of(request)
+    kind = data.get("kind", "run")
     if kind != "run":
         raise _malformed("kind", f"“{kind}” cannot be submitted.", "Send kind=run.")
     form = SubmissionForm(
         {
-            "configuration": request.data.get("configuration", ""),
-            "note": request.data.get("note", ""),
-            "public": "yes" if truth(request.data, "public") else "no",
+            "configuration": data.get("configuration", ""),
+            "note": data.get("note", ""),
+            "public": "yes" if truth(data, "public") else "no",
         },
         systems=[],
     )
     _require_valid(form)
     values = form.cleaned_data
     return {
-        "system": system_of(request.data, person),
+        "system": system_of(data, person),
         "files": files_of(request),
         "configuration": values["configuration"],
         "public": values["public"],
@@ -95,11 +103,10 @@ def _new_system(described: Mapping[str, Any], person: User) -> SystemFields:
 
 def _require_same(mine: System, described: Mapping[str, Any]) -> None:
     """A request that repeats what is known goes through, so that scripts can send the same for every dataset."""
-    form = SystemForm({"name": mine.name, "architecture": mine.architecture, **_texts(described)})
+    form = SystemForm({"architecture": mine.architecture, **_texts(described), "name": mine.name})
     given = [name for name in described if name in form.fields and name != "name"]
     if not given:
         return
-    form.data["name"] = mine.name
     _require_valid(form)
     fields = form.fields_of_system()
     changed = [name for name in given if getattr(fields, name) != getattr(mine, name)]

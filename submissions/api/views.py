@@ -28,7 +28,7 @@ from submissions.api.answers import (
     report_answer,
     submission_answer,
 )
-from submissions.api.requests import files_of, submission_of, truth
+from submissions.api.requests import data_of, files_of, submission_of, truth
 from submissions.forms import WithdrawalForm
 from submissions.intake import accept_submission, check_only
 from submissions.models import Submission
@@ -212,9 +212,9 @@ class WithdrawView(_OneSubmission):
     def post(self, request: Request, identifier: str) -> Response:
         """Take the results off every board. A line with the reason stays where they were."""
         found = self.managed(request, identifier)
-        form = WithdrawalForm(request.data)
+        form = WithdrawalForm(data_of(request))
         if not form.is_valid():
-            message = form.errors["reason"][0]
+            message = str(form.errors["reason"][0])
             raise ApiError("invalid", message, problems=[problem("invalid_reason", message)])
         withdrawal.withdraw(found, form.cleaned_data["reason"], _person(request))
         return self.answer(request, found)
@@ -234,7 +234,7 @@ class VisibilityView(_OneSubmission):
     def post(self, request: Request, identifier: str) -> Response:
         """Set `public` to true or false."""
         found = self.managed(request, identifier)
-        if "public" not in request.data:
+        if "public" not in data_of(request):
             raise ApiError("invalid", "Send public=true or public=false.")
-        withdrawal.set_public(found, truth(request.data, "public"))
+        withdrawal.set_public(found, truth(data_of(request), "public"))
         return self.answer(request, found)

@@ -68,7 +68,7 @@ def duration(value: timedelta) -> str:
     """A time span in its two largest units: `4 s`, `2 min 5 s`, `3 h 20 min`, `2 d 4 h`."""
     seconds = int(value.total_seconds())
     units = [("d", 86400), ("h", 3600), ("min", 60), ("s", 1)]
-    parts = []
+    parts: list[str] = []
     for unit, size in units:
         count, seconds = divmod(seconds, size)
         if count or parts or unit == "s":

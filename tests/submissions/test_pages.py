@@ -86,7 +86,7 @@ def test_warnings_stay_on_the_status_page(demo: Dataset, api: Api, signed_in: Cl
     assert "10 of the 12 queries of the dataset are missing" in page
     work()
     page = signed_in.get(f"/submissions/{identifier}/").content.decode()
-    assert "8 judged queries are missing from the run and count as 0" in page
+    assert "8 of the 10 judged queries are missing; they score 0" in page
 
 
 def test_values_are_kept_when_something_is_missing(demo: Dataset, signed_in: Client) -> None:
