@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import tempfile
 from collections.abc import Iterator
@@ -68,4 +69,4 @@ def run_path(sha256: str) -> Path:
 def open_run(sha256: str) -> Iterator[BinaryIO]:
     """The text of a stored run as a stream of bytes. Raises FileNotFoundError for an unknown run."""
     with run_path(sha256).open("rb") as stored, zstandard.ZstdDecompressor().stream_reader(stored) as text:
-        yield cast(BinaryIO, text)
+        yield io.BufferedReader(cast(io.RawIOBase, text), 1 << 20)

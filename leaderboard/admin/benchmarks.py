@@ -7,6 +7,7 @@ from typing import Any
 from django.contrib import admin
 from django.http import HttpRequest
 
+from leaderboard.admin.base import CurationAdmin
 from leaderboard.models import Benchmark, BenchmarkMember, Source, System
 from leaderboard.publishing import board_changed
 
@@ -20,7 +21,7 @@ class MemberInline(admin.TabularInline):
 
 
 @admin.register(Benchmark)
-class BenchmarkAdmin(admin.ModelAdmin):
+class BenchmarkAdmin(CurationAdmin):
     """Which datasets a benchmark shows, and which of them count."""
 
     list_display = ("name", "slug", "measure", "source", "position")
@@ -35,7 +36,7 @@ class BenchmarkAdmin(admin.ModelAdmin):
 
 
 @admin.register(System)
-class SystemAdmin(admin.ModelAdmin):
+class SystemAdmin(CurationAdmin):
     """What a system says of itself."""
 
     list_display = ("name", "architecture", "team", "source", "created_at")
@@ -53,7 +54,7 @@ class SystemAdmin(admin.ModelAdmin):
 
 
 @admin.register(Source)
-class SourceAdmin(admin.ModelAdmin):
+class SourceAdmin(CurationAdmin):
     """Publications that reported figures come from."""
 
     list_display = ("key", "title", "year")

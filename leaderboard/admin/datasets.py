@@ -13,8 +13,8 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 
 from evaluation.errors import InvalidContent
+from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin
 from leaderboard.admin.import_form import ImportForm, path_of_upload
-from leaderboard.admin.reading import ReadOnlyAdmin
 from leaderboard.baselines import request_baseline
 from leaderboard.importing.importer import Imported, import_dataset
 from leaderboard.models import Dataset, DatasetVersion, Qrels
@@ -22,7 +22,7 @@ from leaderboard.publishing import board_changed
 
 
 @admin.register(Dataset)
-class DatasetAdmin(admin.ModelAdmin):
+class DatasetAdmin(CurationAdmin):
     """What may be said of a dataset. What decides its scores changes by importing only."""
 
     list_display = ("name", "slug", "state", "judgements", "primary_measure", "current_version", "page")

@@ -6,6 +6,7 @@ from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.forms import AdminUserCreationForm
 
+from leaderboard.admin.base import CurationAdmin
 from leaderboard.models import Membership, Team, User
 
 
@@ -43,7 +44,7 @@ class MembershipInline(admin.TabularInline):
 
 
 @admin.register(Team)
-class TeamAdmin(admin.ModelAdmin):
+class TeamAdmin(CurationAdmin):
     """Teams and their members."""
 
     list_display = ("name", "slug", "created_at")

@@ -6,7 +6,7 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from leaderboard.admin.reading import ReadOnlyAdmin
+from leaderboard.admin.base import ReadOnlyAdmin
 from leaderboard.models import Entry
 from leaderboard.publishing import name_baseline
 

@@ -108,6 +108,7 @@ def inspect(source: Source, options: ImportOptions, work: Path, progress: Progre
             for identifier in _listed_ids(source.document_ids):
                 file.write(identifier + "\n")
     id_table = _build_table(id_list, work, progress)
+    unreadable = len(problems) > len(source.problems)
     judgements = {}
     for split in sorted(source.qrels):
         progress(f"{split} qrels", 0.0)
@@ -115,7 +116,7 @@ def inspect(source: Source, options: ImportOptions, work: Path, progress: Progre
             read = _read_judgements(source.qrels[split], split, work, may_be_empty=options.collecting)
             if read is not None:
                 judgements[split] = read
-                problems += _strangers(read.qrels, split, query_ids if queries else None, id_table)
+                problems += _strangers(read.qrels, split, query_ids, id_table, whole=not unreadable)
         progress(f"{split} qrels", 1.0)
     if problems or queries is None:
         raise InvalidContent.of(*problems)
@@ -187,14 +188,17 @@ def _read_judgements(path: Path, split: str, work: Path, *, may_be_empty: bool) 
 
 
 def _strangers(
-    qrels: Qrels, split: str, queries: set[str] | None, id_table: Path | None
+    qrels: Qrels, split: str, queries: set[str], id_table: Path | None, *, whole: bool
 ) -> Iterator[Problem]:
-    """Judged queries and documents that the collection does not have, where it says what it has."""
-    name = f"{split} qrels"
-    if queries is not None:
+    """Judged queries and documents that the collection does not have; nothing where it does not say what it has.
+
+    `whole` is False where some of its lines could not be read: a judged document may be on one of them.
+    """
+    name, part = f"{split} qrels", "" if whole else "the readable lines of "
+    if queries:
         unknown = [query for query in qrels.query_ids if query not in queries]
         if unknown:
-            yield unknown_ids(name, "query", "queries.jsonl", unknown)
+            yield unknown_ids(name, "query", f"{part}queries.jsonl", unknown)
     if id_table is not None:
         known = DocumentIds.open(id_table)
         missing: dict[str, None] = {}
@@ -202,7 +206,7 @@ def _strangers(
             found = known.contain(batch)
             missing |= {document: None for document, there in zip(batch, found, strict=True) if not there}
         if missing:
-            yield unknown_ids(name, "document", "the corpus", list(missing))
+            yield unknown_ids(name, "document", f"{part}the corpus", list(missing))
 
 
 def _batches(qrels: Qrels) -> Iterator[list[str]]:

@@ -1,14 +1,21 @@
-"""Admin pages that show and change nothing."""
+"""What the admin pages have in common."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from django.contrib import admin
+from django.db import models
 from django.http import HttpRequest
 
 
-class ReadOnlyAdmin(admin.ModelAdmin):
+class CurationAdmin(admin.ModelAdmin):
+    """Pages that curators edit."""
+
+    formfield_overrides = {models.URLField: {"assume_scheme": "https"}}
+
+
+class ReadOnlyAdmin(CurationAdmin):
     """Rows that only the site itself writes."""
 
     def has_add_permission(self, request: HttpRequest) -> bool:

@@ -1,0 +1,130 @@
+"""Curation: importing a zip in the admin, and what cannot be edited by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.test import Client
+from django.urls import reverse
+
+from leaderboard.importing.importer import import_dataset
+from leaderboard.importing.options import ImportOptions
+from leaderboard.models import Dataset, Entry, Qrels, WorkRequest
+from leaderboard.reported.loader import load_reported
+from tests.factories import make_user
+from tests.leaderboard.collections import good_files, write_folder, write_zip
+
+pytestmark = pytest.mark.django_db
+
+IMPORT = "/admin/leaderboard/dataset/import/"
+
+
+@pytest.fixture
+def curator(client: Client) -> Client:
+    """Signed in with every right."""
+    client.force_login(make_user("Carol", is_staff=True, is_superuser=True))
+    return client
+
+
+def send(client: Client, path: Path, **fields: Any) -> Any:
+    """Post the zip to *Import dataset*."""
+    upload = SimpleUploadedFile("tiny.zip", path.read_bytes(), "application/zip")
+    return client.post(IMPORT, {"archive": upload, "slug": "tiny", "split": "test", **fields}, follow=True)
+
+
+def test_a_curator_imports_a_zip(tmp_path: Path, curator: Client) -> None:
+    form = curator.get(IMPORT)
+    assert b'enctype="multipart/form-data"' in form.content
+    answer = send(curator, write_zip(tmp_path / "a.zip"), name="Tiny", judgements="open", measures="P@5, AP")
+    assert "Imported Tiny version 1" in answer.content.decode()
+    dataset = Dataset.objects.get(slug="tiny")
+    assert (dataset.hidden, dataset.measures) == (False, ["nDCG@10", "P@5", "AP"])
+    assert WorkRequest.objects.get().dataset == dataset
+    assert "Nothing changed" in send(curator, write_zip(tmp_path / "b.zip")).content.decode()
+
+
+def test_every_problem_of_a_zip_is_listed_under_the_name_it_was_sent_with(
+    tmp_path: Path, curator: Client
+) -> None:
+    changes = {"queries.jsonl": None, "corpus.jsonl": good_files()["corpus.jsonl"] + "nonsense\n"}
+    answer = send(curator, write_zip(tmp_path / "a.zip", changes))
+    text = answer.content.decode()
+    assert answer.status_code == 400
+    assert "Nothing was imported: 2 problems." in text
+    assert "queries.jsonl is missing" in text
+    assert "<td>6</td>" in text
+    (tmp_path / "not.zip").write_text("no zip")
+    assert "tiny.zip is neither a folder nor a zip" in send(curator, tmp_path / "not.zip").content.decode()
+    assert not Dataset.objects.exists()
+
+
+def test_importing_takes_the_right_to_add_datasets(client: Client) -> None:
+    client.force_login(make_user("Sam", is_staff=True))
+    assert client.get(IMPORT).status_code == 403
+    client.force_login(make_user("Bob"))
+    assert client.get(IMPORT).status_code in (302, 403)
+
+
+@pytest.mark.parametrize(
+    "model", ["dataset", "datasetversion", "qrels", "benchmark", "system", "entry", "team", "user", "source"]
+)
+def test_lists_and_pages_open(model: str, tmp_path: Path, curator: Client) -> None:
+    load_reported()
+    import_dataset(write_folder(tmp_path), ImportOptions(slug="tiny"))
+    assert curator.get(reverse(f"admin:leaderboard_{model}_changelist")).status_code == 200
+    from django.apps import apps
+
+    row = apps.get_model("leaderboard", model).objects.first()
+    if row is not None:
+        assert curator.get(reverse(f"admin:leaderboard_{model}_change", args=[row.pk])).status_code == 200
+
+
+def test_judgements_are_metadata_only(tmp_path: Path, curator: Client) -> None:
+    import_dataset(write_folder(tmp_path), ImportOptions(slug="tiny"))
+    page = curator.get(
+        reverse("admin:leaderboard_qrels_change", args=[Qrels.objects.get().pk])
+    ).content.decode()
+    assert "judged_queries" in page
+    assert "d3" not in page.replace(Qrels.objects.get().sha256, "")
+    assert 'name="_save"' not in page
+
+
+def test_scores_and_deciding_settings_cannot_be_edited(tmp_path: Path, curator: Client) -> None:
+    load_reported()
+    entry = Entry.objects.filter(dataset__slug="fiqa").first()
+    assert entry is not None
+    page = curator.get(reverse("admin:leaderboard_entry_change", args=[entry.pk])).content.decode()
+    assert 'name="scores"' not in page
+    dataset = Dataset.objects.get(slug="fiqa")
+    url = reverse("admin:leaderboard_dataset_change", args=[dataset.pk])
+    page = curator.get(url).content.decode()
+    assert all(f'name="{name}"' not in page for name in ("hidden", "measures", "slug", "relevance_level"))
+    fields = {
+        "name": "FiQA", "language": "en", "queries_visibility": "public", "documents_visibility": "public",
+        "runs_visibility": "curators", "hidden": "on", "slug": "other",
+    }  # fmt: skip
+    assert curator.post(url, fields).status_code == 302
+    revision = dataset.board_revision
+    dataset.refresh_from_db()
+    assert (dataset.name, dataset.slug, dataset.hidden) == ("FiQA", "fiqa", False)
+    assert dataset.board_revision == revision + 1
+
+
+def test_the_admin_signs_in_where_everyone_does(client: Client) -> None:
+    answer = client.get("/admin/", follow=True)
+    assert (
+        answer.redirect_chain[-1][0].startswith("/accounts/login/") or "login" in answer.redirect_chain[-1][0]
+    )
+    assert b"this_is_the_login_form" not in answer.content
+
+
+def test_pages_have_no_inline_script_or_style(tmp_path: Path, curator: Client) -> None:
+    for url in (IMPORT, reverse("admin:leaderboard_dataset_changelist")):
+        page = curator.get(url).content.decode()
+        assert "style=" not in page
+        assert all(
+            "src=" in tag or 'type="application/json"' in tag for tag in page.split("<script")[1:] if tag
+        )

@@ -1,0 +1,187 @@
+"""What the importer refuses, with the message that its sender sees. Nothing is stored then."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from evaluation.errors import InvalidContent
+from evaluation.problems import Problem
+from leaderboard.importing.importer import import_dataset
+from leaderboard.importing.options import ImportOptions
+from leaderboard.models import Dataset, DatasetVersion
+from tests.leaderboard.collections import HEADER, good_files, write_folder, write_zip
+
+pytestmark = pytest.mark.django_db
+
+
+def problems_of(path: Path, **options: Any) -> tuple[Problem, ...]:
+    """The problems that importing the path is refused with; no row is left."""
+    before = Dataset.objects.count(), DatasetVersion.objects.count()
+    with pytest.raises(InvalidContent) as refused:
+        import_dataset(path, ImportOptions(slug="tiny", **options))
+    assert (Dataset.objects.count(), DatasetVersion.objects.count()) == before
+    return refused.value.report.problems
+
+
+def only_problem(folder: Path, changes: Mapping[str, str | None], **options: Any) -> Problem:
+    """The single problem of the good collection with these changes."""
+    (problem,) = problems_of(write_folder(folder, changes), **options)
+    return problem
+
+
+@pytest.mark.parametrize("name", ["corpus.jsonl", "queries.jsonl", "qrels/test.tsv"])
+def test_a_missing_file_is_named(tmp_path: Path, name: str) -> None:
+    problem = only_problem(tmp_path, {name: None})
+    assert (problem.code, problem.message) == ("missing_file", f"{name} is missing")
+
+
+def test_a_missing_split_names_those_that_are_there(tmp_path: Path) -> None:
+    assert (
+        only_problem(tmp_path, {}, split="dev").hint
+        == "Name one of the splits that are there: --split test, train."
+    )
+
+
+def test_malformed_json_is_told_with_its_line(tmp_path: Path) -> None:
+    corpus = good_files()["corpus.jsonl"] + '{"_id": "d6", "text": \n'
+    problem = only_problem(tmp_path, {"corpus.jsonl": corpus})
+    assert (problem.code, problem.lines) == ("malformed_json", (6,))
+    assert problem.message.startswith("corpus.jsonl: 1 line ")
+    assert problem.message.endswith("one JSON object")
+
+
+def test_duplicate_ids_are_told_with_their_lines(tmp_path: Path) -> None:
+    files = good_files()
+    corpus = files["corpus.jsonl"] + '{"_id": "d1", "text": "again"}\n'
+    queries = files["queries.jsonl"] + '{"_id": "q3", "text": "again"}\n'
+    problems = problems_of(write_folder(tmp_path, {"corpus.jsonl": corpus, "queries.jsonl": queries}))
+    assert {(each.code, each.lines, each.message.split(":")[0]) for each in problems} == {
+        ("duplicate_id", (6,), "corpus.jsonl"),
+        ("duplicate_id", (4,), "queries.jsonl"),
+    }
+
+
+def test_unknown_queries_and_documents_are_counted_and_the_first_five_named(tmp_path: Path) -> None:
+    qrels = HEADER + "".join(f"q1\tx{n}\t1\n" for n in range(7)) + "q9\td1\t1\n"
+    problems = {each.code: each for each in problems_of(write_folder(tmp_path, {"qrels/test.tsv": qrels}))}
+    assert problems["unknown_document"].count == 7
+    assert problems["unknown_document"].message == (
+        "test qrels: 7 documents not in the corpus: x0, x1, x2, x3, x4 …"
+    )
+    assert problems["unknown_query"].message == "test qrels: 1 query not in queries.jsonl: q9"
+
+
+def test_empty_judgements_are_refused(tmp_path: Path) -> None:
+    problem = only_problem(tmp_path, {"qrels/test.tsv": HEADER})
+    assert (problem.code, problem.message) == ("empty", "test.tsv: the file has no judgements")
+
+
+@pytest.mark.parametrize("grade", ["1.5", "yes", "1e0"])
+def test_grades_that_are_no_whole_numbers_are_refused_with_their_line(tmp_path: Path, grade: str) -> None:
+    problem = only_problem(tmp_path, {"qrels/test.tsv": f"{HEADER}q1\td1\t1\nq1\td2\t{grade}\n"})
+    assert (problem.code, problem.lines) == ("grade", (3,))
+    assert "grade that is not a whole number" in problem.message
+
+
+def test_all_problems_come_in_one_answer(tmp_path: Path) -> None:
+    changes = {
+        "corpus.jsonl": good_files()["corpus.jsonl"] + "nonsense\n",
+        "queries.jsonl": None,
+        "qrels/test.tsv": HEADER + "q1\td1\tgood\n",
+        "qrels/train.tsv": HEADER + "q1\tnowhere\t1\n",
+    }
+    problems = problems_of(write_folder(tmp_path, changes), measures=("nonsense@5",), homepage="nonsense")
+    assert {each.code for each in problems} == {
+        "missing_file", "malformed_json", "grade", "unknown_document", "unknown_measure", "option_homepage",
+    }  # fmt: skip
+
+
+def test_a_path_that_is_no_collection_is_refused(tmp_path: Path) -> None:
+    (file,) = problems_of(write_folder(tmp_path) / "corpus.jsonl")
+    assert file.message == "corpus.jsonl is neither a folder nor a zip"
+    (nothing,) = problems_of(tmp_path / "nowhere")
+    assert nothing.message.startswith("there is no ")
+
+
+def test_plain_and_compressed_twins_are_refused(tmp_path: Path) -> None:
+    write_folder(tmp_path)
+    (problem,) = problems_of(write_folder(tmp_path, compressed=True))[:1]
+    assert problem.message == "corpus.jsonl and corpus.jsonl.gz are the same part twice"
+
+
+def test_a_split_cannot_be_a_path(tmp_path: Path) -> None:
+    (problem,) = problems_of(write_folder(tmp_path), split="../../etc")
+    assert problem.code == "split"
+
+
+def test_hidden_judgements_allow_three_measures_and_none_that_tells_what_is_judged(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path)
+    (problem,) = problems_of(folder, measures=("AP", "P@10", "RR@10"))
+    assert problem.code == "too_many_measures"
+    (problem,) = problems_of(folder, measures=("Hole@10",))
+    assert problem.message == "Hole@10 tells which documents are judged"
+    (problem,) = problems_of(folder, primary="Judged@10")
+    assert problem.code == "revealing_measure"
+
+
+def test_a_baseline_run_needs_a_dataset_without_documents(tmp_path: Path) -> None:
+    (problem,) = problems_of(write_folder(tmp_path), baseline=tmp_path / "corpus.jsonl")
+    assert problem.message == "a dataset with documents gets its BM25 from the worker"
+
+
+def test_a_baseline_run_is_checked_before_anything_is_stored(tmp_path: Path) -> None:
+    run = tmp_path / "broken.txt"
+    run.write_text("q1 Q0 d1 1 not-a-number tag\n")
+    folder = write_folder(tmp_path / "tiny", {"corpus.jsonl": None})
+    problems = problems_of(folder, runs_only=True, baseline=run)
+    assert problems[0].message.startswith("broken.txt: ")
+
+
+def test_an_expanding_zip_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leaderboard.importing.archive.RATIO_FLOOR", 100_000)
+    bomb = write_zip(tmp_path / "bomb.zip", {"corpus.jsonl": " " * 5_000_000})
+    (problem,) = problems_of(bomb)
+    assert problem.code == "expansion"
+
+
+def test_an_encrypted_or_linked_entry_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "linked.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        link = zipfile.ZipInfo("queries.jsonl")
+        link.external_attr = 0o120777 << 16
+        archive.writestr(link, "/etc/passwd")
+    (problem,) = problems_of(path)
+    assert problem.message == "queries.jsonl is encrypted or a link"
+
+
+def test_a_damaged_zip_is_refused(tmp_path: Path) -> None:
+    path = write_zip(tmp_path / "tiny.zip")
+    data = bytearray(path.read_bytes())
+    start = data.index(b"tiny/corpus.jsonl") + 40
+    data[start : start + 20] = b"\xff" * 20
+    path.write_bytes(data)
+    (problem,) = problems_of(path)
+    assert problem.code == "damaged_zip"
+
+
+def test_names_in_a_zip_are_never_paths(tmp_path: Path) -> None:
+    path = write_zip(tmp_path / "slip.zip", root="../../")
+    imported = import_dataset(path, ImportOptions(slug="tiny"))
+    assert imported.version.statistics["documents"] == 5
+    assert not (tmp_path.parent / "corpus.jsonl").exists()
+
+
+def test_the_command_prints_every_problem_with_lines_and_hints(tmp_path: Path) -> None:
+    changes = {"corpus.jsonl": good_files()["corpus.jsonl"] + "nonsense\n", "queries.jsonl": None}
+    with pytest.raises(CommandError) as refused:
+        call_command("import_dataset", str(write_folder(tmp_path, changes)), slug="tiny")
+    text = str(refused.value)
+    assert text.startswith("Nothing was imported: 2 problems.")
+    assert "one JSON object (line 6)\n  Each line holds one object" in text
+    assert "- queries.jsonl is missing" in text
