@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from django.db import transaction
+from django.db.models import Q
 
 from leaderboard.models import System, Team, User
 from leaderboard.runs import StoredRun, store_run
@@ -23,8 +24,10 @@ from submissions.models import Job, State, Submission
 from submissions.people.teams import personal_team
 from submissions.refusals import FileReport, Refused
 
-#: A job in one of these states does not stand in the way of the same file sent again.
-_FORGOTTEN = (State.REJECTED, State.FAILED, State.CANCELLED, State.TIMED_OUT, State.WITHDRAWN)
+#: A job that ended so does not stand in the way of the same file sent again; nor does a withdrawn one without scores.
+_FORGOTTEN = Q(state__in=[State.REJECTED, State.FAILED, State.CANCELLED, State.TIMED_OUT]) | Q(
+    state=State.WITHDRAWN, entry=None
+)
 
 
 def check_only(files: Sequence[IncomingFile]) -> list[FileReport]:
@@ -109,20 +112,24 @@ def _refuse_repeats(system: System, configuration: str, arrivals: Iterable[_Arri
             dataset=arrival.run.dataset,
             submission__system=system,
             submission__configuration=configuration,
-            submission__withdrawn_at=None,
-        ).exclude(state__in=_FORGOTTEN)
+        ).exclude(_FORGOTTEN)
         if arrival.stored is not None:
             jobs = jobs.filter(payload__run_sha256=arrival.stored.sha256)
         else:
             jobs = jobs.filter(upload_sha256=arrival.upload_sha256)
-        earlier = jobs.select_related("submission").first()
+        earlier = jobs.select_related("submission__system").first()
         if earlier is not None and earlier.submission is not None:
-            raise Refused.of(
-                "already_submitted",
-                f"{arrival.run.name} is the same run that {system.name} has on {arrival.run.dataset} already: "
-                f"submission {earlier.submission.pk}, of {earlier.created_at:%-d %B %Y}.",
-                f"See {earlier.submission.get_absolute_url()}. If it is another seed or configuration, label it.",
-            )
+            raise _repeated(arrival, earlier, earlier.submission)
+
+
+def _repeated(arrival: _Arrival, earlier: Job, submission: Submission) -> Refused:
+    withdrawn = " and was withdrawn" if submission.withdrawn_at else ""
+    return Refused.of(
+        "already_submitted",
+        f"{arrival.run.name} is the same run that {submission.system.name} has on {arrival.run.dataset} already: "
+        f"it came with submission {submission.pk} of {earlier.created_at:%-d %B %Y}{withdrawn}.",
+        f"See {submission.get_absolute_url()}. If it is another seed or configuration, label it.",
+    )
 
 
 def _create_job(submission: Submission, arrival: _Arrival) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 
 from django.db import transaction
 
+from evaluation.errors import InvalidRun
 from evaluation.measures import DEFAULT_MEASURES, SPEC_VERSION
+from evaluation.problems import Problem
 from evaluation.scoring import ScoredRun, score_run
 from leaderboard.judgements import scoring_target
 from leaderboard.models import Dataset, Entry, Qrels, Run, System
@@ -17,7 +19,7 @@ from leaderboard.runs import StoredRun, run_path, store_run
 from leaderboard.store import Area, path_of, remove
 from submissions.lease import Lease, LeaseLost
 from submissions.lifecycle import advance, write_log
-from submissions.models import Job, State
+from submissions.models import Job, State, Submission
 
 
 def score_job(job: Job, lease: Lease) -> None:
@@ -77,9 +79,10 @@ def publish(
     provenance: Entry.Provenance,
 ) -> Entry:
     """Write result and state together. The state goes first: a lost claim publishes nothing. Raises LeaseLost."""
-    submission = job.submission
     statistics = scored.report.statistics
     with transaction.atomic():
+        # As it is now: its team may have made it private, or withdrawn it, while we scored.
+        submission = Submission.objects.select_for_update().filter(pk=job.submission_id).first()
         if not advance(job.pk, State.DONE, fence=job.fence, progress=1.0, report=scored.report.as_dict()):
             raise LeaseLost
         run = record_run(
@@ -109,9 +112,22 @@ def publish(
             submission_reference=submission.pk if submission else "",
             is_baseline=job.kind == Job.Kind.BASELINE or bool(job.payload.get("baseline")),
         )
+        if Job.objects.filter(entry=entry).exclude(pk=job.pk).exists():
+            raise InvalidRun.of(_already_there(job))
         Job.objects.filter(pk=job.pk).update(entry=entry)
         write_log(job.pk, "Scored and published." if entry.visibility == "public" else "Scored.")
     return entry
+
+
+def _already_there(job: Job) -> Problem:
+    """The same text sent again, compressed otherwise, which its bytes alone did not show."""
+    return Problem(
+        "error",
+        "already_submitted",
+        1,
+        f"this system has the same run on {job.dataset} already",
+        "If it is another seed or configuration, label it.",
+    )
 
 
 def forget_upload(job: Job) -> None:

@@ -100,6 +100,19 @@ def test_the_same_large_run_twice_is_refused(demo: Dataset, api: Api, small_limi
     assert Submission.objects.count() == 1
 
 
+def test_the_same_large_run_compressed_otherwise_is_rejected_as_known(
+    demo: Dataset, api: Api, small_limit: None
+) -> None:
+    api.submit()
+    work()
+    packed = api.submit(gzip.compress(run_text().encode()))
+    assert packed.status == 201
+    work()
+    ended = api.get(f"submissions/{packed.body['id']}/").body
+    assert ended["state"] == "rejected"
+    assert [problem["code"] for problem in ended["jobs"][0]["problems"]] == ["already_submitted"]
+
+
 def test_a_bomb_is_refused(demo: Dataset, api: Api, small_limit: None) -> None:
     bomb = gzip.compress(b"q1 Q0 d1 1 1.0 t\n" * 8_000_000, compresslevel=1)
     accepted = api.submit(bomb, file=upload(bomb, "demo.txt.gz"))

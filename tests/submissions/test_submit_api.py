@@ -111,10 +111,23 @@ def test_the_same_run_twice_is_refused_with_the_earlier_one(demo: Dataset, api: 
     assert Submission.objects.count() == 2
 
 
-def test_a_rejected_or_withdrawn_run_may_be_sent_again(demo: Dataset, api: Api) -> None:
+def test_a_run_withdrawn_before_it_was_scored_may_be_sent_again(demo: Dataset, api: Api) -> None:
     first = api.submit()
     api.post(f"submissions/{first.body['id']}/withdraw/", reason="wrong index")
-    assert api.submit().status == 201
+    again = api.submit()
+    assert again.status == 201
+    work()
+    assert api.get(f"submissions/{again.body['id']}/").body["state"] == "done"
+
+
+def test_a_result_that_was_withdrawn_does_not_come_back(demo: Dataset, api: Api) -> None:
+    first = api.submit()
+    work()
+    api.post(f"submissions/{first.body['id']}/withdraw/", reason="wrong index")
+    assert "was withdrawn" in api.submit().problem("already_submitted")["message"]
+    relabelled = api.submit(configuration="right after all")
+    work()
+    assert api.get(f"submissions/{relabelled.body['id']}/").body["state"] == "done"
 
 
 def test_a_system_is_made_once_and_then_named(demo: Dataset, secret: Dataset, api: Api) -> None:

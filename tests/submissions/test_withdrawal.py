@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from django.test import Client
 
 from leaderboard.models import Dataset, Entry
+from submissions import scoring
 from submissions.models import Job, State, Submission
 from submissions.queue import claim
 from tests.submissions.conftest import Api, work
@@ -95,6 +98,22 @@ def test_what_is_made_private_while_it_waits_is_published_privately(demo: Datase
     identifier = api.submit().body["id"]
     api.post(f"submissions/{identifier}/visibility/", public="false")
     work()
+    assert Entry.objects.get(submission_reference=identifier).visibility == "private"
+
+
+def test_what_is_made_private_while_it_is_scored_is_published_privately(
+    demo: Dataset, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identifier = api.submit().body["id"]
+    score = scoring.score_run
+
+    def hidden_meanwhile(*arguments: Any, **options: Any) -> Any:
+        api.post(f"submissions/{identifier}/visibility/", public="false")
+        return score(*arguments, **options)
+
+    monkeypatch.setattr(scoring, "score_run", hidden_meanwhile)
+    work()
+    assert api.get(f"submissions/{identifier}/").body["state"] == "done"
     assert Entry.objects.get(submission_reference=identifier).visibility == "private"
 
 
