@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from html import unescape
 
 import nh3
+from django.utils.html import strip_tags
 from django.utils.safestring import SafeString, mark_safe
 from markdown_it import MarkdownIt
 
@@ -32,7 +34,7 @@ def to_html(text: str) -> SafeString:
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of a description, for lists."""
-    paragraph = text.strip().split("\n\n")[0].replace("\n", " ")
+    """The first sentence of a description, as plain text, for lists."""
+    paragraph = unescape(strip_tags(to_html(text.strip().split("\n\n")[0]))).strip().replace("\n", " ")
     head, stop, _ = paragraph.partition(". ")
     return head + "." if stop else paragraph

@@ -237,11 +237,11 @@ def _dataset_column(member: Member, measure: str, good: Literal["higher", "lower
     return Column(
         key=member.slug,
         label=member.facts.name,
-        group=f"{EFFECTIVENESS}, {measure}",
+        group=f"{EFFECTIVENESS}, {measure} {'↑' if good == 'higher' else '↓'}",
         kind="score",
         better=good,
         unit=unit,
-        url=f"/datasets/{member.slug}/",
+        arrow=False,
     )
 
 

@@ -36,5 +36,4 @@ def measure_column(measure: str) -> Column:
         group=EFFECTIVENESS,
         kind="score",
         better=better(measure),
-        url=f"/measures/#{anchor(measure)}",
     )

@@ -29,7 +29,8 @@ class Column:
     better: Literal["higher", "lower", ""] = ""
     unit: str = ""
     note: str = ""
-    url: str = ""
+    #: Whether its head says which way is good; the group's head may say it for all.
+    arrow: bool = True
 
     @property
     def numeric(self) -> bool:

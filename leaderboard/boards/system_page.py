@@ -12,6 +12,7 @@ from django.db.models.functions import Cast
 from leaderboard.boards import deltas, rendering
 from leaderboard.boards.dataset_board import ARCHITECTURES
 from leaderboard.boards.measures import better
+from leaderboard.boards.reading import short_citation
 from leaderboard.models import Entry, System, Team
 from leaderboard.models.results import EntryQuerySet
 
@@ -104,7 +105,11 @@ def system_facts(slug: str) -> dict[str, Any] | None:
     )
     if facts is None or not facts["shown"]:
         return None
-    return {**facts, "architecture_label": ARCHITECTURES.get(facts["architecture"], facts["architecture"])}
+    return {
+        **facts,
+        "architecture_label": ARCHITECTURES.get(facts["architecture"], facts["architecture"]),
+        "cited": short_citation(facts["source__authors"], facts["source__year"]),
+    }
 
 
 def results_of(system_id: int) -> list[Result]:

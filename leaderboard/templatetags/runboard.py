@@ -32,6 +32,15 @@ def size(number: int) -> str:
 
 
 @register.filter
+def binary_size(number: int) -> str:
+    """A limit for people, in the units that limits are set in: 512 MiB."""
+    for unit, bytes_in_it in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if number >= bytes_in_it:
+            return f"{number / bytes_in_it:g} {unit}"
+    return f"{number} bytes"
+
+
+@register.filter
 def short(digest: str) -> str:
     """The start of a checksum."""
     return digest[:12]

@@ -33,6 +33,7 @@ def home(request: HttpRequest) -> HttpResponse:
         "first": pages.benchmark_page(benchmarks[0]["slug"], BoardState()) if benchmarks else None,
     }
     if context["first"]:
+        context["counted"] = sum(member.counted for member in context["first"].members)
         context["first_rows"] = rendering.summary(context["first"].board, HOME_ROWS)
     return render(request, "leaderboard/home.html", context)
 
