@@ -7,7 +7,7 @@ leaves it out.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from django.contrib.auth.models import AnonymousUser
 
@@ -26,19 +26,38 @@ _DESCRIPTIONS = {
 }
 
 
+class KeptFile(NamedTuple):
+    """A file in the store: the sha256 of its bytes, and how many there are."""
+
+    sha256: str
+    size: int
+
+
+def keep_file(path: Path) -> KeptFile:
+    """Put a copy of the file into the store. It takes as long as reading it, so not inside a transaction."""
+    sha256 = put(Area.FILES, path, sha256_of(path))
+    return KeptFile(sha256, path_of(Area.FILES, sha256).stat().st_size)
+
+
 def offer_file(
     version: DatasetVersion, kind: DatasetFile.Kind, path: Path, name: str, description: str = ""
 ) -> DatasetFile:
     """Keep a copy of the file and offer it for download under `name`. The same bytes again change nothing."""
-    sha256 = put(Area.FILES, path, sha256_of(path))
+    return offer_kept(version, kind, keep_file(path), name, description)
+
+
+def offer_kept(
+    version: DatasetVersion, kind: DatasetFile.Kind, kept: KeptFile, name: str, description: str = ""
+) -> DatasetFile:
+    """Offer a file that is in the store already."""
     row, _ = DatasetFile.objects.update_or_create(
         version=version,
         name=name,
         defaults={
             "kind": kind,
             "description": description or _DESCRIPTIONS.get(kind, ""),
-            "sha256": sha256,
-            "size": path_of(Area.FILES, sha256).stat().st_size,
+            "sha256": kept.sha256,
+            "size": kept.size,
         },
     )
     return row

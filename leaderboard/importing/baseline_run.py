@@ -2,56 +2,72 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from django.utils.text import slugify
 
 from evaluation.errors import InvalidContent, InvalidRun
-from evaluation.scoring import check_run
+from evaluation.identifiers import DocumentIds
+from evaluation.scoring import Target, check_run
+from leaderboard.importing.inspection import Inspected
 from leaderboard.importing.problems import in_file
-from leaderboard.judgements import scoring_target
-from leaderboard.models import Architecture, Dataset, DatasetVersion, Entry, WorkRequest
-from leaderboard.runs import store_run
+from leaderboard.models import Architecture, Dataset, Entry, WorkRequest
+from leaderboard.runs import StoredRun, store_run
 from leaderboard.systems import house_system
 from leaderboard.work import request_work
 
 
-def request_baseline_run(dataset: Dataset, version: DatasetVersion, path: Path) -> bool:
-    """Check and store the run, and ask for it to be scored as the baseline; False if it is the baseline already.
+@dataclass(frozen=True, slots=True)
+class BaselineRun:
+    """A run that passed its check and is in the store."""
 
-    Raises InvalidContent with the problems of the run.
-    """
+    name: str
+    stored: StoredRun
+    lines: int
+    tag: str
+
+
+def read_baseline_run(path: Path, inspected: Inspected) -> BaselineRun:
+    """Check the run against the collection and store it. Raises InvalidContent with its problems."""
+    documents = DocumentIds.open(inspected.id_table) if inspected.id_table else None
     try:
-        report = check_run(path, scoring_target(version))
+        report = check_run(path, Target(query_ids=inspected.query_ids, document_ids=documents))
     except InvalidContent as error:
         raise InvalidContent.of(*in_file(path.name, error.report.problems)) from error
     if not report.valid:
         raise InvalidRun.of(*in_file(path.name, report.errors))
-    stored = store_run(path)
+    tags = report.statistics.tags
+    return BaselineRun(
+        path.name.split(".")[0], store_run(path), report.statistics.lines, tags[0] if tags else ""
+    )
+
+
+def request_baseline_run(dataset: Dataset, run: BaselineRun) -> bool:
+    """Ask for the run to be scored as the baseline; False if it is the baseline, or asked for, already."""
     baselines = Entry.objects.filter(
         dataset=dataset, is_baseline=True, evaluation__qrels=dataset.current_qrels
     )
-    if baselines.filter(evaluation__run__sha256=stored.sha256).exists():
+    if baselines.filter(evaluation__run__sha256=run.stored.sha256).exists():
         return False
-    name = path.name.split(".")[0]
     system = house_system(
-        slug=slugify(f"{name}-{dataset.slug}")[:120],
-        name=f"{name} ({dataset.name})"[:120],
+        slug=slugify(f"{run.name}-{dataset.slug}")[:120],
+        name=f"{run.name} ({dataset.name})"[:120],
         architecture=Architecture.OTHER,
         description=f"The run that the curator named as the baseline of {dataset.name}.",
         parameters={},
         training_declared=False,
     )
-    tags = report.statistics.tags
     payload = {
-        "run_sha256": stored.sha256,
-        "size": stored.size,
-        "lines": report.statistics.lines,
+        "run_sha256": run.stored.sha256,
+        "size": run.stored.size,
+        "lines": run.lines,
         "system_slug": system.slug,
         "baseline": True,
-        "tag": tags[0] if tags else "",
+        "tag": run.tag,
     }
-    pending = WorkRequest.objects.filter(dataset=dataset, kind=WorkRequest.Kind.SCORE, payload=payload)
-    if not pending.filter(taken_at=None).exists():
-        request_work(WorkRequest.Kind.SCORE, dataset, payload)
+    waiting = WorkRequest.objects.filter(kind=WorkRequest.Kind.SCORE, dataset=dataset, taken_at=None)
+    if any(request.payload == payload for request in waiting):
+        return False
+    request_work(WorkRequest.Kind.SCORE, dataset, payload)
     return True

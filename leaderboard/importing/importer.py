@@ -14,7 +14,7 @@ from django.db import transaction
 from evaluation.errors import InvalidContent
 from evaluation.problems import Problem
 from leaderboard.baselines import request_baseline
-from leaderboard.importing.baseline_run import request_baseline_run
+from leaderboard.importing.baseline_run import BaselineRun, read_baseline_run, request_baseline_run
 from leaderboard.importing.inspection import Inspected, check_split, inspect
 from leaderboard.importing.measures import check_measures, shown_measures
 from leaderboard.importing.options import ImportOptions
@@ -69,8 +69,9 @@ def import_dataset(path: Path, options: ImportOptions, progress: Progress = _no_
                 inspected = inspect(source, options, work, progress)
                 if refusals:
                     raise InvalidContent.of(*refusals)
+                run = read_baseline_run(options.baseline, inspected) if options.baseline else None
                 stored = store_content(source, inspected, options, work, progress)
-                return _record(options, inspected, stored)
+                return _record(options, inspected, stored, run)
         except InvalidContent as error:
             raise InvalidContent.of(*dict.fromkeys([*refusals, *error.report.problems])) from error
 
@@ -138,7 +139,9 @@ def _check_changes(options: ImportOptions, dataset: Dataset) -> list[Problem]:
 
 
 @transaction.atomic
-def _record(options: ImportOptions, inspected: Inspected, stored: StoredContent) -> Imported:
+def _record(
+    options: ImportOptions, inspected: Inspected, stored: StoredContent, run: BaselineRun | None
+) -> Imported:
     dataset, changes = _settings(options)
     version = find_version(dataset, inspected)
     if version is None:
@@ -163,7 +166,7 @@ def _record(options: ImportOptions, inspected: Inspected, stored: StoredContent)
     asked = moved and qrels is not None and not dataset.runs_only and not _has_baseline(dataset, qrels)
     if asked:
         request_baseline(dataset)
-    if options.baseline is not None and request_baseline_run(dataset, version, options.baseline):
+    if run is not None and request_baseline_run(dataset, run):
         asked = True
         changes.append("baseline run")
     if changes:

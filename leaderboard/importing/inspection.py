@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -60,6 +60,7 @@ class Inspected:
     queries: QueryStatistics
     id_list: Path | None
     id_table: Path | None
+    query_ids: Collection[str]
     judgements: dict[str, Judgements] = field(default_factory=dict)
 
     @property
@@ -121,7 +122,9 @@ def inspect(source: Source, options: ImportOptions, work: Path, progress: Progre
     if problems or queries is None:
         raise InvalidContent.of(*problems)
     listed = id_list if id_table is not None else None
-    return Inspected(corpus if not options.runs_only else None, queries, listed, id_table, judgements)
+    return Inspected(
+        corpus if not options.runs_only else None, queries, listed, id_table, query_ids, judgements
+    )
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from django.db.models import Max
 
-from leaderboard.files import judgements_name, offer_file, withdraw_file
+from leaderboard.files import KeptFile, judgements_name, keep_file, offer_kept, withdraw_file
 from leaderboard.importing.compression import gzipped
 from leaderboard.importing.inspection import Inspected, Judgements
 from leaderboard.importing.options import ImportOptions
@@ -20,43 +20,35 @@ Kind = DatasetFile.Kind
 
 @dataclass(frozen=True, slots=True)
 class StoredContent:
-    """Files in the store, not yet named by rows: paths of what may be offered, keys of what is only kept."""
+    """Files in the store, not yet named by rows. `judgements`, by split, are those that may be offered."""
 
-    corpus: Path | None
-    queries: Path
-    document_ids: Path | None
+    queries: KeptFile
+    corpus: KeptFile | None
+    document_ids: KeptFile | None
     id_table_sha256: str
-    judgements: dict[str, Path]
-    corpus_sha256: str
-    queries_sha256: str
+    judgements: dict[str, KeptFile]
 
 
 def store_content(
     source: Source, inspected: Inspected, options: ImportOptions, work: Path, progress: Progress
 ) -> StoredContent:
-    """Compress what is plain and put it into the store, the scored judgements apart. No row is written."""
+    """Compress what is plain and put it into the store, hidden judgements apart. No row is written."""
     if source.queries is None:
         raise ValueError("a collection that passed inspection has queries")
     progress("storing", 0.0)
-    corpus = None
-    if inspected.corpus is not None and source.corpus is not None:
-        corpus = gzipped(source.corpus, work / "corpus.gz")
-    queries = gzipped(source.queries, work / "queries.gz")
-    ids = gzipped(inspected.id_list, work / "ids.gz") if inspected.id_list else None
-    judgements = {
-        split: gzipped(judged.path, work / f"{split}.gz") for split, judged in inspected.judgements.items()
-    }
-    if options.split in inspected.judgements:
-        scored = inspected.judgements[options.split]
-        put(Area.QRELS, scored.path, scored.sha256)
+    kept = {}
+    for split, judged in inspected.judgements.items():
+        if split == options.split:
+            put(Area.QRELS, judged.path, judged.sha256)
+        if split != options.split or not options.hidden:
+            kept[split] = keep_file(gzipped(judged.path, work / f"{split}.gz"))
+    corpus = source.corpus if inspected.corpus is not None else None
     stored = StoredContent(
-        corpus=corpus,
-        queries=queries,
-        document_ids=ids,
+        queries=keep_file(gzipped(source.queries, work / "queries.gz")),
+        corpus=keep_file(gzipped(corpus, work / "corpus.gz")) if corpus else None,
+        document_ids=keep_file(gzipped(inspected.id_list, work / "ids.gz")) if inspected.id_list else None,
         id_table_sha256=_id_table_sha256(inspected, options.slug),
-        judgements=judgements,
-        corpus_sha256=put(Area.FILES, corpus) if corpus else "",
-        queries_sha256=put(Area.FILES, queries),
+        judgements=kept,
     )
     progress("storing", 1.0)
     return stored
@@ -85,8 +77,8 @@ def create_version(
         number=latest + 1,
         label=options.version_label,
         content_sha256=inspected.content_sha256,
-        corpus_sha256=stored.corpus_sha256,
-        queries_sha256=stored.queries_sha256,
+        corpus_sha256=stored.corpus.sha256 if stored.corpus else "",
+        queries_sha256=stored.queries.sha256,
         document_ids_sha256=stored.id_table_sha256,
         statistics=inspected.statistics(),
     )
@@ -114,14 +106,14 @@ def offer_content(
 ) -> bool:
     """Offer the version's files, and the scored judgements only where they are open. True if an offer changed."""
     before = set(version.files.values_list("name", "sha256"))
-    offer_file(version, Kind.QUERIES, stored.queries, "queries.jsonl.gz")
+    offer_kept(version, Kind.QUERIES, stored.queries, "queries.jsonl.gz")
     if stored.corpus is not None:
-        offer_file(version, Kind.CORPUS, stored.corpus, "corpus.jsonl.gz")
+        offer_kept(version, Kind.CORPUS, stored.corpus, "corpus.jsonl.gz")
     if stored.document_ids is not None:
-        offer_file(version, Kind.DOCUMENT_IDS, stored.document_ids, "document-ids.txt.gz")
-    for split, path in stored.judgements.items():
-        if split == scored_split and dataset.hidden:
-            withdraw_file(version, judgements_name(split))
-        else:
-            offer_file(version, Kind.QRELS, path, judgements_name(split), f"The {split} judgements")
+        offer_kept(version, Kind.DOCUMENT_IDS, stored.document_ids, "document-ids.txt.gz")
+    if dataset.hidden:
+        withdraw_file(version, judgements_name(scored_split))
+    for split, kept in stored.judgements.items():
+        if split != scored_split or not dataset.hidden:
+            offer_kept(version, Kind.QRELS, kept, judgements_name(split), f"The {split} judgements")
     return set(version.files.values_list("name", "sha256")) != before
