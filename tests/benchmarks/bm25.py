@@ -150,12 +150,26 @@ def search_peer(folder: Path, watch: Stopwatch, rounds: int) -> None:
     watch.figures["sum"] = float(found.scores[:, :10].sum())
 
 
-CONTENDERS = {"index_ours": index_ours, "index_peer": index_peer, "search_ours": search_ours, "search_peer": search_peer}
+CONTENDERS: dict[str, Callable[..., None]] = {
+    "index_ours": index_ours,
+    "index_peer": index_peer,
+    "search_ours": search_ours,
+    "search_peer": search_peer,
+}
 
 
 def run_apart(name: str, folder: Path, rounds: int) -> dict[str, Any]:
     """Run a contender in a process of its own, and return its figures."""
-    command = [sys.executable, __file__, "--contender", name, "--folder", str(folder), "--rounds", str(rounds)]
+    command = [
+        sys.executable,
+        __file__,
+        "--contender",
+        name,
+        "--folder",
+        str(folder),
+        "--rounds",
+        str(rounds),
+    ]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     figures: dict[str, Any] = json.loads(output.splitlines()[-1])
     return figures
@@ -191,12 +205,16 @@ def print_table(folder: Path, rounds: int) -> float:
 
 def main() -> None:
     """Run the benchmark, or one contender of it."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--documents", type=int, default=200_000)
     parser.add_argument("--queries", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--contender", choices=CONTENDERS, help=argparse.SUPPRESS)
-    parser.add_argument("--folder", type=Path, help="keep the collection and the indexes here, and use them again")
+    parser.add_argument(
+        "--folder", type=Path, help="keep the collection and the indexes here, and use them again"
+    )
     arguments = parser.parse_args()
     if arguments.contender:
         watch = Stopwatch()

@@ -1,0 +1,231 @@
+"""StdlibSearch: a test collection made on the user's machine from the standard library of its own Python.
+
+Documents are the functions of the library: their source without the docstring; their titles are the words of
+their qualified names (`ast.get_docstring` → "ast get docstring"). Queries are first sentences of docstrings;
+relevant to each is the function that it describes. It is real text, needs no download, and is the same for
+everybody with the same Python, whose version is therefore part of its own. Two sample runs go with it: one to
+upload as it is, and one to see how mistakes are told.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import platform
+import re
+import sysconfig
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+#: Folders of the library that are not its own, or tests, or programs.
+EXCLUDED_FOLDERS = frozenset(
+    (
+        *("site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3", "turtledemo"),
+        *("ensurepip", "__pycache__"),
+    )
+)
+EXCLUDED_PREFIX = "config-"
+
+QUERIES = 300
+SHORTEST_QUERY, LONGEST_QUERY = 5, 30
+
+_END_OF_SENTENCE = re.compile(r"(?<=[.!?])\s")
+_BETWEEN_WORDS = re.compile(r"[._]+|(?<=[a-z0-9])(?=[A-Z])")
+_BLANK_LINE = re.compile(r"\n\s*\n")
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One function or method: its qualified name, its source without docstring, and the docstring."""
+
+    name: str
+    source: str
+    docstring: str
+
+
+@dataclass(frozen=True, slots=True)
+class StdlibSearch:
+    """The collection in BEIR layout, as files of one folder."""
+
+    name: str
+    version: str
+    description: str
+    documents: int
+    queries: int
+    corpus_path: Path
+    queries_path: Path
+    qrels_path: Path
+
+
+def build_stdlib_search(folder: Path, library: Path | None = None) -> StdlibSearch:
+    """Write `corpus.jsonl`, `queries.jsonl` and `qrels/test.tsv` into `folder`, and say what they are.
+
+    `library` is the folder of the standard library, by default that of this Python.
+    """
+    library = library or Path(sysconfig.get_path("stdlib"))
+    functions: dict[str, Function] = {}
+    for function in read_functions(library):
+        functions.setdefault(
+            function.name, function
+        )  # a second definition, as of a property's setter, is left out
+    chosen = choose_queries(list(functions.values()))
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    built = StdlibSearch(
+        name="StdlibSearch",
+        version=f"python-{platform.python_version()}",
+        description=(
+            f"Functions of the standard library of Python {platform.python_version()}, searched with the first "
+            "sentences of their docstrings. Made on this machine."
+        ),
+        documents=len(functions),
+        queries=len(chosen),
+        corpus_path=folder / "corpus.jsonl",
+        queries_path=folder / "queries.jsonl",
+        qrels_path=folder / "qrels" / "test.tsv",
+    )
+    _write_lines(
+        built.corpus_path,
+        (
+            _as_json(_id=name, title=words_of(name), text=function.source)
+            for name, function in functions.items()
+        ),
+    )
+    _write_lines(built.queries_path, (_as_json(_id=query, text=text) for query, text, _ in chosen))
+    judgements = (f"{query}\t{name}\t1" for query, _, name in chosen)
+    _write_lines(built.qrels_path, ("query-id\tcorpus-id\tscore", *judgements))
+    return built
+
+
+def read_functions(library: Path) -> Iterator[Function]:
+    """The top-level functions, and the methods of top-level classes, of all modules, in order of their paths."""
+    for path in sorted(library.rglob("*.py")):
+        folders = path.relative_to(library).parts[:-1]
+        if any(name in EXCLUDED_FOLDERS or name.startswith(EXCLUDED_PREFIX) for name in folders):
+            continue
+        module = ".".join((*folders, path.stem)).removesuffix(".__init__")
+        source = path.read_bytes()
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # old escapes in strings
+                tree = ast.parse(source)
+        except (SyntaxError, ValueError):
+            continue
+        lines = source.splitlines(keepends=True)
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                for member in node.body:
+                    yield from _as_function(member, f"{module}.{node.name}", lines)
+            else:
+                yield from _as_function(node, module, lines)
+
+
+def _as_function(node: ast.stmt, parent: str, lines: list[bytes]) -> Iterator[Function]:
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        yield Function(
+            f"{parent}.{node.name}", _source_without_docstring(node, lines), ast.get_docstring(node) or ""
+        )
+
+
+def _source_without_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef, lines: list[bytes]) -> str:
+    """The lines of a function from `def` to its end, without those of its docstring, as far left as they go."""
+    first, last = node.lineno - 1, node.end_lineno or node.lineno
+    kept = lines[first:last]
+    if ast.get_docstring(node, clean=False) is not None:
+        docstring = node.body[0]
+        start, end = docstring.lineno - 1, docstring.end_lineno or docstring.lineno
+        before = lines[start][: docstring.col_offset]  # `def f(): "docstring"` may stand on one line
+        after = lines[end - 1][docstring.end_col_offset :]
+        kept = [
+            *lines[first:start],
+            *([before + after] if (before + after).strip() else []),
+            *lines[end:last],
+        ]
+    indent = node.col_offset
+    dedented = [line[indent:] if not line[:indent].strip() else line for line in kept]
+    return b"".join(dedented).decode("utf-8", "replace").strip()
+
+
+def choose_queries(functions: list[Function]) -> list[tuple[str, str, str]]:
+    """(query id, text, name of the relevant function) of the 300 queries, sorted by id.
+
+    Of all first sentences of 5 to 30 words that no other function has, those are taken whose function's
+    qualified name has the smallest sha256: a choice at random that is the same everywhere.
+    """
+    sentences = {function.name: first_sentence(function.docstring) for function in functions}
+    uses = Counter(sentences.values())
+    candidates = sorted(
+        (hashlib.sha256(name.encode()).hexdigest(), name)
+        for name, sentence in sentences.items()
+        if uses[sentence] == 1 and SHORTEST_QUERY <= len(sentence.split()) <= LONGEST_QUERY
+    )
+    return [(f"q-{digest[:10]}", sentences[name], name) for digest, name in candidates[:QUERIES]]
+
+
+def first_sentence(docstring: str) -> str:
+    """The first sentence of a docstring's first paragraph, on one line."""
+    paragraph = _BLANK_LINE.split(docstring.strip(), maxsplit=1)[0]
+    return _END_OF_SENTENCE.split(" ".join(paragraph.split()), maxsplit=1)[0]
+
+
+def words_of(name: str) -> str:
+    """The words of a qualified name: to an analyser of prose, `a.b.get_name` is one word, and `getName` another."""
+    return " ".join(_BETWEEN_WORDS.split(name)).strip()
+
+
+def _as_json(**record: str) -> str:
+    return json.dumps(record, ensure_ascii=False)
+
+
+def _write_lines(path: Path, lines: Iterable[str]) -> None:
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
+#: What is wrong with the broken sample run: line → (code of the problem, what becomes of the line's fields).
+_MISTAKES: dict[int, tuple[str, Callable[[list[str], list[str]], str]]] = {
+    3: ("fields", lambda fields, earlier: " ".join(fields[:5])),
+    7: ("score", lambda fields, earlier: " ".join([*fields[:4], "nan", fields[5]])),
+    8: ("score", lambda fields, earlier: " ".join([*fields[:4], fields[4].replace(".", ","), fields[5]])),
+    12: ("duplicate", lambda fields, earlier: " ".join([*fields[:2], earlier[2], *fields[3:]])),
+    16: ("encoding", lambda fields, earlier: " ".join([*fields[:5], "caf\u00e9"])),
+    20: ("fields", lambda fields, earlier: f"{fields[0]},{fields[2]},{fields[4]}"),
+}
+SAMPLE_DEPTH = 100
+_BROKEN_LINES = 40
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRuns:
+    """Two run files to download and to upload again; `mistakes` says what is wrong in which lines of `broken`."""
+
+    good: Path
+    broken: Path
+    mistakes: dict[str, tuple[int, ...]]
+
+
+def write_sample_runs(folder: Path, run_path: Path) -> SampleRuns:
+    """Make sample runs from a run of the collection: its first 100 documents a query, and a broken excerpt.
+
+    Both have the tag `sample`. The keys of `mistakes` are the codes of the validation report.
+    """
+    runs = SampleRuns(folder / "sample-run.txt", folder / "sample-run-broken.txt", {})
+    kept: list[list[str]] = []
+    with run_path.open(encoding="utf-8") as run, runs.good.open("w", encoding="utf-8", newline="\n") as good:
+        for line in run:
+            fields = [*line.split()[:5], "sample"]
+            if int(fields[3]) <= SAMPLE_DEPTH:
+                good.write(" ".join(fields) + "\n")
+                if len(kept) < _BROKEN_LINES:
+                    kept.append(fields)
+    lines = [" ".join(fields) for fields in kept]
+    for number, (code, spoil) in _MISTAKES.items():
+        if number > len(lines):
+            break
+        lines[number - 1] = spoil(kept[number - 1], kept[number - 2])
+        runs.mistakes[code] = (*runs.mistakes.get(code, ()), number)
+    runs.broken.write_bytes("".join(f"{line}\n" for line in lines).encode("latin-1"))
+    return runs
