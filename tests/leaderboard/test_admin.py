@@ -15,7 +15,7 @@ from leaderboard.importing.options import ImportOptions
 from leaderboard.models import Dataset, Entry, Qrels, WorkRequest
 from leaderboard.reported.loader import load_reported
 from tests.factories import make_user
-from tests.leaderboard.collections import good_files, write_folder, write_zip
+from tests.leaderboard.tiny_collection import good_files, write_folder, write_zip
 
 pytestmark = pytest.mark.django_db
 

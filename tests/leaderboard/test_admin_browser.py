@@ -11,7 +11,7 @@ from django.test import Client
 from playwright.sync_api import Page, expect
 
 from tests.factories import make_user
-from tests.leaderboard.collections import good_files, write_zip
+from tests.leaderboard.tiny_collection import good_files, write_zip
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

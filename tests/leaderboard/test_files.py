@@ -15,7 +15,7 @@ from leaderboard.importing.importer import Imported, import_dataset
 from leaderboard.importing.options import ImportOptions
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion, Qrels
 from tests.factories import make_user
-from tests.leaderboard.collections import good_files, write_folder
+from tests.leaderboard.tiny_collection import good_files, write_folder
 
 pytestmark = pytest.mark.django_db
 

@@ -22,7 +22,7 @@ from leaderboard.reported.loader import load_reported
 from leaderboard.results import record_evaluation, record_run
 from leaderboard.runs import open_run, run_path, store_run
 from leaderboard.systems import house_system
-from tests.leaderboard.collections import good_files, lines_of, write_folder, write_zip
+from tests.leaderboard.tiny_collection import good_files, lines_of, write_folder, write_zip
 
 pytestmark = pytest.mark.django_db
 

@@ -15,7 +15,7 @@ from evaluation.problems import Problem
 from leaderboard.importing.importer import import_dataset
 from leaderboard.importing.options import ImportOptions
 from leaderboard.models import Dataset, DatasetVersion
-from tests.leaderboard.collections import HEADER, good_files, write_folder, write_zip
+from tests.leaderboard.tiny_collection import HEADER, good_files, write_folder, write_zip
 
 pytestmark = pytest.mark.django_db
 
