@@ -46,7 +46,14 @@ def predictions_as_lines(path: Path | str, limits: Limits, out: BinaryIO) -> dic
     subset = _choose(document, "default", "subset")
     split = _choose(subset, "test", "split")
     _write(split, str(metadata.get("model_name") or "mteb") if isinstance(metadata, dict) else "mteb", out)
-    return {_META: metadata}
+    return {_META: _plain(metadata) if isinstance(metadata, dict) else {}}
+
+
+def _plain(metadata: dict[str, Any]) -> dict[str, Any]:
+    """The values that are text, numbers or truths; NUL, which a database need not take, becomes U+FFFD."""
+    clean = {name.replace("\0", "\ufffd"): value for name, value in metadata.items()}
+    texts = {name: value.replace("\0", "\ufffd") for name, value in clean.items() if isinstance(value, str)}
+    return {**{name: value for name, value in clean.items() if isinstance(value, (int, float))}, **texts}
 
 
 def _choose(options: dict[str, Any], preferred: str, what: str) -> dict[str, Any]:

@@ -43,7 +43,8 @@ def read_header(start: bytes) -> RunHeader:
     while start.startswith(b"#", size) and size < MAX_HEADER_BYTES:
         end = start.find(b"\n", size)
         end = len(start) if end < 0 else end + 1
-        comments.append(start[size:end].decode("utf-8", "replace").rstrip()[1:])
+        # NUL, which a database need not take, becomes U+FFFD like every other byte that is no text.
+        comments.append(start[size:end].decode("utf-8", "replace").replace("\0", "\ufffd").rstrip()[1:])
         size = end
     return RunHeader(size, len(comments), mark, _metadata(comments))
 
@@ -88,7 +89,11 @@ def _item(text: str, indent: int, inner: list[tuple[int, str]], depth: int) -> A
 def _scalar(text: str) -> Any:
     text = text.strip()
     if text.startswith("[") and text.endswith("]"):
-        return [_scalar(part) for part in text[1:-1].split(",") if part.strip()]
+        return [_unquoted(part.strip()) for part in text[1:-1].split(",") if part.strip()]
+    return _unquoted(text)
+
+
+def _unquoted(text: str) -> str:
     if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
         return text[1:-1]
     return text
