@@ -101,7 +101,7 @@ def _runs_in(file: IncomingFile, folder: Path) -> list[RunFile]:
 
 def _dataset_of(slug: str | None, name: str) -> Dataset:
     """The dataset that was said, else the one that the file is named after: `nfcorpus.txt.gz`."""
-    wanted = slug or Path(name).name.split(".")[0]
+    wanted = (slug or Path(name).name.split(".")[0]).replace("\0", "")
     dataset = (
         Dataset.objects.open_for_runs()
         .select_related("current_version", "current_qrels")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
@@ -11,6 +10,7 @@ from django.forms import ValidationError
 
 from leaderboard.models import Architecture, System
 from leaderboard.systems import SystemFields, canonical_datasets
+from submissions.json_text import read_json
 
 #: What says "trained on none of these datasets".
 NONE_WORDS = frozenset({"none", "zero-shot", "-"})
@@ -43,8 +43,8 @@ class ParametersField(forms.CharField):
     @staticmethod
     def _from_json(text: str) -> dict[str, Any]:
         try:
-            return dict(json.loads(text))
-        except (ValueError, RecursionError) as error:
+            return dict(read_json(text))
+        except ValueError as error:
             raise ValidationError(f'Not a JSON object such as {{"k1": 0.9}}: {error}') from None
 
     @staticmethod
@@ -55,7 +55,7 @@ class ParametersField(forms.CharField):
             if not equals or not key.strip():
                 raise ValidationError(f"“{part}” is not key=value, such as k1=0.9.")
             try:
-                parameters[key.strip()] = json.loads(value)
+                parameters[key.strip()] = read_json(value)
             except ValueError:
                 parameters[key.strip()] = value.strip()
         return parameters

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.db.models import Prefetch, QuerySet
 from django.utils import timezone
 
 from leaderboard.models import Entry
@@ -110,17 +111,25 @@ class SubmissionStatus:
         return min((job.queue_position for job in self.jobs if job.queue_position is not None), default=None)
 
 
-def describe(submission: Submission, *, complete: bool) -> SubmissionStatus:
-    """The submission as it stands now, whole or only the facts that a public board shows as well."""
-    rows = submission.jobs.select_related("dataset", "entry")
-    jobs = [describe_job(job, complete=complete) for job in rows]
+def with_jobs(submissions: QuerySet[Submission]) -> QuerySet[Submission]:
+    """The submissions with all that `describe` needs, read at once."""
+    jobs = Prefetch("jobs", Job.objects.select_related("dataset", "entry"))
+    return submissions.select_related("system", "team").prefetch_related(jobs)
+
+
+def describe(submission: Submission, *, complete: bool, compare: bool = True) -> SubmissionStatus:
+    """The submission as it stands now, whole or only the facts that a public board shows as well.
+
+    With `compare`, scores stand beside their dataset's baseline.
+    """
+    jobs = [describe_job(job, complete=complete, compare=compare) for job in submission.jobs.all()]
     if not complete:
         jobs = [job for job in jobs if job.entry is not None]
     state = State.WITHDRAWN if submission.withdrawn_at else submission_state(job.state for job in jobs)
     return SubmissionStatus(submission, state, MEANING[state], tuple(jobs), complete)
 
 
-def describe_job(job: Job, *, complete: bool) -> JobStatus:
+def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus:
     """One job as it stands now."""
     state = State(job.state)
     entry = job.entry if job.entry is not None and _shows(job.entry, complete) else None
@@ -139,7 +148,7 @@ def describe_job(job: Job, *, complete: bool) -> JobStatus:
         queue_position=queue_position(job),
         workers_alive=workers_alive(job.queue) if waits else 0,
         elapsed=_elapsed(job),
-        scores=_scores(entry) if state == State.DONE and entry else (),
+        scores=_scores(entry, compare) if state == State.DONE and entry else (),
         entry=entry,
         **private,
     )
@@ -173,13 +182,17 @@ def _elapsed(job: Job) -> timedelta:
     return max(end - job.created_at, timedelta(0))
 
 
-def _scores(entry: Entry) -> list[Score]:
-    baseline = (
+def _scores(entry: Entry, compare: bool) -> list[Score]:
+    baseline = (_baseline(entry) if compare else None) or {}
+    return [Score(measure, value, baseline.get(measure)) for measure, value in entry.scores.items()]
+
+
+def _baseline(entry: Entry) -> dict[str, float] | None:
+    """The published scores of the entry that this one's deltas are taken against."""
+    return (
         Entry.objects.public()
         .filter(dataset=entry.dataset_id, comparison_group=entry.comparison_group, is_baseline=True)
         .exclude(pk=entry.pk)
         .values_list("scores", flat=True)
         .first()
     )
-    beside = baseline or {}
-    return [Score(measure, value, beside.get(measure)) for measure, value in entry.scores.items()]

@@ -20,7 +20,6 @@ from submissions.files import IncomingFile
 from submissions.forms import SubmissionForm, SystemForm
 from submissions.permissions import systems_of
 from submissions.refusals import FileReport, Refused
-from submissions.request_size import refuse_oversize
 
 #: File inputs are named `run:<dataset>`; this one takes zips, and files named after their datasets.
 SEVERAL = "several"
@@ -87,8 +86,7 @@ class SubmitPage:
         return next(system for system in self.systems if system.slug == slug)
 
     def files(self) -> list[IncomingFile]:
-        """The files that were chosen, each with the dataset whose input it came through. Raises Refused."""
-        refuse_oversize(self.request)
+        """The files that were chosen, each with the dataset whose input it came through."""
         files = []
         for field, uploads in self.request.FILES.lists():
             kind, _, slug = field.partition(":")

@@ -20,7 +20,8 @@ from submissions.intake import accept_submission, check_only
 from submissions.models import Submission
 from submissions.permissions import may_manage, may_see, submissions_of
 from submissions.refusals import Refused
-from submissions.status import SubmissionStatus, describe
+from submissions.request_size import refuse_oversize
+from submissions.status import SubmissionStatus, describe, with_jobs
 from submissions.submit_page import SubmitPage
 from submissions.throttling import CheckThrottle, SubmitThrottle, seconds_to_wait
 
@@ -41,6 +42,7 @@ def submit(request: HttpRequest) -> HttpResponse:
         context = page.context(slow_down=wait)
         return render(request, "submissions/submit.html", context, status=429)
     try:
+        refuse_oversize(request)  # first: what a request that was cut off seems to say is misleading
         if page.checking:
             return render(request, "submissions/submit.html", page.context(reports=check_only(page.files())))
         if not page.is_valid():
@@ -57,9 +59,8 @@ def submit(request: HttpRequest) -> HttpResponse:
 @require_safe
 def submissions(request: HttpRequest) -> HttpResponse:
     """The person's submissions and their teams', newest first."""
-    rows = submissions_of(request.user).select_related("system", "team").prefetch_related("jobs")
-    page = Paginator(rows, PER_PAGE).get_page(request.GET.get("page"))
-    listed = [describe(row, complete=True) for row in page]
+    page = Paginator(with_jobs(submissions_of(request.user)), PER_PAGE).get_page(request.GET.get("page"))
+    listed = [describe(row, complete=True, compare=False) for row in page]
     context = {"section": "submissions", "submissions": listed, "page": page}
     return render(request, "submissions/list.html", context)
 
@@ -125,8 +126,7 @@ def _person(request: HttpRequest) -> User:
 
 def _find(request: HttpRequest, identifier: str) -> Submission:
     """The submission, for whom it exists. Raises Http404 for everyone else."""
-    rows = Submission.objects.select_related("system", "team", "submitter")
-    found = rows.filter(pk=identifier).first()
+    found = with_jobs(Submission.objects.filter(pk=identifier)).first()
     if found is None or not may_see(request.user, found):
         raise Http404("There is no such submission, or it is private.")
     return found

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
 from rest_framework import status
 from rest_framework.exceptions import APIException, ErrorDetail, ValidationError
 from rest_framework.response import Response
@@ -43,6 +44,10 @@ def problem(code: str, message: str, hint: str = "") -> dict[str, Any]:
 
 def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response | None:
     """Answer a refused request. Unexpected errors are left to the middleware, which logs them."""
+    if isinstance(error, SuspiciousOperation):  # Django's own limits on the form of a request
+        too_large = isinstance(error, RequestDataTooBig)
+        code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE if too_large else status.HTTP_400_BAD_REQUEST
+        error = ApiError("invalid", str(error) or "The request is not acceptable.", status_code=code)
     response = default_handler(error, dict(context))
     if response is None:
         return None

@@ -15,6 +15,7 @@ from leaderboard.models import System, User
 from leaderboard.systems import SystemFields, find_system
 from submissions.files import IncomingFile, pair
 from submissions.forms import SubmissionForm, SystemForm
+from submissions.json_text import read_json
 from submissions.permissions import systems_of, teams_of
 from submissions.request_size import refuse_oversize
 from submissions.submit_page import incoming
@@ -26,10 +27,18 @@ _YES = frozenset({"", "yes", "true", "1", "on", "public"})
 
 
 def data_of(request: Request) -> Mapping[str, Any]:
-    """The request's fields. Raises ApiError for a JSON body that is not an object."""
-    if not isinstance(request.data, Mapping):
+    """The request's fields. Raises ApiError for a JSON body that is not an object, and for NUL characters."""
+    data = request.data
+    if not isinstance(data, Mapping):
         raise ApiError("invalid", "The body is not a JSON object.")
-    return request.data
+    texts = (
+        [text for _, values in data.lists() for text in values]
+        if isinstance(data, QueryDict)
+        else data.values()
+    )
+    if any("\0" in text for text in texts if isinstance(text, str)):
+        raise ApiError("invalid", "A field has a NUL character.")
+    return data
 
 
 def files_of(request: Request) -> list[IncomingFile]:
@@ -41,6 +50,7 @@ def files_of(request: Request) -> list[IncomingFile]:
 
 def submission_of(request: Request, person: User) -> dict[str, Any]:
     """What `accept_submission` takes. Raises ApiError for a malformed request, Refused for unpaired files."""
+    refuse_oversize(request)  # first: what a request that was cut off seems to say is misleading
     data = data_of(request)
     kind = data.get("kind", "run")
     if kind != "run":
@@ -142,8 +152,8 @@ def _flat(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _object(text: str) -> dict[str, Any]:
     try:
-        return dict(json.loads(text))
-    except (ValueError, RecursionError) as error:
+        return dict(read_json(text))
+    except (ValueError, TypeError) as error:
         raise _malformed("system", f"system: not a JSON object: {error}", 'Send {"name": …}.') from None
 
 

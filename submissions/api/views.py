@@ -35,7 +35,7 @@ from submissions.models import Submission
 from submissions.permissions import may_manage, may_see, submissions_of
 from submissions.refusals import Refused
 from submissions.request_size import OVERSIZE
-from submissions.status import describe
+from submissions.status import describe, with_jobs
 from submissions.throttling import CheckThrottle, SubmitThrottle
 
 _ERRORS = {
@@ -115,12 +115,12 @@ class SubmissionsView(APIView):
     )
     def get(self, request: Request) -> Response:
         """Your submissions and your teams', newest first, in pages (`limit`, `offset`)."""
-        rows = submissions_of(request.user).select_related("system", "team")
+        rows = with_jobs(submissions_of(request.user))
         pagination = LimitOffsetPagination()
         pagination.default_limit, pagination.max_limit = 50, 200
         page = pagination.paginate_queryset(rows, request, view=self) or []
         return pagination.get_paginated_response(
-            [submission_answer(describe(row, complete=True), request) for row in page]
+            [submission_answer(describe(row, complete=True, compare=False), request) for row in page]
         )
 
     @extend_schema(
@@ -147,7 +147,7 @@ class _OneSubmission(APIView):
 
     def find(self, request: Request, identifier: str) -> Submission:
         """The submission. Raises Http404."""
-        found = Submission.objects.select_related("system", "team").filter(pk=identifier).first()
+        found = with_jobs(Submission.objects.filter(pk=identifier)).first()
         if found is None or not may_see(request.user, found):
             raise Http404("There is no such submission, or it is private.")
         return found
@@ -161,9 +161,9 @@ class _OneSubmission(APIView):
 
     def answer(self, request: Request, found: Submission) -> Response:
         """The submission as it stands now."""
-        found.refresh_from_db()
-        complete = may_manage(request.user, found)
-        return Response(submission_answer(describe(found, complete=complete), request))
+        fresh = with_jobs(Submission.objects.filter(pk=found.pk)).get()
+        complete = may_manage(request.user, fresh)
+        return Response(submission_answer(describe(fresh, complete=complete), request))
 
 
 class SubmissionView(_OneSubmission):

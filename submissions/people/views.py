@@ -60,7 +60,7 @@ def create_token(request: HttpRequest) -> HttpResponse:
 @require_POST
 def delete_token(request: HttpRequest) -> HttpResponse:
     """End one of the person's tokens."""
-    if revoke_token(_person(request), request.POST.get("digest", "")):
+    if revoke_token(_person(request), request.POST.get("digest", "").replace("\0", "")):
         messages.success(request, "The token is revoked. Scripts that use it are refused from now on.")
     else:
         messages.info(request, "There was no such token; it may have been revoked already.")

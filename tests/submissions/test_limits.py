@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import zstandard
+from django.test import Client
 
 from leaderboard.models import Dataset
 from submissions.models import Job, Submission
@@ -128,6 +129,18 @@ def test_a_request_over_the_limit_is_answered_413(demo: Dataset, api: Api, setti
     assert answer.status == 413
     assert "the limit is" in answer.problem("request_too_large")["message"]
     assert not Submission.objects.exists()
+
+
+def test_a_page_over_the_limit_says_so(demo: Dataset, signed_in: Client, settings: Any) -> None:
+    settings.UPLOAD_LIMIT_BYTES = 3000
+    fields = {
+        "action": "submit",
+        "run:demo": upload(run_text()),
+        "new-name": "Large",
+        "new-architecture": "dense",
+    }
+    page = signed_in.post("/submit/", fields).content.decode()
+    assert "the limit is 2.93 KiB" in page
 
 
 def test_a_zip_names_its_datasets(demo: Dataset, secret: Dataset, api: Api) -> None:

@@ -117,6 +117,17 @@ def test_header_comments_are_metadata_and_not_lines(demo: Dataset, api: Api) -> 
     assert answer.body["statistics"]["metadata"]["tag"] == "mine"
 
 
+@pytest.mark.parametrize(
+    "header",
+    ["# ir_metadata.start\n# tag: a\0b\n", "# ir_metadata.start\n# tag: " + "[" * 3000 + "]" * 3000 + "\n"],
+)
+def test_strange_header_comments_do_no_harm(header: str, demo: Dataset, api: Api) -> None:
+    answer = api.submit(header + GOOD)
+    assert answer.status == 201
+    work()
+    assert api.get(f"submissions/{answer.body['id']}/").body["state"] == "done"
+
+
 def test_a_report_on_hidden_judgements_says_nothing_of_what_is_judged(secret: Dataset, api: Api) -> None:
     without_judged = api.check(run_text(QUERIES[1:]), "secret")
     without_unjudged = api.check(run_text(QUERIES[:-1]), "secret")

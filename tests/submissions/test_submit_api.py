@@ -180,6 +180,10 @@ def test_a_system_may_be_a_json_object(demo: Dataset, api: Api) -> None:
         ({"kind": "model"}, "invalid_kind"),
         ({"public": "perhaps"}, "invalid_public"),
         ({"parameters": "k1"}, "invalid_parameters"),
+        ({"parameters": '{"a": NaN}'}, "invalid_parameters"),
+        ({"parameters": '{"a": "\\u0000"}'}, "invalid_parameters"),
+        ({"parameters": '{"a": ' + "[" * 400 + "]" * 400 + "}"}, "invalid_parameters"),
+        ({"system": '{"name": "\\ud800", "architecture": "dense"}'}, "invalid_system"),
         ({"paper": "javascript:alert(1)"}, "invalid_paper"),
         ({"paper": "ftp://example.org/x"}, "invalid_paper"),
         ({"configuration": "x" * 81}, "invalid_configuration"),
@@ -243,6 +247,50 @@ def test_mteb_predictions_are_taken(demo: Dataset, api: Api) -> None:
     assert answer.status == 201, answer.body
     work()
     assert api.get(f"submissions/{answer.body['id']}/").body["jobs"][0]["scores"]["RR@10"] == 1.0
+
+
+@pytest.mark.parametrize("field", ["system", "dataset", "configuration", "note"])
+def test_nul_characters_are_refused(field: str, demo: Dataset, api: Api) -> None:
+    answer = api.submit(**{field: "a\0b"})
+    assert answer.status == 400
+    assert "NUL" in answer.body["detail"]
+
+
+def test_a_request_with_too_long_fields_is_answered_in_the_same_shape(demo: Dataset, api: Api) -> None:
+    answer = api.submit(note="x" * 3_000_000)
+    assert answer.status == 413
+    assert answer.body["code"] == "invalid"
+
+
+def test_a_json_body_that_is_no_object_is_refused(demo: Dataset, api: Api) -> None:
+    identifier = api.submit().body["id"]
+    path = f"/api/v1/submissions/{identifier}/visibility/"
+    response = api.client.post(path, "[1]", content_type="application/json", headers=api.headers)
+    assert response.status_code == 400
+    good = api.client.post(path, '{"public": false}', content_type="application/json", headers=api.headers)
+    assert good.json()["public"] is False
+
+
+def test_listing_many_submissions_takes_few_queries(
+    demo: Dataset, api: Api, signed_in: Any, django_assert_max_num_queries: Any
+) -> None:
+    for number in range(5):
+        api.submit(run_text(depth=number + 3))
+    work()
+    with django_assert_max_num_queries(12):
+        assert len(api.get("submissions/").body["results"]) == 5
+    with django_assert_max_num_queries(12):
+        assert signed_in.get("/submissions/").status_code == 200
+
+
+def test_strange_metadata_of_predictions_does_no_harm(demo: Dataset, api: Api) -> None:
+    ranking = {f"q{query}": {"d1": 0.9, "d3": 0.8} for query in range(1, 13)}
+    metadata = {"revision": "a\0b", "nested": [[1]], "release": 3}
+    predictions = json.dumps({"mteb_model_meta": metadata, "default": {"test": ranking}})
+    answer = api.submit(file=upload(predictions, "predictions.json"))
+    assert answer.status == 201
+    work()
+    assert api.get(f"submissions/{answer.body['id']}/").body["state"] == "done"
 
 
 def test_errors_have_one_shape(demo: Dataset, api: Api, nobody: Api) -> None:
