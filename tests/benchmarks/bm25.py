@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import resource
 import statistics
 import subprocess
@@ -158,7 +159,7 @@ CONTENDERS: dict[str, Callable[..., None]] = {
 }
 
 
-def run_apart(name: str, folder: Path, rounds: int) -> dict[str, Any]:
+def run_apart(name: str, folder: Path, rounds: int, **environment: str) -> dict[str, Any]:
     """Run a contender in a process of its own, and return its figures."""
     command = [
         sys.executable,
@@ -170,7 +171,9 @@ def run_apart(name: str, folder: Path, rounds: int) -> dict[str, Any]:
         "--rounds",
         str(rounds),
     ]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    output = subprocess.run(
+        command, check=True, capture_output=True, text=True, env={**os.environ, **environment}
+    ).stdout
     figures: dict[str, Any] = json.loads(output.splitlines()[-1])
     return figures
 
@@ -181,6 +184,7 @@ def print_table(folder: Path, rounds: int) -> float:
     # searching once more in turn, so that a busy minute does not hit one side only
     for name in ("search_ours", "search_peer"):
         figures[name]["search"] += run_apart(name, folder, rounds)["search"]
+    cold = run_apart("search_ours", folder, 1, NUMBA_CACHE_DIR=str(folder / "empty"))["loading"][0]
     medians = {name: statistics.median(figures[f"search_{name}"]["search"]) for name in ("ours", "peer")}
     print(f"{'CPU seconds, MiB':<46}{'ours':>10}{'bm25s':>10}{'ratio':>8}")
     rows: list[tuple[str, float, float]] = [
@@ -196,6 +200,9 @@ def print_table(folder: Path, rounds: int) -> float:
     ]  # fmt: skip
     for label, ours, peer in rows:
         print(f"{label:<46}{ours:>10.2f}{peer:>10.2f}{ours / peer:>8.2f}")
+    print(
+        f"loading with nothing compiled before (once on a machine; bm25s: in every first search): {cold:.2f}"
+    )
     print(
         f"results above zero: {figures['search_ours']['results']:,} and {figures['search_peer']['results']:,}; "
         f"sum of the top tens' scores: {figures['search_ours']['sum']:.1f} and {figures['search_peer']['sum']:.1f}"
