@@ -16,19 +16,18 @@ from rest_framework.views import APIView
 from leaderboard.api.errors import ApiError, problem
 from leaderboard.models import User
 from submissions import withdrawal
-from submissions.api.answers import (
+from submissions.api.answers import refusal_extra, report_answer, submission_answer
+from submissions.api.requests import data_of, files_of, submission_of, truth
+from submissions.api.schema import (
     CheckRequest,
-    ErrorSchema,
-    ReportSchema,
+    ErrorSerializer,
+    ReportSerializer,
+    SubmissionPageSerializer,
     SubmissionRequest,
-    SubmissionSchema,
+    SubmissionSerializer,
     VisibilityRequest,
     WithdrawRequest,
-    refusal_extra,
-    report_answer,
-    submission_answer,
 )
-from submissions.api.requests import data_of, files_of, submission_of, truth
 from submissions.forms import WithdrawalForm
 from submissions.intake import accept_submission, check_only
 from submissions.models import Submission
@@ -39,9 +38,9 @@ from submissions.status import describe, with_jobs
 from submissions.throttling import CheckThrottle, SubmitThrottle
 
 _ERRORS = {
-    400: ErrorSchema,
-    401: ErrorSchema,
-    429: OpenApiResponse(ErrorSchema, "Too many requests; `Retry-After` says when the next may come."),
+    400: ErrorSerializer,
+    401: ErrorSerializer,
+    429: OpenApiResponse(ErrorSerializer, "Too many requests; `Retry-After` says when the next may come."),
 }
 
 
@@ -72,7 +71,7 @@ class CheckView(APIView):
     @extend_schema(
         summary="Check a run file",
         request={"multipart/form-data": CheckRequest},
-        responses={200: ReportSchema, **_ERRORS, 413: ErrorSchema},
+        responses={200: ReportSerializer, **_ERRORS, 413: ErrorSerializer},
         tags=["submissions"],
     )
     def post(self, request: Request) -> Response:
@@ -110,7 +109,7 @@ class SubmissionsView(APIView):
     @extend_schema(
         summary="My submissions",
         operation_id="submissions_list",
-        responses={200: SubmissionSchema(many=True), 401: ErrorSchema},
+        responses={200: SubmissionPageSerializer, 401: ErrorSerializer},
         tags=["submissions"],
     )
     def get(self, request: Request) -> Response:
@@ -126,7 +125,7 @@ class SubmissionsView(APIView):
     @extend_schema(
         summary="Submit runs",
         request={"multipart/form-data": SubmissionRequest},
-        responses={201: SubmissionSchema, **_ERRORS},
+        responses={201: SubmissionSerializer, **_ERRORS},
         tags=["submissions"],
     )
     def post(self, request: Request) -> Response:
@@ -172,7 +171,7 @@ class SubmissionView(_OneSubmission):
     @extend_schema(
         summary="A submission",
         operation_id="submissions_retrieve",
-        responses={200: SubmissionSchema, 404: ErrorSchema},
+        responses={200: SubmissionSerializer, 404: ErrorSerializer},
         tags=["submissions"],
     )
     def get(self, request: Request, identifier: str) -> Response:
@@ -188,7 +187,7 @@ class CancelView(_OneSubmission):
     @extend_schema(
         summary="Cancel a submission",
         request=None,
-        responses={200: SubmissionSchema, 403: ErrorSchema, 404: ErrorSchema},
+        responses={200: SubmissionSerializer, 403: ErrorSerializer, 404: ErrorSerializer},
         tags=["submissions"],
     )
     def post(self, request: Request, identifier: str) -> Response:
@@ -206,7 +205,12 @@ class WithdrawView(_OneSubmission):
     @extend_schema(
         summary="Withdraw a submission",
         request=WithdrawRequest,
-        responses={200: SubmissionSchema, 400: ErrorSchema, 403: ErrorSchema, 404: ErrorSchema},
+        responses={
+            200: SubmissionSerializer,
+            400: ErrorSerializer,
+            403: ErrorSerializer,
+            404: ErrorSerializer,
+        },
         tags=["submissions"],
     )
     def post(self, request: Request, identifier: str) -> Response:
@@ -228,7 +232,12 @@ class VisibilityView(_OneSubmission):
     @extend_schema(
         summary="Show a submission to everyone, or keep it private",
         request=VisibilityRequest,
-        responses={200: SubmissionSchema, 400: ErrorSchema, 403: ErrorSchema, 404: ErrorSchema},
+        responses={
+            200: SubmissionSerializer,
+            400: ErrorSerializer,
+            403: ErrorSerializer,
+            404: ErrorSerializer,
+        },
         tags=["submissions"],
     )
     def post(self, request: Request, identifier: str) -> Response:
