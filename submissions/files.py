@@ -12,6 +12,7 @@ from django.conf import settings
 
 from evaluation.errors import InvalidContent
 from leaderboard.models import Dataset
+from submissions.archives import extract, is_zip
 from submissions.refusals import FileReport, Refused
 
 #: Runs in one submission.
@@ -34,12 +35,6 @@ class RunFile:
     name: str
     path: Path
     dataset: Dataset
-
-
-def is_zip(path: Path) -> bool:
-    """Whether the file begins as a zip does."""
-    with path.open("rb") as file:
-        return file.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
 
 
 def pair(files: Sequence[tuple[str, Path]], datasets: Sequence[str]) -> list[IncomingFile]:
@@ -80,8 +75,6 @@ def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
 def _runs_in(file: IncomingFile, folder: Path) -> list[RunFile]:
     if not is_zip(file.path):
         return [RunFile(file.name, file.path, _dataset_of(file.dataset, file.name))]
-    from evaluation.formats.archives import extract
-
     folder.mkdir()
     try:
         members = extract(file.path, folder)

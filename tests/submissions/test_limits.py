@@ -162,10 +162,11 @@ def test_a_zip_member_without_a_dataset_is_named(demo: Dataset, api: Api) -> Non
     assert "other" in answer.problem("unknown_dataset")["message"]
 
 
-@pytest.mark.parametrize("name", ["../demo.txt", "/etc/demo.txt"])
+@pytest.mark.parametrize("name", ["../demo.txt", "/etc/demo.txt", "..\\demo.txt"])
 def test_a_zip_that_climbs_out_is_refused(name: str, demo: Dataset, api: Api) -> None:
     answer = api.submit(dataset=None, file=upload(zipped({name: run_text()}), "runs.zip"))
     assert answer.status == 400
+    assert answer.problem("member_name")
     assert not Submission.objects.exists()
 
 
@@ -173,7 +174,36 @@ def test_a_zip_bomb_is_refused(demo: Dataset, api: Api) -> None:
     content = zipped({"demo.txt": "q1 Q0 d1 1 1.0 t\n" * 8_000_000})
     answer = api.submit(dataset=None, file=upload(content, "runs.zip"))
     assert answer.status == 400
+    assert "expands to more than 64 MiB" in answer.problem("expansion")["message"]
     assert not Submission.objects.exists()
+
+
+def test_links_in_a_zip_are_refused(demo: Dataset, api: Api) -> None:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        link = zipfile.ZipInfo("demo.txt")
+        link.external_attr = 0o120777 << 16
+        archive.writestr(link, "/etc/passwd")
+    answer = api.submit(dataset=None, file=upload(out.getvalue(), "runs.zip"))
+    assert answer.problem("member_kind")
+
+
+def test_a_damaged_zip_is_said(demo: Dataset, api: Api) -> None:
+    answer = api.check(zipped({"demo.txt": run_text()})[:-40], name="runs.zip")
+    assert answer.body["valid"] is False
+    assert "damaged" in answer.problem("compression")["message"]
+
+
+def test_what_file_managers_add_to_zips_is_left_out(demo: Dataset, api: Api) -> None:
+    content = zipped({"demo.txt": run_text(), "__MACOSX/._demo.txt": "x", "runs/.DS_Store": "x"})
+    assert api.submit(dataset=None, file=upload(content, "runs.zip")).status == 201
+
+
+def test_compressed_members_of_a_zip_are_read(demo: Dataset, api: Api) -> None:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("demo.txt.gz", gzip.compress(run_text().encode()))
+    assert api.submit(dataset=None, file=upload(out.getvalue(), "runs.zip")).status == 201
 
 
 def test_depth_is_cut_not_refused(demo: Dataset, api: Api) -> None:
