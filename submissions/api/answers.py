@@ -45,12 +45,19 @@ def job_answer(status: JobStatus, request: HttpRequest) -> dict[str, Any]:
         "queue_position": status.queue_position,
         "attempts": job.attempts,
         "scores": {score.measure: score.value for score in status.scores},
-        "missing_queries": status.entry.missing_queries if status.entry else None,
+        "missing_queries": _missing_queries(status),
         "problems": list(status.problems),
         "log": list(status.log),
         "error": status.error,
         "board": request.build_absolute_uri(job.dataset.get_absolute_url()),
     }
+
+
+def _missing_queries(status: JobStatus) -> int | None:
+    """Judged queries that the run does not have; unknown until it is scored, and where judgements are hidden."""
+    if status.entry is None or status.job.dataset.hidden:
+        return None
+    return status.entry.missing_queries
 
 
 def report_answer(file: FileReport) -> dict[str, Any]:

@@ -75,7 +75,9 @@ class JobSerializer(serializers.Serializer[Any]):
     scores = serializers.DictField(
         child=serializers.FloatField(), help_text="Measure → published value, once done."
     )
-    missing_queries = serializers.IntegerField(allow_null=True)
+    missing_queries = serializers.IntegerField(
+        allow_null=True, help_text="Judged queries that score 0; null where judgements are hidden."
+    )
     problems = ProblemSerializer(many=True)
     log = serializers.ListField(child=serializers.CharField())
     error = serializers.CharField()

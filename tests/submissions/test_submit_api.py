@@ -11,7 +11,7 @@ import pytest
 
 from leaderboard.models import Dataset, Entry, System
 from submissions.models import Job, Submission
-from tests.submissions.conftest import Api, make_collection, run_text, upload, work
+from tests.submissions.conftest import QUERIES, Api, make_collection, run_text, upload, work
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
@@ -36,11 +36,12 @@ def test_a_run_goes_in_and_its_scores_come_out(demo: Dataset, baseline: None, ap
 
 
 def test_hidden_datasets_publish_three_decimals(secret: Dataset, api: Api) -> None:
-    accepted = api.submit(run_text(skip=2), dataset="secret")
+    accepted = api.submit(run_text(QUERIES[3:], skip=2), dataset="secret")
     work()
-    scores = api.get(f"submissions/{accepted.body['id']}/").body["jobs"][0]["scores"]
-    assert scores
-    assert all(round(value, 3) == value for value in scores.values())
+    job = api.get(f"submissions/{accepted.body['id']}/").body["jobs"][0]
+    assert job["scores"]
+    assert all(round(value, 3) == value for value in job["scores"].values())
+    assert job["missing_queries"] is None
 
 
 def test_a_refused_run_leaves_nothing_behind(
