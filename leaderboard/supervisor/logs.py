@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 from collections import deque
+from io import FileIO
 from pathlib import Path
 from typing import Literal
 
@@ -58,7 +60,7 @@ class Log:
         self._last: deque[str] = deque(maxlen=REASON_LINES)
         self._partial = b""
         folder.mkdir(parents=True, exist_ok=True)
-        self._file = self.path.open("ab")
+        self._file = self._open()
 
     def feed(self, data: bytes) -> None:
         """Take what the child has just written, whole lines or not."""
@@ -67,19 +69,16 @@ class Log:
             self._line(line)
         if len(self._partial) > LINE_LIMIT_BYTES:
             self.flush()
-        self._file.flush()
 
     def flush(self) -> None:
         """Write an unfinished line as a line: its writer has ended, or does not end it."""
         if self._partial:
             self._line(self._partial)
             self._partial = b""
-            self._file.flush()
 
     def note(self, message: str) -> None:
         """A line of the supervisor's own, for the file alone."""
         self._write(f"--- {message}".encode())
-        self._file.flush()
 
     def last_lines(self) -> list[str]:
         """The last lines of the child, the oldest first: what it said before it died."""
@@ -99,11 +98,18 @@ class Log:
             say(line, self.name)
 
     def _write(self, raw: bytes) -> None:
-        if self._file.tell() + len(raw) > FILE_LIMIT_BYTES:
-            self._file.close()
-            self.path.replace(self.path.with_name(self.path.name + ".1"))
-            self._file = self.path.open("ab")
-        self._file.write(raw + b"\n")
+        """A full disk loses lines; it must not end the site."""
+        with contextlib.suppress(OSError):
+            if self._file.closed:
+                self._file = self._open()
+            if self._file.tell() + len(raw) >= FILE_LIMIT_BYTES:
+                self._file.close()
+                self.path.replace(self.path.with_name(self.path.name + ".1"))
+                self._file = self._open()
+            self._file.write(raw + b"\n")
+
+    def _open(self) -> FileIO:
+        return self.path.open("ab", buffering=0)
 
 
 def say(message: str, who: str = "") -> None:
