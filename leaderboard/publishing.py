@@ -178,6 +178,14 @@ def withdraw_entries(submission_reference: str, reason: str) -> None:
 
 
 @transaction.atomic
+def system_changed(system: System) -> None:
+    """Bring the entries that the system has here up to date with what it says of itself now."""
+    for entry in Entry.objects.filter(system=system, source=None).select_related("dataset"):
+        Entry.objects.filter(pk=entry.pk).update(training=training_exposure(system, entry.dataset))
+        board_changed(entry.dataset)
+
+
+@transaction.atomic
 def name_baseline(entry: Entry) -> None:
     """Make the entry the one that its comparison group's deltas are taken against."""
     Entry.objects.filter(

@@ -10,6 +10,7 @@ from django.db import IntegrityError, transaction
 from django.utils.text import slugify
 
 from leaderboard.models import Dataset, System, Team
+from leaderboard.publishing import system_changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +83,16 @@ def house_system(
     return system
 
 
+@transaction.atomic
 def update_system(system: System, fields: SystemFields) -> System:
-    """Change what the system says of itself; its address and team stay. Raises NameTaken."""
+    """Change what the system says of itself, on its boards too; its address and team stay. Raises NameTaken."""
     taken = System.objects.filter(team=system.team, name=fields.name).exclude(pk=system.pk).first()
     if taken is not None:
         raise NameTaken(taken)
     for name, value in asdict(fields).items():
         setattr(system, name, value)
     system.save(update_fields=list(asdict(fields)))
+    system_changed(system)
     return system
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -120,6 +121,19 @@ class SystemForm(forms.Form):
             self.add_error("training_none", "Either name the training datasets, or say that there are none.")
         cleaned["training_names"] = names
         return cleaned
+
+    @staticmethod
+    def initial_of(system: System) -> dict[str, Any]:
+        """What the form shows for a system that there is."""
+        values = {name: getattr(system, name) for name in SystemForm.base_fields if name != "training_none"}
+        return {
+            **values,
+            "parameters": json.dumps(system.parameters, ensure_ascii=False, indent=2)
+            if system.parameters
+            else "",
+            "training_datasets": ", ".join(system.training_datasets),
+            "training_none": system.training_declared and not system.training_datasets,
+        }
 
     def fields_of_system(self) -> SystemFields:
         """The cleaned values as the domain takes them."""

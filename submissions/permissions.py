@@ -23,6 +23,13 @@ def systems_of(person: Person) -> QuerySet[System]:
     return System.objects.filter(team__in=teams_of(person))
 
 
+def editable_systems(person: Person) -> QuerySet[System]:
+    """The systems whose description the person may change: their teams', and for curators everybody's."""
+    if isinstance(person, User) and person.is_staff:
+        return System.objects.exclude(team=None)
+    return systems_of(person)
+
+
 def submissions_of(person: Person) -> QuerySet[Submission]:
     """The person's own submissions and their teams'."""
     if not isinstance(person, User):

@@ -16,6 +16,7 @@ pages = [
     path("submissions/<slug:identifier>/cancel/", views.cancel, name="submission-cancel"),
     path("submissions/<slug:identifier>/withdraw/", views.withdraw, name="submission-withdraw"),
     path("submissions/<slug:identifier>/visibility/", views.visibility, name="submission-visibility"),
+    path("systems/<slug:slug>/edit/", views.edit_system, name="system-edit"),
     path("account/", people.account, name="account"),
     path("account/profile/", people.save_profile, name="account-profile"),
     path("account/tokens/", people.create_token, name="account-token-create"),

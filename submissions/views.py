@@ -9,16 +9,17 @@ from django.contrib.auth.decorators import login_required
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from leaderboard.models import User
+from leaderboard.systems import NameTaken, update_system
 from submissions import withdrawal
-from submissions.forms import WithdrawalForm
+from submissions.forms import SystemForm, WithdrawalForm
 from submissions.intake import accept_submission, check_only
 from submissions.models import Submission
-from submissions.permissions import may_manage, may_see, submissions_of
+from submissions.permissions import editable_systems, may_manage, may_see, submissions_of
 from submissions.refusals import Refused
 from submissions.request_size import refuse_oversize
 from submissions.status import SubmissionStatus, describe, with_jobs
@@ -116,6 +117,26 @@ def visibility(request: HttpRequest, identifier: str) -> HttpResponse:
     withdrawal.set_public(found, public)
     messages.success(request, "Everyone sees it now." if public else "Only your team sees it now.")
     return redirect(found)
+
+
+@login_required
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def edit_system(request: HttpRequest, slug: str) -> HttpResponse:
+    """Change what one of the person's systems says of itself."""
+    system = get_object_or_404(editable_systems(request.user), slug=slug)
+    data = request.POST if request.method == "POST" else None
+    form = SystemForm(data, initial=SystemForm.initial_of(system), label_suffix="")
+    if data is not None and form.is_valid():
+        try:
+            update_system(system, form.fields_of_system())
+        except NameTaken as error:
+            form.add_error("name", f"{str(error)[0].upper()}{str(error)[1:]}.")
+        else:
+            messages.success(request, "Saved. The boards show it from now on.")
+            return redirect(system)
+    context = {"section": "submissions", "system": system, "form": form}
+    return render(request, "submissions/system.html", context, status=400 if form.errors else 200)
 
 
 def _person(request: HttpRequest) -> User:

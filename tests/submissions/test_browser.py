@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from django.conf import settings
 from django.test import Client
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from leaderboard.models import Dataset, User
-from tests.submissions.conftest import run_text, work
+from tests.submissions.conftest import QUERIES, Api, run_text, work
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -58,6 +59,29 @@ def test_a_run_is_checked_submitted_and_followed_without_a_reload(
     expect(page.get_by_role("row", name=re.compile(r"^RR@10 1\.0000"))).to_be_visible()
     assert page.evaluate("window.notReloaded")
     assert page.locator("[hx-get]").count() == 0
+
+
+def test_pages_are_accessible_and_fit_a_phone(
+    demo: Dataset, baseline: None, api: Api, page: Page, live_server: Any
+) -> None:
+    assert api.user is not None
+    sign_in(page.context, api.user, live_server.url)
+    done = api.submit(run_text(QUERIES[1:])).body["id"]
+    work()
+    waiting = api.submit(configuration="seed 2").body["id"]
+    page.set_viewport_size({"width": 390, "height": 844})
+    for path in (
+        "/submit/?dataset=demo",
+        "/submissions/",
+        f"/submissions/{done}/",
+        f"/submissions/{waiting}/",
+        "/account/",
+        "/systems/my-system/edit/",
+    ):
+        page.goto(path)
+        violations = Axe().run(page).response["violations"]
+        assert not violations, (path, [(each["id"], each["nodes"][0]["html"]) for each in violations])
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
 
 
 def test_everything_works_without_javascript(
