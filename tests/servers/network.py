@@ -43,8 +43,8 @@ def allow_loopback_only(servers: Iterable[str]) -> None:
         return connect_ex(self, address)
 
     socket.getaddrinfo = guarded_resolve
-    socket.socket.connect = guarded_connect  # type: ignore[method-assign]
-    socket.socket.connect_ex = guarded_connect_ex  # type: ignore[method-assign]
+    socket.socket.connect = guarded_connect  # type: ignore[assignment, method-assign]
+    socket.socket.connect_ex = guarded_connect_ex  # type: ignore[assignment, method-assign]
 
 
 def _is_loopback(host: str) -> bool:
