@@ -53,7 +53,7 @@ def main() -> None:
 
 def make_collection(folder: Path) -> None:
     """Topics and judgements of about TREC-COVID's size: 50 queries, 65,000 judgements."""
-    chance = random.Random(1)  # noqa: S311
+    chance = random.Random(1)
     folder.mkdir()
     with (folder / "queries.jsonl").open("w") as queries, (folder / "qrels.txt").open("w") as qrels:
         for query in range(1, QUERIES + 1):
@@ -64,7 +64,7 @@ def make_collection(folder: Path) -> None:
 
 def make_run(path: Path, seed: int) -> None:
     """A run of 50 × 1,000 lines."""
-    chance = random.Random(seed)  # noqa: S311
+    chance = random.Random(seed)
     with path.open("w") as run:
         for query in range(1, QUERIES + 1):
             scores = sorted((chance.random() * 20 for _ in range(DEPTH)), reverse=True)
