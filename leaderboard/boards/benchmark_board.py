@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import orjson
 
 from leaderboard.boards import deltas
-from leaderboard.boards.dataset_board import ARCHITECTURES, DatasetFacts, matches, ranked_in
+from leaderboard.boards.dataset_board import ARCHITECTURES, DatasetFacts, matches
 from leaderboard.boards.figures import FigureKey, Figures, figure_columns, place_figures
 from leaderboard.boards.measures import better
-from leaderboard.boards.model import ABOUT, EFFECTIVENESS, REPORTED, SYSTEM_COLUMN, Board, Column, Row, Value
+from leaderboard.boards.model import (
+    ABOUT,
+    EFFECTIVENESS,
+    REPORTED,
+    SCORED,
+    SYSTEM_COLUMN,
+    Board,
+    Column,
+    Identity,
+    Row,
+    Value,
+)
 from leaderboard.boards.ranking import assign_ranks, mark_best, ordered
 from leaderboard.boards.reading import Cell, SystemRow
 from leaderboard.boards.state import BoardState, UnknownChoice
+from leaderboard.models import Entry
 
+IN_DOMAIN = Entry.Training.IN_DOMAIN.value
 MEAN, COVERAGE, AVERAGE, WINS = "mean", "coverage", "average-relative", "wins"
 
 
@@ -49,25 +62,6 @@ class BenchmarkFacts:
         return [member for member in self.members if member.counted]
 
 
-Scores = Mapping[str, float]
-
-
-def available_measures(facts: BenchmarkFacts, read: Sequence[tuple[Cell, Scores]]) -> list[str]:
-    """The measures that the board can show: its own first, then those that half of the counted datasets have."""
-    had: dict[int, set[str]] = {}
-    for cell, scores in read:
-        had.setdefault(cell.dataset_id, set()).update(scores)
-    wanted = {name for names in had.values() for name in names}
-    wanted -= {name for member in facts.members for name in member.stand_ins.values()}
-    wanted |= {name for member in facts.members for name in member.stand_ins}
-
-    def widely_had(measure: str) -> bool:
-        having = sum(member.measure(measure) in had.get(member.dataset_id, ()) for member in facts.counted)
-        return having > 0 and 2 * having >= len(facts.counted)
-
-    return [facts.measure, *sorted(name for name in wanted if name != facts.measure and widely_had(name))]
-
-
 @dataclass(slots=True)
 class _Line:
     """What one row collects: by dataset its value and its baseline's, and how it may be compared."""
@@ -76,15 +70,16 @@ class _Line:
     configuration: str
     ranked_in: str
     scores: dict[int, float] = field(default_factory=dict)
+    groups: dict[int, str] = field(default_factory=dict)
     baselines: dict[int, float] = field(default_factory=dict)
+    baseline_on: set[int] = field(default_factory=set)
     in_domain: set[int] = field(default_factory=set)
     provenances: set[str] = field(default_factory=set)
-    baseline_on: int = 0
 
 
 def benchmark_board(
     facts: BenchmarkFacts,
-    cells: Sequence[Cell],
+    cells: Iterable[Cell],
     systems: Mapping[int, SystemRow],
     figures: Mapping[tuple[int, str], Figures],
     figures_of: str,
@@ -94,21 +89,20 @@ def benchmark_board(
 
     Raises UnknownChoice for a column or a measure that the board does not have.
     """
-    read = [(cell, orjson.loads(cell.scores_text)) for cell in cells]
-    measures = available_measures(facts, read)
     measure = state.measure or facts.measure
+    collected = collect(facts, cells, measure)
+    measures = available_measures(facts, collected.measures)
     if measure not in measures:
         raise UnknownChoice("measure", measure, measures)
-    lines = collect(facts, read, measure)
-    efficiency = figure_columns(
-        [(figures.get((line.system_id, line.configuration), ()), {}) for line in lines]
-    )
+    lines = collected.lines
+    of_lines = [(line, figures.get((line.system_id, line.configuration), ())) for line in lines]
+    efficiency = figure_columns([(found, {}) for _, found in of_lines if found])
     columns = _columns(facts, measure, efficiency, figures_of)
     rows = [_row(facts, line, systems[line.system_id], columns, measure) for line in lines]
     start = leading(facts) + len(facts.members)
     places = {key: start + number for number, key in enumerate(efficiency)}
-    for line, row in zip(lines, rows, strict=True):
-        place_figures(row, figures.get((line.system_id, line.configuration), ()), places)
+    for (_, found), row in zip(of_lines, rows, strict=True):
+        place_figures(row, found, places)
     board = _view(facts, columns, rows, measure, state)
     board.measures = measures
     return board
@@ -147,57 +141,96 @@ def _view(
     return board
 
 
-def collect(facts: BenchmarkFacts, read: Sequence[tuple[Cell, Scores]], measure: str) -> list[_Line]:
-    """One line per system, configuration and kind, in order of first publication; a later entry replaces an earlier."""
-    members = {member.dataset_id: member for member in facts.members}
-    current = _current_groups(members, [cell for cell, _ in read])
+@dataclass(slots=True)
+class Collected:
+    """The lines of a board for one measure, and which measures its datasets have at all."""
+
+    lines: list[_Line]
+    measures: dict[int, set[str]]
+
+
+def collect(facts: BenchmarkFacts, cells: Iterable[Cell], measure: str) -> Collected:
+    """One line per system, configuration and kind, in order of first publication; a later entry replaces an earlier.
+
+    One pass over a stream: of a benchmark's thousands of entries only the values of one measure are kept.
+    """
     wanted = {member.dataset_id: member.measure(measure) for member in facts.members}
+    current = {
+        member.dataset_id: f"scored:{member.facts.version_id}:{member.facts.qrels_id}:"
+        for member in facts.members
+    }
+    had: dict[int, set[str]] = {dataset: set() for dataset in wanted}
     lines: dict[tuple[int, str, str], _Line] = {}
-    placed: list[tuple[_Line, Cell]] = []
-    baselines: dict[tuple[int, str], float] = {}
-    for cell, scores in read:
-        dataset = cell.dataset_id
-        kind = ranked_in(cell.provenance, cell.comparison_group, current.get(dataset, ""))
+    for dataset, system, configuration, provenance, group, is_baseline, training, text in cells:
+        scores = orjson.loads(text)
+        had[dataset].update(scores)
         value = scores.get(wanted[dataset])
-        if value is None or kind == "stale":
+        reported = provenance == REPORTED
+        if value is None or not (reported or group.startswith(current[dataset])):
             continue
-        if cell.is_baseline:
-            baselines[dataset, cell.comparison_group] = value
-        key = (cell.system_id, cell.configuration, kind)
+        key = (system, configuration, REPORTED if reported else SCORED)
         line = lines.get(key)
         if line is None:
-            line = lines[key] = _Line(cell.system_id, cell.configuration, kind)
+            line = lines[key] = _Line(system, configuration, key[2])
         line.scores[dataset] = value
-        placed.append((line, cell))
-    for line, cell in placed:
-        _compare(line, cell, baselines.get((cell.dataset_id, cell.comparison_group)))
-    return list(lines.values())
+        line.groups[dataset] = group
+        line.provenances.add(provenance)
+        if is_baseline:
+            line.baseline_on.add(dataset)
+        if training == IN_DOMAIN:
+            line.in_domain.add(dataset)
+    _compare(list(lines.values()))
+    return Collected([line for line in lines.values() if line.scores], had)
 
 
-def _compare(line: _Line, cell: Cell, baseline: float | None) -> None:
-    if baseline is None:
-        line.baselines.pop(cell.dataset_id, None)
-    else:
-        line.baselines[cell.dataset_id] = baseline
-    line.baseline_on += cell.is_baseline
-    line.provenances.add(cell.provenance)
-    if cell.training == "in-domain":
-        line.in_domain.add(cell.dataset_id)
+def _compare(lines: Sequence[_Line]) -> None:
+    """Drop values of superseded measures, and put each value's baseline beside it: that of its own comparison group."""
+    baselines = {
+        (dataset, line.groups[dataset]): line.scores[dataset]
+        for line in lines
+        for dataset in line.baseline_on
+    }
+    current = _current_groups(lines)
+    for line in lines:
+        if line.ranked_in == SCORED:
+            for dataset in [
+                dataset for dataset, group in line.groups.items() if group != current.get(dataset)
+            ]:
+                del line.scores[dataset]
+        line.baselines = {
+            dataset: baseline
+            for dataset in line.scores
+            if (baseline := baselines.get((dataset, line.groups[dataset]))) is not None
+        }
 
 
-def _current_groups(members: Mapping[int, Member], cells: Sequence[Cell]) -> dict[int, str]:
-    """By dataset, the group of scored entries that is not stale: that of the newest baseline, else the newest."""
+def _current_groups(lines: Sequence[_Line]) -> dict[int, str]:
+    """By dataset, the group that its scored values are compared in: that of its baseline, else the newest."""
     current: dict[int, str] = {}
     anchored: set[int] = set()
-    for cell in cells:
-        if cell.provenance == "reported" or (cell.dataset_id in anchored and not cell.is_baseline):
+    for line in lines:
+        if line.ranked_in == REPORTED:
             continue
-        facts = members[cell.dataset_id].facts
-        if cell.comparison_group.startswith(f"scored:{facts.version_id}:{facts.qrels_id}:"):
-            current[cell.dataset_id] = cell.comparison_group
-            if cell.is_baseline:
-                anchored.add(cell.dataset_id)
+        for dataset, group in line.groups.items():
+            if dataset in line.baseline_on:
+                anchored.add(dataset)
+                current[dataset] = group
+            elif dataset not in anchored:
+                current[dataset] = group
     return current
+
+
+def available_measures(facts: BenchmarkFacts, had: Mapping[int, set[str]]) -> list[str]:
+    """The measures that the board can show: its own first, then those that half of the counted datasets have."""
+    wanted = {name for names in had.values() for name in names}
+    wanted -= {name for member in facts.members for name in member.stand_ins.values()}
+    wanted |= {name for member in facts.members for name in member.stand_ins}
+
+    def widely_had(measure: str) -> bool:
+        having = sum(member.measure(measure) in had.get(member.dataset_id, ()) for member in facts.counted)
+        return having > 0 and 2 * having >= len(facts.counted)
+
+    return [facts.measure, *sorted(name for name in wanted if name != facts.measure and widely_had(name))]
 
 
 def _columns(
@@ -268,26 +301,26 @@ def _row(
     values = [line.scores.get(dataset) for dataset in counted]
     baselines = [line.baselines.get(dataset) for dataset in counted]
     reported = line.ranked_in == REPORTED
-    row = Row(
+    decimals = 3 if reported or any(member.facts.hidden for member in facts.members) else 4
+    identity = Identity(
         system=system.name,
         slug=system.slug,
-        ranked_in=line.ranked_in,
-        is_baseline=line.baseline_on > 0,
-        configuration=line.configuration,
-        provenance=", ".join(sorted(line.provenances)),
         architecture=system.architecture,
-        team=system.team or "",
-        team_slug=system.team_slug or "",
-        source=system.source_key or "",
-        decimals=3 if reported or any(member.facts.hidden for member in facts.members) else 4,
+        team=system.team,
+        team_slug=system.team_slug,
+        source_key=system.source_key,
+        provenance=", ".join(sorted(line.provenances)),
+        configuration=line.configuration,
+        is_baseline=bool(line.baseline_on),
     )
+    row = Row(identity, line.ranked_in, decimals, [])
     row.values = [
         system.name,
         *_summary(row, values, baselines),
         *(line.scores.get(member.dataset_id) for member in facts.members),
         *[None] * (len(columns) - leading(facts) - len(facts.members) - 3),
         ARCHITECTURES.get(system.architecture, system.architecture),
-        row.provenance,
+        identity.provenance,
         (system.source if reported else system.team) or None,
     ]
     for place, member in enumerate(facts.members, start=leading(facts)):

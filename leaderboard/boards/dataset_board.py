@@ -9,7 +9,7 @@ from typing import Any
 from leaderboard.boards import deltas
 from leaderboard.boards.figures import FigureKey, figure_columns, place_figures
 from leaderboard.boards.measures import better, measure_column
-from leaderboard.boards.model import ABOUT, REPORTED, SCORED, STALE, SYSTEM_COLUMN, Board, Column, Row
+from leaderboard.boards.model import ABOUT, REPORTED, SCORED, STALE, SYSTEM_COLUMN, Board, Column, Row, Value
 from leaderboard.boards.ranking import assign_ranks, mark_best, ordered
 from leaderboard.boards.reading import EntryRow
 from leaderboard.boards.state import BoardState, UnknownChoice
@@ -44,7 +44,7 @@ def dataset_board(facts: DatasetFacts, entries: Sequence[EntryRow], state: Board
     read = [_Read(entry, entry.scores, entry.figures) for entry in entries if entry.visibility == "public"]
     measures = _measures(facts, read)
     measure = _measure_in_focus(state, measures)
-    figures = figure_columns([(row.figures, row.scores) for row in read])
+    figures = figure_columns([(row.figures, row.scores) for row in read if row.figures])
     columns = _columns(measures, measure, figures)
     sort = state.sort or measure
     place = _place(columns, sort)
@@ -117,48 +117,30 @@ def _rows(
     current = current_group(facts, [row.entry for row in read])
     first_figure = 1 + len(measures) + 2  # after the system, its measures and the two differences
     places = {key: first_figure + number for number, key in enumerate(figures)}
+    blank = [None] * len(figures)
     rows = []
     for item in read:
         entry, value = item.entry, item.scores.get(measure)
         baseline = baselines.get(entry.comparison_group)
-        row = row_of(facts, entry, current)
-        row.values = [
+        reported = entry.provenance == REPORTED
+        values: list[Value] = [
             entry.system,
             *map(item.scores.get, measures),
             deltas.absolute(value, baseline),
             deltas.relative(value, baseline),
-            *[None] * len(figures),
+            *blank,
             ARCHITECTURES.get(entry.architecture, entry.architecture),
             entry.provenance,
-            entry.source or entry.team or None,
-            None if entry.provenance == "reported" else entry.published[:10],
+            entry.source if reported else entry.team,
+            None if reported else entry.published[:10],
             entry.submission or None,
         ]
+        kind = ranked_in(entry.provenance, entry.comparison_group, current)
+        row = Row(entry, kind, 3 if reported or facts.hidden else 4, values)
         if item.figures:
             place_figures(row, item.figures, places)
         rows.append(row)
     return rows
-
-
-def row_of(facts: DatasetFacts, entry: EntryRow, current: str) -> Row:
-    """The row of an entry, without its values."""
-    return Row(
-        system=entry.system,
-        slug=entry.slug,
-        ranked_in=ranked_in(entry.provenance, entry.comparison_group, current),
-        is_baseline=entry.is_baseline,
-        configuration=entry.configuration,
-        provenance=entry.provenance,
-        architecture=entry.architecture,
-        training=entry.training,
-        comparison_group=entry.comparison_group,
-        team=entry.team or "",
-        team_slug=entry.team_slug or "",
-        submission=entry.submission,
-        source=entry.source_key or "",
-        missing_queries=entry.missing_queries,
-        decimals=3 if facts.hidden or entry.provenance == "reported" else 4,
-    )
 
 
 ARCHITECTURES = {value: str(label) for value, label in Architecture.choices}
@@ -181,21 +163,21 @@ def ranked_in(provenance: str, group: str, current: str) -> str:
 
 def matches(row: Row, state: BoardState) -> bool:
     """Whether the row is in the view."""
-    if state.architectures and row.architecture not in state.architectures:
+    entry = row.entry
+    if state.architectures and entry.architecture not in state.architectures:
         return False
-    if state.provenances and row.provenance not in state.provenances:
+    if state.provenances and entry.provenance not in state.provenances:
         return False
     text = state.text.casefold()
-    return not text or any(
-        text in part.casefold() for part in (row.system, row.configuration, row.team, row.source)
-    )
+    named = (entry.system, entry.configuration, entry.team or "", entry.source_key or "")
+    return not text or any(text in part.casefold() for part in named)
 
 
 def _notes(facts: DatasetFacts, rows: Sequence[Row], measure: str) -> list[str]:
     kinds = {row.ranked_in for row in rows}
     notes = [f"Ranks follow {measure}; equal values share a rank, and the earlier published stands first."]
     if REPORTED in kinds:
-        sources = {row.source for row in rows if row.ranked_in == REPORTED}
+        sources = {row.entry.source_key for row in rows if row.ranked_in == REPORTED}
         papers = "one publication" if len(sources) == 1 else f"{len(sources)} publications"
         notes.append(
             f"r: a rank among reported figures, which {papers} printed and nobody here recomputed; "
@@ -209,12 +191,12 @@ def _notes(facts: DatasetFacts, rows: Sequence[Row], measure: str) -> list[str]:
         "Δ is taken to the BM25 baseline of the same source, version and judgements, never across; "
         "— means there is none."
     )
-    if any(row.training == "in-domain" for row in rows):
+    if any(row.entry.training == "in-domain" for row in rows):
         notes.append("‡ in-domain: trained on this dataset.")
     if any("?" in row.marks.values() for row in rows):
         notes.append("? as printed, but doubtful: never used to sort or plot.")
     if facts.hidden:
         notes.append("The judgements are hidden: every value is published with three decimals.")
-    if any(row.missing_queries for row in rows):
+    if any(row.entry.missing_queries for row in rows):
         notes.append("Judged queries that a run misses score 0; how many is said under the system's name.")
     return notes

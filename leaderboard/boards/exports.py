@@ -28,11 +28,11 @@ def to_csv(board: Board) -> str:
                 "" if row.rank is None else row.rank,
                 row.ranked_in,
                 *(_plain(value) for value in exported(board, row)),
-                _plain(row.configuration),
-                "yes" if row.is_baseline else "",
-                row.training,
-                _plain(row.comparison_group),
-                row.missing_queries,
+                _plain(row.entry.configuration),
+                "yes" if row.entry.is_baseline else "",
+                row.entry.training,
+                _plain(row.entry.comparison_group),
+                row.entry.missing_queries,
                 "; ".join(doubtful(board, row)),
             ]
         )
@@ -97,15 +97,15 @@ def _row(board: Board, row: Row) -> dict[str, Any]:
     return {
         "rank": row.rank,
         "ranked_among": row.ranked_in,
-        "system": row.system,
-        "slug": row.slug,
-        "configuration": row.configuration,
-        "baseline": row.is_baseline,
-        "provenance": row.provenance,
-        "architecture": row.architecture,
-        "training": row.training,
-        "comparison_group": row.comparison_group,
-        "missing_queries": row.missing_queries,
+        "system": row.entry.system,
+        "slug": row.entry.slug,
+        "configuration": row.entry.configuration,
+        "baseline": bool(row.entry.is_baseline),
+        "provenance": row.entry.provenance,
+        "architecture": row.entry.architecture,
+        "training": row.entry.training,
+        "comparison_group": row.entry.comparison_group,
+        "missing_queries": row.entry.missing_queries,
         "values": {
             column.key: value
             for column, value in zip(board.columns[1:], exported(board, row)[1:], strict=True)

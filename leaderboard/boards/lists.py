@@ -9,7 +9,7 @@ import orjson
 from django.db.models import Count, Q, TextField
 from django.db.models.functions import Cast
 
-from leaderboard.boards import deltas, rendering
+from leaderboard.boards import deltas, wording
 from leaderboard.models import Benchmark, Dataset, Entry
 from leaderboard.models.datasets import DatasetQuerySet
 from leaderboard.models.results import EntryQuerySet
@@ -73,7 +73,7 @@ def datasets() -> list[dict[str, Any]]:
 
 def benchmarks() -> list[dict[str, Any]]:
     """Every benchmark with its numbers of datasets, all and counted. One query."""
-    return list(
+    rows = (
         Benchmark.objects.annotate(
             datasets_shown=Count("members"),
             datasets_counted=Count("members", filter=Q(members__counted=True)),
@@ -83,11 +83,14 @@ def benchmarks() -> list[dict[str, Any]]:
             "slug", "name", "description", "measure", "source__authors", "datasets_shown", "datasets_counted"
         )
     )
+    return [dict(row) for row in rows]
 
 
 def benchmarks_with(dataset_id: int) -> list[dict[str, Any]]:
     """The benchmarks that a dataset belongs to. One query."""
-    return list(Benchmark.objects.filter(members__dataset_id=dataset_id).values("slug", "name"))
+    return [
+        dict(row) for row in Benchmark.objects.filter(members__dataset_id=dataset_id).values("slug", "name")
+    ]
 
 
 class Newest(NamedTuple):
@@ -144,9 +147,9 @@ def _newest(row: Mapping[str, Any], baseline: Mapping[str, float]) -> Newest:
         dataset=row["dataset__name"],
         dataset_slug=row["dataset__slug"],
         measure=measure,
-        value=rendering.written(value, decimals),
-        delta=rendering.signed(delta, decimals),
-        direction=rendering.direction(delta, measure),
+        value=wording.written(value, decimals),
+        delta=wording.signed(delta, decimals),
+        direction=wording.direction(delta, measure),
         team=row["system__team__name"],
         team_slug=row["system__team__slug"],
         is_baseline=row["is_baseline"],

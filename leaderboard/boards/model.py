@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple, Protocol
 
 Kind = Literal["score", "delta", "relative", "figure", "count", "text", "date"]
 Value = float | str | None
@@ -49,6 +49,55 @@ class Column:
 SYSTEM_COLUMN = Column("system", "System", "", "text")
 
 
+class Identity(NamedTuple):
+    """Whose row it is. A dataset's row is an entry of the same names; a benchmark's is made of several."""
+
+    system: str
+    slug: str
+    architecture: str
+    team: str | None
+    team_slug: str | None
+    source_key: str | None
+    provenance: str
+    configuration: str
+    is_baseline: bool
+    training: str = ""
+    comparison_group: str = ""
+    submission: str = ""
+    missing_queries: int = 0
+
+
+class Identified(Protocol):
+    """What rows need of an entry; `Identity` is the plainest one."""
+
+    @property
+    def system(self) -> str: ...
+    @property
+    def slug(self) -> str: ...
+    @property
+    def architecture(self) -> str: ...
+    @property
+    def team(self) -> str | None: ...
+    @property
+    def team_slug(self) -> str | None: ...
+    @property
+    def source_key(self) -> str | None: ...
+    @property
+    def provenance(self) -> str: ...
+    @property
+    def configuration(self) -> str: ...
+    @property
+    def is_baseline(self) -> bool | int: ...
+    @property
+    def training(self) -> str: ...
+    @property
+    def comparison_group(self) -> str: ...
+    @property
+    def submission(self) -> str: ...
+    @property
+    def missing_queries(self) -> int: ...
+
+
 @dataclass(slots=True)
 class Row:
     """One row. `values` has one place per column: None is missing, sorts last and is never 0.
@@ -57,23 +106,11 @@ class Row:
     `ranked_in` names whom the row is ranked among: rows of different kinds are never ranked together.
     """
 
-    system: str
-    slug: str
+    entry: Identified
     ranked_in: str
-    is_baseline: bool = False
-    configuration: str = ""
-    provenance: str = ""
-    architecture: str = ""
-    training: str = ""
-    comparison_group: str = ""
-    team: str = ""
-    team_slug: str = ""
-    submission: str = ""
-    source: str = ""
-    missing_queries: int = 0
+    decimals: int
+    values: list[Value]
     rank: int | None = None
-    decimals: int = 3
-    values: list[Value] = field(default_factory=list)
     shown: dict[int, str] = field(default_factory=dict)
     marks: dict[int, str] = field(default_factory=dict)
 

@@ -119,7 +119,7 @@ def benchmark_page(slug: str, state: BoardState) -> BenchmarkPage | None:
     facts = BenchmarkFacts(benchmark["name"], benchmark["measure"], members)
     ids = [member.dataset_id for member in members]
     cells = reading.cells_of(ids, benchmark["source_id"])
-    systems = reading.systems_by_id({cell.system_id for cell in cells})
+    systems = reading.systems_on(ids)
     measured_on, figures = reading.figures_on(ids, benchmark["source_id"])
     named = next((member.facts.name for member in members if member.dataset_id == measured_on), "")
     board = benchmark_board(facts, cells, systems, figures, named, state)

@@ -40,22 +40,25 @@ def assign_ranks(rows: Sequence[Row], place: int, *, lower_is_better: bool = Fal
 
 def mark_best(board: Board, rows: Sequence[Row]) -> None:
     """Find the best and the second best value of every column that has a better direction, per kind of row."""
-    for place, column in enumerate(board.columns):
-        if column.kind not in ("score", "figure") or not column.better:
-            continue
-        kinds: dict[str, list[float]] = defaultdict(list)
-        for row in rows:
-            value = row.values[place]
-            if isinstance(value, (float, int)) and row.ranked_in != STALE:
-                kinds[row.ranked_in].append(value)
-        for kind, values in kinds.items():
-            _two_best(board, (place, kind), values, column)
+    kinds: dict[str, list[list[Value]]] = defaultdict(list)
+    for row in rows:
+        kinds[row.ranked_in].append(row.values)
+    kinds.pop(STALE, None)
+    for kind, of_kind in kinds.items():
+        for place, values in enumerate(zip(*of_kind, strict=True)):
+            column = board.columns[place]
+            if column.kind in ("score", "figure") and column.better:
+                _two_best(board, (place, kind), values, column)
 
 
-def _two_best(board: Board, key: tuple[int, str], values: list[float], column: Column) -> None:
-    if len(values) < 2:
+def _two_best(board: Board, key: tuple[int, str], values: Sequence[Value], column: Column) -> None:
+    numbers = (
+        {value for value in values if isinstance(value, (float, int))} if None in values else set(values)
+    )
+    if len(values) - values.count(None) < 2:
         return
-    distinct = sorted(set(values), reverse=column.better == "higher")
-    board.best[key] = distinct[0]
-    if len(distinct) > 1:
-        board.second[key] = distinct[1]
+    choose = max if column.better == "higher" else min
+    board.best[key] = best = choose(numbers)  # type: ignore[type-var, assignment]
+    numbers.discard(best)
+    if numbers:
+        board.second[key] = choose(numbers)  # type: ignore[type-var, assignment]

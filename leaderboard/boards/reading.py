@@ -6,15 +6,16 @@ Entries come in order of publication, which is the tie-break of every board.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import orjson
-from django.db.models import Count, Max, Q, QuerySet, Sum, TextField
+from django.db import connection
+from django.db.models import IntegerField, Q, TextField
 from django.db.models.functions import Cast
 
 from leaderboard.boards.figures import COSTS
-from leaderboard.models import Dataset, Entry, System
-from leaderboard.models.datasets import DatasetQuerySet
+from leaderboard.models import Entry, System
 from leaderboard.models.results import EntryQuerySet
 
 Visibility = Entry.Visibility
@@ -36,7 +37,7 @@ class EntryRow(NamedTuple):
     scores_text: str
     figures_text: str
     comparison_group: str
-    is_baseline: bool
+    is_baseline: int
     training: str
     visibility: str
     withdrawal_reason: str
@@ -79,17 +80,9 @@ class SystemRow(NamedTuple):
         return short_citation(self.source_authors, self.source_year)
 
 
-class Cell(NamedTuple):
-    """One entry as a benchmark board reads it: a score of a system on a dataset."""
-
-    dataset_id: int
-    system_id: int
-    configuration: str
-    provenance: str
-    comparison_group: str
-    is_baseline: bool
-    training: str
-    scores_text: str
+#: One entry as a benchmark board reads it: dataset, system, configuration, provenance, comparison group, whether it
+#: is a baseline, what it was trained on, and its scores as JSON. Plain, because there are many.
+Cell = tuple[int, int, str, str, str, int, str, str]
 
 
 def short_citation(authors: str | None, year: int | None) -> str:
@@ -106,11 +99,16 @@ def _entries() -> EntryQuerySet:
     return EntryQuerySet(Entry).order_by("published_at", "pk")
 
 
-def entries_of(dataset_id: int) -> list[EntryRow]:
-    """The public and the withdrawn entries of a dataset, by date of publication. One query."""
+@lru_cache(maxsize=1)
+def _entries_query() -> tuple[str, tuple[Any, ...]]:
+    """The SQL of `entries_of` and its parameters, the dataset's id first.
+
+    Written by the ORM once, since that takes it as long as the database takes to answer.
+    """
     rows = (
         _entries()
-        .filter(dataset_id=dataset_id, visibility__in=[Visibility.PUBLIC, Visibility.WITHDRAWN])
+        .filter(dataset_id=0)
+        .filter(visibility__in=[Visibility.PUBLIC, Visibility.WITHDRAWN])
         .values_list(
             "system__name",
             "system__slug",
@@ -125,7 +123,7 @@ def entries_of(dataset_id: int) -> list[EntryRow]:
             Cast("scores", TextField()),
             Cast("figures", TextField()),
             "comparison_group",
-            "is_baseline",
+            Cast("is_baseline", IntegerField()),
             "training",
             "visibility",
             "withdrawal_reason",
@@ -135,7 +133,15 @@ def entries_of(dataset_id: int) -> list[EntryRow]:
             Cast("published_at", TextField()),
         )
     )
-    return list(map(EntryRow._make, rows))
+    return rows.query.sql_with_params()
+
+
+def entries_of(dataset_id: int) -> list[EntryRow]:
+    """The public and the withdrawn entries of a dataset, by date of publication. One query."""
+    sql, (_, *others) = _entries_query()
+    with connection.cursor() as cursor:
+        cursor.execute(sql, [dataset_id, *others])
+        return list(map(EntryRow._make, cursor.fetchall()))
 
 
 def cells_of(dataset_ids: Iterable[int], source_id: int | None) -> list[Cell]:
@@ -143,22 +149,25 @@ def cells_of(dataset_ids: Iterable[int], source_id: int | None) -> list[Cell]:
     rows = _entries().public().filter(dataset_id__in=list(dataset_ids))
     if source_id is not None:
         rows = rows.filter(~Q(provenance=Entry.Provenance.REPORTED) | Q(source_id=source_id))
-    found = rows.values_list(
+    sql, parameters = rows.values_list(
         "dataset_id",
         "system_id",
         "configuration",
         "provenance",
         "comparison_group",
-        "is_baseline",
+        Cast("is_baseline", IntegerField()),
         "training",
         Cast("scores", TextField()),
-    )
-    return list(map(Cell._make, found))
+    ).query.sql_with_params()
+    with connection.cursor() as cursor:
+        cursor.execute(sql, parameters)
+        return cursor.fetchall()
 
 
-def systems_by_id(ids: Iterable[int]) -> dict[int, SystemRow]:
-    """The systems by id. One query."""
-    rows = System.objects.filter(pk__in=list(ids)).values_list(
+def systems_on(dataset_ids: Iterable[int]) -> dict[int, SystemRow]:
+    """The systems with entries on some datasets, by id. One query."""
+    present = Entry.objects.filter(dataset_id__in=list(dataset_ids)).values("system_id")
+    rows = System.objects.filter(pk__in=present).values_list(
         "pk",
         "name",
         "slug",
@@ -195,24 +204,33 @@ def figures_on(
     return None, {}
 
 
+_REVISION = "SELECT COUNT(*), SUM(board_revision), MAX(updated_at) FROM leaderboard_dataset"
+_OF_BENCHMARK = (
+    " WHERE id IN (SELECT member.dataset_id FROM leaderboard_benchmarkmember member "
+    "JOIN leaderboard_benchmark benchmark ON benchmark.id = member.benchmark_id WHERE benchmark.slug = %s)"
+)
+
+
 def dataset_revision(slug: str) -> str:
     """What changes whenever the dataset's page does; empty where there is no such page. One query."""
-    return _revision(DatasetQuerySet(Dataset).listed().filter(slug=slug))
+    return _revision(_REVISION + " WHERE slug = %s", slug)
 
 
 def benchmark_revision(slug: str) -> str:
     """What changes whenever one of the benchmark's datasets does; empty where there is none. One query."""
-    return _revision(Dataset.objects.filter(memberships__benchmark__slug=slug))
+    return _revision(_REVISION + _OF_BENCHMARK, slug)
 
 
 def site_revision() -> str:
     """What changes whenever any board does. One query."""
-    return _revision(Dataset.objects.all()) or "nothing yet"
+    return _revision(_REVISION)
 
 
-def _revision(datasets: QuerySet[Dataset]) -> str:
-    """Counters only grow, so that their sum stands for all of them."""
-    number, revisions, changed = datasets.aggregate(
-        number=Count("pk"), revisions=Sum("board_revision"), changed=Max(Cast("updated_at", TextField()))
-    ).values()
-    return f"{number}:{revisions}:{changed}" if number else ""
+def _revision(query: str, *parameters: str) -> str:
+    """Counters only grow, so that their sum stands for all of them.
+
+    In SQL, because this is asked on every request: a query set would take longer to build than a kept page to serve.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(query, parameters)
+        return ":".join(map(str, cursor.fetchone()))

@@ -11,6 +11,9 @@ from leaderboard.models import Architecture, Entry
 
 Order = Literal["asc", "desc", ""]
 
+ARCHITECTURES = tuple(Architecture.values)
+PROVENANCES = tuple(Entry.Provenance.values)
+
 #: The longest text that a board is searched for; more is cut.
 LONGEST_QUERY = 100
 
@@ -53,8 +56,8 @@ class BoardState:
             measure=_last(parameters, "measure"),
             sort=_last(parameters, "sort"),
             order=order,  # type: ignore[arg-type]
-            architectures=_several(parameters, "architecture", Architecture.values),
-            provenances=_several(parameters, "provenance", Entry.Provenance.values),
+            architectures=_several(parameters, "architecture", ARCHITECTURES),
+            provenances=_several(parameters, "provenance", PROVENANCES),
             text=_last(parameters, "q").strip()[:LONGEST_QUERY],
         )
 

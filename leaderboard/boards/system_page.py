@@ -9,7 +9,7 @@ import orjson
 from django.db.models import Count, Max, Q, TextField
 from django.db.models.functions import Cast
 
-from leaderboard.boards import deltas, rendering
+from leaderboard.boards import deltas, wording
 from leaderboard.boards.dataset_board import ARCHITECTURES
 from leaderboard.boards.measures import better
 from leaderboard.boards.reading import short_citation
@@ -47,13 +47,13 @@ class Result(NamedTuple):
     def text(self) -> dict[str, Any]:
         """Its numbers as the page writes them."""
         return {
-            "value": rendering.written(self.value, self.decimals),
-            "baseline": rendering.written(self.baseline, self.decimals),
-            "best": rendering.written(self.best, self.decimals),
-            "delta": rendering.signed(self.delta, self.decimals),
-            "relative": rendering.signed(self.relative, 1, percent=True),
-            "direction": rendering.direction(self.delta, self.measure),
-            "scores": [(name, rendering.written(value, self.decimals)) for name, value in self.scores],
+            "value": wording.written(self.value, self.decimals),
+            "baseline": wording.written(self.baseline, self.decimals),
+            "best": wording.written(self.best, self.decimals),
+            "delta": wording.signed(self.delta, self.decimals),
+            "relative": wording.signed(self.relative, 1, percent=True),
+            "direction": wording.direction(self.delta, self.measure),
+            "scores": [(name, wording.written(value, self.decimals)) for name, value in self.scores],
         }
 
 
@@ -159,8 +159,8 @@ def _others(dataset_ids: Iterable[int]) -> dict[int, list[_Other]]:
         )
     )
     found: dict[int, list[_Other]] = {}
-    for *plain, text in rows:
-        other = _Other(*plain, orjson.loads(text))
+    for row in rows:
+        other = _Other._make((*row[:-1], orjson.loads(row[-1])))
         found.setdefault(other.dataset_id, []).append(other)
     return found
 

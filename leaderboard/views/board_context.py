@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from leaderboard.boards import rendering
+from leaderboard.boards import rendering, wording
 from leaderboard.boards.model import Board, Column
 from leaderboard.boards.state import BoardState
 from leaderboard.models import Architecture, Entry
@@ -44,7 +44,7 @@ def board_context(board: Board, state: BoardState, path: str) -> dict[str, Any]:
         "body": rendering.body(board),
         "system_head": system_head,
         "heads": heads,
-        "groups": rendering.spans(board.columns[1:]),
+        "groups": wording.spans(board.columns[1:]),
         "architectures": _options(Architecture.choices, state.architectures),
         "provenances": _options(Entry.Provenance.choices, state.provenances),
         "measures": [Option(name, name, name == board.measure) for name in board.measures],

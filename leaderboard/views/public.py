@@ -6,7 +6,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from leaderboard.boards import lists, pages, reading, rendering, system_page
+from leaderboard.boards import lists, pages, reading, system_page, wording
 from leaderboard.boards.state import BoardState
 from leaderboard.page_cache import kept_page
 
@@ -24,17 +24,17 @@ def home(request: HttpRequest) -> HttpResponse:
     """What this is, the boards, and the newest results."""
     benchmarks = lists.benchmarks()
     datasets = lists.datasets()
+    first = pages.benchmark_page(benchmarks[0]["slug"], BoardState()) if benchmarks else None
     context = {
         "section": "home",
         "benchmarks": benchmarks,
         "datasets": [dataset for dataset in datasets if dataset["state"] != "reported"],
         "dataset_count": len(datasets),
         "newest": lists.newest(),
-        "first": pages.benchmark_page(benchmarks[0]["slug"], BoardState()) if benchmarks else None,
+        "first": first,
+        "first_rows": wording.summary(first.board, HOME_ROWS) if first else [],
+        "counted": sum(member.counted for member in first.members) if first else 0,
     }
-    if context["first"]:
-        context["counted"] = sum(member.counted for member in context["first"].members)
-        context["first_rows"] = rendering.summary(context["first"].board, HOME_ROWS)
     return render(request, "leaderboard/home.html", context)
 
 

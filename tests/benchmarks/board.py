@@ -1,0 +1,250 @@
+"""What a board of 500 systems costs to show: `python tests/benchmarks/board.py`.
+
+Every request goes through the whole WSGI application with its middleware, against SQLite and a real Valkey. *miss*
+reads, ranks, renders and compresses the board; *hit* serves the kept page; *hello* is a bare view behind the same
+middleware. The naive templates read nothing: *plain* is a Django template with as many cells, each a number through
+`floatformat`, *same* one that writes this very table. Contenders take turns; medians of CPU milliseconds are printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import io
+import os
+import random
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+MEASURES = [
+    "nDCG@10", "nDCG@100", "AP", "RR@10", "R@100", "R@1000", "R_cap@100", "P@10", "Success@5", "Success@20", "Hole@10",
+]  # fmt: skip
+DATASETS = 19
+
+
+def prepare(folder: str, after: ExitStack) -> None:
+    """A migrated database and a broker of its own."""
+    os.environ.update(
+        RUNBOARD_VAR=folder,
+        DJANGO_SETTINGS_MODULE="leaderboard.settings",
+        RUNBOARD_STATIC_BACKEND="django.contrib.staticfiles.storage.StaticFilesStorage",
+        LOG_LEVEL="ERROR",
+    )
+    from tests.servers.broker import start_broker
+
+    os.environ["REDIS_URL"] = start_broker("", after.callback)
+    import django
+    from django.core.management import call_command
+
+    django.setup()
+    call_command("migrate", verbosity=0)
+
+
+def fill(systems: int) -> None:
+    """One dataset with every measure, and a benchmark of 19 datasets, each with every system."""
+    from leaderboard.models import Benchmark, BenchmarkMember, Dataset, System, Team
+
+    teams = [Team.objects.create(slug=f"team-{n}", name=f"Team {n} & friends") for n in range(40)]
+    made = System.objects.bulk_create(
+        System(slug=f"system-{n}", name=f"System {n} <large>", architecture="dense", team=teams[n % 40])
+        for n in range(systems)
+    )
+    benchmark = Benchmark.objects.create(slug="all", name="All")
+    for number in range(DATASETS):
+        dataset = Dataset.objects.create(
+            slug=f"dataset-{number}",
+            name=f"Dataset {number}",
+            state="published",
+            hidden=False,
+            measures=MEASURES,
+        )
+        BenchmarkMember.objects.create(benchmark=benchmark, dataset=dataset, position=number)
+        publish(dataset, made)
+
+
+def publish(dataset: Any, systems: list[Any]) -> None:
+    """A scored entry of every system, in bulk; the first is the baseline."""
+    from django.utils import timezone
+
+    from leaderboard.models import DatasetVersion, Entry, Evaluation, Qrels, Run
+
+    version = DatasetVersion.objects.create(dataset=dataset, number=1, content_sha256="0", queries_sha256="0")
+    qrels = Qrels.objects.create(version=version, sha256="0")
+    runs = Run.objects.bulk_create(
+        Run(version=version, system=system, sha256=str(number), origin="uploaded", size=1)
+        for number, system in enumerate(systems)
+    )
+    evaluations = Evaluation.objects.bulk_create(
+        Evaluation(
+            run=run, qrels=qrels, specification="1", measures=[], means={}, values=b"", judged_queries=1
+        )
+        for run in runs
+    )
+    Entry.objects.bulk_create(
+        Entry(
+            dataset=dataset,
+            system=system,
+            evaluation=evaluation,
+            provenance="scored",
+            scores={name: random.random() for name in MEASURES},
+            comparison_group=f"scored:{version.pk}:{qrels.pk}:1",
+            is_baseline=number == 0,
+            submission_reference=f"abcdefgh{number:04}",
+            published_at=timezone.now(),
+        )
+        for number, (system, evaluation) in enumerate(zip(systems, evaluations, strict=True))
+    )
+    dataset.current_version, dataset.current_qrels = version, qrels
+    dataset.save()
+
+
+class Site:
+    """The WSGI application, asked in process."""
+
+    def __init__(self) -> None:
+        from django.core.wsgi import get_wsgi_application
+        from django.http import HttpResponse
+        from django.urls import path
+
+        from leaderboard import urls
+
+        urls.urlpatterns.insert(0, path("hello", lambda request: HttpResponse("hello")))
+        self.application = get_wsgi_application()
+
+    def get(self, address: str) -> bytes:
+        """The body of the answer, which must be 200."""
+        path, _, query = address.partition("?")
+        environ = {
+            "REQUEST_METHOD": "GET", "PATH_INFO": path, "QUERY_STRING": query, "SERVER_NAME": "localhost",
+            "SERVER_PORT": "80", "HTTP_HOST": "localhost", "HTTP_ACCEPT_ENCODING": "gzip", "wsgi.input": io.BytesIO(),
+            "wsgi.url_scheme": "http", "wsgi.errors": sys.stderr, "REMOTE_ADDR": "127.0.0.1",
+        }  # fmt: skip
+        seen: list[str] = []
+        answer = self.application(environ, lambda status, headers: seen.append(status))
+        body = b"".join(answer)
+        answer.close()
+        if not seen[0].startswith("200"):
+            raise SystemExit(f"{address} answered {seen[0]}")
+        return body
+
+
+PLAIN = (
+    "<table>{% for row in rows %}<tr>{% for value in row %}<td>{{ value|floatformat:4 }}</td>{% endfor %}</tr>"
+    "{% endfor %}</table>"
+)
+SAME = """<table>{% for row in rows %}<tr{% if row.entry.is_baseline %} class="is-baseline"{% endif %}>
+<td class="rank">{{ row.rank_label }}</td><th class="name">
+<a href="/systems/{{ row.entry.slug }}/">{{ row.entry.system }}</a>
+{% if row.entry.is_baseline %}<span class="badge is-baseline">baseline</span>{% endif %}</th>
+{% for cell in row.cells %}<td class="{{ cell.column.kind }}{% if cell.column.key == board.sort %} bar{% endif %}">
+{% if cell.value is None %}—{% elif cell.column.kind == "text" %}{{ cell.value }}{% elif cell.value == cell.best %}
+<b>{{ cell.value|floatformat:4 }}</b>{% else %}{{ cell.value|floatformat:4 }}{% endif %}</td>{% endfor %}</tr>
+{% endfor %}</table>"""
+
+
+def naive_templates(board: Any) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """The table as most would write it: first as many numbers and no more, then with links, classes and bold."""
+    from django.template import Context, Template
+
+    numbers = [[random.random() for _ in range(len(board.columns))] for _ in board.rows]
+    rows = [
+        {
+            "entry": row.entry,
+            "rank_label": row.rank_label,
+            "cells": [
+                {"value": value, "column": column, "best": board.best.get((place, row.ranked_in))}
+                for place, (value, column) in enumerate(zip(row.values, board.columns, strict=True))
+                if place
+            ],
+        }
+        for row in board.rows
+    ]
+    plain, same = Template(PLAIN), Template(SAME)
+    return lambda: plain.render(Context({"rows": numbers})), lambda: same.render(
+        Context({"rows": rows, "board": board})
+    )
+
+
+def cost(work: Callable[[], Any], times: int = 1) -> float:
+    """CPU milliseconds of one call."""
+    gc.collect()
+    begin = time.process_time()
+    for _ in range(times):
+        work()
+    return (time.process_time() - begin) * 1000 / times
+
+
+def measure(site: Site, address: str, board: Any, rounds: int) -> dict[str, float]:
+    """Medians for one board."""
+    from leaderboard.page_cache import forget_pages
+
+    found: dict[str, list[float]] = {"miss": [], "hit": [], "hello": [], "plain": [], "same": []}
+    plain, same = naive_templates(board)
+    for _ in range(rounds):
+        forget_pages()
+        found["miss"].append(cost(lambda: site.get(address)))
+        found["hit"].append(cost(lambda: site.get(address), 20))
+        found["hello"].append(cost(lambda: site.get("/hello"), 20))
+        found["plain"].append(cost(plain))
+        found["same"].append(cost(same))
+    return {name: statistics.median(values) for name, values in found.items()}
+
+
+def queries(site: Site, address: str) -> tuple[int, int]:
+    """How many queries a miss makes, and a hit."""
+    from django.db import connection
+    from django.test.utils import CaptureQueriesContext
+
+    from leaderboard.page_cache import forget_pages
+
+    counts = []
+    forget_pages()
+    for _ in range(2):
+        with CaptureQueriesContext(connection) as captured:
+            site.get(address)
+        counts.append(len(captured))
+    return counts[0], counts[1]
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--systems", type=int, default=500)
+    parser.add_argument("--rounds", type=int, default=9)
+    options = parser.parse_args()
+    with ExitStack() as after, tempfile.TemporaryDirectory(prefix="runboard-board-") as folder:
+        prepare(folder, after)
+        fill(options.systems)
+        from leaderboard.boards.pages import benchmark_page, dataset_page
+        from leaderboard.boards.state import BoardState
+
+        site = Site()
+        dataset, benchmark = dataset_page("dataset-0", BoardState()), benchmark_page("all", BoardState())
+        print(
+            "CPU ms, medians        miss      hit    hello    plain     same  miss/plain  miss/same  hit/hello  queries"
+        )
+        for address, page in (("/datasets/dataset-0/", dataset), ("/benchmarks/all/", benchmark)):
+            if page is None:
+                raise SystemExit(f"{address} is not there")
+            got = measure(site, address, page.board, options.rounds)
+            missed, hit = queries(site, address)
+            ratios = got["miss"] / got["plain"], got["miss"] / got["same"], got["hit"] / got["hello"]
+            print(
+                f"{address:20}{got['miss']:8.2f}{got['hit']:9.2f}{got['hello']:9.2f}{got['plain']:9.1f}{got['same']:9.1f}"
+                f"{ratios[0]:12.3f}{ratios[1]:11.3f}{ratios[2]:11.2f}{missed:6} / {hit}"
+            )
+
+
+if __name__ == "__main__":
+    main()

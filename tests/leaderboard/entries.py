@@ -1,0 +1,113 @@
+"""Entries for tests of boards, made through the site's own writers."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from leaderboard.models import Dataset, Entry, Qrels, Source, System, Team
+from leaderboard.publishing import ReportedEntry, publish_entry, publish_reported
+from leaderboard.results import record_evaluation, record_run
+from tests.factories import make_dataset, make_version
+
+_numbers = count(1)
+
+
+def scored_dataset(**fields: Any) -> Dataset:
+    """A published, open dataset with a version and judgements."""
+    dataset = make_dataset(**{"hidden": False, "measures": ["nDCG@10", "R@100"], **fields})
+    renew_judgements(dataset)
+    return dataset
+
+
+def renew_judgements(dataset: Dataset) -> None:
+    """Another version and other judgements: what was scored before is stale."""
+    dataset.current_version = make_version(dataset)
+    dataset.current_qrels = Qrels.objects.create(
+        version=dataset.current_version, sha256=f"{next(_numbers):064x}"
+    )
+    dataset.save()
+
+
+def make_system(name: str, **fields: Any) -> System:
+    """A system of a team."""
+    number = next(_numbers)
+    team = fields.pop("team", None) or Team.objects.create(slug=f"team-{number}", name=f"Team {number}")
+    return System.objects.create(
+        slug=f"system-{number}", name=name, team=team, **{"architecture": "dense", **fields}
+    )
+
+
+def score(
+    dataset: Dataset, system: System | str, *, baseline: bool = False, public: bool = True, **scores: float
+) -> Entry:
+    """A scored entry; `ndcg` stands for nDCG@10 and `recall` for R@100."""
+    if isinstance(system, str):
+        system = make_system(system)
+    version, qrels = dataset.current_version, dataset.current_qrels
+    assert version is not None
+    assert qrels is not None
+    names = {"ndcg": "nDCG@10", "recall": "R@100"}
+    means = {names.get(name, name): value for name, value in scores.items()}
+    run = record_run(
+        version=version, system=system, sha256=f"{next(_numbers):064x}", origin="uploaded", size=1, lines=1
+    )  # type: ignore[arg-type]
+    evaluation = record_evaluation(
+        run=run,
+        qrels=qrels,
+        specification="1",
+        measures=list(means),
+        means=means,
+        per_query=np.zeros((2, len(means))),
+        missing_queries=0,
+    )
+    return publish_entry(
+        evaluation=evaluation,
+        provenance=Entry.Provenance.SCORED,
+        public=public,
+        submission_reference=f"reference{next(_numbers)}",
+        is_baseline=baseline,
+    )
+
+
+def make_source(key: str) -> Source:
+    """A publication."""
+    return Source.objects.create(
+        key=key, title=f"On {key}", authors="Ada Lovelace and Grace Hopper", year=2020
+    )
+
+
+def report(
+    dataset: Dataset,
+    source: Source,
+    name: str,
+    *,
+    baseline: bool = False,
+    figures: list[dict[str, Any]] | None = None,
+    training: Entry.Training = Entry.Training.ZERO_SHOT,
+    **scores: float,
+) -> None:
+    """A reported entry; `ndcg` stands for nDCG@10 and `recall` for R@100."""
+    names = {"ndcg": "nDCG@10", "recall": "R@100"}
+    system, _ = System.objects.get_or_create(
+        source=source,
+        name=name,
+        defaults={"slug": f"{name}-{source.key}".lower().replace(" ", "-"), "architecture": "lexical"},
+    )
+    publish_reported(
+        [
+            ReportedEntry(
+                dataset=dataset,
+                system=system,
+                configuration="",
+                scores={names.get(name, name): value for name, value in scores.items()},
+                figures=figures or [],
+                comparison_group=f"reported:{source.key}",
+                is_baseline=baseline,
+                training=training,
+                locator="Table 1",
+            )
+        ]
+    )

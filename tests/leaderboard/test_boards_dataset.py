@@ -1,0 +1,214 @@
+"""What a dataset's board says: order, ranks, differences, and what may not be compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from leaderboard.boards.model import Board
+from leaderboard.boards.pages import dataset_page
+from leaderboard.boards.state import BoardState, UnknownChoice
+from leaderboard.models import Dataset, Entry
+from leaderboard.publishing import withdraw_entries
+from tests.leaderboard.entries import (
+    make_source,
+    make_system,
+    renew_judgements,
+    report,
+    score,
+    scored_dataset,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+def board_of(dataset: Dataset, **state: Any) -> Board:
+    """The dataset's board in a view."""
+    page = dataset_page(dataset.slug, BoardState(**state))
+    assert page is not None
+    return page.board
+
+
+def names(board: Board) -> list[str]:
+    """The systems, in order."""
+    return [row.entry.system for row in board.rows]
+
+
+def cell(board: Board, system: str, column: str) -> Any:
+    """One value."""
+    row = next(row for row in board.rows if row.entry.system == system)
+    return row.values[board.index(column)]
+
+
+def ranks(board: Board) -> dict[str, str]:
+    """System → rank as written."""
+    return {row.entry.system: row.rank_label for row in board.rows}
+
+
+def test_the_best_is_first_and_ties_share_a_rank_earlier_published_first() -> None:
+    dataset = scored_dataset()
+    for name, value in (("low", 0.1), ("first tie", 0.5), ("second tie", 0.5), ("best", 0.9)):
+        score(dataset, name, ndcg=value)
+    board = board_of(dataset)
+    assert names(board) == ["best", "first tie", "second tie", "low"]
+    assert ranks(board) == {"best": "1", "first tie": "2", "second tie": "2", "low": "4"}
+
+
+def test_ties_keep_the_earlier_first_in_ascending_order_too() -> None:
+    dataset = scored_dataset()
+    for name, value in (("first tie", 0.5), ("second tie", 0.5), ("best", 0.9)):
+        score(dataset, name, ndcg=value)
+    board = board_of(dataset, sort="nDCG@10", order="asc")
+    assert names(board) == ["first tie", "second tie", "best"]
+    assert ranks(board)["best"] == "1", "ranks do not turn around with the order"
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+def test_missing_values_are_last_both_ways_and_unranked(order: str) -> None:
+    dataset = scored_dataset()
+    score(dataset, "without", ndcg=0.9)
+    score(dataset, "zero", ndcg=0.1, recall=0.0)
+    score(dataset, "some", ndcg=0.2, recall=0.4)
+    board = board_of(dataset, sort="R@100", order=order)
+    assert names(board)[-1] == "without"
+    assert ranks(board) == {"some": "1", "zero": "2", "without": ""}
+
+
+def test_a_measure_that_is_better_when_lower_sorts_and_ranks_the_lowest_first() -> None:
+    dataset = scored_dataset(measures=["nDCG@10", "Hole@10"])
+    score(dataset, "judged", baseline=True, **{"nDCG@10": 0.1, "Hole@10": 0.0})
+    score(dataset, "holes", **{"nDCG@10": 0.9, "Hole@10": 0.8})
+    board = board_of(dataset, sort="Hole@10")
+    assert names(board) == ["judged", "holes"]
+    assert ranks(board) == {"judged": "1", "holes": "2"}
+
+
+def test_deltas_are_absolute_and_relative_to_the_baseline_for_the_measure_in_focus() -> None:
+    dataset = scored_dataset()
+    score(dataset, "BM25", baseline=True, ndcg=0.4, recall=0.8)
+    score(dataset, "other", ndcg=0.5, recall=0.6)
+    board = board_of(dataset)
+    assert (cell(board, "other", "delta"), cell(board, "other", "relative")) == (0.1, 0.25)
+    assert cell(board, "BM25", "delta") == 0
+    board = board_of(dataset, sort="R@100")
+    assert (cell(board, "other", "delta"), cell(board, "other", "relative")) == (-0.2, -0.25)
+    board = board_of(dataset, sort="delta", measure="R@100")
+    assert names(board) == ["BM25", "other"]
+
+
+def test_deltas_never_cross_comparison_groups() -> None:
+    dataset = scored_dataset()
+    paper, other = make_source("paper"), make_source("other")
+    report(dataset, paper, "BM25 of the paper", baseline=True, ndcg=0.3)
+    report(dataset, paper, "paper's system", ndcg=0.6)
+    report(dataset, other, "system without baseline", ndcg=0.9)
+    score(dataset, "BM25 scored here", baseline=True, ndcg=0.4)
+    score(dataset, "scored here", ndcg=0.5)
+    board = board_of(dataset)
+    assert cell(board, "paper's system", "delta") == 0.3
+    assert cell(board, "scored here", "delta") == 0.1
+    assert cell(board, "system without baseline", "delta") is None
+
+
+def test_reported_figures_are_ranked_apart_and_the_board_says_so() -> None:
+    dataset = scored_dataset()
+    paper = make_source("paper")
+    report(dataset, paper, "reported best", ndcg=0.9)
+    report(dataset, paper, "reported second", ndcg=0.3)
+    score(dataset, "scored best", ndcg=0.5)
+    score(dataset, "scored second", ndcg=0.4)
+    board = board_of(dataset)
+    assert names(board) == ["reported best", "scored best", "scored second", "reported second"]
+    assert list(ranks(board).values()) == ["r 1", "1", "2", "r 2"]
+    assert any("ranked apart" in note for note in board.notes)
+
+
+def test_results_on_superseded_judgements_are_stale_not_ranked_and_not_compared_with_newer_ones() -> None:
+    dataset = scored_dataset()
+    score(dataset, "old BM25", baseline=True, ndcg=0.1)
+    score(dataset, "old", ndcg=0.9)
+    renew_judgements(dataset)
+    score(dataset, "new BM25", baseline=True, ndcg=0.3)
+    score(dataset, "new", ndcg=0.6)
+    board = board_of(dataset)
+    assert ranks(board) == {"old": "", "new": "1", "new BM25": "2", "old BM25": ""}
+    assert cell(board, "old", "delta") == 0.8, "within its own group"
+    assert cell(board, "new", "delta") == 0.3
+    assert any(note.startswith("Stale") for note in board.notes)
+
+
+def test_hidden_datasets_compute_everything_from_three_decimals() -> None:
+    dataset = scored_dataset(hidden=True)
+    score(dataset, "BM25", baseline=True, ndcg=0.28441)
+    score(dataset, "a little better", ndcg=0.28449)
+    board = board_of(dataset)
+    assert cell(board, "a little better", "nDCG@10") == 0.284
+    assert cell(board, "a little better", "delta") == 0
+    assert set(ranks(board).values()) == {"1"}
+
+
+def test_filters_hide_rows_and_leave_ranks_alone() -> None:
+    dataset = scored_dataset()
+    score(dataset, make_system("lexical one", architecture="lexical"), ndcg=0.2)
+    score(dataset, "dense one", ndcg=0.9)
+    board = board_of(dataset, architectures=("lexical",))
+    assert ranks(board) == {"lexical one": "2"}
+    assert (len(board.rows), board.total) == (1, 2)
+    assert names(board_of(dataset, text="DENSE")) == ["dense one"]
+    assert names(board_of(dataset, provenances=("reported",))) == []
+
+
+@pytest.mark.parametrize("state", [{"sort": "colour"}, {"measure": "colour"}])
+def test_unknown_columns_are_refused_with_what_there_is(state: dict[str, str]) -> None:
+    dataset = scored_dataset()
+    score(dataset, "one", ndcg=0.2)
+    with pytest.raises(UnknownChoice, match="nDCG@10"):
+        board_of(dataset, **state)
+
+
+def test_private_entries_are_not_shown_and_withdrawn_ones_leave_a_tombstone() -> None:
+    dataset = scored_dataset()
+    score(dataset, "private", ndcg=0.9, public=False)
+    withdrawn = score(dataset, "withdrawn", ndcg=0.8)
+    withdraw_entries(withdrawn.submission_reference, "wrong file")
+    page = dataset_page(dataset.slug, BoardState())
+    assert page is not None
+    assert page.board.rows == []
+    assert [(stone.system, stone.reason) for stone in page.tombstones] == [("withdrawn", "wrong file")]
+
+
+def figure(name: str, value: float, **fields: Any) -> dict[str, Any]:
+    """A figure as an entry holds it."""
+    return {"name": name, "value": value, "unit": "ms", "hardware": "", "as_printed": f"{value:g}", **fields}
+
+
+def test_efficiency_figures_are_columns_and_doubtful_ones_are_shown_and_never_sorted() -> None:
+    dataset = scored_dataset()
+    paper = make_source("paper")
+    report(dataset, paper, "slow", ndcg=0.5, figures=[figure("latency", 300)])
+    report(dataset, paper, "fast", ndcg=0.4, figures=[figure("latency", 20)])
+    report(
+        dataset,
+        paper,
+        "doubtful",
+        ndcg=0.3,
+        figures=[figure("latency", 1, doubtful=True, as_printed="0.001?")],
+    )
+    report(dataset, paper, "seconds", ndcg=0.2, figures=[figure("latency", 0.1, unit="s")])
+    board = board_of(dataset, sort="latency")
+    assert names(board) == ["fast", "seconds", "slow", "doubtful"]
+    assert cell(board, "seconds", "latency") == 100
+    doubtful = board.rows[-1]
+    assert doubtful.shown[board.index("latency")] == "0.001?"
+    assert cell(board, "doubtful", "latency") is None
+    assert names(board_of(dataset, sort="latency", order="desc"))[-1] == "doubtful"
+
+
+def test_in_domain_systems_are_marked(client: Client) -> None:
+    dataset = scored_dataset()
+    report(dataset, make_source("paper"), "trained on it", ndcg=0.5, training=Entry.Training.IN_DOMAIN)
+    page = client.get(f"/datasets/{dataset.slug}/").content.decode()
+    assert "trained on it</a><sup>‡</sup>" in page
+    assert "‡ in-domain" in page

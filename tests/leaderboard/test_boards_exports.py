@@ -1,0 +1,109 @@
+"""CSV, JSON and API give the view that the page shows."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from leaderboard.reported.loader import load_reported
+from tests.leaderboard.entries import make_system, score, scored_dataset
+
+pytestmark = pytest.mark.django_db
+
+VIEWS = [
+    ("/datasets/trec-covid/", ""),
+    ("/datasets/trec-covid/", "?sort=R_cap@100&order=asc&architecture=dense&architecture=lexical"),
+    ("/datasets/dbpedia-entity/", "?sort=latency-cpu"),
+    ("/benchmarks/beir/", "?sort=fiqa"),
+    ("/benchmarks/beir/", "?measure=R@100&provenance=reported&q=colbert"),
+]
+
+
+@pytest.fixture
+def _loaded() -> None:
+    load_reported()
+
+
+def page_systems(html: str) -> list[str]:
+    """The systems of the page's board, in order."""
+    return re.findall(r'<th scope="row" class="name"><a href="/systems/[^"]+/">([^<]+)</a>', html)
+
+
+@pytest.mark.usefixtures("_loaded")
+@pytest.mark.parametrize(("path", "query"), VIEWS)
+def test_exports_and_the_api_have_the_order_and_the_filters_of_the_page(
+    client: Client, path: str, query: str
+) -> None:
+    systems = page_systems(client.get(path + query).content.decode())
+    assert systems
+    table = list(csv.DictReader(io.StringIO(client.get(f"{path}board.csv{query}").content.decode())))
+    exported: dict[str, Any] = client.get(f"{path}board.json{query}").json()
+    answered = client.get(f"/api/v1{path}board/{query}").json()
+    assert [row["system"] for row in table] == systems
+    assert [row["system"] for row in exported["rows"]] == systems
+    assert answered == exported
+    keys = [column["key"] for column in exported["columns"]]
+    assert [name.partition(" [")[0] for name in table[0]][2 : 2 + len(keys)] == keys
+
+
+def test_csv_has_deltas_json_has_published_values_and_no_cell_is_a_formula(client: Client) -> None:
+    dataset = scored_dataset()
+    score(dataset, "BM25", baseline=True, ndcg=0.25)
+    score(dataset, "=HYPERLINK(1)", ndcg=1 / 3)
+    row = next(
+        csv.DictReader(io.StringIO(client.get(f"/datasets/{dataset.slug}/board.csv").content.decode()))
+    )
+    assert row["system"] == "'=HYPERLINK(1)"
+    assert float(row["delta"]) == pytest.approx(1 / 3 - 0.25)
+    exported = client.get(f"/datasets/{dataset.slug}/board.json").json()
+    assert exported["rows"][0]["system"] == "=HYPERLINK(1)"
+    assert exported["rows"][0]["values"]["nDCG@10"] == 1 / 3
+    assert exported["rows"][1]["baseline"] is True
+
+
+@pytest.mark.usefixtures("_loaded")
+@pytest.mark.parametrize(
+    "query", ["sort=colour", "measure=colour", "order=up", "architecture=x", "provenance=x"]
+)
+def test_what_a_board_does_not_have_is_refused_everywhere_with_what_it_has(
+    client: Client, query: str
+) -> None:
+    for address in (
+        "/datasets/nq/",
+        "/datasets/nq/board.csv",
+        "/benchmarks/beir/",
+        "/benchmarks/beir/board.json",
+    ):
+        answer = client.get(f"{address}?{query}")
+        assert answer.status_code == 400, address
+        assert "Choose one of" in answer.content.decode()
+    answer = client.get(f"/api/v1/datasets/nq/board/?{query}")
+    assert answer.status_code == 400
+    assert answer.json()["code"] == "unknown_choice"
+    assert answer.json()["problems"][0]["hint"].startswith("Choose one of")
+
+
+@pytest.mark.usefixtures("_loaded")
+def test_the_api_lists_datasets_benchmarks_and_systems(client: Client) -> None:
+    datasets = client.get("/api/v1/datasets/").json()["datasets"]
+    assert next(row for row in datasets if row["slug"] == "nq")["statistics"]["queries"] == 3452
+    assert client.get("/api/v1/datasets/nq/").json()["statistics"]["documents"] == 2681468
+    assert client.get("/api/v1/benchmarks/").json()["benchmarks"][0]["slug"] == "beir"
+    system = client.get("/api/v1/systems/colbert-beir-2021/").json()
+    assert {result["dataset_slug"]: result["value"] for result in system["results"]}["scifact"] == 0.671
+    for missing in ("datasets/x/", "datasets/x/board/", "benchmarks/x/board/", "systems/x/"):
+        answer = client.get(f"/api/v1/{missing}")
+        assert answer.status_code == 404
+        assert answer.json()["code"] == "not_found"
+
+
+def test_a_system_without_anything_public_has_no_page(client: Client) -> None:
+    dataset, system = scored_dataset(), make_system("secret")
+    score(dataset, system, ndcg=0.5, public=False)
+    assert client.get(f"/systems/{system.slug}/").status_code == 404
+    assert client.get(f"/api/v1/systems/{system.slug}/").status_code == 404
