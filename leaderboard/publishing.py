@@ -170,11 +170,12 @@ def set_visibility(submission_reference: str, *, public: bool) -> None:
 
 @transaction.atomic
 def withdraw_entries(submission_reference: str, reason: str) -> None:
-    """Take a submission's entries off every board. A tombstone stays on the dataset's page."""
+    """Take a submission's entries off every board. A tombstone stays where they were seen, and nowhere else."""
     entries = Entry.objects.filter(submission_reference=submission_reference)
     for entry in entries.select_related("dataset"):
         board_changed(entry.dataset)
-    entries.update(visibility=Entry.Visibility.WITHDRAWN, withdrawal_reason=reason[:300])
+    entries.update(withdrawal_reason=reason[:300])
+    entries.filter(visibility=Entry.Visibility.PUBLIC).update(visibility=Entry.Visibility.WITHDRAWN)
 
 
 @transaction.atomic

@@ -117,10 +117,21 @@ def test_what_is_made_private_while_it_is_scored_is_published_privately(
     assert Entry.objects.get(submission_reference=identifier).visibility == "private"
 
 
-def test_a_withdrawn_submission_cannot_be_shown_again(demo: Dataset, api: Api) -> None:
+def test_a_private_result_that_is_withdrawn_leaves_no_tombstone_for_others(
+    demo: Dataset, api: Api, nobody: Api
+) -> None:
     identifier = api.submit(public="false").body["id"]
     work()
     api.post(f"submissions/{identifier}/withdraw/", reason="mistake")
+    assert "My system" not in nobody.client.get("/datasets/demo/").content.decode()
+    assert nobody.get(f"submissions/{identifier}/").status == 404
+    assert api.get(f"submissions/{identifier}/").body["state"] == "withdrawn"
+
+
+@pytest.mark.parametrize("public", ["true", "false"])
+def test_a_withdrawn_submission_cannot_be_shown_again(public: str, demo: Dataset, api: Api) -> None:
+    identifier = api.submit(public=public).body["id"]
+    work()
+    api.post(f"submissions/{identifier}/withdraw/", reason="mistake")
     api.post(f"submissions/{identifier}/visibility/", public="true")
-    assert Entry.objects.get(submission_reference=identifier).visibility == "withdrawn"
-    assert Submission.objects.get().public is False
+    assert Entry.objects.get(submission_reference=identifier).visibility != "public"
