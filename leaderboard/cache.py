@@ -36,3 +36,19 @@ class ForgivingRedisCache(RedisCache):
             super().set(key, value, timeout, version)
         except RedisError as error:
             logger.warning("cache away: %s", type(error).__name__)
+
+    def add(self, key: Any, value: Any, timeout: Any = 3600, version: int | None = None) -> bool:
+        """Store the value unless there is one; True when the server is away, so that no lock is waited for."""
+        try:
+            return bool(super().add(key, value, timeout, version))
+        except RedisError as error:
+            logger.warning("cache away: %s", type(error).__name__)
+            return True
+
+    def delete(self, key: Any, version: int | None = None) -> bool:
+        """Remove the value where the server answers."""
+        try:
+            return bool(super().delete(key, version))
+        except RedisError as error:
+            logger.warning("cache away: %s", type(error).__name__)
+            return False

@@ -134,3 +134,10 @@ def test_the_command_can_be_called_again_and_again(db: None, capsys: Any, client
 def test_the_command_refuses_what_is_no_address(db: None) -> None:
     with pytest.raises(CommandError, match="not an e-mail address"):
         call_command("api_token", "nobody")
+
+
+def test_people_can_sign_in_while_the_cache_is_away(alice: User, client: Client, settings: Any) -> None:
+    settings.CACHES = {"default": {**settings.CACHES["default"], "LOCATION": "redis://127.0.0.1:1/0"}}
+    fields = {"login": alice.email, "password": "a long passphrase"}
+    assert client.post("/account/login/", fields).status_code == 302
+    assert client.get("/submissions/").status_code == 200
