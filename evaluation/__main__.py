@@ -1,0 +1,35 @@
+"""`python -m evaluation`: retrieve, check and score as the site does, offline.
+
+Exit status: 0 all well, 1 problems in the files, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from evaluation import cli_retrieve, cli_score
+
+
+def main(words: list[str] | None = None) -> int:
+    """Run the command that `words` (by default the process's arguments) name; its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m evaluation", description="Retrieve, check and score, offline.")
+    commands = parser.add_subparsers(metavar="COMMAND", required=True)
+    cli_score.add_parser(commands)
+    cli_retrieve.add_parser(commands)
+    arguments = parser.parse_args(words)
+    try:
+        status: int = arguments.run(arguments)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # a reader such as `head` has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        print(f"{error.filename}: {error.strerror}" if error.filename else error, file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())
