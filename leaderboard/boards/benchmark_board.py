@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -80,12 +80,14 @@ class _Line:
 def benchmark_board(
     facts: BenchmarkFacts,
     cells: Iterable[Cell],
-    systems: Mapping[int, SystemRow],
+    read_systems: Callable[[Iterable[int]], Mapping[int, SystemRow]],
     figures: Mapping[tuple[int, str], Figures],
     figures_of: str,
     state: BoardState,
 ) -> Board:
     """The view that `state` asks for. `figures` are by system and configuration, measured on the dataset `figures_of`.
+
+    `read_systems` is asked once, for the systems that the board turns out to have.
 
     Raises UnknownChoice for a column or a measure that the board does not have.
     """
@@ -95,10 +97,12 @@ def benchmark_board(
     if measure not in measures:
         raise UnknownChoice("measure", measure, measures)
     lines = collected.lines
+    systems = read_systems(line.system_id for line in lines)
     of_lines = [(line, figures.get((line.system_id, line.configuration), ())) for line in lines]
     efficiency = figure_columns([(found, {}) for _, found in of_lines if found])
     columns = _columns(facts, measure, efficiency, figures_of)
-    rows = [_row(facts, line, systems[line.system_id], columns, measure) for line in lines]
+    layout = _Layout.of(facts, measure, len(efficiency))
+    rows = [_row(layout, line, systems[line.system_id]) for line in lines]
     start = leading(facts) + len(facts.members)
     places = {key: start + number for number, key in enumerate(efficiency)}
     for (_, found), row in zip(of_lines, rows, strict=True):
@@ -290,18 +294,38 @@ def _from(column: Column, dataset: str) -> Column:
     )
 
 
-def _row(
-    facts: BenchmarkFacts,
-    line: _Line,
-    system: SystemRow,
-    columns: Sequence[Column],
-    measure: str,
-) -> Row:
-    counted = [member.dataset_id for member in facts.counted]
-    values = [line.scores.get(dataset) for dataset in counted]
-    baselines = [line.baselines.get(dataset) for dataset in counted]
+@dataclass(frozen=True, slots=True)
+class _Layout:
+    """Where a row's values go, the same for all rows. `stand_ins`: place → measure shown instead of the board's."""
+
+    datasets: Sequence[int]
+    counted: Sequence[int]
+    first: int
+    figures: int
+    hidden: bool
+    stand_ins: Mapping[int, str]
+
+    @classmethod
+    def of(cls, facts: BenchmarkFacts, measure: str, figures: int) -> _Layout:
+        """The layout of the board for a measure, with so many columns of figures."""
+        first = leading(facts)
+        return cls(
+            datasets=[member.dataset_id for member in facts.members],
+            counted=[member.dataset_id for member in facts.counted],
+            first=first,
+            figures=figures,
+            hidden=any(member.facts.hidden for member in facts.members),
+            stand_ins={
+                place: member.stand_ins[measure]
+                for place, member in enumerate(facts.members, start=first)
+                if measure in member.stand_ins
+            },
+        )
+
+
+def _row(layout: _Layout, line: _Line, system: SystemRow) -> Row:
     reported = line.ranked_in == REPORTED
-    decimals = 3 if reported or any(member.facts.hidden for member in facts.members) else 4
+    provenance = ", ".join(sorted(line.provenances))
     identity = Identity(
         system=system.name,
         slug=system.slug,
@@ -309,36 +333,37 @@ def _row(
         team=system.team,
         team_slug=system.team_slug,
         source_key=system.source_key,
-        provenance=", ".join(sorted(line.provenances)),
+        provenance=provenance,
         configuration=line.configuration,
         is_baseline=bool(line.baseline_on),
     )
-    row = Row(identity, line.ranked_in, decimals, [])
+    row = Row(identity, line.ranked_in, 3 if reported or layout.hidden else 4, [])
     row.values = [
         system.name,
-        *_summary(row, values, baselines),
-        *(line.scores.get(member.dataset_id) for member in facts.members),
-        *[None] * (len(columns) - leading(facts) - len(facts.members) - 3),
+        *_summary(
+            row, list(map(line.scores.get, layout.counted)), list(map(line.baselines.get, layout.counted))
+        ),
+        *map(line.scores.get, layout.datasets),
+        *[None] * layout.figures,
         ARCHITECTURES.get(system.architecture, system.architecture),
-        identity.provenance,
+        provenance,
         (system.source if reported else system.team) or None,
     ]
-    for place, member in enumerate(facts.members, start=leading(facts)):
-        stand_in = member.stand_ins.get(measure, "") if member.dataset_id in line.scores else ""
-        mark = " ".join(
-            part for part in ("‡" if member.dataset_id in line.in_domain else "", stand_in) if part
-        )
-        if mark:
-            row.marks[place] = mark
+    for place, measure in layout.stand_ins.items():
+        if row.values[place] is not None:
+            row.marks[place] = measure
+    for dataset in line.in_domain:
+        place = layout.first + layout.datasets.index(dataset)
+        row.marks[place] = f"‡ {row.marks[place]}" if place in row.marks else "‡"
     return row
 
 
-def _summary(row: Row, values: Sequence[float | None], baselines: Sequence[float | None]) -> list[Value]:
+def _summary(row: Row, values: list[float | None], baselines: list[float | None]) -> list[Value]:
     """The values of the aggregates' columns, in their order."""
     average = deltas.average_relative(values, baselines)
     if len(values) < 2:
         return [average]
-    covered = sum(value is not None for value in values)
+    covered = len(values) - values.count(None)
     row.shown[2] = f"{covered}/{len(values)}"
     won = deltas.wins(values, baselines)
     if won:

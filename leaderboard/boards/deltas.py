@@ -25,10 +25,9 @@ def relative(value: float | None, baseline: float | None) -> float | None:
 
 def mean(values: Sequence[float | None]) -> float | None:
     """The mean, None unless every value is there."""
-    present = [value for value in values if value is not None]
-    if not present or len(present) < len(values):
+    if not values or None in values:
         return None
-    return round(sum(present) / len(present), DIGITS)
+    return round(sum(values) / len(values), DIGITS)  # type: ignore[arg-type]
 
 
 def average_relative(values: Sequence[float | None], baselines: Sequence[float | None]) -> float | None:
@@ -55,9 +54,14 @@ class Wins:
 
 def wins(values: Sequence[float | None], baselines: Sequence[float | None]) -> Wins | None:
     """Wins, ties and losses over the datasets where both sides have a value; None where there is none."""
-    pairs = [(a, b) for a, b in zip(values, baselines, strict=True) if a is not None and b is not None]
-    if not pairs:
-        return None
-    won = sum(a > b for a, b in pairs)
-    lost = sum(a < b for a, b in pairs)
-    return Wins(won, len(pairs) - won - lost, lost)
+    won = tied = lost = 0
+    for value, baseline in zip(values, baselines, strict=True):
+        if value is None or baseline is None:
+            continue
+        if value > baseline:
+            won += 1
+        elif value < baseline:
+            lost += 1
+        else:
+            tied += 1
+    return Wins(won, tied, lost) if won or tied or lost else None

@@ -119,10 +119,9 @@ def benchmark_page(slug: str, state: BoardState) -> BenchmarkPage | None:
     facts = BenchmarkFacts(benchmark["name"], benchmark["measure"], members)
     ids = [member.dataset_id for member in members]
     cells = reading.cells_of(ids, benchmark["source_id"])
-    systems = reading.systems_on(ids)
     measured_on, figures = reading.figures_on(ids, benchmark["source_id"])
     named = next((member.facts.name for member in members if member.dataset_id == measured_on), "")
-    board = benchmark_board(facts, cells, systems, figures, named, state)
+    board = benchmark_board(facts, cells, reading.systems_by_id, figures, named, state)
     return BenchmarkPage(dict(benchmark), board, members)
 
 

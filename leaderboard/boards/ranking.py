@@ -52,13 +52,11 @@ def mark_best(board: Board, rows: Sequence[Row]) -> None:
 
 
 def _two_best(board: Board, key: tuple[int, str], values: Sequence[Value], column: Column) -> None:
-    numbers = (
-        {value for value in values if isinstance(value, (float, int))} if None in values else set(values)
-    )
-    if len(values) - values.count(None) < 2:
+    numbers = [value for value in values if isinstance(value, (float, int))]
+    if len(numbers) < 2:
         return
     choose = max if column.better == "higher" else min
-    board.best[key] = best = choose(numbers)  # type: ignore[type-var, assignment]
-    numbers.discard(best)
-    if numbers:
-        board.second[key] = choose(numbers)  # type: ignore[type-var, assignment]
+    board.best[key] = best = choose(numbers)
+    rest = [number for number in numbers if number != best]
+    if rest:
+        board.second[key] = choose(rest)

@@ -6,7 +6,8 @@ Ten thousand cells are made on a miss, so the common case of each kind of column
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from html import escape
 
 from django.utils.safestring import SafeString, mark_safe
@@ -64,14 +65,10 @@ def _head(row: Row) -> str:
 def _cells(board: Board, place: int, values: Values) -> Cells:
     column = board.columns[place]
     cells = _WRITERS[column.kind](board, place, values)
-    if place > 1 and board.columns[place - 1].group != column.group:
-        return [
-            cell.replace('class="', 'class="first ', 1)
-            if cell.startswith('<td class="')
-            else '<td class="first"' + cell[3:]
-            for cell in cells
-        ]
-    return cells
+    if column.numeric or place == 1 or board.columns[place - 1].group == column.group:
+        return cells
+    # The head of a group's first column is wider. Numbers keep to the right of it; text must be moved.
+    return [cell.replace('class="', 'class="first ', 1) for cell in cells]
 
 
 def _scores(board: Board, place: int, values: Values) -> Cells:
@@ -119,16 +116,24 @@ def _put_missing(values: Values, cells: Cells, cell: str = MISSING) -> None:
 
 def _emphasise(board: Board, place: int, values: Values, cells: Cells) -> None:
     """Best bold, second underlined, each among the rows of its kind."""
-    for kind in {row.ranked_in for row in board.rows}:
-        for found, tag in ((board.best, "b"), (board.second, "u")):
-            value = found.get((place, kind))
-            if value is None or value not in values:
+    for found, tag in ((board.best, "b"), (board.second, "u")):
+        for (column, kind), value in found.items():
+            if column != place:
                 continue
-            for number, candidate in enumerate(values):
-                if candidate == value and board.rows[number].ranked_in == kind:
+            for number in _places(values, value):
+                if board.rows[number].ranked_in == kind:
                     cells[number] = (
                         cells[number].replace(">", f"><{tag}>", 1).replace("</td>", f"</{tag}></td>", 1)
                     )
+
+
+def _places(values: Values, value: Value) -> Iterator[int]:
+    """Where a value is."""
+    place = -1
+    with suppress(ValueError):
+        while True:
+            place = values.index(value, place + 1)
+            yield place
 
 
 def _add_marks(rows: Sequence[Row], place: int, cells: Cells) -> None:

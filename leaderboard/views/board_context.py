@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any, NamedTuple
+
+from django.utils.safestring import SafeString, mark_safe
 
 from leaderboard.boards import rendering, wording
 from leaderboard.boards.model import Board, Column
-from leaderboard.boards.state import BoardState
+from leaderboard.boards.state import BoardState, Order
 from leaderboard.models import Architecture, Entry
-
-
-class Head(NamedTuple):
-    """The head of a column. `sorted` is the value of aria-sort, empty but for the one column it is sorted by."""
-
-    column: Column
-    href: str
-    sorted: str
-    first: bool
 
 
 class Option(NamedTuple):
@@ -36,15 +30,13 @@ class Chip(NamedTuple):
 
 def board_context(board: Board, state: BoardState, path: str) -> dict[str, Any]:
     """The context of `leaderboard/_board.html`; `path` is the page's address."""
-    system_head, *heads = _heads(board, state)
     return {
         "board": board,
         "state": state,
         "board_path": path,
         "body": rendering.body(board),
-        "system_head": system_head,
-        "heads": heads,
-        "groups": wording.spans(board.columns[1:]),
+        "heads": _heads(board, state, path),
+        "groups": _groups(board),
         "architectures": _options(Architecture.choices, state.architectures),
         "provenances": _options(Entry.Provenance.choices, state.provenances),
         "measures": [Option(name, name, name == board.measure) for name in board.measures],
@@ -54,17 +46,49 @@ def board_context(board: Board, state: BoardState, path: str) -> dict[str, Any]:
     }
 
 
-def _heads(board: Board, state: BoardState) -> list[Head]:
-    heads: list[Head] = []
-    for place, column in enumerate(board.columns):
-        first = place > 1 and board.columns[place - 1].group != column.group
-        if column.key == board.sort:
-            turned = "asc" if board.order == "desc" else "desc"
-            link = state.but(sort=column.key, order=turned)
-            heads.append(Head(column, link.query_string(), f"{board.order}ending", first))
-        else:
-            heads.append(Head(column, state.but(sort=column.key, order="").query_string(), "", first))
-    return heads
+def _heads(board: Board, state: BoardState, path: str) -> SafeString:
+    """The heads of the columns. Each is a link that sorts by its column; the sorted one says so and turns around."""
+    return mark_safe("".join(_head(board, state, path, place) for place in range(len(board.columns))))  # noqa: S308
+
+
+def _head(board: Board, state: BoardState, path: str, place: int) -> str:
+    column = board.columns[place]
+    order: Order = ""
+    sorting = ""
+    if column.key == board.sort:
+        order = "asc" if board.order == "desc" else "desc"
+        sorting = f' aria-sort="{board.order}ending"'
+    href = escape(path + state.but(sort=column.key, order=order).query_string())
+    note = f' title="{escape(column.note)}"' if column.note else ""
+    classes = "name" if place == 0 else "n" if column.numeric else "t"
+    if place > 1 and board.columns[place - 1].group != column.group:
+        classes += " first"
+    unit = f'<span class="unit">{escape(column.unit)}</span>' if column.unit else ""
+    return (
+        f'<th scope="col" class="{classes}"{sorting}><a href="{href}"{note}>{escape(column.label)}{_arrow(column)}</a>'
+        f"{unit}</th>"
+    )
+
+
+def _arrow(column: Column) -> str:
+    if not column.better or not column.arrow:
+        return ""
+    arrow = "↓" if column.better == "lower" else "↑"
+    return (
+        f'&nbsp;<span class="better" aria-hidden="true">{arrow}</span>'
+        f'<span class="visually-hidden">, {column.better} is better</span>'
+    )
+
+
+def _groups(board: Board) -> SafeString:
+    """The heads of the groups of columns."""
+    cells = []
+    for number, (label, span) in enumerate(wording.spans(board.columns[1:])):
+        first = ' class="first"' if number else ""
+        cells.append(
+            f'<th scope="colgroup" colspan="{span}"{first}><span><em>{escape(label)}</em></span></th>'
+        )
+    return mark_safe("".join(cells))  # noqa: S308
 
 
 def _options(choices: list[tuple[str, Any]], chosen: tuple[str, ...]) -> list[Option]:

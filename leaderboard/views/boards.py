@@ -60,7 +60,15 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
 def _files(request: HttpRequest, dataset: dict[str, Any]) -> list[Any]:
     if dataset["current_version_id"] is None:
         return []
-    row = Dataset.objects.select_related("current_version", "current_qrels").get(pk=dataset["pk"])
+    needed = (
+        "hidden",
+        "documents_visibility",
+        "queries_visibility",
+        "current_version__id",
+        "current_qrels__split",
+    )
+    rows = Dataset.objects.select_related("current_version", "current_qrels").only(*needed)
+    row = rows.get(pk=dataset["pk"])
     return offered_files(row, request.user)
 
 
