@@ -18,12 +18,16 @@ from leaderboard.store import Area, path_of, put, sha256_of
 Kind = DatasetFile.Kind
 
 _DESCRIPTIONS = {
-    Kind.QUERIES: "The queries, one JSON object a line",
+    Kind.QUERIES: "The queries that a run answers, one JSON object a line",
+    Kind.ALL_QUERIES: "All queries, with those of train and dev",
     Kind.CORPUS: "The documents, one JSON object a line",
     Kind.DOCUMENT_IDS: "The ids of all documents, one a line",
-    Kind.EXAMPLE_RUN: "The baseline's run, in TREC format: upload it again to try the site",
+    Kind.EXAMPLE_RUN: "The baseline's run, in TREC format",
     Kind.BROKEN_RUN: "A run with mistakes, to see how they are reported",
 }
+
+
+QUERIES_NAME, ALL_QUERIES_NAME = "queries.jsonl.gz", "queries.all.jsonl.gz"
 
 
 class KeptFile(NamedTuple):
@@ -35,7 +39,11 @@ class KeptFile(NamedTuple):
 
 def keep_file(path: Path) -> KeptFile:
     """Put a copy of the file into the store. It takes as long as reading it, so not inside a transaction."""
-    sha256 = put(Area.FILES, path, sha256_of(path))
+    return kept_file(put(Area.FILES, path, sha256_of(path)))
+
+
+def kept_file(sha256: str) -> KeptFile:
+    """A file that is in the store already."""
     return KeptFile(sha256, path_of(Area.FILES, sha256).stat().st_size)
 
 
@@ -98,7 +106,7 @@ def _may_have(dataset: Dataset, file: DatasetFile, user: User | AnonymousUser) -
         return not (dataset.hidden and file.name == judgements_name(scored))
     if file.kind == Kind.CORPUS:
         return _sees(user, dataset.documents_visibility)
-    if file.kind in (Kind.QUERIES, Kind.EXAMPLE_RUN, Kind.BROKEN_RUN):
+    if file.kind in (Kind.QUERIES, Kind.ALL_QUERIES, Kind.EXAMPLE_RUN, Kind.BROKEN_RUN):
         return _sees(user, dataset.queries_visibility)
     return True  # document ids carry no text
 

@@ -1,7 +1,7 @@
 """What runs are checked and scored against. Only the scorer asks for judgements; intake never reads them.
 
 Content is immutable and named by its checksum, so each process keeps what it has read: a warm worker reads a
-dataset's judgements, queries and document ids once.
+dataset's judgements, topics and document ids once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def scoring_target(version: DatasetVersion, *, qrels: Qrels | None = None) -> Ta
     """What a run for this version is checked against; with `qrels`, also what it is scored against."""
     dataset = version.dataset
     return _target(
-        version.queries_sha256,
+        version.topics_sha256,
         version.document_ids_sha256,
         qrels.sha256 if qrels is not None else "",
         dataset.hidden,
@@ -39,12 +39,12 @@ def scoring_target(version: DatasetVersion, *, qrels: Qrels | None = None) -> Ta
 
 @lru_cache(maxsize=_KEPT)
 def _target(
-    queries: str, document_ids: str, qrels: str, hidden: bool, relevance_level: int, drop_self_matches: bool
+    topics: str, document_ids: str, qrels: str, hidden: bool, relevance_level: int, drop_self_matches: bool
 ) -> Target:
     """The target whose content has these checksums. It keeps its lookup tables, so it is kept itself."""
     return Target(
         qrels=_judgements(qrels) if qrels else None,
-        query_ids=_query_ids(queries),
+        query_ids=_topic_ids(topics),
         document_ids=_document_ids(document_ids) if document_ids else None,
         hidden=hidden,
         relevance_level=relevance_level,
@@ -58,7 +58,7 @@ def _judgements(sha256: str) -> judged.Qrels:
 
 
 @lru_cache(maxsize=_KEPT)
-def _query_ids(sha256: str) -> frozenset[str]:
+def _topic_ids(sha256: str) -> frozenset[str]:
     return frozenset(query.id for query in read_queries(path_of(Area.FILES, sha256)))
 
 

@@ -83,5 +83,5 @@ def too_large_to_check(dataset: str) -> Problem:
         1,
         f"the file is over {limit} expanded, so it is not checked while you wait",
         "Submit it, and a worker checks it; or check it on your own machine: "
-        f"python -m evaluation check --run FILE --queries {dataset}.queries.jsonl",
+        f"python -m evaluation check --run FILE --queries queries.jsonl.gz, with the queries that {dataset} offers.",
     )

@@ -49,6 +49,7 @@ def make_version(dataset: Dataset, **fields: Any) -> DatasetVersion:
         "number": number,
         "content_sha256": f"{number:064x}",
         "queries_sha256": f"{number:064x}",
+        "topics_sha256": f"{number:064x}",
         **fields,
     }
     return DatasetVersion.objects.create(dataset=dataset, **values)

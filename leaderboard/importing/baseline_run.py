@@ -32,7 +32,7 @@ def read_baseline_run(path: Path, inspected: Inspected) -> BaselineRun:
     """Check the run against the collection and store it. Raises InvalidContent with its problems."""
     documents = DocumentIds.open(inspected.id_table) if inspected.id_table else None
     try:
-        report = check_run(path, Target(query_ids=inspected.query_ids, document_ids=documents))
+        report = check_run(path, Target(query_ids=inspected.topics.ids, document_ids=documents))
     except InvalidContent as error:
         raise InvalidContent.of(*in_file(path.name, error.report.problems)) from error
     if not report.valid:

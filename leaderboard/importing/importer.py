@@ -26,6 +26,7 @@ from leaderboard.importing.storing import (
     current_or_next_qrels,
     find_version,
     offer_content,
+    set_topics,
     store_content,
 )
 from leaderboard.models import Dataset, DatasetVersion, Entry, Qrels
@@ -152,6 +153,8 @@ def _record(
     qrels = dataset.current_qrels if dataset.current_version_id == version.pk else None
     if judged is not None:
         qrels = current_or_next_qrels(version, options.split, judged, dataset.relevance_level)
+    if (judged is not None or qrels is None) and set_topics(version, inspected, stored):
+        changes.append("topics")
     moved = (dataset.current_version_id, dataset.current_qrels_id) != (
         version.pk,
         qrels.pk if qrels else None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,6 +21,7 @@ from evaluation.qrels import Qrels, read_qrels
 from leaderboard.importing.options import ImportOptions
 from leaderboard.importing.problems import in_file, problem, unknown_ids
 from leaderboard.importing.source import Progress, Source
+from leaderboard.importing.topics import Topics, find_topics, topic_ids
 
 #: Judgements are looked up so many at a time.
 _BATCH = 100_000
@@ -60,7 +61,7 @@ class Inspected:
     queries: QueryStatistics
     id_list: Path | None
     id_table: Path | None
-    query_ids: Collection[str]
+    topics: Topics
     judgements: dict[str, Judgements] = field(default_factory=dict)
 
     @property
@@ -70,10 +71,14 @@ class Inspected:
         return hashlib.sha256(f"documents {documents}\nqueries {self.queries.sha256}\n".encode()).hexdigest()
 
     def statistics(self) -> dict[str, Any]:
-        """What Table 1 of the BEIR paper says of a collection, and the checksums of its expanded files."""
+        """What Table 1 of the BEIR paper says of a collection, and the checksums of its expanded files.
+
+        `queries` and `words_per_query` are of the queries to answer, as in that table.
+        """
         found: dict[str, Any] = {
-            "queries": self.queries.queries,
-            "words_per_query": self.queries.mean_words,
+            "queries": self.topics.statistics.queries,
+            "all_queries": self.queries.queries,
+            "words_per_query": self.topics.statistics.mean_words,
             "queries_expanded_sha256": self.queries.sha256,
         }
         if self.corpus is not None:
@@ -100,14 +105,8 @@ def inspect(source: Source, options: ImportOptions, work: Path, progress: Progre
         with _collecting(problems):
             queries = check_queries(source.queries, query_ids.add, partial(progress, "queries"))
     id_list = work / "document-ids.txt"
-    with id_list.open("w", encoding="utf-8") as file, _collecting(problems):
-        if source.corpus is not None:
-            corpus = check_corpus(
-                source.corpus, lambda identifier: file.write(identifier + "\n"), partial(progress, "corpus")
-            )
-        elif source.document_ids is not None:
-            for identifier in _listed_ids(source.document_ids):
-                file.write(identifier + "\n")
+    with _collecting(problems):
+        corpus = _inspect_documents(source, id_list, progress)
     id_table = _build_table(id_list, work, progress)
     unreadable = len(problems) > len(source.problems)
     judgements = {}
@@ -119,11 +118,16 @@ def inspect(source: Source, options: ImportOptions, work: Path, progress: Progre
                 judgements[split] = read
                 problems += _strangers(read.qrels, split, query_ids, id_table, whole=not unreadable)
         progress(f"{split} qrels", 1.0)
-    if problems or queries is None:
+    if problems or queries is None or source.queries is None:
         raise InvalidContent.of(*problems)
-    listed = id_list if id_table is not None else None
+    wanted = topic_ids(query_ids, {split: each.qrels for split, each in judgements.items()}, options)
     return Inspected(
-        corpus if not options.runs_only else None, queries, listed, id_table, query_ids, judgements
+        corpus=corpus if not options.runs_only else None,
+        queries=queries,
+        id_list=id_list if id_table is not None else None,
+        id_table=id_table,
+        topics=find_topics(source.queries, queries, query_ids, wanted, work),
+        judgements=judgements,
     )
 
 
@@ -134,6 +138,18 @@ def _collecting(problems: list[Problem]) -> Iterator[None]:
         yield
     except InvalidContent as error:
         problems += error.report.problems
+
+
+def _inspect_documents(source: Source, id_list: Path, progress: Progress) -> CorpusStatistics | None:
+    """Write the document ids to `id_list`, and say what the corpus holds where there is one."""
+    with id_list.open("w", encoding="utf-8") as file:
+        if source.corpus is not None:
+            return check_corpus(
+                source.corpus, lambda identifier: file.write(identifier + "\n"), partial(progress, "corpus")
+            )
+        if source.document_ids is not None:
+            file.writelines(identifier + "\n" for identifier in _listed_ids(source.document_ids))
+    return None
 
 
 def _listed_ids(path: Path) -> Iterator[str]:

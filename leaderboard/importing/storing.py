@@ -7,7 +7,16 @@ from pathlib import Path
 
 from django.db.models import Max
 
-from leaderboard.files import KeptFile, judgements_name, keep_file, offer_kept, withdraw_file
+from leaderboard.files import (
+    ALL_QUERIES_NAME,
+    QUERIES_NAME,
+    KeptFile,
+    judgements_name,
+    keep_file,
+    kept_file,
+    offer_kept,
+    withdraw_file,
+)
 from leaderboard.importing.compression import gzipped
 from leaderboard.importing.inspection import Inspected, Judgements
 from leaderboard.importing.options import ImportOptions
@@ -20,9 +29,13 @@ Kind = DatasetFile.Kind
 
 @dataclass(frozen=True, slots=True)
 class StoredContent:
-    """Files in the store, not yet named by rows. `judgements`, by split, are those that may be offered."""
+    """Files in the store, not yet named by rows. `judgements`, by split, are those that may be offered.
+
+    `topics` is None where a run is to answer all queries.
+    """
 
     queries: KeptFile
+    topics: KeptFile | None
     corpus: KeptFile | None
     document_ids: KeptFile | None
     id_table_sha256: str
@@ -43,8 +56,10 @@ def store_content(
         if split != options.split or not options.hidden:
             kept[split] = keep_file(gzipped(judged.path, work / f"{split}.gz"))
     corpus = source.corpus if inspected.corpus is not None else None
+    topics = inspected.topics.path
     stored = StoredContent(
         queries=keep_file(gzipped(source.queries, work / "queries.gz")),
+        topics=keep_file(gzipped(topics, work / "topics.gz")) if topics else None,
         corpus=keep_file(gzipped(corpus, work / "corpus.gz")) if corpus else None,
         document_ids=keep_file(gzipped(inspected.id_list, work / "ids.gz")) if inspected.id_list else None,
         id_table_sha256=_id_table_sha256(inspected, options.slug),
@@ -79,9 +94,20 @@ def create_version(
         content_sha256=inspected.content_sha256,
         corpus_sha256=stored.corpus.sha256 if stored.corpus else "",
         queries_sha256=stored.queries.sha256,
+        topics_sha256=(stored.topics or stored.queries).sha256,
         document_ids_sha256=stored.id_table_sha256,
         statistics=inspected.statistics(),
     )
+
+
+def set_topics(version: DatasetVersion, inspected: Inspected, stored: StoredContent) -> bool:
+    """Let runs for a version that was there before answer the topics of this import. True if they are others."""
+    wanted = stored.topics.sha256 if stored.topics else version.queries_sha256
+    if version.topics_sha256 == wanted:
+        return False
+    version.topics_sha256, version.statistics = wanted, inspected.statistics()
+    version.save(update_fields=["topics_sha256", "statistics"])
+    return True
 
 
 def current_or_next_qrels(
@@ -106,7 +132,11 @@ def offer_content(
 ) -> bool:
     """Offer the version's files, and the scored judgements only where they are open. True if an offer changed."""
     before = set(version.files.values_list("name", "sha256"))
-    offer_kept(version, Kind.QUERIES, stored.queries, "queries.jsonl.gz")
+    offer_kept(version, Kind.QUERIES, kept_file(version.topics_sha256), QUERIES_NAME)
+    if version.topics_sha256 != version.queries_sha256:
+        offer_kept(version, Kind.ALL_QUERIES, kept_file(version.queries_sha256), ALL_QUERIES_NAME)
+    else:
+        withdraw_file(version, ALL_QUERIES_NAME)
     if stored.corpus is not None:
         offer_kept(version, Kind.CORPUS, stored.corpus, "corpus.jsonl.gz")
     if stored.document_ids is not None:

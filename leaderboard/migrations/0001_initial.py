@@ -281,7 +281,14 @@ class Migration(migrations.Migration):
                     models.CharField(help_text="Over the checksums of corpus and queries.", max_length=64),
                 ),
                 ("corpus_sha256", models.CharField(blank=True, max_length=64)),
-                ("queries_sha256", models.CharField(max_length=64)),
+                ("queries_sha256", models.CharField(help_text="All queries.", max_length=64)),
+                (
+                    "topics_sha256",
+                    models.CharField(
+                        help_text="The queries that a run is to answer; where these are all, the same file.",
+                        max_length=64,
+                    ),
+                ),
                 (
                     "document_ids_sha256",
                     models.CharField(blank=True, help_text="The memory-mapped id table.", max_length=64),
@@ -312,6 +319,7 @@ class Migration(migrations.Migration):
                     models.CharField(
                         choices=[
                             ("queries", "queries"),
+                            ("all_queries", "all queries"),
                             ("corpus", "corpus"),
                             ("document_ids", "document ids"),
                             ("qrels", "judgements"),

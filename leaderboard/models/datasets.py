@@ -90,14 +90,21 @@ class Dataset(models.Model):
 
 
 class DatasetVersion(models.Model):
-    """An immutable corpus and query set."""
+    """An immutable corpus and query set.
+
+    `topics_sha256` names those of the queries that a run is to answer. They follow the judgements, which come and
+    change without the content: a later import may set them anew.
+    """
 
     dataset = models.ForeignKey(Dataset, on_delete=models.CASCADE, related_name="versions")
     number = models.PositiveIntegerField()
     label = models.CharField(max_length=80, blank=True)
     content_sha256 = models.CharField(max_length=64, help_text="Over the checksums of corpus and queries.")
     corpus_sha256 = models.CharField(max_length=64, blank=True)
-    queries_sha256 = models.CharField(max_length=64)
+    queries_sha256 = models.CharField(max_length=64, help_text="All queries.")
+    topics_sha256 = models.CharField(
+        max_length=64, help_text="The queries that a run is to answer; where these are all, the same file."
+    )
     document_ids_sha256 = models.CharField(max_length=64, blank=True, help_text="The memory-mapped id table.")
     statistics = models.JSONField(default=dict)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -140,6 +147,7 @@ class DatasetFile(models.Model):
         """What the file is."""
 
         QUERIES = "queries", "queries"
+        ALL_QUERIES = "all_queries", "all queries"
         CORPUS = "corpus", "corpus"
         DOCUMENT_IDS = "document_ids", "document ids"
         QRELS = "qrels", "judgements"

@@ -51,7 +51,7 @@ PROBLEM_CODES = (
                 "Retrieve documents for every query. (Said for open judgements only.)"),
     ProblemCode("queries_missing", "warning", "Queries of the dataset that the run does not have; those that are "
                 "judged score 0.", "Retrieve documents for every query."),
-    ProblemCode("unknown_queries", "warning", "Queries that the dataset does not have: ignored.",
+    ProblemCode("unknown_queries", "warning", "Queries that are not among the dataset's queries to answer: ignored.",
                 "Nothing to do, if the run was made for a larger set."),
     ProblemCode("depth", "warning", "More than 1,000 documents for a query: the best 1,000 by score are kept.",
                 "Nothing to do."),

@@ -71,7 +71,7 @@ def test_a_folder_becomes_a_dataset_that_waits_for_its_baseline(tmp_path: Path) 
 def test_statistics_are_those_of_table_one(tmp_path: Path) -> None:
     imported = tiny(write_folder(tmp_path))
     statistics = imported.version.statistics
-    assert (statistics["documents"], statistics["queries"], statistics["empty_documents"]) == (5, 3, 1)
+    assert (statistics["documents"], statistics["queries"], statistics["empty_documents"]) == (5, 2, 1)
     assert statistics["words_per_document"] == pytest.approx(4 * 6 / 5)
     assert statistics["words_per_query"] == 3
     assert imported.qrels is not None
@@ -99,7 +99,7 @@ def test_a_target_has_judgements_only_where_they_are_asked_for(tmp_path: Path) -
     imported = tiny(write_folder(tmp_path), drop_self_matches=True)
     target = scoring_target(imported.version)
     assert target.qrels is None
-    assert sorted(target.query_ids) == ["q1", "q2", "q3"]
+    assert sorted(target.query_ids) == ["q1", "q2"]
     assert (target.hidden, target.drop_self_matches) == (True, True)
     scoring = scoring_target(imported.version, qrels=imported.qrels)
     assert scoring.qrels is not None

@@ -107,11 +107,13 @@ def make_collection(folder: Path, slug: str = "demo", **fields: Any) -> Dataset:
         HEADER + "".join(f"{query}\td1\t1\n{query}\td3\t2\n{query}\td900\t0\n" for query in JUDGED)
     )
     DocumentIds.build(DOCUMENTS, ids)
+    queries_sha256 = put(Area.FILES, queries)
     version = DatasetVersion.objects.create(
         dataset=dataset,
         number=1,
         content_sha256=f"{dataset.pk:064x}",
-        queries_sha256=put(Area.FILES, queries),
+        queries_sha256=queries_sha256,
+        topics_sha256=queries_sha256,
         document_ids_sha256=put(Area.INDEXES, ids),
         statistics={"queries": len(QUERIES), "documents": len(DOCUMENTS)},
     )

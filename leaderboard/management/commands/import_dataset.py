@@ -77,7 +77,9 @@ def summary(imported: Imported) -> str:
     if not imported.changes:
         return f"Nothing changed: {imported.version} has exactly this content and these settings."
     parts = [f"{statistics['documents']:,} documents"] if "documents" in statistics else []
-    parts.append(f"{statistics['queries']:,} queries")
+    more = statistics["all_queries"] - statistics["queries"]
+    others = f" to answer and {more:,} of other splits" if more else ""
+    parts.append(f"{statistics['queries']:,} queries{others}")
     if imported.qrels is not None:
         judged = imported.qrels.statistics
         parts.append(f"{judged['judgements']:,} judgements of {judged['judged_queries']:,} queries")
