@@ -11,8 +11,8 @@ from django.db import transaction
 from evaluation.engines import retrieve
 from leaderboard.baselines import BM25, CONFIGURATIONS, system_of
 from leaderboard.datasets import mark_published
-from leaderboard.files import offer_file
-from leaderboard.models import DatasetFile, Entry
+from leaderboard.example_runs import keep_example_runs, offer_example_runs
+from leaderboard.models import Entry
 from leaderboard.runs import store_run
 from leaderboard.store import Area, path_of
 from submissions.lease import Lease, LeaseLost
@@ -36,7 +36,7 @@ def retrieve_job(job: Job, lease: Lease) -> None:
         retrieval = retrieve(
             configuration.engine,
             corpus=path_of(Area.FILES, version.corpus_sha256),
-            queries=path_of(Area.FILES, version.queries_sha256),
+            queries=path_of(Area.FILES, version.topics_sha256),
             out=out,
             parameters={"language": job.dataset.language, **configuration.parameters},
             drop_self_matches=job.dataset.drop_self_matches,
@@ -52,9 +52,10 @@ def retrieve_job(job: Job, lease: Lease) -> None:
         begin_scoring(job)
         scored = evaluate(out, job.dataset, qrels, lease)
         stored = store_run(out)
+        is_baseline = job.kind == Job.Kind.BASELINE
+        examples = keep_example_runs(job.dataset, out, Path(folder)) if is_baseline else []
         with transaction.atomic():
             publish(job, system_of(configuration), stored, scored, qrels, Entry.Provenance.MEASURED)
-            if job.kind == Job.Kind.BASELINE:
+            offer_example_runs(version, examples)
+            if is_baseline:
                 mark_published(job.dataset)
-        if job.kind == Job.Kind.BASELINE:
-            offer_file(version, DatasetFile.Kind.EXAMPLE_RUN, out, f"{job.dataset.slug}.bm25.run.txt")

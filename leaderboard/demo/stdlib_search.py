@@ -3,8 +3,7 @@
 Documents are the functions of the library: their source without the docstring; their titles are the words of
 their qualified names (`ast.get_docstring` → "ast get docstring"). Queries are first sentences of docstrings;
 relevant to each is the function that it describes. It is real text, needs no download, and is the same for
-everybody with the same Python, whose version is therefore part of its own. Two sample runs go with it: one to
-upload as it is, and one to see how mistakes are told.
+everybody with the same Python, whose version is therefore part of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import re
 import sysconfig
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -183,49 +182,3 @@ def _as_json(**record: str) -> str:
 def _write_lines(path: Path, lines: Iterable[str]) -> None:
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(f"{line}\n" for line in lines)
-
-
-#: What is wrong with the broken sample run: line → (code of the problem, what becomes of the line's fields).
-_MISTAKES: dict[int, tuple[str, Callable[[list[str], list[str]], str]]] = {
-    3: ("fields", lambda fields, earlier: " ".join(fields[:5])),
-    7: ("score", lambda fields, earlier: " ".join([*fields[:4], "nan", fields[5]])),
-    8: ("score", lambda fields, earlier: " ".join([*fields[:4], fields[4].replace(".", ","), fields[5]])),
-    12: ("duplicate", lambda fields, earlier: " ".join([*fields[:2], earlier[2], *fields[3:]])),
-    16: ("encoding", lambda fields, earlier: " ".join([*fields[:5], "caf\u00e9"])),
-    20: ("fields", lambda fields, earlier: f"{fields[0]},{fields[2]},{fields[4]}"),
-}
-SAMPLE_DEPTH = 100
-_BROKEN_LINES = 40
-
-
-@dataclass(frozen=True, slots=True)
-class SampleRuns:
-    """Two run files to download and to upload again; `mistakes` says what is wrong in which lines of `broken`."""
-
-    good: Path
-    broken: Path
-    mistakes: dict[str, tuple[int, ...]]
-
-
-def write_sample_runs(folder: Path, run_path: Path) -> SampleRuns:
-    """Make sample runs from a run of the collection: its first 100 documents a query, and a broken excerpt.
-
-    Both have the tag `sample`. The keys of `mistakes` are the codes of the validation report.
-    """
-    runs = SampleRuns(folder / "sample-run.txt", folder / "sample-run-broken.txt", {})
-    kept: list[list[str]] = []
-    with run_path.open(encoding="utf-8") as run, runs.good.open("w", encoding="utf-8", newline="\n") as good:
-        for line in run:
-            fields = [*line.split()[:5], "sample"]
-            if int(fields[3]) <= SAMPLE_DEPTH:
-                good.write(" ".join(fields) + "\n")
-                if len(kept) < _BROKEN_LINES:
-                    kept.append(fields)
-    lines = [" ".join(fields) for fields in kept]
-    for number, (code, spoil) in _MISTAKES.items():
-        if number > len(lines):
-            break
-        lines[number - 1] = spoil(kept[number - 1], kept[number - 2])
-        runs.mistakes[code] = (*runs.mistakes.get(code, ()), number)
-    runs.broken.write_bytes("".join(f"{line}\n" for line in lines).encode("latin-1"))
-    return runs

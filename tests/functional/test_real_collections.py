@@ -55,6 +55,10 @@ def test_three_collections_get_their_bm25(shared_folder: Path, worker: Any) -> N
     for row in expected(shared_folder, "nfcorpus"):
         value = baselines["nfcorpus"].scores[row["measure"]]
         assert value == pytest.approx(float(row["value"]), abs=float(row["tolerance"])), row["measure"]
+    version = baselines["nfcorpus"].dataset.current_version
+    assert version is not None
+    assert (version.statistics["queries"], version.statistics["all_queries"]) == (323, 3237)
+    assert version.files.get(kind="example_run").size < 2**20
     assert baselines["cranfield"].scores["nDCG@10"] > 0.3
     assert baselines["vaswani"].scores["nDCG@10"] > 0.3
     assert {entry.provenance for entry in baselines.values()} == {"measured"}

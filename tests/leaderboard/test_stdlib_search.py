@@ -12,12 +12,12 @@ import pytrec_eval
 from evaluation.collection_check import check_corpus, check_queries
 from evaluation.engines import retrieve
 from evaluation.scoring import Target, check_run
+from leaderboard.demo.broken_run import write_broken_run
 from leaderboard.demo.stdlib_search import (
     StdlibSearch,
     build_stdlib_search,
     first_sentence,
     words_of,
-    write_sample_runs,
 )
 
 MODULE = '''
@@ -143,12 +143,9 @@ def test_bm25_finds_some_but_not_all(built: StdlibSearch, run: Path) -> None:
     assert 0.20 < sum(score["ndcg_cut_10"] for score in scores.values()) / len(qrels) < 0.40
 
 
-def test_the_good_sample_run_is_valid_and_the_broken_one_is_told_line_by_line(
-    built: StdlibSearch, run: Path, tmp_path: Path
-) -> None:
-    runs = write_sample_runs(tmp_path, run)
+def test_the_broken_run_is_told_line_by_line(built: StdlibSearch, run: Path, tmp_path: Path) -> None:
+    mistakes = write_broken_run(run, tmp_path / "broken.txt")
     queries = [json.loads(line)["_id"] for line in built.queries_path.read_text("utf-8").splitlines()]
-    target = Target(query_ids=queries)
-    assert check_run(runs.good, target).valid
-    report = check_run(runs.broken, target)
-    assert {problem.code: problem.lines for problem in report.errors} == runs.mistakes
+    assert check_run(run, Target(query_ids=queries)).valid
+    report = check_run(tmp_path / "broken.txt", Target(query_ids=queries))
+    assert {problem.code: problem.lines for problem in report.errors} == mistakes
