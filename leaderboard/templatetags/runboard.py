@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+from html import escape
+
 from django import template
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 
 from leaderboard.boards.measures import anchor
 from leaderboard.markdown import first_sentence, to_html
@@ -18,6 +21,15 @@ register.filter("first_sentence", first_sentence)
 def markdown(text: str) -> SafeString:
     """Markdown as safe HTML."""
     return to_html(text)
+
+
+@register.filter
+def formula(definition: str) -> SafeString:
+    """A definition with its indices set low and its exponents high: rel_i, Σ_{i≤k}, 2^{g_i}."""
+    text = escape(definition)
+    for sign, tag in (("^", "sup"), ("_", "sub")):
+        text = re.sub(rf"\{sign}\{{((?:[^{{}}]|_\w)*)\}}|\{sign}(\w)", rf"<{tag}>\1\2</{tag}>", text)
+    return mark_safe(text)  # noqa: S308
 
 
 @register.filter
