@@ -6,6 +6,7 @@ from typing import Any
 
 from csp.decorators import csp_update
 from django.utils.decorators import method_decorator
+from drf_spectacular.utils import extend_schema
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -25,6 +26,7 @@ class DocumentsView(SpectacularSwaggerSplitView):
     url_name = "api-schema"
     template_name = "leaderboard/api_docs.html"
 
+    @extend_schema(exclude=True)
     def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """The page, or with `?script` the script that starts it."""
         return super().get(request, *args, **kwargs)

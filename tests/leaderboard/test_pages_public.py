@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from django.db import connection
-from django.test import Client
+from django.shortcuts import render
+from django.template.loader import render_to_string
+from django.test import Client, RequestFactory
 from django.test.utils import CaptureQueriesContext
 
 from leaderboard.models import Benchmark, Dataset, Entry, System
@@ -125,6 +127,29 @@ def test_every_problem_that_a_reader_of_runs_reports_is_explained() -> None:
     used |= set(re.findall(r'^    "([a-z_]+)": \($', source, re.MULTILINE))
     assert used
     assert used <= {code.code for code in PROBLEM_CODES}
+
+
+def test_pages_that_say_sorry_need_no_database(rf: RequestFactory) -> None:
+    request = rf.get("/")
+    with CaptureQueriesContext(connection) as queries:
+        page = render(request, "fault.html", {"fault": "abc123", "status": 500}).content.decode()
+        away = render(request, "fault.html", {"fault": "abc123", "status": 503}).content.decode()
+        bare = render_to_string("500.html")
+    assert len(queries) == 0
+    assert "abc123" in page
+    assert "our fault" in bare
+    assert "briefly away" in away
+
+
+def test_the_api_documents_allow_inline_styles_and_no_inline_scripts(client: Client) -> None:
+    answer = client.get("/api/v1/docs/")
+    policy = answer.headers["Content-Security-Policy"]
+    assert "style-src 'self' 'unsafe-inline'" in policy
+    assert "script-src" not in policy, "the default, 'self', holds"
+    assert not re.search(r"<script(?![^>]*\ssrc=)", answer.content.decode())
+    assert "unsafe" not in client.get("/").headers["Content-Security-Policy"]
+    schema = client.get("/api/v1/schema/?format=json").json()
+    assert {"/api/v1/datasets/{slug}/board/", "/api/v1/benchmarks/{slug}/board/"} <= schema["paths"].keys()
 
 
 # --- the page cache
