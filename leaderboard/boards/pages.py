@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from leaderboard.boards import reading
-from leaderboard.boards.benchmark_board import BenchmarkFacts, Member, benchmark_board
+from leaderboard.boards.benchmark_board import benchmark_board
+from leaderboard.boards.collecting import BenchmarkFacts, Member
 from leaderboard.boards.dataset_board import DatasetFacts, dataset_board
 from leaderboard.boards.model import Board
 from leaderboard.boards.state import BoardState
