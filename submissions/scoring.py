@@ -131,9 +131,14 @@ def _already_there(job: Job) -> Problem:
 
 
 def forget_upload(job: Job) -> None:
-    """Drop the uploaded bytes once the verdict is there, unless another job still waits for the same ones."""
+    """Drop the uploaded bytes once the verdict is there, unless somebody else needs the same ones.
+
+    Bytes that came again since may belong to a submission whose row is not committed yet: the sweep sees to those.
+    """
     if not job.upload_sha256:
         return
     others = Job.objects.filter(upload_sha256=job.upload_sha256, state__in=[State.VALIDATING, State.SCORING])
-    if not others.exclude(pk=job.pk).exists():
+    path = path_of(Area.UPLOADS, job.upload_sha256)
+    came_again = path.exists() and path.stat().st_mtime > job.created_at.timestamp()
+    if not came_again and not others.exclude(pk=job.pk).exists():
         remove(Area.UPLOADS, job.upload_sha256)

@@ -125,6 +125,15 @@ def _check_changes(options: ImportOptions, dataset: Dataset) -> list[Problem]:
                 "Keep the dataset open, or import unseen judgements under another slug.",
             )
         )
+    if dataset.hidden and dataset.current_qrels and dataset.current_qrels.split != options.split:
+        problems.append(
+            problem(
+                "split_changed",
+                f"{dataset.slug} is scored on hidden judgements of the split {dataset.current_qrels.split}; "
+                f"with --split {options.split} those would be offered to everyone",
+                f"Say --split {dataset.current_qrels.split}, or import the other split under another slug.",
+            )
+        )
     scored = dataset.entries.exclude(provenance=Entry.Provenance.REPORTED).exists()
     for name in _DECIDING:
         wanted = getattr(options, name)

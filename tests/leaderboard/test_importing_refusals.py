@@ -185,3 +185,11 @@ def test_the_command_prints_every_problem_with_lines_and_hints(tmp_path: Path) -
     assert text.startswith("Nothing was imported: 2 problems.")
     assert "one JSON object (line 6)\n  Each line holds one object" in text
     assert "- queries.jsonl is missing" in text
+
+
+def test_another_split_would_give_hidden_judgements_away(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path)
+    import_dataset(folder, ImportOptions(slug="tiny"))
+    (problem,) = problems_of(folder, split="train")
+    assert problem.code == "split_changed"
+    assert "offered to everyone" in problem.message

@@ -46,7 +46,7 @@ ERRORS: dict[str, tuple[str | bytes, str, str, list[int]]] = {
 
 WARNINGS: dict[str, tuple[str, str, str]] = {
     "query missing": (run_text(QUERIES[1:]), "queries_missing", "missing; those of them that are judged score 0"),
-    "query not in the dataset": (GOOD + run_text(["x1"]), "unknown_queries", "not in the dataset, ignored"),
+    "query not in the dataset": (GOOD + run_text(["x1"]), "unknown_queries", "queries to answer, ignored"),
     "deeper than 1,000": (run_text(depth=1001), "depth", "more than 1,000 documents"),
     "rank against score": (GOOD.replace(" 1 999.5", " 7 999.5"), "rank_order", "rank disagrees with the scores"),
     "many ties": (re.sub(r" \d+\.5", " 7.5", GOOD), "ties", "the same score"),
