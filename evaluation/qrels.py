@@ -121,7 +121,8 @@ class Qrels:
         from evaluation.kernel.judged import JudgedTable  # numba is loaded only when a run is read
 
         if seed not in self._tables:
-            self._tables[seed] = JudgedTable.of(self, seed)
+            documents = self.documents.tobytes()
+            self._tables[seed] = JudgedTable.of(documents, self.document_offsets, self.offsets, self.grades, seed)
         return self._tables[seed]
 
 

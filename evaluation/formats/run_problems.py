@@ -114,7 +114,7 @@ def _query_problems(facts: RunFacts, hidden: bool) -> list[Problem]:
         problems.append(
             _problem(
                 "warning", "unknown_queries", facts.unknown_queries,
-                f"{queries} ({number_of(unknown.count, 'line')}) not among the dataset's queries to answer, ignored",
+                f"{queries} ({number_of(unknown.count, 'line')}) not in the dataset, ignored",
                 "Nothing to do, if the run was made for a larger set of queries.", unknown.lines,
             )
         )  # fmt: skip

@@ -17,20 +17,21 @@ from evaluation.formats.compression import (
     describe_bytes,
     open_expanded,
 )
-from evaluation.kernel.layout import STATE_SIZE, Queries, new_queries
-from evaluation.kernel.lines import gather_lines, index_lines
-from evaluation.kernel.text import PADDING
+from evaluation.kernel.layout import PADDING, address
+from evaluation.kernel.lines import index_lines
 from evaluation.problems import Problem
 
 Progress = Callable[[float], None]
 #: A line is cut to this before it is called too long.
 LONGEST_KEPT = 4096
+#: Lines that are put in order at once.
+GATHERED = 16_384
 
 
 class LineSource(Protocol):
-    """Bytes of lines in order, and the lines' numbers in the file where the order is not the file's."""
+    """Bytes of lines in order, and the lines' places in the file (from 0) where the order is not the file's."""
 
-    numbers: NDArray[np.int32]
+    numbers: NDArray[np.int64]
 
     def readinto(self, view: memoryview, /) -> int: ...
     @property
@@ -40,7 +41,7 @@ class LineSource(Protocol):
 class StreamedLines:
     """The lines of an opened file as they come, behind bytes that were read already."""
 
-    numbers = np.zeros(0, np.int32)
+    numbers = np.zeros(0, np.int64)
 
     def __init__(self, file: ExpandedFile, ahead: bytes) -> None:
         self.file, self.ahead = file, ahead
@@ -61,37 +62,41 @@ class StreamedLines:
 class GroupedLines:
     """The lines of a file held in memory, those of each query together; within a query in the file's order."""
 
-    def __init__(
-        self, path: Path, skip: int, skipped_lines: int, limits: Limits, seed: int, progress: Progress | None
-    ) -> None:
-        self.text, length = _whole_file(path, skip, limits, progress)
-        lines = int(np.count_nonzero(self.text[:length] == 10))
-        self.starts = np.empty(lines + 1, np.int64)
-        owners = np.empty(lines, np.int32)
-        queries: Queries = new_queries(limits.max_queries, limits.max_id_bytes)
-        state = np.zeros(STATE_SIZE, np.int64)
-        if index_lines(self.text, length, np.uint64(seed), state, queries, self.starts, owners) < 0:
-            raise too_many_queries(limits)
-        self.order = np.argsort(owners, kind="stable")
-        self.numbers = (self.order + (1 + skipped_lines)).astype(np.int32)
+    def __init__(self, path: Path, skip: int, limits: Limits, seed: int, progress: Progress | None) -> None:
+        self.text = _whole_file(path, skip, limits, progress)
+        stop = len(self.text) - PADDING
+        lines = self.text.count(b"\n")
+        bytes_ = np.frombuffer(self.text, np.uint8)
+        self.starts, hashes = np.empty(lines + 1, np.int64), np.empty(lines, np.int64)
+        index_lines(address(bytes_), address(bytes_) + stop, seed, address(self.starts), address(hashes))
+        # equal ids have equal hashes; should two ids share one, their lines mix, which the reader would notice
+        self.numbers = np.argsort(hashes, kind="stable")
         self.done = 0
 
     def readinto(self, view: memoryview, /) -> int:
-        buffer = np.frombuffer(view, np.uint8)
-        self.done, filled = gather_lines(
-            self.text, self.starts, self.order, self.done, buffer, 0, len(buffer), LONGEST_KEPT
-        )
-        return filled
+        lines = self.numbers[self.done : self.done + GATHERED]
+        starts, ends = self.starts[lines], self.starts[lines + 1]
+        sizes = np.cumsum(np.minimum(ends - starts, LONGEST_KEPT))
+        count = int(np.searchsorted(sizes, len(view), side="right"))
+        if not count:
+            return 0
+        text = memoryview(self.text)
+        pieces = [
+            text[start:end] if end - start <= LONGEST_KEPT else bytes(text[start : start + LONGEST_KEPT - 1]) + b"\n"
+            for start, end in zip(starts[:count].tolist(), ends[:count].tolist(), strict=True)
+        ]
+        size = int(sizes[count - 1])
+        view[:size] = b"".join(pieces)
+        self.done += count
+        return size
 
     @property
     def share_read(self) -> float:
-        return 0.5 + 0.5 * self.done / max(1, len(self.order))
+        return 0.5 + 0.5 * self.done / max(1, len(self.numbers))
 
 
-def _whole_file(
-    path: Path, skip: int, limits: Limits, progress: Progress | None
-) -> tuple[NDArray[np.uint8], int]:
-    """The file's bytes behind the first `skip`, ending in a newline, in an array with padding; how many."""
+def _whole_file(path: Path, skip: int, limits: Limits, progress: Progress | None) -> bytearray:
+    """The file's bytes behind the first `skip`, ending in a newline, and padding."""
     content = bytearray()
     with open_expanded(path, limits) as file, memoryview(bytearray(BLOCK)) as block:
         while count := file.readinto(block):
@@ -107,11 +112,11 @@ def _whole_file(
                 )  # fmt: skip
             if progress:
                 progress(file.share_read * 0.5)
+    del content[:skip]
     if not content.endswith(b"\n"):
         content += b"\n"
-    length = len(content) - skip
-    content += bytes(PADDING + limits.max_id_bytes)
-    return np.frombuffer(content, np.uint8)[skip:], length
+    content += bytes(PADDING)
+    return content
 
 
 def too_many_queries(limits: Limits) -> InvalidRun:

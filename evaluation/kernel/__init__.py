@@ -1,5 +1,6 @@
-"""The compiled part of scoring: lines to columns, columns to ranks of judged documents.
+"""The compiled part of scoring: lines of text to rows of numbers, and rows looked up in hash tables.
 
-Only judged documents need ranks, so nothing is sorted but these: a line's document precedes a judged one or not.
-Everything here works on the bytes of the file in place; numba is imported with it, and takes half a second.
+It is small on purpose. numba takes seconds to compile what C compiles in a blink, and a process that finds no compiled
+code must still be quick; so the kernel does only what is done for every line, Python what is done once per query.
+It works on memory by address (see `memory.py`): every value is a 64-bit integer, and its callers keep the arrays alive.
 """

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 import numba
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+_njit = cast(Any, numba.njit)
 
 
 def _digest() -> str:
@@ -25,21 +26,17 @@ SOURCE_STAMP = _digest()
 
 
 def compiled(function: Function) -> Function:
-    """Compile a function that Python calls."""
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
+    """Compile a function that Python calls. Its arguments and its result are integers."""
+    options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
     try:
-        dispatcher = numba.njit(cache=True, **options)(function)
+        dispatcher = _njit(cache=True, **options)(function)
         dispatcher._cache._cache_file._source_stamp = SOURCE_STAMP
     except RuntimeError:  # no folder to write a cache to: compile in every process
-        dispatcher = numba.njit(**options)(function)
+        dispatcher = _njit(**options)(function)
     return cast(Function, dispatcher)
 
 
 def helper(function: Function) -> Function:
-    """Compile a function that only compiled functions call: no Python wrapper is made, and it is inlined."""
-    return cast(
-        Function,
-        numba.njit(
-            nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, forceinline=True
-        )(function),
-    )
+    """Compile a function that only compiled functions call; no wrapper for Python is made."""
+    options = {"nogil": True, "error_model": "numpy", "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return cast(Function, _njit(**options)(function))

@@ -1,136 +1,51 @@
-"""What the compiled functions and their Python callers share: named arrays, and the places in them."""
+"""What the compiled functions and their Python callers share: the places of values in memory, in 64-bit words."""
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.kernel.text import PADDING, Bytes
+Words = NDArray[np.int64]
 
-Integers = NDArray[np.int64]
-Numbers = NDArray[np.int32]
-Words = NDArray[np.uint64]
+#: Words are loaded whole, so up to this many bytes behind a text are looked at.
+PADDING = 16
 
-# --- places in `state`, which outlives a call
-(POSITION, LINE, COUNT, QUERY, QUERY_LENGTH, GROUP_START, QUERIES, DESCENDING, SELF_MATCH, PREVIOUS_RANK, GIVEN,
- SCORE_START, SCORE_END, LAST_TEXT_LINE, CUT_LINES, CHECKED_LINES, TAG, TAGS, OUTPUT, STATE_SIZE) = range(20)  # fmt: skip
+# --- `state` of the reader. Addresses are of arrays that the caller keeps alive.
+(POSITION, STOP, LINE, FIRST_NUMBER, NUMBERS, FIELD_SPACE, ROWS, ROOM, COUNT, ISSUES, ISSUES_ROOM, ISSUE_COUNT, QUERY,
+ QUERY_LENGTH, QUERY_KNOWN, TAG, TAG_LENGTH, SEED, MAX_LINE, MAX_ID, PREVIOUS_RANK, DESCENDING, SELF_MATCH, PREFETCHED,
+ PREFETCHED_MASK, POWERS, GIVEN, GIVEN_SCORE, TABLE, TABLE_MASK, JUDGED, JUDGED_MASK, JUDGED_TEXT, TRACKED,
+ LAST_TEXT, STATE_SIZE) = range(36)  # fmt: skip
 
-# --- places in `options`
-(MAX_LINE, MAX_ID, MAX_DEPTH, DROP_SELF_MATCHES, KNOWN_QUERIES, ANY_QUERY, CHECK_ENCODING, CHECK_DOCUMENTS,
- ELSEWHERE_DEPTH, OPTIONS_SIZE) = range(10)  # fmt: skip
+# --- a row: one line of the query at hand
+(FIRST, SECOND, HASH, START, LENGTH, SCORE, NUMBER, FLAG, ROW_SIZE) = range(9)
+ROW_BYTES = 8 * ROW_SIZE
 
-# --- rows of `noted`: how often (place 0), and the first five line numbers
-(BLANK, LINE_LENGTH, ENCODING, FIELDS, IDENTIFIER, SCORE, DUPLICATE, UNKNOWN_DOCUMENT, UNKNOWN_QUERY, DEPTH, RANK_ORDER,
- TIED, NEW_TAG, CODES) = range(14)  # fmt: skip
-NAMED_LINES = 5
+# --- a judgement's slot: the key, where the id's bytes are, the grade
+JUDGED_FIRST, JUDGED_SECOND, JUDGED_AT, JUDGED_GRADE, JUDGED_SIZE = range(5)
 
-# --- why `read_lines` returned
-DONE, NEEDS_ROOM, NEEDS_SCORE, NOT_GROUPED, TOO_MANY_QUERIES = range(5)
+# --- a judged row: its place, the grade, the first row of its score and how many there are
+TRACKED_PLACE, TRACKED_GRADE, TRACKED_FIRST, TRACKED_EQUAL, TRACKED_SIZE = range(5)
 
-#: Distinct tags that are remembered.
-MAX_TAGS = 16
-#: Grade of a document that is judged for another query only.
-ELSEWHERE = -1
+# --- what may be noted of a line
+(BLANK, LINE_LENGTH, FIELDS, IDENTIFIER, BAD_SCORE, UNKNOWN_QUERY, RANK_ORDER, TIED, ENCODING, DUPLICATE,
+ UNKNOWN_DOCUMENT, DEPTH, CODES) = range(1, 14)  # fmt: skip
 
+# --- why the reader stopped in front of a line
+DONE, NEW_QUERY, NEW_TAG, NEEDS_ROOM, NEEDS_SCORE, ISSUES_FULL = range(6)
 
-class Lines(NamedTuple):
-    """The lines of one query, as columns. `start` and `length` place the document id in the buffer; `number` is the
-    line's 1-based number in the file; the rest is working space: a hash table, and the lines whose rank is wanted."""
-
-    first: Words
-    second: Words
-    hash: Words
-    start: Integers
-    length: Numbers
-    score: NDArray[np.float32]
-    number: Integers
-    table: Numbers
-    tracked: Numbers
-    grade: Numbers
-    before: Numbers
+#: What the upper byte of a key's second word is, as a signed number, for ids longer than 16 bytes. UTF-8 has no such
+#: byte, so that no short id looks like a long one.
+LONG_MARK = -1
+LONG_ID = LONG_MARK << 56
+SHORT_BYTES = 16
 
 
-class Queries(NamedTuple):
-    """Every query id seen, numbered: the dataset's own first. `slots` holds number + 1, 0 where empty."""
-
-    slots: Numbers
-    first: Words
-    second: Words
-    start: Integers
-    text: Bytes
-    seen: NDArray[np.uint8]
-    retrieved: Numbers
-    current: Bytes
+def address(array: NDArray[np.generic]) -> int:
+    """Where an array's data is."""
+    return int(array.ctypes.data)
 
 
-class Judged(NamedTuple):
-    """Judgements by query: a hash table each, one after the other (see `JudgedTable`)."""
-
-    row: Numbers
-    slot_offset: Integers
-    slots: Numbers
-    first: Words
-    second: Words
-    start: Integers
-    text: Bytes
-    grade: Numbers
-
-
-class Ids(NamedTuple):
-    """A set of ids: two words per slot, and the bytes of those that do not fit a slot (see `identifiers.py`)."""
-
-    slots: Words
-    long_ids: Bytes
-
-
-class Tags(NamedTuple):
-    """The distinct tags, in the order seen."""
-
-    text: Bytes
-    start: Integers
-
-
-class Output(NamedTuple):
-    """(query number, rank, grade) of every judged document retrieved, grouped by query; ranks are 1-based."""
-
-    query: Numbers
-    rank: Numbers
-    grade: Numbers
-
-
-def new_lines(room: int) -> Lines:
-    """Columns for `room` lines."""
-    table = 1 << max(4, (2 * room - 1).bit_length())
-    return Lines(
-        np.empty(room, np.uint64), np.empty(room, np.uint64), np.empty(room, np.uint64),
-        np.empty(room, np.int64), np.empty(room, np.int32), np.empty(room, np.float32),
-        np.empty(room, np.int64), np.empty(table, np.int32),
-        np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room + 1, np.int32),
-    )  # fmt: skip
-
-
-def grown_lines(lines: Lines, room: int) -> Lines:
-    """The same columns with more room."""
-    grown = new_lines(room)
-    for new, old in zip(grown[:7], lines[:7], strict=True):
-        new[: len(old)] = old
-    return grown
-
-
-def new_queries(room: int, longest_id: int) -> Queries:
-    """A table for `room` query ids. Its memory is reserved, and taken up only as ids come."""
-    start = np.empty(room + 1, np.int64)
-    start[0] = 0
-    return Queries(
-        np.zeros(1 << (2 * room - 1).bit_length(), np.int32), np.empty(room, np.uint64), np.empty(room, np.uint64),
-        start, np.empty(room * longest_id + PADDING, np.uint8), np.zeros(room, np.uint8), np.zeros(room, np.int32),
-        np.zeros(longest_id + PADDING, np.uint8),
-    )  # fmt: skip
-
-
-def padded(text: bytes) -> Bytes:
+def padded(text: bytes) -> NDArray[np.uint8]:
     """Bytes as an array that may be read by words."""
     array = np.zeros(len(text) + PADDING, np.uint8)
     array[: len(text)] = np.frombuffer(text, np.uint8)

@@ -1,265 +1,169 @@
-"""TREC run lines read where they lie in the buffer, one pass, into the columns of the query at hand."""
+"""TREC run lines read where they lie, one pass, into rows of the query at hand."""
 
 from __future__ import annotations
 
-import numpy as np
-from numpy.typing import NDArray
-
 from evaluation.kernel import layout as at
 from evaluation.kernel.compilation import compiled, helper
-from evaluation.kernel.layout import Ids, Integers, Judged, Lines, Numbers, Output, Queries, Tags
-from evaluation.kernel.ranks import finish_query, note
-from evaluation.kernel.scores import READ, UNDECIDED, read_score
-from evaluation.kernel.tables import number_of_query
-from evaluation.kernel.text import PADDING, Bytes, field_end, field_start, is_space, is_utf8, key_of, same_bytes
+from evaluation.kernel.memory import byte, prefetch, store, word
+from evaluation.kernel.scores import NOT_A_SCORE, UNDECIDED, read_score
+from evaluation.kernel.text import field_end, key_of, same_bytes
 
 _NEWLINE = 10
+_FIELDS = 6
+#: Starts and ends of this many fields are kept; of further ones only the last.
+FIELDS_KEPT = 8
 
 
 @helper
-def read_rank(text: Bytes, position: int, end: int) -> int:
+def split_line(position: int, fields: int) -> tuple[int, int]:
+    """Put the start and end of each field of the line at `position` into `fields`; how many there are, and where the
+    line ends."""
+    count = 0
+    while True:
+        character = byte(position)
+        while character == 32 or (9 <= character <= 13 and character != _NEWLINE):
+            position += 1
+            character = byte(position)
+        if character == _NEWLINE:
+            return count, position
+        store(fields, 2 * count, position)
+        position = field_end(position)
+        store(fields, 2 * count + 1, position)
+        count = min(count + 1, FIELDS_KEPT - 1)
+
+
+@helper
+def read_rank(position: int, end: int) -> int:
     """The rank column as a whole number, -1 if it is none; it is only compared with the scores."""
-    if text[position] == 45:
-        return -1
-    rank = np.int64(0)
+    rank = 0
     while position < end:
-        digit = np.int64(text[position]) - 48
-        if not 0 <= digit <= 9:
+        digit = byte(position) - 48
+        if digit < 0 or digit > 9 or rank > 1 << 40:
             return -1
-        rank = min(rank * 10 + digit, 1 << 40)
+        rank = rank * 10 + digit
         position += 1
     return rank
 
 
-@helper
-def see_tag(text: Bytes, start: int, end: int, line: int, state: Integers, noted: Integers, tags: Tags) -> None:
-    """Remember a tag other than the line's before."""
-    length = end - start
-    for tag in range(state[at.TAGS]):
-        first = tags.start[tag]
-        if tags.start[tag + 1] - first == length and same_bytes(tags.text, first, text, start, length):
-            state[at.TAG] = tag
-            return
-    tag = state[at.TAGS]
-    if tag + 1 == len(tags.start):
-        return
-    first = tags.start[tag]
-    for index in range(length):
-        tags.text[first + index] = text[start + index]
-    tags.start[tag + 1] = first + length
-    state[at.TAG] = tag
-    state[at.TAGS] = tag + 1
-    note(noted, at.NEW_TAG, line)
-
-
-@helper
-def problem_of(
-    text: Bytes, start: int, end: int, query_end: int, document_length: int, query_length: int, complete: bool,
-    options: Integers,
-) -> int:  # fmt: skip
-    """What is wrong with a line's form, or -1."""
-    if end - start > options[at.MAX_LINE]:
-        return at.LINE_LENGTH
-    if options[at.CHECK_ENCODING] and not is_utf8(text, start, end):
-        return at.ENCODING
-    if not complete:
-        return at.FIELDS
-    if query_length > options[at.MAX_ID] or document_length > options[at.MAX_ID]:
-        return at.IDENTIFIER
-    return -1
-
-
-@helper
-def open_query(
-    text: Bytes, start: int, length: int, options: Integers, seed: np.uint64, state: Integers, queries: Queries
-) -> int:
-    """Make the query whose line begins at `start` the one at hand; DONE, or why that is not possible."""
-    number = number_of_query(queries, state, text, start, length, seed)
-    if number < 0:
-        return at.TOO_MANY_QUERIES
-    known = number < options[at.KNOWN_QUERIES] or options[at.ANY_QUERY] == 1
-    if queries.seen[number] and known:
-        return at.NOT_GROUPED
-    queries.seen[number] = 1
-    for index in range(length):
-        queries.current[index] = text[start + index]
-    state[at.QUERY_LENGTH] = length
-    state[at.QUERY] = number if known else -1
-    state[at.DESCENDING] = 1
-    state[at.SELF_MATCH] = -1
-    return at.DONE
-
-
-@helper
-def add_line(
-    text: Bytes, start: int, length: int, rank: int, score: np.float32, number: int, options: Integers, seed: np.uint64,
-    state: Integers, noted: Integers, lines: Lines, queries: Queries,
-) -> None:  # fmt: skip
-    """Append a line to the columns of the query at hand, and compare it with the line before."""
-    count = state[at.COUNT]
-    lines.first[count], lines.second[count], lines.hash[count] = key_of(text, start, length, seed)
-    lines.start[count], lines.length[count], lines.number[count] = start, length, number
-    lines.score[count] = score + np.float32(0)  # -0 becomes 0
-    if count > 0:
-        before, previous_rank = lines.score[count - 1], state[at.PREVIOUS_RANK]
-        if score > before:
-            state[at.DESCENDING] = 0
-        if previous_rank >= 0 and ((score > before and rank > previous_rank) or (score < before and rank < previous_rank)):
-            note(noted, at.RANK_ORDER, number)
-    if rank < 0:
-        note(noted, at.RANK_ORDER, number)
-    state[at.PREVIOUS_RANK] = rank
-    if (
-        options[at.DROP_SELF_MATCHES]
-        and length == state[at.QUERY_LENGTH]
-        and same_bytes(text, start, queries.current, 0, length)
-    ):
-        state[at.SELF_MATCH] = count
-    state[at.COUNT] = count + 1
-
-
 @compiled
-def read_lines(
-    text: Bytes, stop: int, numbers: Numbers, options: Integers, seed: np.uint64, state: Integers, noted: Integers,
-    given: NDArray[np.float32], lines: Lines, queries: Queries, judged: Judged, documents: Ids, elsewhere: Ids,
-    tags: Tags, output: Output,
-) -> int:  # fmt: skip
-    """Read the lines from `state[POSITION]` to `stop` (behind a newline), and finish every query that ends there.
+def read_lines(state: int) -> int:
+    """Read lines from `state[POSITION]` to `state[STOP]` (behind a newline) into rows of the query at hand.
 
-    `numbers` are the lines' numbers in the file where they were rearranged, else empty. `given[0]` is a score
-    that was asked for by NEEDS_SCORE. Returns DONE or why it stopped before a line; called again, it goes on.
+    Returns DONE, or why it stopped in front of a line: another query begins, another tag, there is no more room for
+    rows or for issues, a score must be decided with more digits. Called again, it goes on there.
     """
-    position = state[at.POSITION]
+    position, stop, line = word(state, at.POSITION), word(state, at.STOP), word(state, at.LINE)
+    count, issues, issue_count = word(state, at.COUNT), word(state, at.ISSUES), word(state, at.ISSUE_COUNT)
+    fields, numbers, seed = word(state, at.FIELD_SPACE), word(state, at.NUMBERS), word(state, at.SEED)
+    max_id, ids, ids_mask = word(state, at.MAX_ID), word(state, at.PREFETCHED), word(state, at.PREFETCHED_MASK)
     status = at.DONE
     while position < stop:
-        if state[at.COUNT] == len(lines.score):
-            status = at.NEEDS_ROOM
+        if issue_count + 4 > word(state, at.ISSUES_ROOM):
+            status = at.ISSUES_FULL
             break
-        line = state[at.LINE]
-        number = np.int64(numbers[line]) if len(numbers) > 0 else line + 1
-        query = field_start(text, position)
-        if text[query] == _NEWLINE:
-            note(noted, at.BLANK, number)
-            state[at.LINE] = line + 1
-            position = query + 1
-            continue
-        length = state[at.QUERY_LENGTH]
-        same = length > 0 and is_space(text[query + length]) and same_bytes(text, query, queries.current, 0, length)
-        query_end = query + length if same else field_end(text, query)
-        iteration = field_start(text, query_end)
-        document = field_start(text, field_end(text, iteration))
-        document_end = field_end(text, document)
-        rank = field_start(text, document_end)
-        rank_end = field_end(text, rank)
-        score = field_start(text, rank_end)
-        score_end = field_end(text, score)
-        tag = field_start(text, score_end)
-        tag_end = field_end(text, tag)
-        end = field_start(text, tag_end)
-        complete = tag_end > tag and text[end] == _NEWLINE
-        while text[end] != _NEWLINE:
-            end = field_start(text, field_end(text, end))
-
-        problem = problem_of(
-            text, position, end, query_end, document_end - document, query_end - query, complete, options
-        )
-        value = np.float32(0)
-        if problem < 0:
-            outcome, value = read_score(text, score, score_end)
-            if outcome == UNDECIDED:
-                if state[at.GIVEN] == 0:
-                    state[at.SCORE_START], state[at.SCORE_END] = score, score_end
+        number = word(state, at.FIRST_NUMBER) + (line if numbers == 0 else word(numbers, line))
+        found, end = split_line(position, fields)
+        query, query_length = word(fields, 0), word(fields, 1) - word(fields, 0)
+        document, document_length = word(fields, 4), word(fields, 5) - word(fields, 4)
+        problem, score = 0, 0
+        if found == 0:
+            problem = at.BLANK
+        elif end - position > word(state, at.MAX_LINE):
+            problem = at.LINE_LENGTH
+        elif found != _FIELDS:
+            problem = at.FIELDS
+        elif query_length > max_id or document_length > max_id:
+            problem = at.IDENTIFIER
+        else:
+            score = read_score(word(fields, 8), word(fields, 9), word(state, at.POWERS))
+            if score == UNDECIDED:
+                if word(state, at.GIVEN) == 0:
                     status = at.NEEDS_SCORE
                     break
-                state[at.GIVEN] = 0
-                value = given[0]
-                outcome = READ if np.isfinite(value) else UNDECIDED
-            if outcome != READ:
-                problem = at.SCORE
-        state[at.LAST_TEXT_LINE] = max(state[at.LAST_TEXT_LINE], number)
-        if problem >= 0:
-            note(noted, problem, number)
-            state[at.LINE] = line + 1
-            position = end + 1
-            continue
-        if not same:
-            finish_query(text, options, state, noted, lines, queries, judged, documents, elsewhere, output)
-            state[at.COUNT] = 0
-            status = open_query(text, query, query_end - query, options, seed, state, queries)
-            if status != at.DONE:
+                score = word(state, at.GIVEN_SCORE)
+            if score == NOT_A_SCORE:
+                problem = at.BAD_SCORE
+        if problem == 0:
+            if query_length != word(state, at.QUERY_LENGTH) or not same_bytes(query, word(state, at.QUERY), query_length):
+                status = at.NEW_QUERY
                 break
-        if state[at.QUERY] < 0:
-            note(noted, at.UNKNOWN_QUERY, number)
-        else:
-            if state[at.COUNT] == 0:
-                state[at.GROUP_START] = position
-            add_line(
-                text, document, document_end - document, read_rank(text, rank, rank_end), value, number, options, seed,
-                state, noted, lines, queries,
-            )  # fmt: skip
-        known_tag = state[at.TAG]
-        first = tags.start[known_tag]
-        if tags.start[known_tag + 1] - first != tag_end - tag or not same_bytes(
-            tags.text, first, text, tag, tag_end - tag
-        ):
-            see_tag(text, tag, tag_end, number, state, noted, tags)
-        state[at.LINE] = line + 1
+            tag, tag_length = word(fields, 10), word(fields, 11) - word(fields, 10)
+            if word(state, at.TAG_LENGTH) >= 0 and (
+                tag_length != word(state, at.TAG_LENGTH) or not same_bytes(tag, word(state, at.TAG), tag_length)
+            ):
+                status = at.NEW_TAG
+                break
+            if word(state, at.QUERY_KNOWN) == 0:
+                problem = at.UNKNOWN_QUERY
+            elif count == word(state, at.ROOM):
+                status = at.NEEDS_ROOM
+                break
+        store(state, at.GIVEN, 0)
+        line += 1
         position = end + 1
-    state[at.POSITION] = position
-    if state[at.COUNT] == 0:
-        state[at.GROUP_START] = position
+        if problem != at.BLANK:
+            store(state, at.LAST_TEXT, max(number, word(state, at.LAST_TEXT)))
+        if problem != 0:
+            store(issues, 2 * issue_count, problem)
+            store(issues, 2 * issue_count + 1, number)
+            issue_count += 1
+            continue
+
+        row = word(state, at.ROWS) + count * at.ROW_BYTES
+        first, second, hashed = key_of(document, document_length, seed)
+        if ids != 0:  # the table of documents is larger than the cache, and is asked when the query is complete
+            prefetch(ids + 16 * (hashed & ids_mask))
+        store(row, at.FIRST, first)
+        store(row, at.SECOND, second)
+        store(row, at.HASH, hashed)
+        store(row, at.START, document)
+        store(row, at.LENGTH, document_length)
+        store(row, at.SCORE, score)
+        store(row, at.NUMBER, number)
+        rank, previous_rank = read_rank(word(fields, 6), word(fields, 7)), word(state, at.PREVIOUS_RANK)
+        store(state, at.PREVIOUS_RANK, rank)
+        change = 0
+        if count > 0:
+            change = score - word(row - at.ROW_BYTES, at.SCORE)
+            if change > 0:
+                store(state, at.DESCENDING, 0)
+            elif change == 0:
+                store(issues, 2 * issue_count, at.TIED)
+                store(issues, 2 * issue_count + 1, number)
+                issue_count += 1
+        if rank < 0 or (
+            previous_rank >= 0 and ((change > 0 and rank > previous_rank) or (change < 0 and rank < previous_rank))
+        ):
+            store(issues, 2 * issue_count, at.RANK_ORDER)
+            store(issues, 2 * issue_count + 1, number)
+            issue_count += 1
+        if document_length == query_length and same_bytes(document, query, query_length):
+            store(state, at.SELF_MATCH, count)
+        count += 1
+    store(state, at.POSITION, position)
+    store(state, at.LINE, line)
+    store(state, at.COUNT, count)
+    store(state, at.ISSUE_COUNT, issue_count)
     return status
 
 
 @compiled
-def finish_last_query(
-    text: Bytes, options: Integers, state: Integers, noted: Integers, lines: Lines, queries: Queries, judged: Judged,
-    documents: Ids, elsewhere: Ids, output: Output,
-) -> None:  # fmt: skip
-    """Finish the query at hand when the file has ended."""
-    finish_query(text, options, state, noted, lines, queries, judged, documents, elsewhere, output)
-    state[at.COUNT] = 0
-
-
-@compiled
-def index_lines(
-    text: Bytes, stop: int, seed: np.uint64, state: Integers, queries: Queries, starts: Integers, owners: Numbers
-) -> int:
-    """Where each line starts, and the number of its query (0 if it has none that fits); returns how many lines."""
-    position = 0
-    count = 0
+def index_lines(position: int, stop: int, seed: int, starts: int, hashes: int) -> int:
+    """Where each line starts, and a hash of its query (0 if it has none); returns how many lines there are."""
+    first, count = position, 0
     while position < stop:
-        starts[count] = position
-        query = field_start(text, position)
-        length = field_end(text, query) - query
-        owner = 0
-        if 0 < length <= len(queries.current) - PADDING:
-            owner = number_of_query(queries, state, text, query, length, seed)
-            if owner < 0:
-                return -1
-        owners[count] = owner
+        store(starts, count, position - first)
+        while byte(position) == 32 or (9 <= byte(position) <= 13 and byte(position) != _NEWLINE):
+            position += 1
+        hashed = 0
+        if byte(position) != _NEWLINE:
+            end = field_end(position)
+            _, _, hashed = key_of(position, end - position, seed)
+            position = end
+        store(hashes, count, hashed)
         count += 1
-        while text[position] != _NEWLINE:
+        while byte(position) != _NEWLINE:
             position += 1
         position += 1
-    starts[count] = position
+    store(starts, count, position - first)
     return count
-
-
-@compiled
-def gather_lines(
-    text: Bytes, starts: Integers, order: Integers, done: int, buffer: Bytes, filled: int, stop: int, longest: int
-) -> tuple[int, int]:
-    """Copy the lines `order[done:]` behind each other into `buffer[filled:stop]`, as many as fit, each cut to
-    `longest` bytes. Returns how many lines are done, and where the buffer is filled to."""
-    while done < len(order):
-        start = starts[order[done]]
-        length = min(starts[order[done] + 1] - start, longest)
-        if filled + length > stop:
-            break
-        for index in range(length):
-            buffer[filled + index] = text[start + index]
-        filled += length
-        buffer[filled - 1] = _NEWLINE
-        done += 1
-    return done, filled

@@ -5,88 +5,88 @@ from __future__ import annotations
 import numpy as np
 
 from evaluation.kernel.compilation import helper
-from evaluation.kernel.text import Bytes
+from evaluation.kernel.memory import byte, double, single_bits
 
-#: What became of a score: read; not a number; not finite in float32; too near to a rounding boundary to tell here.
-READ, NOT_A_NUMBER, NOT_FINITE, UNDECIDED = 0, 1, 2, 3
+#: In place of a score: it is not a finite number in float32; it is too near a rounding boundary to be decided here.
+NOT_A_SCORE, UNDECIDED = 1 << 40, 1 << 41
 
-#: Decimal exponents outside this range are 0 or infinite in float32 whatever the (at most 19) digits are.
+#: Decimal exponents of a value outside this range make it 0, or infinite, in float32 whatever its digits are.
 _LOWEST, _HIGHEST = -46, 40
-_POWERS = np.array([float(f"1e{power}") for power in range(-70, 61)], np.float64)
 _ZEROTH = 70
+#: The reader's table of powers of ten, from -70 to 60: correctly rounded doubles, as bits.
+POWERS_OF_TEN = np.array([float(f"1e{power}") for power in range(-_ZEROTH, 61)], np.float64)
 #: 10^22 is the last power of ten, and 2^53 the last whole number, below which doubles are exact.
-_EXACT_POWER = 22
-_EXACT_WHOLE = np.uint64(1 << 53)
-#: More than twice the relative error of three roundings and of digits left out behind the nineteenth.
-_SLACK = 2.0**-49
+_EXACT_POWER, _EXACT_WHOLE = 22, 1 << 53
+#: Digits that fit a signed word; others only move the exponent.
+_DIGITS = 18
+#: More than twice the relative error of three roundings and of digits left out behind the eighteenth.
+_SLACK = 2.0**-48
+_INFINITY = 0x7F800000
+
+
+def sortable(bits: int) -> int:
+    """A float32's bits (signed) as an integer of the same order; -0 is 0."""
+    return bits if bits >= 0 else -(bits & 0x7FFFFFFF)
 
 
 @helper
-def read_score(text: Bytes, position: int, end: int) -> tuple[int, np.float32]:
-    """The score in `text[position:end]` and what became of it.
+def read_score(position: int, end: int, powers: int) -> int:
+    """The score in the text from `position` to `end` as a `sortable` integer, or NOT_A_SCORE, or UNDECIDED.
 
-    Grammar: sign? (digits [. digits] | . digits) ((e|E) sign? digits)?, ASCII only. Two exact operands give the
+    Grammar: sign? (digits [. digits*] | . digits) ((e|E) sign? digits)?, ASCII only. Two exact operands give the
     nearest double by one division or product (Clinger's fast path). Otherwise the value is known within a few
     units in the last place of a double, which nearly always leaves one float32; where it does not, UNDECIDED.
     """
-    negative = text[position] == 45
-    if negative or text[position] == 43:
+    sign = byte(position)
+    if sign == 45 or sign == 43:
         position += 1
-    whole = np.uint64(0)
-    digits = 0  # significant ones kept in `whole`
-    seen = 0
-    exponent = 0
-    left_out = False
-    point = False
+    whole, digits, seen, exponent, point, left_out = 0, 0, 0, 0, 0, 0
     while position < end:
-        digit = np.int64(text[position]) - 48
+        digit = byte(position) - 48
         if 0 <= digit <= 9:
-            seen += 1
-            if digits < 19:
-                whole = whole * np.uint64(10) + np.uint64(digit)
+            seen = 1
+            if digits < _DIGITS:
+                whole = whole * 10 + digit
                 if whole > 0:
                     digits += 1
                 exponent -= point
             else:
-                left_out |= digit > 0
-                exponent += not point
-        elif digit == -2 and not point:
-            point = True
+                left_out = 1
+                exponent += 1 - point
+        elif digit == -2 and point == 0:
+            point = 1
         else:
             break
         position += 1
-    if seen == 0:
-        return NOT_A_NUMBER, np.float32(0)
-    if position < end and (text[position] | 32) == 101:
+    if position < end and seen > 0 and byte(position) | 32 == 101:  # an exponent
         position += 1
-        below = position < end and text[position] == 45
-        if position < end and (text[position] == 45 or text[position] == 43):
+        below = byte(position) == 45
+        if below or byte(position) == 43:
             position += 1
-        if position == end:
-            return NOT_A_NUMBER, np.float32(0)
-        written = 0
-        while position < end and 48 <= text[position] <= 57:
-            written = min(written * 10 + np.int64(text[position]) - 48, 100_000)
+        written, seen = 0, 0
+        while position < end and 48 <= byte(position) <= 57:
+            written = min(written * 10 + byte(position) - 48, 100_000)
+            seen = 1
             position += 1
         exponent += -written if below else written
-    if position != end:
-        return NOT_A_NUMBER, np.float32(0)
+    if seen == 0 or position != end:
+        return NOT_A_SCORE
     if whole == 0 or digits + exponent < _LOWEST:
-        return READ, np.float32(0)
+        return 0
     if digits + exponent > _HIGHEST:
-        return NOT_FINITE, np.float32(0)
-    value = np.float64(whole)
-    if not left_out and whole <= _EXACT_WHOLE and -_EXACT_POWER <= exponent <= _EXACT_POWER:
+        return NOT_A_SCORE
+    value = float(whole)
+    if left_out == 0 and whole <= _EXACT_WHOLE and -_EXACT_POWER <= exponent <= _EXACT_POWER:
         if exponent < 0:
-            value = value / _POWERS[_ZEROTH - exponent]
+            value = value / double(powers, _ZEROTH - exponent)
         else:
-            value = value * _POWERS[_ZEROTH + exponent]
-        low = high = np.float32(value)
+            value = value * double(powers, _ZEROTH + exponent)
+        low = high = single_bits(value)
     else:
-        value = value * _POWERS[_ZEROTH + exponent]
-        low, high = np.float32(value * (1 - _SLACK)), np.float32(value * (1 + _SLACK))
+        value = value * double(powers, _ZEROTH + exponent)
+        low, high = single_bits(value * (1 - _SLACK)), single_bits(value * (1 + _SLACK))
     if low != high:
-        return UNDECIDED, np.float32(0)
-    if np.isinf(low):
-        return NOT_FINITE, np.float32(0)
-    return READ, -low if negative else low
+        return UNDECIDED
+    if low == _INFINITY:
+        return NOT_A_SCORE
+    return -low if sign == 45 else low
