@@ -14,7 +14,9 @@ from evaluation import cli_retrieve, cli_score
 
 def main(words: list[str] | None = None) -> int:
     """Run the command that `words` (by default the process's arguments) name; its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m evaluation", description="Retrieve, check and score, offline.")
+    parser = argparse.ArgumentParser(
+        prog="python -m evaluation", description="Retrieve, check and score, offline."
+    )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     cli_score.add_parser(commands)
     cli_retrieve.add_parser(commands)

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from evaluation.errors import InvalidContent
 from evaluation.identifiers import DocumentIds
@@ -25,10 +25,16 @@ if TYPE_CHECKING:
 def add_parser(subparsers: Subparsers) -> None:
     """Add the commands `score` and `check`; each sets `run`, which takes the arguments and returns the status."""
     score = subparsers.add_parser(
-        "score", help="score a run", description="Score a run as the site does; means are over all judged queries."
+        "score",
+        help="score a run",
+        description="Score a run as the site does; means are over all judged queries.",
     )
-    score.add_argument("--qrels", required=True, type=Path, help="TREC qrels, or BEIR's test.tsv; may be compressed")
-    score.add_argument("--run", required=True, type=Path, dest="run_file", help="TREC run or MTEB predictions")
+    score.add_argument(
+        "--qrels", required=True, type=Path, help="TREC qrels, or BEIR's test.tsv; may be compressed"
+    )
+    score.add_argument(
+        "--run", required=True, type=Path, dest="run_file", help="TREC run or MTEB predictions"
+    )
     score.add_argument("--measures", type=_measures, default=_measures(",".join(DEFAULT_MEASURES)),
                        help=f"comma-separated (default: {','.join(DEFAULT_MEASURES)})")  # fmt: skip
     score.add_argument("--per-query", action="store_true", help="a row for every judged query as well")
@@ -37,9 +43,13 @@ def add_parser(subparsers: Subparsers) -> None:
     _add_common(score)
     score.set_defaults(run=run_score)
     check = subparsers.add_parser(
-        "check", help="check a run file", description="Say everything that is wrong with a run, as the site does."
+        "check",
+        help="check a run file",
+        description="Say everything that is wrong with a run, as the site does.",
     )
-    check.add_argument("--run", required=True, type=Path, dest="run_file", help="TREC run or MTEB predictions")
+    check.add_argument(
+        "--run", required=True, type=Path, dest="run_file", help="TREC run or MTEB predictions"
+    )
     check.add_argument("--queries", type=Path, help="the dataset's queries.jsonl")
     documents = check.add_mutually_exclusive_group()
     documents.add_argument("--corpus", type=Path, help="the dataset's corpus.jsonl")
@@ -50,7 +60,9 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def _add_common(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--drop-self-matches", action="store_true", help="leave out a document with its query's id")
+    parser.add_argument(
+        "--drop-self-matches", action="store_true", help="leave out a document with its query's id"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON, with unrounded values")
 
 
@@ -117,7 +129,8 @@ def _print_scores(scored: ScoredRun, per_query: bool) -> None:
     widths = [max(6, len(name)) for name in names]
 
     def row(label: str, cells: list[str]) -> str:
-        return "  ".join([f"{label:<{first}}", *(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))])
+        aligned = [f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True)]
+        return "  ".join([f"{label:<{first}}", *aligned])
 
     print(row("query", names))
     for query, values in zip(scored.query_ids, scored.per_query.tolist(), strict=True):
@@ -184,11 +197,14 @@ def _refuse(path: Path | None, report: Report, as_json: bool) -> int:
     return 1
 
 
-def _print_problems(report: Report, stream: object) -> None:
+def _print_problems(report: Report, stream: TextIO) -> None:
     for problem in report.problems:
         where = f" (line {', '.join(map(str, problem.lines))}{' …' if problem.count > len(problem.lines) else ''})"
-        print(f"{problem.severity}: {problem.code}: {problem.message}{where if problem.lines else ''}", file=stream)  # type: ignore[call-overload]
-        print(f"    {problem.hint}", file=stream)  # type: ignore[call-overload]
+        print(
+            f"{problem.severity}: {problem.code}: {problem.message}{where if problem.lines else ''}",
+            file=stream,
+        )
+        print(f"    {problem.hint}", file=stream)
 
 
 def _print_json(content: object) -> None:

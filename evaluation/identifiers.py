@@ -56,7 +56,9 @@ class DocumentIds:
         Repeated ids count once. Raises ValueError for an id that is empty or longer than 65,535 bytes.
         """
         path = Path(path)
-        work = [path.with_name(f"{path.name}.{secrets.token_hex(4)}.{part}") for part in ("keys", "long", "table")]
+        work = [
+            path.with_name(f"{path.name}.{secrets.token_hex(4)}.{part}") for part in ("keys", "long", "table")
+        ]
         try:
             seed = secrets.randbits(63)
             with work[0].open("w+b") as keys, work[1].open("w+b") as long_ids:
@@ -90,7 +92,17 @@ class DocumentIds:
 
     def contain(self, ids: Sequence[str]) -> NDArray[np.bool_]:
         """For each of `ids`, whether it is in the set."""
-        from evaluation.kernel.layout import FIRST, FLAG, HASH, LENGTH, ROW_SIZE, SECOND, START, address, padded
+        from evaluation.kernel.layout import (
+            FIRST,
+            FLAG,
+            HASH,
+            LENGTH,
+            ROW_SIZE,
+            SECOND,
+            START,
+            address,
+            padded,
+        )
         from evaluation.kernel.tables import keys_of, look_up_ids
 
         joined, offsets = _joined([document_id.encode() for document_id in ids])
@@ -102,7 +114,8 @@ class DocumentIds:
         rows[:, START], rows[:, LENGTH] = address(text) + offsets[:-1], np.diff(offsets)
         table = self.table
         look_up_ids(address(rows), len(rows), address(table.slots), table.mask, address(table.long_ids))
-        return rows[:, FLAG] == 1
+        found: NDArray[np.bool_] = rows[:, FLAG] == 1
+        return found
 
 
 def ids_in_memory(text: bytes, offsets: NDArray[np.int64], seed: int) -> IdTable:
@@ -156,7 +169,9 @@ def _batches(ids: Iterable[str]) -> Iterator[list[bytes]]:
     while batch := [document_id.encode() for document_id in islice(iterator, _BATCH)]:
         for document_id in batch:
             if not 0 < len(document_id) <= _LONGEST:
-                raise ValueError(f"a document id has {len(document_id)} bytes; 1 to {_LONGEST:,} are possible")
+                raise ValueError(
+                    f"a document id has {len(document_id)} bytes; 1 to {_LONGEST:,} are possible"
+                )
         yield batch
 
 

@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def trec_order(document_ids: Sequence[str | bytes], scores: NDArray[np.number] | Sequence[float]) -> NDArray[np.intp]:
+def trec_order(
+    document_ids: Sequence[str | bytes], scores: NDArray[np.number] | Sequence[float]
+) -> NDArray[np.intp]:
     """The order in which documents are ranked, as indices, best first.
 
     That of trec_eval 9.0.8: scores rounded to float32, descending, then document ids descending by their bytes.

@@ -122,7 +122,9 @@ class Qrels:
 
         if seed not in self._tables:
             documents = self.documents.tobytes()
-            self._tables[seed] = JudgedTable.of(documents, self.document_offsets, self.offsets, self.grades, seed)
+            self._tables[seed] = JudgedTable.of(
+                documents, self.document_offsets, self.offsets, self.grades, seed
+            )
         return self._tables[seed]
 
 
@@ -151,11 +153,16 @@ def read_qrels(path: Path | str, limits: Limits | None = None) -> Qrels:
     """
     judgements: dict[bytes, dict[bytes, int]] = {}
     problems = _Problems()
+    tabs: bool | None = None  # whether fields are separated by tabs alone, as the first line has it
     for number, line in enumerate(open_lines(path, limits), start=1):
         fields = line.split()
-        if not fields or (number == 1 and _is_header(line)):
+        if not fields:
             continue
-        code = _add(judgements, line, fields)
+        if tabs is None:
+            tabs = line.count(b"\t") == 2 and len(fields) == 3
+            if tabs and _is_header(line):
+                continue
+        code = _add(judgements, line, [part.strip() for part in line.split(b"\t")] if tabs else fields, tabs)
         if code:
             problems.note(code, number)
     if problems.lines:
@@ -167,22 +174,21 @@ def read_qrels(path: Path | str, limits: Limits | None = None) -> Qrels:
 
 def _is_header(line: bytes) -> bool:
     names = tuple(name.strip().lower() for name in line.split(b"\t"))
-    return names == _BEIR_HEADER or (len(names) == 3 and not _GRADE.fullmatch(names[2]) and b"-id" in names[0])
+    return names == _BEIR_HEADER or (
+        len(names) == 3 and not _GRADE.fullmatch(names[2]) and b"-id" in names[0]
+    )
 
 
-def _add(judgements: dict[bytes, dict[bytes, int]], line: bytes, fields: list[bytes]) -> str | None:
+def _add(
+    judgements: dict[bytes, dict[bytes, int]], line: bytes, fields: list[bytes], tabs: bool
+) -> str | None:
     """Keep one line's judgement, or say what is wrong with it."""
     if not _is_text(line):
         return "encoding"
-    if len(fields) == 4:
-        query, _, document, grade = fields
-    elif line.count(b"\t") == 2:
-        query, document, grade = (part.strip() for part in line.split(b"\t"))
-        if any(len(part.split()) != 1 for part in (query, document)):
-            return "identifier"
-    else:
+    if len(fields) != (3 if tabs else 4):
         return "fields"
-    if max(len(query), len(document)) > Limits().max_id_bytes:
+    query, document, grade = fields[0], fields[-2], fields[-1]
+    if any(name.split() != [name] or len(name) > Limits().max_id_bytes for name in (query, document)):
         return "identifier"
     if not _GRADE.fullmatch(grade):
         return "grade"

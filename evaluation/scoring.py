@@ -58,7 +58,9 @@ class Target:
     def known_queries(self) -> dict[bytes, int]:
         """Every query of the dataset, numbered."""
         judged = self.qrels.query_ids if self.qrels else ()
-        return {query.encode(): number for number, query in enumerate(dict.fromkeys((*self.query_ids, *judged)))}
+        return {
+            query.encode(): number for number, query in enumerate(dict.fromkeys((*self.query_ids, *judged)))
+        }
 
     @cached_property
     def judged_rows(self) -> NDArray[np.int32]:
@@ -92,7 +94,9 @@ class Target:
 
     def _judged_anywhere(self, qrels: Qrels) -> IdTable:
         if self.seed not in self._elsewhere:
-            self._elsewhere[self.seed] = ids_in_memory(qrels.documents.tobytes(), qrels.document_offsets, self.seed)
+            self._elsewhere[self.seed] = ids_in_memory(
+                qrels.documents.tobytes(), qrels.document_offsets, self.seed
+            )
         return self._elsewhere[self.seed]
 
 
@@ -153,7 +157,9 @@ def score_run(
     if not report.valid:
         raise InvalidRun(report)
     ranking = _ranking(contents, target, target.qrels)
-    values = np.column_stack([measure.values(ranking) for measure in wanted] or [np.zeros((ranking.queries, 0))])
+    values = np.column_stack(
+        [measure.values(ranking) for measure in wanted] or [np.zeros((ranking.queries, 0))]
+    )
     means = {measure.name: float(column.mean()) for measure, column in zip(wanted, values.T, strict=True)}
     return ScoredRun(
         report, wanted, target.qrels.query_ids, values, means, int(np.count_nonzero(ranking.retrieved == 0))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Protocol, cast
 
 import zstandard
 from isal import igzip_lib
@@ -32,6 +32,9 @@ MAX_MEMBERS = 100_000
 #: The memory one zstd frame may ask for.
 MAX_ZSTD_WINDOW = 128 * MIB
 
+_DAMAGED: tuple[type[Exception], ...] = (
+    EOFError, ValueError, OSError, zstandard.ZstdError, cast("type[Exception]", igzip_lib.IsalError),
+)  # fmt: skip
 _MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
 _REFUSED_MAGIC = {
     b"\xfd7zXZ\x00": "xz", b"PK\x03\x04": "zip", b"PK\x05\x06": "zip", b"7z\xbc\xaf": "7z", b"%PDF": "PDF",
@@ -89,7 +92,7 @@ class _PlainReader:
 
 
 class _MemberReader:
-    """Members of gzip or bz2, one after the other; never more than the asked-for bytes are expanded."""
+    """Members of gzip or bz2, or frames of zstd, one after the other, expanded as far as was asked for."""
 
     def __init__(self, file: BinaryIO, magic: bytes, new: Callable[[], _Decompressor]) -> None:
         self.file, self.magic, self.new = file, magic, new
@@ -128,15 +131,37 @@ class _MemberReader:
         return data
 
 
-class _ZstdReader:
-    members = 1
+class _ZstdDecompressor:
+    """One zstd frame. zstandard tells that a frame has ended only where it cannot be asked for less output, so it
+    is fed little input: a block needs four bytes, and gives at most 128 KiB."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    _FED = 512
+
+    def __init__(self) -> None:
         decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW)
-        self.stream = decompressor.stream_reader(file, read_size=STORED_CHUNK, read_across_frames=True)
+        self._frame = decompressor.decompressobj()
+        self._input = self._output = memoryview(b"")
 
-    def readinto(self, view: memoryview, /) -> int:
-        return self.stream.readinto(view)
+    @property
+    def eof(self) -> bool:
+        return self._frame.eof and not self._output
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._input and not self._output and not self._frame.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._frame.unused_data + bytes(self._input)
+
+    def decompress(self, data: bytes, /, max_length: int = -1) -> bytes:
+        if data:
+            self._input = memoryview(data)
+        while self._input and not self._output and not self._frame.eof:
+            fed, self._input = self._input[: self._FED], self._input[self._FED :]
+            self._output = memoryview(self._frame.decompress(fed))
+        result, self._output = self._output[:max_length], self._output[max_length:]
+        return bytes(result)
 
 
 def _kind_of(first: bytes) -> str | None:
@@ -170,7 +195,7 @@ class ExpandedFile:
         if self.kind == "bz2":
             return _MemberReader(self.file, b"BZh", bz2.BZ2Decompressor)
         if self.kind == "zstd":
-            return _ZstdReader(self.file)
+            return _MemberReader(self.file, b"\x28\xb5\x2f\xfd", _ZstdDecompressor)
         return _PlainReader(self.file)
 
     @staticmethod
@@ -192,11 +217,13 @@ class ExpandedFile:
         """
         try:
             count = self.reader.readinto(view)
-        except (EOFError, ValueError, OSError, igzip_lib.error, zstandard.ZstdError) as error:
+        except _DAMAGED as error:
             if self.kind == "plain":
                 raise  # a fault of the disk, not of the file
             message = f"the {self.kind} data is damaged after {self.expanded_bytes:,} bytes: {error}"
-            raise _compression(message, "Compress the file again, and check that it was sent whole.") from error
+            raise _compression(
+                message, "Compress the file again, and check that it was sent whole."
+            ) from error
         if self.expanded_bytes == 0 and count and self.kind != "plain":
             first = bytes(view[:8])
             self._refuse(first)

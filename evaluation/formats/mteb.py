@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 import orjson
 
-from evaluation.errors import InvalidRun
+from evaluation.errors import InvalidContent
 from evaluation.formats.compression import Limits, describe_bytes, open_blocks
 from evaluation.problems import Problem
 
@@ -23,10 +23,10 @@ def looks_like_json(start: bytes) -> bool:
     return start.lstrip()[:1] == b"{"
 
 
-def predictions_as_lines(path: Path | str, limits: Limits, out: BinaryIO) -> dict[str, Any]:
+def predictions_as_lines(path: Path | str, limits: Limits, out: IO[bytes]) -> dict[str, Any]:
     """Write the predictions in a (compressed) JSON file to `out` as TREC lines; the model's metadata.
 
-    The subset `default` and the split `test` are preferred where there are several. Raises InvalidRun where the
+    The subset `default` and the split `test` are preferred where there are several. Raises InvalidContent where the
     file is too large, is not JSON, or not of this form.
     """
     content = bytearray()
@@ -60,16 +60,16 @@ def _choose(options: dict[str, Any], preferred: str, what: str) -> dict[str, Any
     """The one entry, or the preferred one of several."""
     objects = {name: value for name, value in options.items() if isinstance(value, dict)}
     if len(objects) == 1:
-        chosen: dict[str, Any] = next(iter(objects.values()))
-        return chosen
+        preferred = next(iter(objects))
     if preferred in objects:
-        chosen = objects[preferred]
-        return chosen
+        return objects[preferred]
     found = ", ".join(sorted(objects)[:5]) or "none"
-    raise _invalid("json", f"which {what} is meant is not clear (found: {found})", f"Keep one {what}. {_HINT}")
+    raise _invalid(
+        "json", f"which {what} is meant is not clear (found: {found})", f"Keep one {what}. {_HINT}"
+    )
 
 
-def _write(ranking: dict[str, Any], tag: str, out: BinaryIO) -> None:
+def _write(ranking: dict[str, Any], tag: str, out: IO[bytes]) -> None:
     tag = "_".join(tag.split())[:64] or "mteb"
     for query, scores in ranking.items():
         if not isinstance(scores, dict):
@@ -81,15 +81,20 @@ def _write(ranking: dict[str, Any], tag: str, out: BinaryIO) -> None:
             message = f"query {query[:64]!r} has a score that is not a number"
             raise _invalid("score", message, "Write every score as a JSON number.") from error
         # repr of a float gives back the same float
-        lines = [f"{query} Q0 {name} {rank} {float(score)!r} {tag}\n" for rank, (name, score) in enumerate(ranked, 1)]
+        lines = [
+            f"{query} Q0 {name} {rank} {float(score)!r} {tag}\n"
+            for rank, (name, score) in enumerate(ranked, 1)
+        ]
         out.write("".join(lines).encode())
 
 
 def _check_ids(ids: list[str]) -> None:
     for name in ids:
         if not name or name.split() != [name]:
-            raise _invalid("identifier", f"the id {name[:64]!r} is empty or has white space", "Rename the id.")
+            raise _invalid(
+                "identifier", f"the id {name[:64]!r} is empty or has white space", "Rename the id."
+            )
 
 
-def _invalid(code: str, message: str, hint: str, line: int | None = None) -> InvalidRun:
-    return InvalidRun.of(Problem("error", code, 1, message, hint, () if line is None else (line,)))
+def _invalid(code: str, message: str, hint: str, line: int | None = None) -> InvalidContent:
+    return InvalidContent.of(Problem("error", code, 1, message, hint, () if line is None else (line,)))

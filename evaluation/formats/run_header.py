@@ -1,14 +1,14 @@
 """Comments in front of a run: `ir_metadata` (PRIMAD) in the YAML subset that run files use.
 
-    # ir_metadata.start
-    # platform:
-    #   hardware:
-    #     cpu:
-    #       model: 'Example CPU'
-    # method:
-    #   retrieval:
-    #     - 1: bm25
-    # ir_metadata.end
+# ir_metadata.start
+# platform:
+#   hardware:
+#     cpu:
+#       model: 'Example CPU'
+# method:
+#   retrieval:
+#     - 1: bm25
+# ir_metadata.end
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ def _block(lines: list[tuple[int, str]], depth: int = 0) -> Any:
             items.append(_item(text[2:].strip(), indent, inner, depth))
         elif ":" in text and depth < _DEEPEST:
             key, _, value = text.partition(":")
-            result[key.strip().strip("'\"")] = _scalar(value) if value.strip() or not inner else _block(inner, depth + 1)
+            result[key.strip().strip("'\"")] = (
+                _scalar(value) if value.strip() or not inner else _block(inner, depth + 1)
+            )
         index = end
     return items if items and not result else result
 

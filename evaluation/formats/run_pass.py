@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.errors import InvalidRun
+from evaluation.errors import InvalidContent
 from evaluation.formats.compression import BLOCK, Limits, describe_bytes
 from evaluation.formats.run_problems import Counted
 from evaluation.formats.run_query import ELSEWHERE, QueryAtHand, ReadingTask
@@ -148,7 +148,7 @@ class RunPass:
         start = self.group_start if self.state[at.COUNT] else self.position
         kept = self.filled - start
         if kept > self.limits.max_query_bytes:
-            raise InvalidRun.of(
+            raise InvalidContent.of(
                 Problem(
                     "error", "query_size", 1,
                     f"one query has more than {describe_bytes(self.limits.max_query_bytes)} of lines",

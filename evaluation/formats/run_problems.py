@@ -69,7 +69,12 @@ _LINE_ERRORS = {
 
 def describe_problems(facts: RunFacts, limits: Limits, hidden: bool) -> tuple[Problem, ...]:
     """Every class of problem. For hidden targets nothing here depends on what is judged."""
-    found = [*_line_errors(facts, limits), *_query_problems(facts, hidden), *_document_problems(facts), *_order(facts)]
+    found = [
+        *_line_errors(facts, limits),
+        *_query_problems(facts, hidden),
+        *_document_problems(facts),
+        *_order(facts),
+    ]
     return tuple(sorted(found, key=lambda problem: problem.severity))
 
 
@@ -90,10 +95,14 @@ def _line_errors(facts: RunFacts, limits: Limits) -> list[Problem]:
         counted = facts.counted.get(code, Counted())
         if counted.count:
             lines = number_of(counted.count, "line")
-            text = message.format(lines=lines, max_line=f"{limits.max_line_bytes:,}", max_id=limits.max_id_bytes)
+            text = message.format(
+                lines=lines, max_line=f"{limits.max_line_bytes:,}", max_id=limits.max_id_bytes
+            )
             problems.append(_problem("error", code, counted.count, text, hint, counted.lines))
     if not facts.lines:
-        problems.append(_problem("error", "empty", 1, "the file has no lines", "Check that the right file was chosen."))
+        problems.append(
+            _problem("error", "empty", 1, "the file has no lines", "Check that the right file was chosen.")
+        )
     return problems
 
 
@@ -114,7 +123,7 @@ def _query_problems(facts: RunFacts, hidden: bool) -> list[Problem]:
         problems.append(
             _problem(
                 "warning", "unknown_queries", facts.unknown_queries,
-                f"{queries} ({number_of(unknown.count, 'line')}) not in the dataset, ignored",
+                f"{queries} ({number_of(unknown.count, 'line')}) not among the dataset's queries to answer, ignored",
                 "Nothing to do, if the run was made for a larger set of queries.", unknown.lines,
             )
         )  # fmt: skip

@@ -140,7 +140,9 @@ class QueryAtHand:
         tied[1:] &= scores[1:] != scores[:-1]
         self.noted.add("ties", rows[tied, at.NUMBER])
 
-    def _with_those_judged_elsewhere(self, rows: Words, tracked: Words, elsewhere: tuple[int, int, int]) -> Words:
+    def _with_those_judged_elsewhere(
+        self, rows: Words, tracked: Words, elsewhere: tuple[int, int, int]
+    ) -> Words:
         self._look_up(rows, elsewhere)
         others = rows[:, at.FLAG] == 1
         others[tracked[:, 0]] = False
@@ -153,7 +155,9 @@ class QueryAtHand:
         places, grades, firsts, equals = zip(*tracked.tolist(), strict=True)
         if self.state[at.DESCENDING] and all(equals):
             ranks = [
-                first + 1 + (self._place_among(rows[first : first + equal], place - first) if equal > 1 else 0)
+                first
+                + 1
+                + (self._place_among(rows[first : first + equal], place - first) if equal > 1 else 0)
                 for place, first, equal in zip(places, firsts, equals, strict=True)
             ]
         else:

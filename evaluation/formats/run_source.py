@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.errors import InvalidRun
+from evaluation.errors import InvalidContent
 from evaluation.formats.compression import (
     BLOCK,
     ExpandedFile,
@@ -82,7 +82,9 @@ class GroupedLines:
             return 0
         text = memoryview(self.text)
         pieces = [
-            text[start:end] if end - start <= LONGEST_KEPT else bytes(text[start : start + LONGEST_KEPT - 1]) + b"\n"
+            text[start:end]
+            if end - start <= LONGEST_KEPT
+            else bytes(text[start : start + LONGEST_KEPT - 1]) + b"\n"
             for start, end in zip(starts[:count].tolist(), ends[:count].tolist(), strict=True)
         ]
         size = int(sizes[count - 1])
@@ -102,7 +104,7 @@ def _whole_file(path: Path, skip: int, limits: Limits, progress: Progress | None
         while count := file.readinto(block):
             content += block[:count]
             if len(content) > limits.max_ungrouped_bytes:
-                raise InvalidRun.of(
+                raise InvalidContent.of(
                     Problem(
                         "error", "ungrouped", 1,
                         "the lines of a query are not together, and the file is over "
@@ -119,9 +121,9 @@ def _whole_file(path: Path, skip: int, limits: Limits, progress: Progress | None
     return content
 
 
-def too_many_queries(limits: Limits) -> InvalidRun:
+def too_many_queries(limits: Limits) -> InvalidContent:
     """The error for a run with more query ids than are kept track of."""
-    return InvalidRun.of(
+    return InvalidContent.of(
         Problem(
             "error", "size", 1, f"the run has more than {limits.max_queries:,} different queries",
             "Check that the first column holds the dataset's query ids.",

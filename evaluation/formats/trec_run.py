@@ -7,7 +7,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from evaluation.errors import InvalidRun
+from evaluation.errors import InvalidContent
 from evaluation.formats.compression import BLOCK, Limits, open_expanded
 from evaluation.formats.mteb import looks_like_json, predictions_as_lines
 from evaluation.formats.run_header import RunHeader, read_header
@@ -19,7 +19,9 @@ from evaluation.problems import Problem
 __all__ = ["MAX_TAGS", "ReadingTask", "RunContents", "read_run"]
 
 
-def read_run(path: Path | str, task: ReadingTask, limits: Limits, progress: Progress | None = None) -> RunContents:
+def read_run(
+    path: Path | str, task: ReadingTask, limits: Limits, progress: Progress | None = None
+) -> RunContents:
     """Read a run (TREC lines or MTEB predictions, plain or compressed).
 
     `progress` is called between blocks with the share read, and may raise to stop. Raises InvalidContent where
@@ -36,7 +38,9 @@ def read_run(path: Path | str, task: ReadingTask, limits: Limits, progress: Prog
         header = read_header(start)
         _refuse_lone_carriage_returns(start[header.size :])
         try:
-            contents = RunPass(task, limits, header.lines).read(StreamedLines(file, start[header.size :]), progress)
+            contents = RunPass(task, limits, header.lines).read(
+                StreamedLines(file, start[header.size :]), progress
+            )
             return _with_header(contents, header, file.expanded_bytes)
         except NotGroupedError:
             pass
@@ -49,7 +53,9 @@ def read_run(path: Path | str, task: ReadingTask, limits: Limits, progress: Prog
             continue
 
 
-def _read_predictions(path: Path, task: ReadingTask, limits: Limits, progress: Progress | None) -> RunContents:
+def _read_predictions(
+    path: Path, task: ReadingTask, limits: Limits, progress: Progress | None
+) -> RunContents:
     with tempfile.NamedTemporaryFile(prefix="predictions-", suffix=".run") as lines:
         metadata = predictions_as_lines(path, limits, lines.file)
         lines.flush()
@@ -70,4 +76,6 @@ def _with_header(contents: RunContents, header: RunHeader, expanded_bytes: int) 
 def _refuse_lone_carriage_returns(start: bytes) -> None:
     if b"\n" not in start and b"\r" in start.rstrip(b"\r"):
         message = "lines end with a carriage return alone, so the file is a single line"
-        raise InvalidRun.of(Problem("error", "encoding", 1, message, "End lines with LF, or with CR LF.", (1,)))
+        raise InvalidContent.of(
+            Problem("error", "encoding", 1, message, "End lines with LF, or with CR LF.", (1,))
+        )

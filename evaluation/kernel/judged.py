@@ -38,5 +38,7 @@ class JudgedTable:
         for first, count, start, mask in zip(
             offsets.tolist(), counts.tolist(), starts.tolist(), masks.tolist(), strict=False
         ):
-            insert_judgements(at_keys + 24 * first, count, at_offsets + 8 * first, at_grades + 8 * first, start, mask)
+            insert_judgements(
+                at_keys + 24 * first, count, at_offsets + 8 * first, at_grades + 8 * first, start, mask
+            )
         return cls(starts.tolist(), masks.tolist(), address(text), (slots, text))

@@ -55,7 +55,11 @@ def read_lines(state: int) -> int:
     position, stop, line = word(state, at.POSITION), word(state, at.STOP), word(state, at.LINE)
     count, issues, issue_count = word(state, at.COUNT), word(state, at.ISSUES), word(state, at.ISSUE_COUNT)
     fields, numbers, seed = word(state, at.FIELD_SPACE), word(state, at.NUMBERS), word(state, at.SEED)
-    max_id, ids, ids_mask = word(state, at.MAX_ID), word(state, at.PREFETCHED), word(state, at.PREFETCHED_MASK)
+    max_id, ids, ids_mask = (
+        word(state, at.MAX_ID),
+        word(state, at.PREFETCHED),
+        word(state, at.PREFETCHED_MASK),
+    )
     status = at.DONE
     while position < stop:
         if issue_count + 4 > word(state, at.ISSUES_ROOM):
@@ -84,12 +88,14 @@ def read_lines(state: int) -> int:
             if score == NOT_A_SCORE:
                 problem = at.BAD_SCORE
         if problem == 0:
-            if query_length != word(state, at.QUERY_LENGTH) or not same_bytes(query, word(state, at.QUERY), query_length):
+            at_hand = word(state, at.QUERY)
+            if query_length != word(state, at.QUERY_LENGTH) or not same_bytes(query, at_hand, query_length):
                 status = at.NEW_QUERY
                 break
             tag, tag_length = word(fields, 10), word(fields, 11) - word(fields, 10)
             if word(state, at.TAG_LENGTH) >= 0 and (
-                tag_length != word(state, at.TAG_LENGTH) or not same_bytes(tag, word(state, at.TAG), tag_length)
+                tag_length != word(state, at.TAG_LENGTH)
+                or not same_bytes(tag, word(state, at.TAG), tag_length)
             ):
                 status = at.NEW_TAG
                 break
@@ -111,7 +117,9 @@ def read_lines(state: int) -> int:
 
         row = word(state, at.ROWS) + count * at.ROW_BYTES
         first, second, hashed = key_of(document, document_length, seed)
-        if ids != 0:  # the table of documents is larger than the cache, and is asked when the query is complete
+        if (
+            ids != 0
+        ):  # the table of documents is larger than the cache, and is asked when the query is complete
             prefetch(ids + 16 * (hashed & ids_mask))
         store(row, at.FIRST, first)
         store(row, at.SECOND, second)
@@ -132,7 +140,8 @@ def read_lines(state: int) -> int:
                 store(issues, 2 * issue_count + 1, number)
                 issue_count += 1
         if rank < 0 or (
-            previous_rank >= 0 and ((change > 0 and rank > previous_rank) or (change < 0 and rank < previous_rank))
+            previous_rank >= 0
+            and ((change > 0 and rank > previous_rank) or (change < 0 and rank < previous_rank))
         ):
             store(issues, 2 * issue_count, at.RANK_ORDER)
             store(issues, 2 * issue_count + 1, number)

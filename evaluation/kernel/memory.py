@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from llvmlite import ir
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+_declared: Any = cgutils.get_or_insert_function
 _WORD, _BYTE, _WIDE = ir.IntType(64), ir.IntType(8), ir.IntType(128)
 _INT = types.int64
 
@@ -66,7 +67,7 @@ def _prefetch(context: Any, address: Any) -> Any:
     def generate(target: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         number = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [_BYTE.as_pointer(), number, number, number])
-        function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        function = _declared(builder.module, kind, "llvm.prefetch.p0")
         read, keep, data = (ir.Constant(number, value) for value in (0, 2, 1))
         builder.call(function, [_pointer(builder, arguments[0]), read, keep, data])
         return target.get_dummy_value()

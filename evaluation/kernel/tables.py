@@ -70,7 +70,9 @@ def look_up_ids(rows: int, count: int, slots: int, mask: int, long_ids: int) -> 
                     break
                 if is_long(second) and is_long(other):
                     theirs, length = long_ids + (other ^ at.LONG_ID), word(row, at.LENGTH)
-                    if load(theirs) & 0xFFFF == length and same_bytes(theirs + 2, word(row, at.START), length):
+                    if load(theirs) & 0xFFFF == length and same_bytes(
+                        theirs + 2, word(row, at.START), length
+                    ):
                         found = 1
                         break
             slot = (slot + 1) & mask
@@ -123,7 +125,11 @@ def finish_query(state: int) -> int:
     """
     rows, count = word(state, at.ROWS), word(state, at.COUNT)
     table, mask = word(state, at.TABLE), word(state, at.TABLE_MASK)
-    judged, judged_mask, text = word(state, at.JUDGED), word(state, at.JUDGED_MASK), word(state, at.JUDGED_TEXT)
+    judged, judged_mask, text = (
+        word(state, at.JUDGED),
+        word(state, at.JUDGED_MASK),
+        word(state, at.JUDGED_TEXT),
+    )
     tracked, found, duplicates = word(state, at.TRACKED), 0, 0
     for slot in range(mask + 1):
         store(table, slot, 0)

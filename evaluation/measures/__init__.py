@@ -1,6 +1,12 @@
 """Measures as data: each family is a formula over judged documents' ranks, named as ir_measures names it."""
 
-from evaluation.measures.names import DEFAULT_MEASURES, SPEC_VERSION, Measure, UnknownMeasureError, parse_measure
+from evaluation.measures.names import (
+    DEFAULT_MEASURES,
+    SPEC_VERSION,
+    Measure,
+    UnknownMeasureError,
+    parse_measure,
+)
 from evaluation.measures.registry import FAMILIES, Family
 
 __all__ = [

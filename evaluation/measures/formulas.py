@@ -36,7 +36,7 @@ def _ndcg(ranking: Ranking, k: int | None, exponential: bool) -> Values:
     ideal_gain = _discounted(gain_of(grades[order]), ideal_rank)
     if k is not None:
         ideal_gain = ideal_gain * (ideal_rank <= k)
-    return ratio(gained, np.bincount(rows, ideal_gain, ranking.queries))
+    return ratio(gained, ranking.per_query(ideal_gain, rows))
 
 
 def _shown(ranking: Ranking, k: int | None) -> Values:

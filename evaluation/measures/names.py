@@ -56,7 +56,9 @@ class Measure:
     @property
     def trec_eval(self) -> str | None:
         """The name under which trec_eval (and pytrec_eval) give this value, if they do."""
-        fitting = [alias for alias in self.family.trec_eval if ("{k}" in alias) == bool(self.cutoff) and alias]
+        fitting = [
+            alias for alias in self.family.trec_eval if ("{k}" in alias) == bool(self.cutoff) and alias
+        ]
         return fitting[0].format(k=self.cutoff) if fitting else None
 
     @property

@@ -39,7 +39,10 @@ class Ranking:
 
     def per_query(self, weights: Values | Flags, where: NDArray[np.int64] | None = None) -> Values:
         """Sums by query of one weight per judged document retrieved, added up in order of rank."""
-        return np.bincount(self.query if where is None else where, weights, self.queries)
+        sums: Values = np.bincount(self.query if where is None else where, weights, self.queries).astype(
+            np.float64
+        )
+        return sums
 
     def relevant(self, level: int) -> Flags:
         """Which of the retrieved judged documents are relevant."""
@@ -47,13 +50,14 @@ class Ranking:
 
     def relevant_judged(self, level: int) -> Values:
         """Per query, how many documents are relevant."""
-        return np.bincount(self.qrels.rows, self.qrels.grades >= level, self.queries)
+        return np.bincount(self.qrels.rows, self.qrels.grades >= level, self.queries).astype(np.float64)
 
     def counted_so_far(self, flags: Flags) -> NDArray[np.int64]:
         """For each judged document retrieved, how many flagged ones its query has up to it, itself included."""
         total = np.concatenate([np.zeros(1, np.int64), np.cumsum(flags)])
         first = np.searchsorted(self.query, self.query, side="left")
-        return total[1:] - total[first]
+        counts: NDArray[np.int64] = total[1:] - total[first]
+        return counts
 
 
 def ratio(numerator: Values, denominator: Values) -> Values:

@@ -49,12 +49,18 @@ def make_files(folder: Path, queries: int, dense: bool) -> None:
     DocumentIds.build(documents, folder / "documents.ids")
     write_run(folder / "run.txt", folder / "qrels.txt", query_ids, documents, generator, dense)
     write_run(
-        folder / "small.txt", folder / "small-qrels.txt", query_ids[:SMALL_QUERIES], documents, generator, dense, 1300
+        folder / "small.txt",
+        folder / "small-qrels.txt",
+        query_ids[:SMALL_QUERIES],
+        documents,
+        generator,
+        dense,
+        1300,
     )
-    lines = (folder / "run.txt").read_bytes().splitlines(keepends=True)
-    generator.shuffle(lines)
-    (folder / "shuffled.txt").write_bytes(b"".join(lines))
-    del lines
+    for name, shuffled in (("run.txt", "shuffled.txt"), ("small.txt", "shuffled-small.txt")):
+        lines = (folder / name).read_bytes().splitlines(keepends=True)
+        generator.shuffle(lines)
+        (folder / shuffled).write_bytes(b"".join(lines))
     with (folder / "run.txt").open("rb") as source, gzip.open(folder / "run.txt.gz", "wb", 6) as target:
         shutil.copyfileobj(source, target, 1 << 20)
     marker.touch()
@@ -72,7 +78,9 @@ def write_run(
             for rank, document in enumerate(ranked, 1):
                 # now and then a tie, also one that is a tie only in single precision
                 score -= generator.choice((0.0, 1e-9, 0.01, 0.02, 0.02, 0.02))
-                rows.append(f"{query} Q0 {document} {rank} {repr(score) if dense else format(score, '.6f')} bench\n")
+                rows.append(
+                    f"{query} Q0 {document} {rank} {repr(score) if dense else format(score, '.6f')} bench\n"
+                )
             lines.write("".join(rows))
             chosen = generator.sample(ranked, min(len(ranked), generator.randint(max(1, judged - 1), judged)))
             for document in {*chosen, generator.choice(documents)}:
@@ -214,7 +222,9 @@ def one_round(folder: Path, caches: Path) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as empty:
         result["cold"], result["cold MiB"], _ = child("cold", Path(empty))
         result["cached"], _, _ = child("cold", Path(empty))
-    result["gzip -dc"], _, _ = measured(["sh", "-c", f"gzip -dc '{folder}/run.txt.gz' > /dev/null"], dict(os.environ))
+    result["gzip -dc"], _, _ = measured(
+        ["sh", "-c", f"gzip -dc '{folder}/run.txt.gz' > /dev/null"], dict(os.environ)
+    )
     result.update(json.loads(child("warm", caches)[2]))
     return result
 
@@ -248,12 +258,6 @@ def report(rounds: list[dict[str, float]], lines: int) -> str:
     return "\n".join(text)
 
 
-def shuffled_small(folder: Path) -> None:
-    lines = (folder / "small.txt").read_bytes().splitlines(keepends=True)
-    random.Random(1).shuffle(lines)
-    (folder / "shuffled-small.txt").write_bytes(b"".join(lines))
-
-
 CHILDREN = {"pytrec_eval": child_pytrec_eval, "cold": child_cold, "warm": child_warm}
 
 
@@ -262,9 +266,15 @@ def main() -> None:
     parser.add_argument("--lines", type=int, default=6_980_000, help="lines of the run, 1,000 a query")
     parser.add_argument("--repeat", type=int, default=5, help="rounds; medians are printed")
     parser.add_argument("--dense", action="store_true", help="scores of 15 to 18 digits")
-    parser.add_argument("--folder", type=Path, help="where the files are made, and kept (default: a temporary one)")
+    parser.add_argument(
+        "--folder", type=Path, help="where the files are made, and kept (default: a temporary one)"
+    )
     parser.add_argument("--child", nargs=2, metavar=("NAME", "FOLDER"), help=argparse.SUPPRESS)
+    parser.add_argument("--make", nargs=2, metavar=("QUERIES", "FOLDER"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.make:
+        make_files(Path(arguments.make[1]), int(arguments.make[0]), arguments.dense)
+        return
     if arguments.child:
         print(json.dumps(CHILDREN[arguments.child[0]](Path(arguments.child[1]))))
         return
@@ -273,8 +283,16 @@ def main() -> None:
         files = Path(folder)
         files.mkdir(parents=True, exist_ok=True)
         queries = max(SMALL_QUERIES, arguments.lines // DEPTH)
-        make_files(files, queries, arguments.dense)
-        shuffled_small(files)
+        # in a process of its own: a child's peak memory begins with its parent's
+        making = [
+            sys.executable,
+            __file__,
+            "--make",
+            str(queries),
+            str(files),
+            *(["--dense"] if arguments.dense else []),
+        ]
+        subprocess.run(making, check=True, cwd=ROOT)
         one_round_results = [one_round(files, Path(caches)) for _ in range(arguments.repeat)]
     print(report(one_round_results, queries * DEPTH))
 

@@ -55,7 +55,9 @@ def test_a_no_break_space_belongs_to_an_id(tmp_path: Path) -> None:
     assert check(tmp_path, GOOD.replace(" a ", " a\u00a0b ")).problems == ()
 
 
-@pytest.mark.parametrize("line", ["1 Q0 c 3 1.5", "1 Q0 c 3 1.5 tag more", "c", "", "1 Q0 c 3 1.5 my tag here too long now"])
+@pytest.mark.parametrize(
+    "line", ["1 Q0 c 3 1.5", "1 Q0 c 3 1.5 tag more", "c", "", "1 Q0 c 3 1.5 my tag here too long now"]
+)
 def test_fields(tmp_path: Path, line: str) -> None:
     problem = only(check(tmp_path, f"1 Q0 a 1 3 tag\n{line}\n2 Q0 a 1 1 tag\n{line}\n2 Q0 b 2 0 tag\n"))
     assert (problem.severity, problem.code, problem.count, problem.lines) == ("error", "fields", 2, (2, 4))
@@ -64,8 +66,8 @@ def test_fields(tmp_path: Path, line: str) -> None:
 
 
 @pytest.mark.parametrize("score", [
-    "nan", "NaN", "inf", "-inf", "Infinity", "1e400", "3.5e38", "-1e39", "1_000", "٣", "３", "0x10", "abc", "1e", "1e+", "e5",
-    ".", "+", "--1", "1.2.3", "1,5", "1d3", "3.4028236e38",
+    "nan", "NaN", "inf", "-inf", "Infinity", "1e400", "3.5e38", "-1e39", "1_000", "٣", "３", "0x10", "abc", "1e",
+    "1e+", "e5",    ".", "+", "--1", "1.2.3", "1,5", "1d3", "3.4028236e38",
 ])  # fmt: skip
 def test_scores_that_are_no_finite_ascii_numbers(tmp_path: Path, score: str) -> None:
     problem = only(check(tmp_path, GOOD.replace("2.5", score)))
@@ -73,7 +75,9 @@ def test_scores_that_are_no_finite_ascii_numbers(tmp_path: Path, score: str) -> 
     assert "finite" in problem.message
 
 
-@pytest.mark.parametrize("score", ["2", "-2", "+2.", ".5", "1e-400", "1E5", "0.0000000000000000000000000001", "3.4028235e38"])
+@pytest.mark.parametrize(
+    "score", ["2", "-2", "+2.", ".5", "1e-400", "1E5", "0.0000000000000000000000000001", "3.4028235e38"]
+)
 def test_scores_that_are_numbers(tmp_path: Path, score: str) -> None:
     assert check(tmp_path, GOOD.replace("1.5", score)).valid
 
@@ -100,9 +104,16 @@ def test_lines_that_end_with_carriage_returns_alone(tmp_path: Path) -> None:
 def test_duplicates_also_where_lines_are_not_grouped(tmp_path: Path) -> None:
     for content in (GOOD + "2 Q0 a 2 1 tag\n", GOOD + "1 Q0 b 3 1 tag\n"):
         problem = only(check(tmp_path, content))
-        assert (problem.severity, problem.code, problem.count, problem.lines) == ("error", "duplicate", 1, (4,))
+        assert (problem.severity, problem.code, problem.count, problem.lines) == (
+            "error",
+            "duplicate",
+            1,
+            (4,),
+        )
     long = "a-document-id-of-more-than-sixteen-bytes"
-    problem = only(check(tmp_path, f"1 Q0 {long} 1 2 t\n1 Q0 {long}x 2 1 t\n1 Q0 {long} 3 0 t\n2 Q0 a 1 1 t\n"))
+    problem = only(
+        check(tmp_path, f"1 Q0 {long} 1 2 t\n1 Q0 {long}x 2 1 t\n1 Q0 {long} 3 0 t\n2 Q0 a 1 1 t\n")
+    )
     assert (problem.code, problem.lines) == ("duplicate", (3,))
 
 
@@ -115,7 +126,12 @@ def test_unknown_documents_are_an_error_only_in_numbers(tmp_path: Path) -> None:
     documents = DocumentIds.build([f"d{number}" for number in range(1, 100)], tmp_path / "ids")
     few = run_of("1", 100) + run_of("2", 50)
     problem = only(check(tmp_path, few, document_ids=documents))
-    assert (problem.severity, problem.code, problem.count, problem.lines) == ("warning", "unknown_documents", 1, (100,))
+    assert (problem.severity, problem.code, problem.count, problem.lines) == (
+        "warning",
+        "unknown_documents",
+        1,
+        (100,),
+    )
     problem = only(check(tmp_path, run_of("1", 110) + run_of("2", 10), document_ids=documents))
     assert (problem.severity, problem.code, problem.count) == ("error", "unknown_documents", 11)
     assert problem.lines == (100, 101, 102, 103, 104)
@@ -130,7 +146,12 @@ def test_an_empty_file(tmp_path: Path, content: str) -> None:
 def test_lines_that_are_too_long(tmp_path: Path) -> None:
     for length in (1100, 10_000, 3_000_000):
         problem = only(check(tmp_path, GOOD.replace(" b ", f" {'b' * length} ")))
-        assert (problem.severity, problem.code, problem.count, problem.lines) == ("error", "line_length", 1, (2,))
+        assert (problem.severity, problem.code, problem.count, problem.lines) == (
+            "error",
+            "line_length",
+            1,
+            (2,),
+        )
 
 
 def test_ids_that_are_too_long(tmp_path: Path) -> None:
@@ -151,7 +172,9 @@ def test_size_limits(tmp_path: Path) -> None:
 
 
 def test_all_classes_are_told_at_once_errors_first(tmp_path: Path) -> None:
-    content = b"1 Q0 a 1 nan t\n1 Q0\n1 Q0 \xff 1 1 t\n1 Q0 b 1 1 t\n1 Q0 b 1 2 t\n9 Q0 b 1 1 u\n1 Q0 c 1 x t\n"
+    content = (
+        b"1 Q0 a 1 nan t\n1 Q0\n1 Q0 \xff 1 1 t\n1 Q0 b 1 1 t\n1 Q0 b 1 2 t\n9 Q0 b 1 1 u\n1 Q0 c 1 x t\n"
+    )
     report = check(tmp_path, content)
     assert {(problem.code, problem.count, problem.lines) for problem in report.problems} == {
         ("score", 2, (1, 7)), ("fields", 1, (2,)), ("encoding", 1, (3,)), ("duplicate", 1, (5,)),
@@ -188,7 +211,11 @@ def test_hidden_qrels_change_no_report(tmp_path: Path) -> None:
     path = tmp_path / "run.txt"
     path.write_text("1 Q0 a 1 3 tag\n1 Q0 zzz 2 2 tag\n")
     reports = []
-    for judged in ({"2": {"a": 1}}, {"3": {"zzz": 2}, "1": {"b": 0}}, {"1": {"a": 1}, "2": {"x": 1}, "3": {"y": 1}}):
+    for judged in (
+        {"2": {"a": 1}},
+        {"3": {"zzz": 2}, "1": {"b": 0}},
+        {"1": {"a": 1}, "2": {"x": 1}, "3": {"y": 1}},
+    ):
         target = Target(Qrels.from_dict(judged), ["1", "2", "3"], hidden=True)
         reports += [check_run(path, target), score_run(path, target, ["AP"]).report]
     assert all(report == reports[0] for report in reports)
@@ -213,9 +240,18 @@ def test_depth(tmp_path: Path) -> None:
 
 def test_rank_order(tmp_path: Path) -> None:
     problem = only(check(tmp_path, "1 Q0 a 1 3 t\n1 Q0 b 2 4 t\n1 Q0 c 3 2 t\n2 Q0 a x 1 t\n"))
-    assert (problem.severity, problem.code, problem.count, problem.lines) == ("warning", "rank_order", 2, (2, 4))
+    assert (problem.severity, problem.code, problem.count, problem.lines) == (
+        "warning",
+        "rank_order",
+        2,
+        (2, 4),
+    )
     for ranks_that_say_nothing in ("0", "1"):
-        run = "".join(f"{query} Q0 {name} {ranks_that_say_nothing} {score} t\n" for query in "12" for name, score in (("a", 1), ("b", 2)))
+        run = "".join(
+            f"{query} Q0 {name} {ranks_that_say_nothing} {score} t\n"
+            for query in "12"
+            for name, score in (("a", 1), ("b", 2))
+        )
         assert check(tmp_path, run).problems == ()
     assert check(tmp_path, "1 Q0 a 2 3 t\n1 Q0 b 1 4 t\n2 Q0 a 0 1 t\n").problems == ()
 
@@ -224,7 +260,9 @@ def test_rank_order(tmp_path: Path) -> None:
 def test_ties(tmp_path: Path, order: int) -> None:
     rows = [("d0", "5"), ("d1", "4.0000000001"), ("d2", "4"), ("d3", "4"), ("d4", "3")][:: order or 1]
     rows = rows if order else [rows[index] for index in (2, 0, 4, 1, 3)]
-    report = check(tmp_path, "".join(f"{query} Q0 {name} 1 {score} t\n" for query in "12" for name, score in rows))
+    report = check(
+        tmp_path, "".join(f"{query} Q0 {name} 1 {score} t\n" for query in "12" for name, score in rows)
+    )
     problem = only(report)
     assert (problem.severity, problem.code, problem.count) == ("warning", "ties", 4)
 
@@ -236,9 +274,17 @@ def test_a_few_ties_are_no_problem(tmp_path: Path) -> None:
 def test_several_tags(tmp_path: Path) -> None:
     report = check(tmp_path, run_of("1", 3) + run_of("2", 2, "other") + "2 Q0 x 3 -9 tag\n")
     problem = only(report)
-    assert (problem.severity, problem.code, problem.count, problem.lines) == ("warning", "several_tags", 2, (4,))
+    assert (problem.severity, problem.code, problem.count, problem.lines) == (
+        "warning",
+        "several_tags",
+        2,
+        (4,),
+    )
     assert report.statistics.tags == ("tag", "other")
-    many = "".join(f"1 Q0 d{number} {number} {-number} tag{number}\n" for number in range(40)) + "2 Q0 a 1 1 tag0\n"
+    many = (
+        "".join(f"1 Q0 d{number} {number} {-number} tag{number}\n" for number in range(40))
+        + "2 Q0 a 1 1 tag0\n"
+    )
     assert "or more" in only(check(tmp_path, many)).message
 
 
@@ -248,7 +294,8 @@ def test_several_tags(tmp_path: Path) -> None:
 def test_header_comments_are_metadata_and_not_lines(tmp_path: Path) -> None:
     header = (
         "# ir_metadata.start\n# platform:\n#   hardware:\n#     cpu:\n#       model: 'Example'\n#   libraries: [a, b]\n"
-        "# method:\n#   automatic: true\n#   retrieval:\n#     - 1: bm25\n# research goal:\n#   hypotheses: none: really\n"
+        "# method:\n#   automatic: true\n#   retrieval:\n#     - 1: bm25\n"
+        "# research goal:\n#   hypotheses: none: really\n"
         "# ir_metadata.end\n# another comment\n"
     )
     report = check(tmp_path, header + GOOD + "2 Q0\n")
@@ -263,7 +310,9 @@ def test_header_comments_are_metadata_and_not_lines(tmp_path: Path) -> None:
 
 def test_mteb_predictions_are_a_run(tmp_path: Path) -> None:
     path = tmp_path / "predictions.json"
-    path.write_text('{"mteb_model_meta": {"model_name": "some model"}, "default": {"test": {"1": {"a": 0.5, "b": 0.75}}}}')
+    path.write_text(
+        '{"mteb_model_meta": {"model_name": "some model"}, "default": {"test": {"1": {"a": 0.5, "b": 0.75}}}}'
+    )
     target = Target(Qrels.from_dict({"1": {"a": 1}}), hidden=False)
     scored = score_run(path, target, ["RR"])
     assert scored.means == {"RR": 0.5}
@@ -290,13 +339,23 @@ def score_run_of(tmp_path: Path, content: str) -> None:
 
 # --- any bytes at all
 
-fields = st.one_of(st.sampled_from([b"1", b"2", b"Q0", b"a", b"b", b"1.5", b"-1e3", b"nan", b"\xff", b"\xc3\xa9", b"#"]), st.binary(max_size=5))
+fields = st.one_of(
+    st.sampled_from([b"1", b"2", b"Q0", b"a", b"b", b"1.5", b"-1e3", b"nan", b"\xff", b"\xc3\xa9", b"#"]),
+    st.binary(max_size=5),
+)
 separators = st.sampled_from([b" ", b" ", b" ", b"\t", b"\n", b"\n", b"\r\n", b"\x0b", b"\r"])
 
 
 @given(st.lists(st.tuples(fields, separators), max_size=80))
-@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_bytes_give_the_report_that_a_line_by_line_reading_gives(tmp_path: Path, pieces: list[tuple[bytes, bytes]]) -> None:
+@settings(
+    max_examples=150,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_any_bytes_give_the_report_that_a_line_by_line_reading_gives(
+    tmp_path: Path, pieces: list[tuple[bytes, bytes]]
+) -> None:
     content = b"1 Q0 first 1 1 t\n" + b"".join(field + separator for field, separator in pieces)
     report = check(tmp_path, content)
     errors: dict[str, list[int]] = {}

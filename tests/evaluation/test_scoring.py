@@ -18,32 +18,54 @@ from evaluation.qrels import Qrels
 from evaluation.scoring import InvalidRun, ScoredRun, Target, score_run
 
 QUIET = settings(
-    max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 #: Our name and pytrec_eval's for everything both compute.
 COMPARED = {
     name: parse_measure(name).trec_eval or ""
-    for name in ("nDCG", "nDCG@1", "nDCG@3", "nDCG@10", "AP", "AP@2", "AP@10", "RR", "P@1", "P@5", "P@10", "R@2", "R@10",
-                 "Rprec", "Bpref", "Success@1", "Success@5")
+    for name in ("nDCG", "nDCG@1", "nDCG@3", "nDCG@10", "AP", "AP@2", "AP@10", "RR", "P@1", "P@5", "P@10", "R@2",
+                 "R@10", "Rprec", "Bpref", "Success@1", "Success@5")
 }  # fmt: skip
 
 # ids whose order by bytes, by length and by code point differ; long ones share their first 16 bytes
-DOCUMENTS = ["a", "A", "b", "aa", "é", "Z9", "10", "9", "\u00a0x", "𝒳", *(f"a-document-id-that-is-long-{n}" for n in range(6))]
+DOCUMENTS = [
+    "a",
+    "A",
+    "b",
+    "aa",
+    "é",
+    "Z9",
+    "10",
+    "9",
+    "\u00a0x",
+    "𝒳",
+    *(f"a-document-id-that-is-long-{n}" for n in range(6)),
+]
 # text as it may stand in a file: ties, ties in float32 only, whole numbers beyond 2**24, subnormal and huge ones
-SCORES = ["1", "1.0", "0.1", "0.100000001", "-0", "0", "-2.5", "16777216", "16777217", "1e-45", "7e-46", "3.4e38", "+.5",
-          "1e-3", "5.", "0.30000000000000004", "0.29999998211860657", "1.000000059604644775390625", "12345678901234567890",
+SCORES = ["1", "1.0", "0.1", "0.100000001", "-0", "0", "-2.5", "16777216", "16777217", "1e-45", "7e-46", "3.4e38",
+          "+.5", "1e-3", "5.", "0.30000000000000004", "0.29999998211860657", "1.000000059604644775390625",
+          "12345678901234567890",
           "1.00000005960464477539062500000001"]  # fmt: skip
 
 queries = st.sampled_from(["1", "2", "10", "q-é", "a-query-id-of-more-than-sixteen-bytes"])
 judgements = st.dictionaries(
     queries, st.dictionaries(st.sampled_from(DOCUMENTS), st.integers(-1, 3), min_size=1), min_size=1
 )
-rankings = st.dictionaries(queries, st.dictionaries(st.sampled_from(DOCUMENTS), st.sampled_from(SCORES), min_size=1), min_size=1)
+rankings = st.dictionaries(
+    queries, st.dictionaries(st.sampled_from(DOCUMENTS), st.sampled_from(SCORES), min_size=1), min_size=1
+)
 
 
 def write_run(path: Path, run: dict[str, dict[str, str]], order: random.Random | None = None) -> Path:
-    lines = [f"{query} Q0 {name} 1 {score} tag\n" for query, scores in run.items() for name, score in scores.items()]
+    lines = [
+        f"{query} Q0 {name} 1 {score} tag\n"
+        for query, scores in run.items()
+        for name, score in scores.items()
+    ]
     if order:
         order.shuffle(lines)
     path.write_text("".join(lines))
@@ -53,13 +75,18 @@ def write_run(path: Path, run: dict[str, dict[str, str]], order: random.Random |
 def judged_by_pytrec_eval(
     qrels: dict[str, dict[str, int]], run: dict[str, dict[str, str]], level: int = 1
 ) -> dict[str, dict[str, float]]:
-    kept = {query: {name: grade for name, grade in graded.items() if grade >= 0} for query, graded in qrels.items()}
+    kept = {
+        query: {name: grade for name, grade in graded.items() if grade >= 0}
+        for query, graded in qrels.items()
+    }
     scores = {query: {name: float(score) for name, score in scored.items()} for query, scored in run.items()}
     result = {}
     for query, graded in kept.items():
         if not graded or query not in scores:
             continue
-        evaluator = pytrec_eval.RelevanceEvaluator({query: graded}, set(COMPARED.values()), relevance_level=level)
+        evaluator = pytrec_eval.RelevanceEvaluator(
+            {query: graded}, set(COMPARED.values()), relevance_level=level
+        )
         result.update(evaluator.evaluate({query: scores[query]}))
     return result
 
@@ -106,7 +133,9 @@ def test_ranks_are_in_trec_order(tmp_path: Path, run: dict[str, dict[str, str]])
 def test_a_large_run_equals_pytrec_eval_in_any_order_of_lines(tmp_path: Path) -> None:
     generator = random.Random(4)
     names = [f"d{number}" for number in range(3000)]
-    qrels = {str(q): {name: generator.randint(0, 3) for name in generator.sample(names, 60)} for q in range(40)}
+    qrels = {
+        str(q): {name: generator.randint(0, 3) for name in generator.sample(names, 60)} for q in range(40)
+    }
     run = {
         query: {name: f"{generator.randint(1, 400) / 7:.5f}" for name in generator.sample(names, 1000)}
         for query in list(qrels)[:-3]
@@ -121,7 +150,9 @@ def test_a_large_run_equals_pytrec_eval_in_any_order_of_lines(tmp_path: Path) ->
                 assert value == pytest.approx(expected.get(query, {}).get(theirs, 0), abs=1e-9), (name, query)
 
 
-def score(tmp_path: Path, run: str, qrels: dict[str, dict[str, int]], *measures: str, **options: object) -> dict[str, float]:
+def score(
+    tmp_path: Path, run: str, qrels: dict[str, dict[str, int]], *measures: str, **options: object
+) -> dict[str, float]:
     path = tmp_path / "run.txt"
     path.write_text(run)
     return score_run(path, Target(Qrels.from_dict(qrels), **options), measures).means  # type: ignore[arg-type]
@@ -135,7 +166,9 @@ def lines_of(query: str, *documents: str) -> str:
 def test_the_run_is_cut_at_its_depth_in_trec_order(tmp_path: Path) -> None:
     run = "1 Q0 late 1 0.5 t\n" + lines_of("1", "a", "b")  # the worst line comes first in the file
     assert score(tmp_path, run, {"1": {"late": 1, "b": 1}}, "AP", maximum_depth=2) == {"AP": 0.25}
-    assert score(tmp_path, run, {"1": {"late": 1, "b": 1}}, "AP") == {"AP": pytest.approx((1 / 2 + 2 / 3) / 2)}
+    assert score(tmp_path, run, {"1": {"late": 1, "b": 1}}, "AP") == {
+        "AP": pytest.approx((1 / 2 + 2 / 3) / 2)
+    }
 
 
 def test_a_self_match_is_left_out_before_the_cut(tmp_path: Path) -> None:
@@ -157,7 +190,11 @@ def test_a_missing_query_and_one_without_relevant_documents_score_0_and_count(tm
 
 def test_relevance_levels(tmp_path: Path) -> None:
     run, qrels = lines_of("1", "a", "b"), {"1": {"a": 1, "b": 2}}
-    assert score(tmp_path, run, qrels, "RR", "RR(rel=2)", "RR(rel=3)") == {"RR": 1, "RR(rel=2)": 0.5, "RR(rel=3)": 0}
+    assert score(tmp_path, run, qrels, "RR", "RR(rel=2)", "RR(rel=3)") == {
+        "RR": 1,
+        "RR(rel=2)": 0.5,
+        "RR(rel=3)": 0,
+    }
     assert score(tmp_path, run, qrels, "RR", "RR(rel=1)", "nDCG", relevance_level=2) == {
         "RR": 0.5, "RR(rel=1)": 1, "nDCG": score(tmp_path, run, qrels, "nDCG")["nDCG"],
     }  # fmt: skip
@@ -205,13 +242,17 @@ def test_a_query_with_more_lines_than_a_block_holds(tmp_path: Path) -> None:
     path = tmp_path / "run.txt"
     names = [f"document-with-a-long-id-{number:07}" for number in range(60_000)]
     path.write_text(
-        "".join(f"{query} Q0 {name} {rank} {-rank} tag\n" for query in "12" for rank, name in enumerate(names, 1))
+        "".join(
+            f"{query} Q0 {name} {rank} {-rank} tag\n" for query in "12" for rank, name in enumerate(names, 1)
+        )
     )
-    target = Target(Qrels.from_dict({"1": {names[50_000]: 1}, "2": {names[59_999]: 1}}), maximum_depth=100_000)
+    target = Target(
+        Qrels.from_dict({"1": {names[50_000]: 1}, "2": {names[59_999]: 1}}), maximum_depth=100_000
+    )
     scored = score_run(path, target, ["RR"])
     assert scored.per_query.tolist() == [[1 / 50_001], [1 / 60_000]]
-    with pytest.raises(InvalidRun):
-        path.write_text(path.read_text() + f"2 Q0 {names[3]} 1 1 tag\n")
+    path.write_text(path.read_text() + f"2 Q0 {names[3]} 1 1 tag\n")
+    with pytest.raises(InvalidRun, match="document that its query has already"):
         score_run(path, target, ["RR"])
 
 

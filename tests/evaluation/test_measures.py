@@ -1,0 +1,63 @@
+"""Names of measures, in every spelling that is understood."""
+
+from __future__ import annotations
+
+import pytest
+
+from evaluation.measures import DEFAULT_MEASURES, FAMILIES, Measure, UnknownMeasureError, parse_measure
+
+
+@pytest.mark.parametrize(("spelling", "name"), [
+    ("nDCG@10", "nDCG@10"), ("ndcg_cut_10", "nDCG@10"), ("ndcg_cut.10", "nDCG@10"), ("NDCG@10", "nDCG@10"),
+    ("ndcg_at_10", "nDCG@10"), ("ndcg", "nDCG"), ("map", "AP"), ("MAP", "AP"), ("map_cut_100", "AP@100"),
+    ("MAP@10", "AP@10"),
+    ("map_at_10", "AP@10"), ("recip_rank", "RR"), ("MRR@10", "RR@10"), ("mrr_at_10", "RR@10"), ("MRR", "RR"),
+    ("P_5", "P@5"), ("precision_at_5", "P@5"), ("recall_100", "R@100"), ("Recall@100", "R@100"),
+    ("recall_at_100", "R@100"), ("success_5", "Success@5"), ("hit_rate_at_5", "Success@5"), ("R_cap@100", "R_cap@100"),
+    ("bpref", "Bpref"), ("Rprec", "Rprec"), ("Hole@10", "Hole@10"), ("hole_at_10", "Hole(beir)@10"),
+    ("Hole(beir)@10", "Hole(beir)@10"), ("P(rel=2)@10", "P(rel=2)@10"), ("AP(rel=2)", "AP(rel=2)"),
+    ('nDCG(dcg="exp-log2")@10', "nDCG(dcg='exp-log2')@10"), (" nDCG(dcg='exp-log2') @ 10 ", "nDCG(dcg='exp-log2')@10"),
+])  # fmt: skip
+def test_spellings(spelling: str, name: str) -> None:
+    assert parse_measure(spelling).name == name
+
+
+@pytest.mark.parametrize("text", [
+    "", "nDCG@0", "nDCG@x", "P", "R", "Bpref@10", "nDCG(rel=2)@10", "Accuracy@5", "nDCG(dcg='log2')@10", "AP@1000000",
+    "@10",
+    "Hole(other)@10",
+])  # fmt: skip
+def test_names_that_are_none(text: str) -> None:
+    with pytest.raises(UnknownMeasureError):
+        parse_measure(text)
+
+
+def test_an_unknown_name_is_answered_with_the_known_ones() -> None:
+    with pytest.raises(
+        UnknownMeasureError, match=r"'quality' is no measure known here. Known: nDCG@k, nDCG\(dcg"
+    ):
+        parse_measure("quality")
+
+
+def test_every_measure_describes_itself_and_knows_its_aliases() -> None:
+    for family in FAMILIES.values():
+        for measure in (Measure(family, None), Measure(family, 10)):
+            if (measure.cutoff is None) == (family.cutoff == "required") and family.cutoff != "optional":
+                continue
+            if family.cutoff == "none" and measure.cutoff:
+                continue
+            assert parse_measure(measure.name) == measure
+            assert measure.description.endswith(".")
+            assert measure.formula
+            assert measure.source
+            for alias in measure.aliases:
+                assert parse_measure(alias) == measure
+
+
+def test_the_default_measures() -> None:
+    parsed = [parse_measure(name) for name in DEFAULT_MEASURES]
+    assert tuple(measure.name for measure in parsed) == DEFAULT_MEASURES
+    assert parsed[0].name == "nDCG@10"
+    assert [measure.name for measure in parsed if not measure.higher_is_better] == ["Hole@10"]
+    assert parse_measure("nDCG@10").trec_eval == "ndcg_cut_10"
+    assert parse_measure("RR@10").trec_eval is None  # trec_eval has no cutoff for it

@@ -1,0 +1,65 @@
+"""Qrels in TREC's and BEIR's forms, and what is wrong with those that are refused."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from evaluation.errors import InvalidContent
+from evaluation.qrels import Qrels, read_qrels
+
+
+def read(tmp_path: Path, content: str | bytes) -> Qrels:
+    path = tmp_path / "qrels"
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return read_qrels(path)
+
+
+def problems(tmp_path: Path, content: str | bytes) -> dict[str, tuple[int, ...]]:
+    with pytest.raises(InvalidContent) as raised:
+        read(tmp_path, content)
+    return {problem.code: problem.lines for problem in raised.value.report.errors}
+
+
+def test_trec_qrels(tmp_path: Path) -> None:
+    qrels = read(tmp_path, "10 0 b 1\n2 0.5  a 0\r\n10\tQ0\ta 2\n10 0 c -1\n\n")
+    assert qrels.query_ids == ("10", "2")  # by bytes
+    assert list(qrels.judgements()) == [("10", "a", 2), ("10", "b", 1), ("2", "a", 0)]
+    assert qrels.as_dict() == {"10": {"a": 2, "b": 1}, "2": {"a": 0}}
+    assert (qrels.number_of_judgements, qrels.negative_count) == (3, 1)
+
+
+@pytest.mark.parametrize("header", ["query-id\tcorpus-id\tscore\n", ""])
+def test_beir_qrels(tmp_path: Path, header: str) -> None:
+    qrels = read(tmp_path, gzip.compress(f"{header}q1\td1\t1\nq1\td2\t-1\nq2\td1\t0\n".encode()))
+    assert qrels.as_dict() == {"q1": {"d1": 1}, "q2": {"d1": 0}}
+    assert qrels.negative_count == 1
+
+
+def test_a_query_with_negative_grades_only_is_judged_as_trec_eval_has_it(tmp_path: Path) -> None:
+    qrels = read(tmp_path, "1 0 a -1\n2 0 a 1\n")
+    assert qrels.query_ids == ("1", "2")
+    assert qrels.as_dict() == {"1": {}, "2": {"a": 1}}
+
+
+def test_every_class_of_problem_is_told_with_its_lines(tmp_path: Path) -> None:
+    long = b"x" * 257
+    content = b"1 0 a 1\n1 0 a 1\n1 0 b\n1 0 c x\n1 0 d 0.7\n1 0 \xff 1\n1 0 " + long + b" 1\n1 0 my id 1\n"
+    assert problems(tmp_path, content) == {
+        "duplicate": (2,), "fields": (3, 8), "grade": (4, 5), "encoding": (6,), "identifier": (7,),
+    }  # fmt: skip
+    content = b"query-id\tcorpus-id\tscore\n1\ta\t1\n1\tmy id\t1\n1\ta\t2\n1 0 b 1\n"
+    assert problems(tmp_path, content) == {"identifier": (3,), "duplicate": (4,), "fields": (5,)}
+
+
+def test_qrels_without_judgements_are_refused(tmp_path: Path) -> None:
+    assert problems(tmp_path, "") == {"empty": ()}
+    assert problems(tmp_path, "query-id\tcorpus-id\tscore\n") == {"empty": ()}
+
+
+def test_from_a_dictionary() -> None:
+    judged = {"2": {"b": 1, "a": 0}, "1": {"é": 3}}
+    assert Qrels.from_dict(judged).as_dict() == judged
+    assert Qrels.from_dict({}).number_of_judgements == 0
