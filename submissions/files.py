@@ -11,12 +11,23 @@ from pathlib import Path
 from django.conf import settings
 
 from evaluation.errors import InvalidContent
+from evaluation.formats.archives import Policy, is_zip, open_archive
+from evaluation.formats.compression import Limits
+from evaluation.problems import Problem
 from leaderboard.models import Dataset
-from submissions.archives import extract, is_zip
 from submissions.refusals import FileReport, Refused
 
 #: Runs in one submission.
 MOST_FILES = 64
+
+ZIP_POLICY = Policy(
+    max_members=MOST_FILES,
+    members_hint=f"Pack at most {MOST_FILES}, one run for each dataset.",
+    expansion_hint="Real run files shrink by a factor of 3 to 7; send the files one by one if these are real.",
+    max_ratio=Limits().max_ratio,
+    ratio_floor_bytes=Limits().ratio_floor_bytes,
+    max_expanded_bytes=Limits().max_expanded_bytes,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +88,7 @@ def _runs_in(file: IncomingFile, folder: Path) -> list[RunFile]:
         return [RunFile(file.name, file.path, _dataset_of(file.dataset, file.name))]
     folder.mkdir()
     try:
-        members = extract(file.path, folder)
+        members = _members(file.path, folder)
     except InvalidContent as error:
         raise Refused.for_files([FileReport(file.name, file.dataset or "", error.report)]) from error
     if file.dataset and len(members) > 1:
@@ -87,9 +98,20 @@ def _runs_in(file: IncomingFile, folder: Path) -> list[RunFile]:
             "Name the files in the zip <dataset>.txt and leave the dataset out.",
         )
     return [
-        RunFile(f"{file.name}/{member.name}", member.path, _dataset_of(file.dataset, member.name))
-        for member in members
+        RunFile(f"{file.name}/{name}", path, _dataset_of(file.dataset, name))
+        for name, path in members.items()
     ]
+
+
+def _members(path: Path, folder: Path) -> dict[str, Path]:
+    """The zip's files, by their names in it, where they lie now. Raises InvalidContent."""
+    with open_archive(path, ZIP_POLICY) as archive:
+        if not archive.names:
+            hint = "Pack one run for each dataset: <dataset>.txt."
+            raise InvalidContent.of(Problem("error", "empty", 1, "the zip holds no files", hint))
+        members = {name: folder / str(number) for number, name in enumerate(archive.names)}
+        archive.extract(members)
+    return members
 
 
 def _dataset_of(slug: str | None, name: str) -> Dataset:

@@ -16,7 +16,7 @@ from evaluation.errors import InvalidContent
 from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin
 from leaderboard.admin.import_form import ImportForm, path_of_upload
 from leaderboard.baselines import request_baseline
-from leaderboard.importing.importer import Imported, import_dataset
+from leaderboard.importing.importer import Imported, NoSpace, import_dataset
 from leaderboard.models import Dataset, DatasetVersion, Qrels
 from leaderboard.publishing import board_changed
 
@@ -95,6 +95,7 @@ class DatasetAdmin(CurationAdmin):
             raise PermissionDenied
         form = ImportForm(request.POST or None, request.FILES or None)
         problems: list[dict[str, Any]] = []
+        full = ""
         if request.method == "POST" and form.is_valid():
             archive = path_of_upload(form.cleaned_data["archive"])
             if archive is None:
@@ -108,6 +109,8 @@ class DatasetAdmin(CurationAdmin):
                     {**each.as_dict(), "message": each.message.replace(archive.name, sent)}
                     for each in error.report.problems
                 ]
+            except NoSpace as error:
+                full = str(error)
             else:
                 return self._imported(request, imported)
         context = {
@@ -116,8 +119,9 @@ class DatasetAdmin(CurationAdmin):
             "title": "Import dataset",
             "form": form,
             "problems": problems,
+            "full": full,
         }
-        status = 400 if problems or form.errors else 200
+        status = 507 if full else 400 if problems or form.errors else 200
         return TemplateResponse(request, "admin/leaderboard/dataset/import.html", context, status=status)
 
     def _imported(self, request: HttpRequest, imported: Imported) -> HttpResponse:

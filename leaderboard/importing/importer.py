@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -47,6 +48,10 @@ class Imported:
     baseline_requested: bool
 
 
+class NoSpace(Exception):
+    """The disk is full, which is no fault of the collection's."""
+
+
 def _no_progress(stage: str, share: float) -> None:
     """For callers who do not watch."""
 
@@ -54,7 +59,7 @@ def _no_progress(stage: str, share: float) -> None:
 def import_dataset(path: Path, options: ImportOptions, progress: Progress = _no_progress) -> Imported:
     """Take in the collection at `path`, or bring the dataset up to date with it.
 
-    Raises evaluation.errors.InvalidContent with every problem found; nothing is then changed.
+    Raises evaluation.errors.InvalidContent with every problem found, or NoSpace; nothing is then changed.
     """
     existing = Dataset.objects.filter(slug=options.slug).first()
     options = _resolved(options, existing)
@@ -75,6 +80,10 @@ def import_dataset(path: Path, options: ImportOptions, progress: Progress = _no_
                 return _record(options, inspected, stored, run)
         except InvalidContent as error:
             raise InvalidContent.of(*dict.fromkeys([*refusals, *error.report.problems])) from error
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            raise NoSpace("Nothing was imported: the disk is full. Free some space and try again.") from error
 
 
 def _resolved(options: ImportOptions, dataset: Dataset | None) -> ImportOptions:

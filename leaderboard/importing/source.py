@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from evaluation.errors import InvalidContent
+from evaluation.formats.archives import Archive, Policy, is_zip, open_archive
 from evaluation.problems import Problem
-from leaderboard.importing.archive import Archive
 from leaderboard.importing.layout import Layout, find_layout
 from leaderboard.importing.options import ImportOptions
 from leaderboard.importing.problems import missing, problem
@@ -21,6 +19,14 @@ Progress = Callable[[str, float], None]
 
 #: Folders are searched so deep.
 _DEPTH = 3
+
+#: A collection has few files of its own, and may lie among many others. Curators may bring any size that fits.
+ZIP_POLICY = Policy(
+    max_members=10_000,
+    members_hint="Pack only the collection's own files; 10,000 are the limit.",
+    expansion_hint="Text shrinks three- to tenfold. Import the folder instead, if this one is real.",
+    free_bytes=2**30,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +47,11 @@ def open_source(path: Path, options: ImportOptions, work: Path, progress: Progre
         names = {name.relative_to(path).as_posix(): name for name in _files_below(path, _DEPTH)}
         layout = find_layout(names, options.split)
         yield _source(layout, {name: names[name] for name in layout.names()}, options)
-    elif path.is_file() and zipfile.is_zipfile(path):
-        archive = Archive(path)
-        layout = find_layout(archive.entries, options.split)
-        yield _source(layout, _expanded(archive, layout, work, progress), options)
+    elif path.is_file() and is_zip(path):
+        with open_archive(path, ZIP_POLICY) as archive:
+            layout = find_layout(archive.names, options.split)
+            files = _expanded(archive, layout, work, progress)
+        yield _source(layout, files, options)
     else:
         raise InvalidContent.of(
             problem(
@@ -71,10 +78,8 @@ def _expanded(archive: Archive, layout: Layout, work: Path, progress: Progress) 
         layout.document_ids: "document-ids.txt",
     }
     kinds |= {name: f"qrels-{split}.tsv" for split, name in layout.qrels.items()}
-    paths = {}
-    for name in layout.names():
-        paths[name] = work / kinds[name]
-        archive.extract(name, paths[name], partial(progress, f"expanding {kinds[name]}"))
+    paths = {name: work / kinds[name] for name in layout.names()}
+    archive.extract(paths, lambda name, share: progress(f"expanding {kinds[name]}", share))
     return paths
 
 

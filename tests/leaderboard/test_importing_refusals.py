@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from evaluation.errors import InvalidContent
 from evaluation.problems import Problem
 from leaderboard.importing.importer import import_dataset
 from leaderboard.importing.options import ImportOptions
+from leaderboard.importing.source import ZIP_POLICY
 from leaderboard.models import Dataset, DatasetVersion
 from tests.leaderboard.tiny_collection import HEADER, good_files, write_folder, write_zip
 
@@ -144,10 +146,20 @@ def test_a_baseline_run_is_checked_before_anything_is_stored(tmp_path: Path) -> 
 
 
 def test_an_expanding_zip_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leaderboard.importing.archive.RATIO_FLOOR", 100_000)
+    monkeypatch.setattr(
+        "leaderboard.importing.source.ZIP_POLICY", replace(ZIP_POLICY, ratio_floor_bytes=100_000)
+    )
     bomb = write_zip(tmp_path / "bomb.zip", {"corpus.jsonl": " " * 5_000_000})
     (problem,) = problems_of(bomb)
     assert problem.code == "expansion"
+    assert problem.hint.endswith("Import the folder instead, if this one is real.")
+
+
+def test_a_full_disk_is_not_their_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leaderboard.importing.source.ZIP_POLICY", replace(ZIP_POLICY, free_bytes=2**62))
+    with pytest.raises(CommandError, match="the disk is full"):
+        call_command("import_dataset", str(write_zip(tmp_path / "tiny.zip")), slug="tiny")
+    assert not Dataset.objects.exists()
 
 
 def test_an_encrypted_or_linked_entry_is_refused(tmp_path: Path) -> None:
@@ -157,7 +169,7 @@ def test_an_encrypted_or_linked_entry_is_refused(tmp_path: Path) -> None:
         link.external_attr = 0o120777 << 16
         archive.writestr(link, "/etc/passwd")
     (problem,) = problems_of(path)
-    assert problem.message == "queries.jsonl is encrypted or a link"
+    assert problem.message == "queries.jsonl is encrypted, a link or a device"
 
 
 def test_a_damaged_zip_is_refused(tmp_path: Path) -> None:
@@ -167,13 +179,12 @@ def test_a_damaged_zip_is_refused(tmp_path: Path) -> None:
     data[start : start + 20] = b"\xff" * 20
     path.write_bytes(data)
     (problem,) = problems_of(path)
-    assert problem.code == "damaged_zip"
+    assert problem.code == "compression"
 
 
 def test_names_in_a_zip_are_never_paths(tmp_path: Path) -> None:
-    path = write_zip(tmp_path / "slip.zip", root="../../")
-    imported = import_dataset(path, ImportOptions(slug="tiny"))
-    assert imported.version.statistics["documents"] == 5
+    (problem,) = problems_of(write_zip(tmp_path / "slip.zip", root="../../"))
+    assert problem.code == "member_name"
     assert not (tmp_path.parent / "corpus.jsonl").exists()
 
 

@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from evaluation.errors import InvalidContent
 from evaluation.problems import Problem
-from leaderboard.importing.importer import Imported, import_dataset
+from leaderboard.importing.importer import Imported, NoSpace, import_dataset
 from leaderboard.importing.options import ImportOptions
 from leaderboard.models.datasets import Visibility
 
@@ -58,6 +58,9 @@ class Command(BaseCommand):
         except InvalidContent as error:
             progress.finish()
             raise CommandError(describe(error.report.problems)) from error
+        except NoSpace as error:
+            progress.finish()
+            raise CommandError(str(error)) from error
         progress.finish()
         self.stdout.write(summary(imported))
 

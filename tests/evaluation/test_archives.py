@@ -1,0 +1,131 @@
+"""Zips from strangers: what comes out, and what is refused with which words."""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evaluation.errors import InvalidContent
+from evaluation.formats.archives import Policy, is_zip, open_archive
+from evaluation.problems import Problem
+
+POLICY = Policy(max_members=3, members_hint="At most three.", expansion_hint="Send it plain.")
+
+
+def packed(
+    path: Path, *members: tuple[str | zipfile.ZipInfo, str], method: int = zipfile.ZIP_DEFLATED
+) -> Path:
+    """A zip of these members."""
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name, content in members:
+            archive.writestr(name, content)
+    return path
+
+
+def extracted(path: Path, names: list[str] | None = None, policy: Policy = POLICY) -> dict[str, str]:
+    """The members' contents, taken out under numbers."""
+    with open_archive(path, policy) as archive:
+        targets = {name: path.parent / str(n) for n, name in enumerate(names or archive.names)}
+        archive.extract(targets)
+    return {name: target.read_text() for name, target in targets.items()}
+
+
+def refused(path: Path, names: list[str] | None = None, policy: Policy = POLICY) -> Problem:
+    """The problem that the zip is refused with, before anything of it is written."""
+    with pytest.raises(InvalidContent) as error:
+        extracted(path, names, policy)
+    (problem,) = error.value.report.problems
+    return problem
+
+
+def test_members_come_out_under_the_names_that_the_caller_chose(tmp_path: Path) -> None:
+    path = packed(
+        tmp_path / "a.zip", ("runs/a.txt", "A"), ("b.txt", "B"), ("__MACOSX/._b.txt", "x"), ("c/", "")
+    )
+    assert is_zip(path)
+    assert extracted(path) == {"runs/a.txt": "A", "b.txt": "B"}
+    assert {each.name for each in tmp_path.iterdir()} == {"a.zip", "0", "1"}
+
+
+def test_members_that_nobody_asked_for_are_left_alone(tmp_path: Path) -> None:
+    link = zipfile.ZipInfo("readme")
+    link.external_attr = 0o120777 << 16
+    path = packed(tmp_path / "a.zip", (link, "/etc/passwd"), ("README", "x"), ("b.txt", "B"))
+    assert extracted(path, ["b.txt"]) == {"b.txt": "B"}
+    assert refused(path, ["readme"]).code == "member_kind"
+
+
+def test_names_that_differ_in_case_alone_are_refused(tmp_path: Path) -> None:
+    problem = refused(packed(tmp_path / "a.zip", ("a.txt", "1"), ("A.txt", "2")))
+    assert (problem.code, problem.message) == ("member_name", "the zip has a.txt twice")
+
+
+@pytest.mark.parametrize("name", ["../a.txt", "b/../../a.txt", "/a.txt", "b\\a.txt", "a\nb.txt"])
+def test_doubtful_paths_are_refused(tmp_path: Path, name: str) -> None:
+    assert refused(packed(tmp_path / "a.zip", (name, "x"))).code == "member_name"
+
+
+def test_an_encrypted_member_is_refused(tmp_path: Path) -> None:
+    path = packed(tmp_path / "a.zip", ("a.txt", "x"))
+    data = bytearray(path.read_bytes())
+    data[data.index(b"PK\x01\x02") + 8] |= 1
+    path.write_bytes(data)
+    assert refused(path).code == "member_kind"
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_methods_that_expand_without_measure_are_refused(tmp_path: Path, method: int) -> None:
+    problem = refused(packed(tmp_path / "a.zip", ("a.txt", " " * 1000), method=method))
+    assert problem.code == "compression"
+    assert "deflate" in problem.hint
+    assert not (tmp_path / "0").exists()
+
+
+def test_too_many_members_are_refused(tmp_path: Path) -> None:
+    problem = refused(packed(tmp_path / "a.zip", *((f"{n}.txt", "") for n in range(4))))
+    assert (problem.code, problem.hint) == ("too_many_files", "At most three.")
+
+
+def test_a_list_of_members_too_long_to_read_is_refused_unread(tmp_path: Path) -> None:
+    path = packed(tmp_path / "a.zip", *((f"{n:060}/", "") for n in range(25_000)), method=zipfile.ZIP_STORED)
+    problem = refused(path)
+    assert (problem.code, problem.hint) == ("too_many_files", "At most three.")
+    assert "list of files takes 2." in problem.message
+
+
+def test_what_comes_out_is_counted_over_all_members(tmp_path: Path) -> None:
+    path = packed(tmp_path / "a.zip", ("a.txt", " " * 600_000), ("b.txt", " " * 600_000))
+    problem = refused(path, policy=replace(POLICY, ratio_floor_bytes=2**20))
+    assert problem.message == "the zip expands to more than 1 MiB at b.txt"
+    assert problem.hint == "Send it plain."
+    assert refused(path, policy=replace(POLICY, max_expanded_bytes=1000)).message.endswith("at a.txt")
+    assert len(extracted(path)) == 2
+
+
+def test_a_size_that_lies_is_not_believed(tmp_path: Path) -> None:
+    path = packed(tmp_path / "a.zip", ("a.txt", " " * 600_000))
+    data = bytearray(path.read_bytes())
+    at = data.index(b"PK\x01\x02") + 24
+    data[at : at + 4] = (10).to_bytes(4, "little")
+    path.write_bytes(data)
+    assert refused(path).code == "compression"
+
+
+def test_a_full_disk_is_a_fault_of_ours(tmp_path: Path) -> None:
+    path = packed(tmp_path / "a.zip", ("a.txt", "x"))
+    with pytest.raises(OSError, match="No space left"):
+        extracted(path, policy=replace(POLICY, free_bytes=2**62))
+
+
+@pytest.mark.parametrize("damage", [slice(-40, None), slice(-22, -4), slice(4, 60)])
+def test_damage_is_said(tmp_path: Path, damage: slice) -> None:
+    path = packed(tmp_path / "a.zip", ("a.txt", "some words that shrink, some words that shrink"))
+    data = bytearray(path.read_bytes())
+    data[damage] = b"\xff" * len(data[damage])
+    path.write_bytes(data)
+    problem = refused(path)
+    assert problem.code == "compression"
+    assert problem.message.startswith("the zip is damaged: ")
