@@ -28,7 +28,7 @@ test: $(TEST_STAMP) lint ## check everything: lint, all tests on SQLite, those o
 	RUNBOARD_TEST_DATABASE=sqlite $(PY) -m pytest
 	RUNBOARD_TEST_DATABASE=postgresql $(PY) -m pytest -m database
 
-lint: $(TEST_STAMP) ## style, types, direction of imports, missing migrations, Django's checks for production
+lint: $(TEST_STAMP) ## style, types, direction of imports, missing migrations, checks for production, the API's schema
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
@@ -36,6 +36,7 @@ lint: $(TEST_STAMP) ## style, types, direction of imports, missing migrations, D
 	$(PRODUCTION) $(PY) manage.py makemigrations --check --dry-run
 	$(PRODUCTION) SECRET_KEY=$$($(PY) -c 'import secrets; print(secrets.token_urlsafe(50))') \
 		$(PY) manage.py check --deploy --fail-level WARNING
+	$(PRODUCTION) SECRET_KEY=lint $(PY) manage.py spectacular --validate --fail-on-warn --file /dev/null
 
 benchmark: $(TEST_STAMP) ## measure speed, and print tables
 	@mkdir -p build && for script in tests/benchmarks/[a-z]*.py; do \

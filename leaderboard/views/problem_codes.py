@@ -1,4 +1,4 @@
-"""Every problem that a report on a run may name, for the page of formats: what it means and what would be right."""
+"""Every problem that a report or a refusal may name, for the page of formats: what it means, what would be right."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ class ProblemCode(NamedTuple):
     example: str = ""
 
 
-PROBLEM_CODES = (
-    ProblemCode("fields", "error", "A line without exactly six fields.", "`query Q0 document rank score tag`, "
+#: What may be wrong with a run file.
+FILE_CODES = (
+    ProblemCode("fields", "error", "A line without exactly six fields.", "“query Q0 document rank score tag”, "
                 "separated by spaces or tabs; ids have no white space.", "q1 Q0 d17 1 12.75"),
     ProblemCode("encoding", "error", "A line that is not UTF-8, has a NUL byte, or a file whose lines end in CR alone.",
                 "Save as UTF-8 without a byte order mark; end lines with LF or CR LF.", "q1 Q0 d\\xff 1 12.75 mine"),
@@ -36,8 +37,8 @@ PROBLEM_CODES = (
                 "At most 1,000 documents a query are scored: leave out the rest, or split the run by dataset."),
     ProblemCode("expansion", "error", "The compressed file expands to more than a run plausibly does.",
                 "Real runs shrink by a factor of 3 to 7; send this one plain."),
-    ProblemCode("compression", "error", "The compressed file is damaged, or compressed twice.",
-                "One of .gz, .zst, .bz2, once."),
+    ProblemCode("compression", "error", "The compressed file is damaged, compressed twice, or in a way that is not "
+                "read here.", "One of .gz, .zst, .bz2, once; or a .zip with the usual method, deflate."),
     ProblemCode("line_length", "error", "A line is longer than any run's.", "One line per document, see above."),
     ProblemCode("identifier", "error", "An id is too long, empty, or has white space.",
                 "Use the ids of the dataset's files."),
@@ -60,4 +61,35 @@ PROBLEM_CODES = (
     ProblemCode("ties", "warning", "Many equal scores within a query, in single precision.",
                 "Write scores with more digits, so that your own order decides."),
     ProblemCode("several_tags", "warning", "More than one tag in the last column.", "Check that files were not mixed."),
+)  # fmt: skip
+
+#: What may be wrong with a request: a zip, which file is for which dataset, the system.
+REQUEST_CODES = (
+    ProblemCode("invalid_run", "error", "At least one of the files cannot be scored, so none was taken.",
+                "Each file's problems follow."),
+    ProblemCode("already_submitted", "error", "The system has the same run on this dataset already, under the same "
+                "label.", "Nothing to do. If it is another seed or configuration, label it."),
+    ProblemCode("no_file", "error", "No run file was sent.", "Choose at least one file.", "-F file=@run.txt.gz"),
+    ProblemCode("too_many_files", "error", "More run files than one submission, or one zip, may have.",
+                "Send at most 64, one for each dataset."),
+    ProblemCode("pairing", "error", "Files and datasets do not pair.", "As many datasets as files, in the same order; "
+                "only a zip names its files by itself.", "-F dataset=nfcorpus -F file=@run.txt"),
+    ProblemCode("unknown_dataset", "error", "A dataset, said or taken from the file's name, that does not take runs "
+                "here.", "Say dataset=… as its address has it, or name the file after it.", "nfcorpus.txt.gz"),
+    ProblemCode("dataset_twice", "error", "Two files for one dataset.",
+                "One run per dataset and submission; send other seeds or configurations on their own."),
+    ProblemCode("member_name", "error", "A file in the zip is there twice, or its name is no plain relative path.",
+                "Pack every file once, as <dataset>.txt.", "../nfcorpus.txt"),
+    ProblemCode("member_kind", "error", "A file in the zip is encrypted, a link or a device.",
+                "Pack regular files without a password."),
+    ProblemCode("system_name_taken", "error", "A new system with the name of one that your team has.",
+                "Choose that one, or give the new one another name."),
+    ProblemCode("request_too_large", "error", "The request as a whole is over the limit for uploads.",
+                "Compress the runs, or submit fewer at a time."),
+    ProblemCode("too_large_to_check_at_once", "warning", "The file is too large to be checked while you wait.",
+                "Submit it, and a worker checks it; or check it on your own machine, as above."),
+    ProblemCode("one_file", "error", "Several files were sent to be checked.", "The API checks one file at a time."),
+    ProblemCode("invalid", "error", "The request is not well formed.", "The sentence beside it says where."),
+    ProblemCode("invalid_…", "error", "A field is missing or cannot be read; the code ends in its name.",
+                "The API's documentation lists the fields.", "invalid_architecture"),
 )  # fmt: skip

@@ -13,7 +13,7 @@ from evaluation.formats.compression import Limits
 from evaluation.measures import DEFAULT_MEASURES, FAMILIES, SPEC_VERSION, Family
 from leaderboard.page_cache import kept_page
 from leaderboard.publishing import HIDDEN_DECIMALS
-from leaderboard.views.problem_codes import PROBLEM_CODES
+from leaderboard.views.problem_codes import FILE_CODES, REQUEST_CODES
 
 
 def _fixed(**_: str) -> str:
@@ -63,7 +63,8 @@ def formats(request: HttpRequest) -> HttpResponse:
     """Run files, datasets, limits, and every problem a report may name."""
     context = {
         "section": "formats",
-        "codes": PROBLEM_CODES,
+        "file_codes": FILE_CODES,
+        "request_codes": REQUEST_CODES,
         "limits": Limits(),
         "upload_limit": settings.UPLOAD_LIMIT_BYTES,
         "at_once": settings.VALIDATE_AT_ONCE_BYTES,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import re
-from pathlib import Path
 
 import pytest
 from django.db import connection
@@ -17,7 +16,6 @@ from leaderboard.models import Benchmark, Dataset, Entry, System
 from leaderboard.page_cache import Recent, forget_pages
 from leaderboard.publishing import withdraw_entries
 from leaderboard.reported.loader import load_reported
-from leaderboard.views.problem_codes import PROBLEM_CODES
 from tests.factories import make_user
 from tests.leaderboard.entries import make_system, score, scored_dataset
 
@@ -116,17 +114,6 @@ def test_a_withdrawn_result_leaves_a_tombstone_on_the_dataset_and_no_row(client:
     page = client.get(f"/datasets/{dataset.slug}/").content.decode()
     assert "withdrawn by its team: wrong qrels" in page
     assert '<th scope="row" class="name">' not in page
-
-
-def test_every_problem_that_a_reader_of_runs_reports_is_explained() -> None:
-    formats = Path("evaluation/formats")
-    source = "".join(path.read_text() for path in sorted(formats.glob("*.py")))
-    used = set(re.findall(r'"(?:error|warning)", "([a-z_]+)"', source)) | set(
-        re.findall(r'_invalid\("([a-z_]+)"', source)
-    )
-    used |= set(re.findall(r'^    "([a-z_]+)": \($', source, re.MULTILINE))
-    assert used
-    assert used <= {code.code for code in PROBLEM_CODES}
 
 
 def test_pages_that_say_sorry_need_no_database(rf: RequestFactory) -> None:

@@ -1,0 +1,95 @@
+"""Every code that a report or refusal can have is explained on the page of formats, and no other.
+
+The codes are found where they are made: at calls of everything that takes a `code`, in the source.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.test import Client
+
+from leaderboard.views.problem_codes import FILE_CODES, REQUEST_CODES
+
+READERS, SUBMISSIONS = Path("evaluation/formats"), Path("submissions")
+#: What is called from the readers and from submissions, and is defined elsewhere.
+SHARED = (Path("evaluation/problems.py"), Path("leaderboard/api/errors.py"))
+
+
+def codes_in(folder: Path) -> set[str]:
+    """The codes that the folder's modules make problems of; one that ends in … stands for several."""
+    trees = [ast.parse(path.read_text()) for path in (*sorted(folder.rglob("*.py")), *SHARED)]
+    makers = {name: place for tree in trees for name, place in _makers(tree)}
+    return {code for tree in trees[: -len(SHARED)] for code in _codes(tree, makers)}
+
+
+def _makers(tree: ast.Module) -> Iterator[tuple[str, int]]:
+    """Functions, methods (`Class.method`) and classes that take a `code`, and at which place."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            yield from _maker(node.name, [each.arg for each in node.args.args])
+        if isinstance(node, ast.ClassDef):
+            fields = [each.target.id for each in node.body if isinstance(each, ast.AnnAssign)
+                      and isinstance(each.target, ast.Name)]  # fmt: skip
+            yield from _maker(node.name, fields)
+            for method in node.body:
+                if isinstance(method, ast.FunctionDef):
+                    name = node.name if method.name == "__init__" else f"{node.name}.{method.name}"
+                    yield from _maker(name, [each.arg for each in method.args.args][1:])
+
+
+def _maker(name: str, parameters: list[str]) -> Iterator[tuple[str, int]]:
+    if "code" in parameters:
+        yield name, parameters.index("code")
+
+
+def _codes(tree: ast.Module, makers: dict[str, int]) -> Iterator[str]:
+    constants = {
+        target.id: node.value
+        for node in tree.body
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for scope in tree.body:
+        own = scope.name if isinstance(scope, ast.ClassDef) else ""
+        for call in (node for node in ast.walk(scope) if isinstance(node, ast.Call)):
+            name = ast.unparse(call.func).replace("cls.", f"{own}.")
+            place = makers.get(own if name == "cls" else name)
+            if place is None:
+                continue
+            named = [each.value for each in call.keywords if each.arg == "code"]
+            yield from _values([*call.args[place : place + 1], *named][0], constants)
+
+
+def _values(argument: ast.expr, constants: dict[str, ast.expr]) -> Iterator[str]:
+    """What the argument may be; nothing where a code is only handed on."""
+    if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+        yield argument.value
+    elif isinstance(argument, ast.JoinedStr):
+        yield f"{ast.literal_eval(argument.values[0])}…"
+    elif isinstance(argument, ast.Name) and argument.id in constants:
+        yield from _values(constants[argument.id], constants)
+    elif ast.unparse(argument) == "code":  # of the calling function's own, or of a table of messages by code
+        for table in (each for each in constants.values() if isinstance(each, ast.Dict)):
+            if all(isinstance(value, ast.Tuple) for value in table.values):
+                yield from (ast.literal_eval(key) for key in table.keys if isinstance(key, ast.Constant))
+    elif not isinstance(argument, ast.Attribute):
+        pytest.fail(f"which code this is cannot be told: {ast.unparse(argument)}")
+
+
+def test_every_problem_is_explained_and_no_other() -> None:
+    found = codes_in(READERS) | codes_in(SUBMISSIONS)
+    explained = {each.code for each in (*FILE_CODES, *REQUEST_CODES)}
+    groups = tuple(code.removesuffix("…") for code in explained if code.endswith("…"))
+    assert {code for code in found - explained if not code.startswith(groups)} == set()
+    assert explained <= found
+
+
+@pytest.mark.django_db
+def test_the_page_has_a_line_for_each(client: Client) -> None:
+    page = client.get("/formats/").content.decode()
+    assert all(f'<tr id="{each.code}">' in page for each in (*FILE_CODES, *REQUEST_CODES))
