@@ -43,7 +43,10 @@ def statistics_of(dataset: Mapping[str, Any]) -> Statistics:
 
 
 def datasets() -> list[dict[str, Any]]:
-    """Every dataset with a page, each with `statistics` and its number of public `entries`. One query."""
+    """Every dataset with a page, those that take runs first. One query.
+
+    Each has its columns, `statistics`, the `number` of its public entries, and whether it `takes_runs`.
+    """
     rows = (
         DatasetQuerySet(Dataset)
         .listed()
@@ -68,7 +71,11 @@ def datasets() -> list[dict[str, Any]]:
             "current_qrels__statistics",
         )
     )
-    return [{**row, "statistics": statistics_of(row)} for row in rows]
+    found = [
+        {**row, "statistics": statistics_of(row), "takes_runs": row["state"] in Dataset.TAKES_RUNS}
+        for row in rows
+    ]
+    return sorted(found, key=lambda row: not row["takes_runs"])
 
 
 def benchmarks() -> list[dict[str, Any]]:

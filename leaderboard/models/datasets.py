@@ -25,7 +25,7 @@ class DatasetQuerySet(models.QuerySet["Dataset"]):
 
     def open_for_runs(self) -> Self:
         """Those that take submissions."""
-        return self.filter(state__in=[Dataset.State.PUBLISHED, Dataset.State.COLLECTING])
+        return self.filter(state__in=Dataset.TAKES_RUNS)
 
 
 class Dataset(models.Model):
@@ -38,6 +38,9 @@ class Dataset(models.Model):
         PREPARING = "preparing", "waiting for its baseline"
         PUBLISHED = "published", "published"
         COLLECTING = "collecting", "collecting runs, not judged yet"
+
+    #: The states in which submissions are taken.
+    TAKES_RUNS = (State.PUBLISHED, State.COLLECTING)
 
     slug = models.SlugField(max_length=80, unique=True)
     name = models.CharField(max_length=120)

@@ -28,7 +28,7 @@ def home(request: HttpRequest) -> HttpResponse:
     context = {
         "section": "home",
         "benchmarks": benchmarks,
-        "datasets": [dataset for dataset in datasets if dataset["state"] != "reported"],
+        "datasets": [dataset for dataset in datasets if dataset["takes_runs"]],
         "dataset_count": len(datasets),
         "newest": lists.newest(),
         "first": first,

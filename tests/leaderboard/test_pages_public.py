@@ -101,6 +101,21 @@ def test_a_dataset_in_preparation_has_no_page(client: Client) -> None:
     assert dataset.name not in client.get("/datasets/").content.decode()
 
 
+@pytest.mark.usefixtures("_loaded")
+def test_datasets_that_take_runs_stand_first(client: Client) -> None:
+    page = client.get("/datasets/").content.decode()
+    assert "Open for runs" not in page  # one group needs no heading
+    scored_dataset(name="Zebra")
+    page = client.get("/datasets/").content.decode()
+    places = [
+        page.index(text)
+        for text in ("Open for runs", "Zebra", "Reported figures only", "ArguAna", "TREC-COVID")
+    ]
+    assert places == sorted(places)
+    listed = client.get("/api/v1/datasets/").json()["datasets"]
+    assert listed[0]["name"] == "Zebra"
+
+
 def test_the_policy_of_hidden_and_open_judgements_is_told(client: Client) -> None:
     hidden, open_one = scored_dataset(hidden=True), scored_dataset(hidden=False)
     assert "read by the scorer alone" in client.get(f"/datasets/{hidden.slug}/").content.decode()
