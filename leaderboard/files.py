@@ -105,13 +105,14 @@ def _may_have(dataset: Dataset, file: DatasetFile, user: User | AnonymousUser) -
         scored = dataset.current_qrels.split if dataset.current_qrels else "test"
         return not (dataset.hidden and file.name == judgements_name(scored))
     if file.kind == Kind.CORPUS:
-        return _sees(user, dataset.documents_visibility)
+        return sees(user, dataset.documents_visibility)
     if file.kind in (Kind.QUERIES, Kind.ALL_QUERIES, Kind.EXAMPLE_RUN, Kind.BROKEN_RUN):
-        return _sees(user, dataset.queries_visibility)
+        return sees(user, dataset.queries_visibility)
     return True  # document ids carry no text
 
 
-def _sees(user: User | AnonymousUser, visibility: str) -> bool:
+def sees(user: User | AnonymousUser, visibility: str) -> bool:
+    """Whether the person is among those that a dataset's setting names."""
     if visibility == Visibility.PUBLIC:
         return True
     if visibility == Visibility.PARTICIPANTS:

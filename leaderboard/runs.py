@@ -13,10 +13,14 @@ from typing import BinaryIO, NamedTuple, cast
 
 import zstandard
 from django.conf import settings
+from isal import isal_zlib
 
 from evaluation.formats.compression import Limits, open_blocks
 from leaderboard.store import Area, path_of, writing
 
+_BLOCK = 1 << 20
+#: What tells zlib to write gzip.
+_GZIP = 31
 #: Runs shrink about fivefold at this level, at some 200 MB a second.
 _LEVEL = 3
 
@@ -69,4 +73,13 @@ def run_path(sha256: str) -> Path:
 def open_run(sha256: str) -> Iterator[BinaryIO]:
     """The text of a stored run as a stream of bytes. Raises FileNotFoundError for an unknown run."""
     with run_path(sha256).open("rb") as stored, zstandard.ZstdDecompressor().stream_reader(stored) as text:
-        yield io.BufferedReader(cast(io.RawIOBase, text), 1 << 20)
+        yield io.BufferedReader(cast(io.RawIOBase, text), _BLOCK)
+
+
+def gzipped_run(sha256: str) -> Iterator[bytes]:
+    """The text of a stored run as gzip, piece by piece. Raises FileNotFoundError for an unknown run."""
+    compressor = isal_zlib.compressobj(level=1, wbits=_GZIP)
+    with open_run(sha256) as text:
+        while block := text.read(_BLOCK):
+            yield compressor.compress(block)
+    yield compressor.flush()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from django.contrib.auth.models import AnonymousUser
 from django.db.models import Q, QuerySet
 
+from leaderboard.files import sees
 from leaderboard.models import Entry, System, Team, User
-from submissions.models import Submission
+from submissions.models import Job, Submission
 
 Person = User | AnonymousUser
 
@@ -55,6 +56,27 @@ def may_see_facts(submission: Submission) -> bool:
 def may_see(person: Person, submission: Submission) -> bool:
     """Whether the submission exists at all for this person."""
     return may_manage(person, submission) or may_see_facts(submission)
+
+
+def downloadable_runs(person: Person, submission: Submission) -> list[Job]:
+    """The submission's scored jobs whose run the person may download.
+
+    Its team has its own always. Others, curators among them, have none over hidden judgements, which many runs with
+    their scores would give away, and of the rest those of public results, where the dataset's setting names them.
+    """
+    scored = [
+        job for job in submission.jobs.all() if job.entry is not None and job.entry.evaluation_id is not None
+    ]
+    if submissions_of(person).filter(pk=submission.pk).exists():
+        return scored
+    return [
+        job
+        for job in scored
+        if job.entry is not None
+        and job.entry.visibility == Entry.Visibility.PUBLIC
+        and not job.dataset.hidden
+        and sees(person, job.dataset.runs_visibility)
+    ]
 
 
 def may_rename(person: User, team: Team) -> bool:

@@ -13,6 +13,7 @@ pages = [
     path("submissions/", views.submissions, name="submissions"),
     path("submissions/<slug:identifier>/", views.submission, name="submission"),
     path("submissions/<slug:identifier>/progress/", views.progress, name="submission-progress"),
+    path("submissions/<slug:identifier>/runs/<slug:dataset>/", views.run, name="submission-run"),
     path("submissions/<slug:identifier>/cancel/", views.cancel, name="submission-cancel"),
     path("submissions/<slug:identifier>/withdraw/", views.withdraw, name="submission-withdraw"),
     path("submissions/<slug:identifier>/visibility/", views.visibility, name="submission-visibility"),

@@ -6,20 +6,23 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from leaderboard.models import User
+from leaderboard.models import Run, User
+from leaderboard.runs import gzipped_run
 from leaderboard.systems import NameTaken, update_system
+from leaderboard.views.files import attachment
 from submissions import withdrawal
 from submissions.forms import SystemForm, WithdrawalForm
 from submissions.intake import accept_submission, check_only
 from submissions.models import Submission
-from submissions.permissions import editable_systems, may_manage, may_see, submissions_of
+from submissions.permissions import downloadable_runs, editable_systems, may_manage, may_see, submissions_of
 from submissions.refusals import Refused
 from submissions.request_size import refuse_oversize
 from submissions.status import SubmissionStatus, describe, with_jobs
@@ -80,6 +83,24 @@ def progress(request: HttpRequest, identifier: str) -> HttpResponse:
     context = _context(request, _find(request, identifier))
     status = STOP_POLLING if context["status"].ended else 200
     return render(request, "submissions/_progress.html", context, status=status)
+
+
+@require_safe
+def run(request: HttpRequest, identifier: str, dataset: str) -> HttpResponseBase:
+    """The run that was scored on the dataset, as gzip; 404 for what this visitor may not have, or is not there."""
+    found = _find(request, identifier)
+    job = next((job for job in downloadable_runs(request.user, found) if job.dataset.slug == dataset), None)
+    if job is None:
+        raise Http404("There is no such run, or it is not offered to you.")
+    sha256 = Run.objects.values_list("sha256", flat=True).get(evaluations__entry=job.entry_id)
+    name = f"{dataset}.{found.system.slug}.{found.pk}.run.gz"  # what stands first names the dataset at upload
+
+    def send() -> HttpResponseBase:
+        response = StreamingHttpResponse(gzipped_run(sha256), content_type="application/gzip")
+        response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+        return response
+
+    return attachment(request, sha256, send, public=job in downloadable_runs(AnonymousUser(), found))
 
 
 @login_required
@@ -167,6 +188,7 @@ def _context(request: HttpRequest, found: Submission, **changes: Any) -> dict[st
         "section": "submissions" if status.complete else "",
         "status": status,
         "submission": found,
+        "runs": {job.pk for job in downloadable_runs(request.user, found)},
         "withdrawal_form": WithdrawalForm(),
         **changes,
     }

@@ -63,6 +63,11 @@ class ImportForm(forms.Form):
     )
     queries_visibility = forms.ChoiceField(choices=[_SAME, *Visibility.choices], required=False)
     documents_visibility = forms.ChoiceField(choices=[_SAME, *Visibility.choices], required=False)
+    runs_visibility = forms.ChoiceField(
+        choices=[("", "as it is, or curators only"), *Visibility.choices],
+        required=False,
+        help_text="Of public results on open judgements, those already here too",
+    )
     version_label = forms.CharField(
         max_length=80, required=False, help_text="A name for this version of the content"
     )

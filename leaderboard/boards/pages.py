@@ -32,6 +32,7 @@ DATASET_FIELDS = (
     "measures",
     "relevance_level",
     "drop_self_matches",
+    "runs_visibility",
     "current_version_id",
     "current_qrels_id",
     "current_version__number",

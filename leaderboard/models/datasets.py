@@ -61,6 +61,7 @@ class Dataset(models.Model):
     documents_visibility = models.CharField(
         max_length=12, choices=Visibility.choices, default=Visibility.PUBLIC
     )
+    #: Of public results on open judgements; a run over hidden ones is for its own team alone.
     runs_visibility = models.CharField(max_length=12, choices=Visibility.choices, default=Visibility.CURATORS)
 
     primary_measure = models.CharField(max_length=40, default="nDCG@10")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from django.http import FileResponse, Http404, HttpRequest, HttpResponseBase, HttpResponseNotModified
 from django.shortcuts import get_object_or_404
 from django.views.decorators.http import require_safe
@@ -27,16 +29,27 @@ def dataset_file(request: HttpRequest, slug: str, name: str) -> HttpResponseBase
     file = find_file(dataset, request.user, name)
     if file is None:
         raise Http404
-    etag = f'"{file.sha256}"'
-    response: HttpResponseBase
-    if etag in request.headers.get("If-None-Match", ""):
-        response = HttpResponseNotModified()
-    else:
-        kind = "application/gzip" if name.endswith(".gz") else "application/octet-stream"
-        response = FileResponse(open_file(file), as_attachment=True, filename=file.name, content_type=kind)
+    kind = "application/gzip" if name.endswith(".gz") else "application/octet-stream"
+    public = dataset.queries_visibility == dataset.documents_visibility == Visibility.PUBLIC
+
+    def send() -> HttpResponseBase:
+        return FileResponse(open_file(file), as_attachment=True, filename=file.name, content_type=kind)
+
+    return attachment(request, file.sha256, send, public=public)
+
+
+def attachment(
+    request: HttpRequest, sha256: str, send: Callable[[], HttpResponseBase], *, public: bool
+) -> HttpResponseBase:
+    """What `send` gives, or 304 to who has the content already, with headers that keep it from being a page.
+
+    Shared caches may keep what is `public`; everybody asks again before using what they keep.
+    """
+    etag = f'"{sha256}"'
+    known = etag in request.headers.get("If-None-Match", "")
+    response = HttpResponseNotModified() if known else send()
     response.headers["ETag"] = etag
     response.headers["Content-Security-Policy"] = "sandbox; default-src 'none'"
     response.headers["X-Content-Type-Options"] = "nosniff"
-    public = dataset.queries_visibility == dataset.documents_visibility == Visibility.PUBLIC
     response.headers["Cache-Control"] = "no-cache" if public else "private, no-cache"
     return response
