@@ -20,3 +20,7 @@ class InvalidContent(Exception):
 
 class InvalidRun(InvalidContent):
     """A run file cannot be scored."""
+
+
+class KernelUnavailable(RuntimeError):
+    """The compiled part of scoring cannot be made or kept on this machine; the message says what is missing."""

@@ -71,7 +71,7 @@ class DocumentIds:
             header = file.read(_HEADER_BYTES)
             if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
                 raise ValueError(f"{path} is not a set of document ids")
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         _, seed, count, slots = _HEADER.unpack_from(header)
         words = np.frombuffer(mapped, np.uint64, 2 * slots, _HEADER_BYTES)
         long_ids = np.frombuffer(mapped, np.uint8, offset=_HEADER_BYTES + 16 * slots)
@@ -86,18 +86,16 @@ class DocumentIds:
     def contain(self, ids: Sequence[str]) -> NDArray[np.bool_]:
         """For each of `ids`, whether it is in the set."""
         from evaluation.kernel.layout import padded
-        from evaluation.kernel.tables import are_in_ids
+        from evaluation.kernel.library import are_in_ids
 
-        found = np.zeros(len(ids), np.uint8)
         text, offsets = _joined([document_id.encode() for document_id in ids])
-        are_in_ids(self.table, padded(text), offsets, np.uint64(self.seed), found)
-        return found.astype(np.bool_)
+        return are_in_ids(self.table, padded(text), offsets, self.seed)
 
 
 def ids_in_memory(text: bytes, offsets: NDArray[np.int64], seed: int) -> Ids:
     """A set of ids that lives in memory only; id i is `text[offsets[i]:offsets[i + 1]]`."""
     from evaluation.kernel.layout import Ids
-    from evaluation.kernel.tables import insert_ids
+    from evaluation.kernel.library import insert_ids
 
     keys, long_ids = _packed(text, offsets, seed, 0)
     table = Ids(np.zeros(2 * _slots_for(len(keys)), np.uint64), np.frombuffer(bytearray(long_ids + bytes(_PADDING)), np.uint8))
@@ -120,10 +118,9 @@ def _packed(
 ) -> tuple[NDArray[np.uint64], bytes]:
     """Keys of ids (ids × first word, second word, hash), and what is to follow the `long_bytes` bytes of long ids."""
     from evaluation.kernel.layout import padded
-    from evaluation.kernel.tables import keys_of
+    from evaluation.kernel.library import keys_of
 
-    keys = np.empty((len(offsets) - 1, 3), np.uint64)
-    keys_of(padded(text), offsets, np.uint64(seed), keys)
+    keys = keys_of(padded(text), offsets, seed)
     pieces = []
     for number in np.flatnonzero(np.diff(offsets) > _SHORT).tolist():
         piece = text[offsets[number] : offsets[number + 1]]
@@ -154,7 +151,7 @@ def _write_keys(ids: Iterable[str], seed: int, keys: BinaryIO, long_ids: BinaryI
 
 def _write_table(path: Path, seed: int, count: int, keys: BinaryIO, long_ids: BinaryIO) -> None:
     from evaluation.kernel.layout import Ids
-    from evaluation.kernel.tables import insert_ids
+    from evaluation.kernel.library import insert_ids
 
     slots = _slots_for(count)
     long_bytes = long_ids.tell()

@@ -117,8 +117,8 @@ class Qrels:
         return result
 
     def table(self, seed: int) -> JudgedTable:
-        """The hash table in which the scoring kernel looks documents up, made once per hash seed."""
-        from evaluation.kernel.judged import JudgedTable  # numba is loaded only when a run is read
+        """The keys by which the scoring kernel looks documents up, made once per hash seed."""
+        from evaluation.kernel.judged import JudgedTable  # the kernel is loaded only when a run is read
 
         if seed not in self._tables:
             self._tables[seed] = JudgedTable.of(self, seed)

@@ -20,9 +20,10 @@ from evaluation.measures.ranking import Ranking
 from evaluation.problems import Report, RunStatistics
 from evaluation.qrels import Qrels
 
-if TYPE_CHECKING:  # numba is loaded only when a run is read
+if TYPE_CHECKING:  # the kernel is loaded only when a run is read
     from evaluation.formats.trec_run import ReadingTask, RunContents
-    from evaluation.kernel.layout import Ids, Judged
+    from evaluation.kernel.judged import Judged
+    from evaluation.kernel.layout import Ids
 
 Progress = Callable[[float], None]
 
@@ -76,7 +77,7 @@ class Target:
     def reading_task(self, scored: bool, elsewhere_depth: int = 0) -> ReadingTask:
         """What the reader looks up; `elsewhere_depth` > 0 also finds documents judged for other queries."""
         from evaluation.formats.trec_run import ReadingTask
-        from evaluation.kernel.judged import no_ids
+        from evaluation.kernel.layout import no_ids
 
         text, offsets = self._query_text
         scored = scored and self.qrels is not None
@@ -95,9 +96,9 @@ class Target:
         )
 
     def _judged(self, scored: bool) -> Judged:
-        from evaluation.kernel.judged import no_judgements
+        from evaluation.kernel.judged import Judged, no_judgements
 
-        return self.qrels.table(self.seed).for_queries(self.judged_rows) if scored and self.qrels else no_judgements()
+        return Judged(self.judged_rows, self.qrels.table(self.seed)) if scored and self.qrels else no_judgements()
 
     def _judged_anywhere(self) -> Ids:
         if self.qrels and self.seed not in self._elsewhere:

@@ -17,9 +17,8 @@ from evaluation.formats.compression import (
     describe_bytes,
     open_expanded,
 )
-from evaluation.kernel.layout import STATE_SIZE, Queries, new_queries
-from evaluation.kernel.lines import gather_lines, index_lines
-from evaluation.kernel.text import PADDING
+from evaluation.kernel.layout import PADDING
+from evaluation.kernel.reading import GatheredLines, Reading, TooManyQueriesError, order_by_query
 from evaluation.problems import Problem
 
 Progress = Callable[[float], None]
@@ -28,10 +27,10 @@ LONGEST_KEPT = 4096
 
 
 class LineSource(Protocol):
-    """Bytes of lines in order, and the lines' numbers in the file where the order is not the file's."""
+    """Bytes of lines in order, and that order where it is not the file's."""
 
-    numbers: NDArray[np.int32]
-
+    @property
+    def order(self) -> NDArray[np.uint32] | None: ...
     def readinto(self, view: memoryview, /) -> int: ...
     @property
     def share_read(self) -> float: ...
@@ -40,7 +39,7 @@ class LineSource(Protocol):
 class StreamedLines:
     """The lines of an opened file as they come, behind bytes that were read already."""
 
-    numbers = np.zeros(0, np.int32)
+    order = None
 
     def __init__(self, file: ExpandedFile, ahead: bytes) -> None:
         self.file, self.ahead = file, ahead
@@ -64,28 +63,23 @@ class GroupedLines:
     def __init__(
         self, path: Path, skip: int, skipped_lines: int, limits: Limits, seed: int, progress: Progress | None
     ) -> None:
-        self.text, length = _whole_file(path, skip, limits, progress)
-        lines = int(np.count_nonzero(self.text[:length] == 10))
-        self.starts = np.empty(lines + 1, np.int64)
-        owners = np.empty(lines, np.int32)
-        queries: Queries = new_queries(limits.max_queries, limits.max_id_bytes)
-        state = np.zeros(STATE_SIZE, np.int64)
-        if index_lines(self.text, length, np.uint64(seed), state, queries, self.starts, owners) < 0:
-            raise too_many_queries(limits)
-        self.order = np.argsort(owners, kind="stable")
-        self.numbers = (self.order + (1 + skipped_lines)).astype(np.int32)
-        self.done = 0
+        text, length = _whole_file(path, skip, limits, progress)
+        reading = Reading(seed, limits.max_queries, limits.max_id_bytes)
+        reading.use_text(text)
+        lines = int(np.count_nonzero(text[:length] == 10))
+        try:
+            starts, self.order = order_by_query(reading, length, lines)
+        except TooManyQueriesError as error:
+            raise too_many_queries(limits) from error
+        self.length = length
+        self.lines = GatheredLines(text, starts, self.order, LONGEST_KEPT)
 
     def readinto(self, view: memoryview, /) -> int:
-        buffer = np.frombuffer(view, np.uint8)
-        self.done, filled = gather_lines(
-            self.text, self.starts, self.order, self.done, buffer, 0, len(buffer), LONGEST_KEPT
-        )
-        return filled
+        return self.lines.copy_to(np.frombuffer(view, np.uint8))
 
     @property
     def share_read(self) -> float:
-        return 0.5 + 0.5 * self.done / max(1, len(self.order))
+        return 0.5 + 0.5 * self.lines.done / max(1, len(self.order))
 
 
 def _whole_file(

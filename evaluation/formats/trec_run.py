@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,10 +24,9 @@ from evaluation.formats.run_source import (
     too_many_queries,
 )
 from evaluation.kernel import layout as at
-from evaluation.kernel.layout import Ids, Judged, Output, Tags, grown_lines, new_lines, new_queries
-from evaluation.kernel.lines import finish_last_query, read_lines
-from evaluation.kernel.tables import number_queries
-from evaluation.kernel.text import PADDING
+from evaluation.kernel.judged import Judged
+from evaluation.kernel.layout import PADDING, Ids
+from evaluation.kernel.reading import NotGroupedError, Reading, TooManyQueriesError
 from evaluation.problems import Problem
 
 _CODES = {
@@ -82,11 +80,9 @@ class RunContents:
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
-class _NotGroupedError(Exception):
-    """A query came back after another one; the file is read again, in order of queries."""
-
-
-def read_run(path: Path | str, task: ReadingTask, limits: Limits, progress: Progress | None = None) -> RunContents:
+def read_run(
+    path: Path | str, task: ReadingTask, limits: Limits, progress: Progress | None = None
+) -> RunContents:
     """Read a run (TREC lines or MTEB predictions, plain or compressed).
 
     `progress` is called between blocks with the share read, and may raise to stop. Raises InvalidContent where
@@ -106,13 +102,16 @@ def read_run(path: Path | str, task: ReadingTask, limits: Limits, progress: Prog
         try:
             contents = lines.read(StreamedLines(file, start[header.size :]), progress)
             return _with_header(contents, header, file.expanded_bytes)
-        except _NotGroupedError:
+        except NotGroupedError:
             del lines
     source = GroupedLines(path, header.size, header.lines, limits, task.seed, progress)
-    return _with_header(_RunPass(task, limits, header.lines).read(source, progress), header, source.starts[-1] + header.size)
+    contents = _RunPass(task, limits, header.lines).read(source, progress)
+    return _with_header(contents, header, source.length + header.size)
 
 
-def _read_predictions(path: Path, task: ReadingTask, limits: Limits, progress: Progress | None) -> RunContents:
+def _read_predictions(
+    path: Path, task: ReadingTask, limits: Limits, progress: Progress | None
+) -> RunContents:
     with tempfile.NamedTemporaryFile(prefix="predictions-", suffix=".run") as lines:
         metadata = predictions_as_lines(path, limits, lines.file)
         lines.flush()
@@ -133,54 +132,51 @@ def _with_header(contents: RunContents, header: RunHeader, expanded_bytes: int) 
 def _refuse_lone_carriage_returns(start: bytes) -> None:
     if b"\n" not in start and b"\r" in start.rstrip(b"\r"):
         message = "lines end with a carriage return alone, so the file is a single line"
-        raise InvalidRun.of(Problem("error", "encoding", 1, message, "End lines with LF, or with CR LF.", (1,)))
+        raise InvalidRun.of(
+            Problem("error", "encoding", 1, message, "End lines with LF, or with CR LF.", (1,))
+        )
 
 
 class _RunPass:
-    """The state of one pass: a buffer that always holds the whole of the query at hand, and the kernel's arrays."""
+    """The state of one pass: a buffer that always holds the whole of the query at hand, and the kernel's view of it."""
 
     def __init__(self, task: ReadingTask, limits: Limits, header_lines: int) -> None:
-        self.task, self.limits = task, limits
-        self.state = np.zeros(at.STATE_SIZE, np.int64)
-        self.noted = np.zeros((at.CODES, 1 + at.NAMED_LINES), np.int64)
-        self.given = np.zeros(1, np.float32)
-        self.margin = PADDING + 2 * LONGEST_KEPT  # what the kernel may look at behind the last line
-        self.buffer = np.zeros(2 * BLOCK + self.margin, np.uint8)
-        self.filled = 0
-        self.lines = new_lines(4096)
+        self.task, self.limits, self.header_lines = task, limits, header_lines
         longest = max(limits.max_id_bytes, int(np.diff(task.query_offsets).max(initial=0)))
-        self.queries = new_queries(limits.max_queries + task.queries, longest)
-        number_queries(self.queries, self.state, task.query_text, task.query_offsets, np.uint64(task.seed))
-        self.options = self._options()
-        self.tags = Tags(np.zeros(at.MAX_TAGS * LONGEST_KEPT, np.uint8), np.zeros(at.MAX_TAGS + 1, np.int64))
+        self.reading = Reading(task.seed, limits.max_queries + task.queries, longest)
+        self.reading.number_queries(task.query_text, task.query_offsets)
         room = task.judgements + task.queries * task.elsewhere_depth
-        self.output = Output(np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32))
-        self.state[at.QUERY] = self.state[at.SELF_MATCH] = -1
-        self.header_lines = header_lines
+        self.reading.use_judgements(task.judged, task.documents, task.elsewhere, room)
+        self.reading.make_room_for_lines(LONGEST_KEPT)
+        self._set_options()
+        self.filled = 0
+        self._use_buffer(bytearray(2 * BLOCK + PADDING))
 
-    def _options(self) -> NDArray[np.int64]:
-        options = np.zeros(at.OPTIONS_SIZE, np.int64)
-        options[at.MAX_LINE] = self.limits.max_line_bytes
-        options[at.MAX_ID] = self.limits.max_id_bytes
-        options[at.MAX_DEPTH] = self.task.maximum_depth
-        options[at.DROP_SELF_MATCHES] = self.task.drop_self_matches
-        options[at.KNOWN_QUERIES] = self.task.queries
-        options[at.ANY_QUERY] = self.task.queries == 0
-        options[at.CHECK_DOCUMENTS] = self.task.check_documents
-        options[at.ELSEWHERE_DEPTH] = self.task.elsewhere_depth
-        return options
+    def _set_options(self) -> None:
+        fields = self.reading.fields
+        fields.longest_line = self.limits.max_line_bytes
+        fields.longest_id = self.limits.max_id_bytes
+        fields.depth = self.task.maximum_depth
+        fields.elsewhere_depth = self.task.elsewhere_depth
+        fields.known_queries = self.task.queries
+        fields.any_query = self.task.queries == 0
+        fields.drop_self_matches = self.task.drop_self_matches
+        fields.check_documents = self.task.check_documents
+
+    def _use_buffer(self, buffer: bytearray) -> None:
+        self.buffer, self.view = buffer, memoryview(buffer)
+        self.reading.use_text(np.frombuffer(buffer, np.uint8))
 
     def read(self, source: LineSource, progress: Progress | None) -> RunContents:
         """Read all lines of a source."""
-        self.numbers = source.numbers
-        first_line = 0 if len(self.numbers) else self.header_lines
-        self.state[at.LINE] = first_line
-        view = memoryview(self.buffer.data)
+        fields = self.reading.fields
+        if source.order is not None:
+            self.reading.use_order(source.order, 1 + self.header_lines)
+        first_line = fields.line = 0 if source.order is not None else self.header_lines
         skipping = False  # within a line that is too long to keep
         while True:
-            if self._make_room():
-                view = memoryview(self.buffer.data)
-            count = source.readinto(view[self.filled : self.filled + BLOCK])
+            self._make_room()
+            count = source.readinto(self.view[self.filled : self.filled + BLOCK])
             if not count:
                 break
             if skipping:
@@ -188,22 +184,22 @@ class _RunPass:
                 skipping = count == 0
             self.filled += count
             self._read_whole_lines()
-            unread = self.filled - int(self.state[at.POSITION])
+            unread = self.filled - fields.position
             if unread > LONGEST_KEPT:
                 self.filled -= unread - LONGEST_KEPT
                 skipping = True
             if progress:
                 progress(source.share_read)
-        if self.filled > self.state[at.POSITION]:
+        if self.filled > fields.position:
             self.buffer[self.filled] = 10
             self.filled += 1
             self._read_whole_lines()
-        self._finish()
-        return self._contents(int(self.state[at.LINE]) - first_line)
+        self.reading.finish()
+        return self._contents(fields.line - first_line)
 
-    def _make_room(self) -> bool:
-        """Move the query at hand to the buffer's start, so that a block fits behind it; whether the buffer is new."""
-        start = int(self.state[at.GROUP_START])
+    def _make_room(self) -> None:
+        """Move the query at hand to the buffer's start, so that a block fits behind it."""
+        start = self.reading.fields.group_start
         kept = self.filled - start
         if kept > self.limits.max_query_bytes:
             raise InvalidRun.of(
@@ -213,103 +209,64 @@ class _RunPass:
                     f"Keep at most {self.task.maximum_depth:,} documents per query.",
                 )
             )  # fmt: skip
-        new = kept + BLOCK + self.margin > len(self.buffer)
-        target = np.zeros(2 * (kept + BLOCK) + self.margin, np.uint8) if new else self.buffer
-        target[:kept] = self.buffer[start : self.filled]
-        self.buffer, self.filled = target, kept
-        self.lines.start[: self.state[at.COUNT]] -= start
-        self.state[at.POSITION] -= start
-        self.state[at.GROUP_START] = 0
-        return new
+        text = self.view[start : self.filled]
+        if kept + BLOCK + PADDING > len(self.buffer):
+            self._use_buffer(bytearray(2 * (kept + BLOCK) + PADDING))
+        self.view[:kept] = text
+        self.filled = kept
+        self.reading.move(start)
 
     def _drop_to_newline(self, count: int) -> int:
         """Leave out the rest of a line that is too long; how many bytes remain, from its newline on."""
-        fresh = self.buffer[self.filled : self.filled + count]
-        end = fresh.tobytes().find(b"\n")
+        end = self.buffer.find(b"\n", self.filled, self.filled + count)
         if end < 0:
             return 0
-        fresh[: count - end] = fresh[end:].copy()
-        return count - end
+        remaining = self.filled + count - end
+        self.view[self.filled : self.filled + remaining] = self.view[end : end + remaining]
+        return remaining
 
     def _read_whole_lines(self) -> None:
-        region = self.buffer[self.state[at.POSITION] : self.filled].tobytes()
-        length = region.rfind(b"\n") + 1
-        if length:
-            self.options[at.CHECK_ENCODING] = not _is_text(region, length)
-            self._read_lines(int(self.state[at.POSITION]) + length)
-
-    def _read_lines(self, stop: int) -> None:
-        task, seed = self.task, np.uint64(self.task.seed)
-        while status := read_lines(
-            self.buffer, stop, self.numbers, self.options, seed, self.state, self.noted, self.given, self.lines,
-            self.queries, task.judged, task.documents, task.elsewhere, self.tags, self.output,
-        ):  # fmt: skip
-            if status == at.NEEDS_ROOM:
-                self.lines = grown_lines(self.lines, 2 * len(self.lines.score))
-            elif status == at.NEEDS_SCORE:
-                text = self.buffer[self.state[at.SCORE_START] : self.state[at.SCORE_END]].tobytes()
-                with np.errstate(over="ignore"):
-                    self.given[0] = np.float32(float(text))
-                self.state[at.GIVEN] = 1
-            elif status == at.NOT_GROUPED:
-                raise _NotGroupedError
-            else:
-                raise too_many_queries(self.limits)
-
-    def _finish(self) -> None:
-        task = self.task
-        finish_last_query(
-            self.buffer, self.options, self.state, self.noted, self.lines, self.queries, task.judged, task.documents,
-            task.elsewhere, self.output,
-        )  # fmt: skip
+        stop = self.buffer.rfind(b"\n", self.reading.fields.position, self.filled) + 1
+        if stop:
+            try:
+                self.reading.read(self.buffer, stop)
+            except TooManyQueriesError as error:
+                raise too_many_queries(self.limits) from error
 
     def _counted(self, lines_read: int) -> dict[str, Counted]:
-        counted = {
-            code: Counted(int(self.noted[row, 0]), _line_numbers(self.noted[row])) for code, row in _CODES.items()
-        }
+        counted = {code: Counted(*self.reading.noted(row)) for code, row in _CODES.items()}
         # empty lines at the end of the file are no problem, others are lines without six fields
-        last = int(self.state[at.LAST_TEXT_LINE])
-        inner = int(self.noted[at.BLANK, 0]) - (self.header_lines + lines_read - last)
+        blank, blank_lines = self.reading.noted(at.BLANK)
+        last = self.reading.fields.last_text_line
+        inner = blank - (self.header_lines + lines_read - last)
         if inner > 0 and last:
-            blank = tuple(number for number in _line_numbers(self.noted[at.BLANK]) if number < last)
             fields = counted["fields"]
-            counted["fields"] = Counted(fields.count + inner, tuple(sorted(fields.lines + blank)[: at.NAMED_LINES]))
+            lines = fields.lines + tuple(number for number in blank_lines if number < last)
+            counted["fields"] = Counted(fields.count + inner, tuple(sorted(lines)[: at.NAMED_LINES]))
         return counted
 
     def _contents(self, lines_read: int) -> RunContents:
-        known, output = self.task.queries, int(self.state[at.OUTPUT])
-        in_error = [at.BLANK, at.LINE_LENGTH, at.ENCODING, at.FIELDS, at.IDENTIFIER, at.SCORE, at.UNKNOWN_QUERY]
-        tags = [
-            self.tags.text[self.tags.start[tag] : self.tags.start[tag + 1]].tobytes().decode("utf-8", "replace")
-            for tag in range(int(self.state[at.TAGS]))
-        ]
+        reading, known = self.reading, self.task.queries
+        output = reading.fields.output.count
+        in_error = (
+            at.BLANK,
+            at.LINE_LENGTH,
+            at.ENCODING,
+            at.FIELDS,
+            at.IDENTIFIER,
+            at.SCORE,
+            at.UNKNOWN_QUERY,
+        )
         return RunContents(
             counted=self._counted(lines_read),
-            lines=lines_read - int(self.noted[at.BLANK, 0]),
-            cut_lines=int(self.state[at.CUT_LINES]),
-            known_lines=lines_read - int(self.noted[in_error, 0].sum()),
-            queries=int(np.count_nonzero(self.queries.seen[: self.state[at.QUERIES]])),
-            seen=self.queries.seen[:known].astype(np.bool_),
-            retrieved=self.queries.retrieved[:known].copy(),
-            query=self.output.query[:output].copy(),
-            rank=self.output.rank[:output].copy(),
-            grade=self.output.grade[:output].copy(),
-            tags=tuple(tags),
+            lines=lines_read - reading.noted(at.BLANK)[0],
+            cut_lines=reading.fields.cut_lines,
+            known_lines=lines_read - sum(reading.noted(row)[0] for row in in_error),
+            queries=int(np.count_nonzero(reading.seen[: reading.fields.queries.count])),
+            seen=reading.seen[:known].astype(np.bool_),
+            retrieved=reading.retrieved[:known].copy(),
+            query=reading.query[:output].copy(),
+            rank=reading.rank[:output].copy(),
+            grade=reading.grade[:output].copy(),
+            tags=reading.tags(),
         )
-
-
-def _line_numbers(noted: NDArray[np.int64]) -> tuple[int, ...]:
-    return tuple(noted[1 : 1 + min(int(noted[0]), at.NAMED_LINES)].tolist())
-
-
-def _is_text(region: bytes, length: int) -> bool:
-    """Whether the first `length` bytes are UTF-8 without NUL; the rest is an unfinished line."""
-    if b"\0" in region:
-        return False
-    if region.isascii():
-        return True
-    try:
-        codecs.utf_8_decode(memoryview(region)[:length], "strict", True)
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -1,5 +1,5 @@
 """The compiled part of scoring: lines to columns, columns to ranks of judged documents.
 
-Only judged documents need ranks, so nothing is sorted but these: a line's document precedes a judged one or not.
-Everything here works on the bytes of the file in place; numba is imported with it, and takes half a second.
+`run_reader.c` and the headers beside it work on the bytes of the file in place; `layout.py` has their structures and
+allocates what they work on, `building.py` compiles them on first use, `library.py` calls them.
 """

@@ -1,81 +1,37 @@
-"""What the compiled functions and their Python callers share: named arrays, and the places in them."""
+"""The structures of `layout.h`, field by field, and the arrays that they point to."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from ctypes import Structure, c_double, c_int64, c_uint64, c_void_p
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.kernel.text import PADDING, Bytes
-
+Bytes = NDArray[np.uint8]
 Integers = NDArray[np.int64]
 Numbers = NDArray[np.int32]
 Words = NDArray[np.uint64]
 
-# --- places in `state`, which outlives a call
-(POSITION, LINE, COUNT, QUERY, QUERY_LENGTH, GROUP_START, QUERIES, DESCENDING, SELF_MATCH, PREVIOUS_RANK, GIVEN,
- SCORE_START, SCORE_END, LAST_TEXT_LINE, CUT_LINES, CHECKED_LINES, TAG, TAGS, OUTPUT, STATE_SIZE) = range(20)  # fmt: skip
+#: Readable bytes behind the bytes of any array read by words.
+PADDING = 16
 
-# --- places in `options`
-(MAX_LINE, MAX_ID, MAX_DEPTH, DROP_SELF_MATCHES, KNOWN_QUERIES, ANY_QUERY, CHECK_ENCODING, CHECK_DOCUMENTS,
- ELSEWHERE_DEPTH, OPTIONS_SIZE) = range(10)  # fmt: skip
-
-# --- rows of `noted`: how often (place 0), and the first five line numbers
+# --- rows of `noted`
 (BLANK, LINE_LENGTH, ENCODING, FIELDS, IDENTIFIER, SCORE, DUPLICATE, UNKNOWN_DOCUMENT, UNKNOWN_QUERY, DEPTH, RANK_ORDER,
  TIED, NEW_TAG, CODES) = range(14)  # fmt: skip
 NAMED_LINES = 5
 
 # --- why `read_lines` returned
-DONE, NEEDS_ROOM, NEEDS_SCORE, NOT_GROUPED, TOO_MANY_QUERIES = range(5)
+DONE, NEEDS_ROOM, NEEDS_SCORE, NOT_GROUPED, TOO_MANY_QUERIES, REFUSED = range(6)
 
 #: Distinct tags that are remembered.
 MAX_TAGS = 16
-#: Grade of a document that is judged for another query only.
-ELSEWHERE = -1
 
-
-class Lines(NamedTuple):
-    """The lines of one query, as columns. `start` and `length` place the document id in the buffer; `number` is the
-    line's 1-based number in the file; the rest is working space: a hash table, and the lines whose rank is wanted."""
-
-    first: Words
-    second: Words
-    hash: Words
-    start: Integers
-    length: Numbers
-    score: NDArray[np.float32]
-    number: Integers
-    table: Numbers
-    tracked: Numbers
-    grade: Numbers
-    before: Numbers
-
-
-class Queries(NamedTuple):
-    """Every query id seen, numbered: the dataset's own first. `slots` holds number + 1, 0 where empty."""
-
-    slots: Numbers
-    first: Words
-    second: Words
-    start: Integers
-    text: Bytes
-    seen: NDArray[np.uint8]
-    retrieved: Numbers
-    current: Bytes
-
-
-class Judged(NamedTuple):
-    """Judgements by query: a hash table each, one after the other (see `JudgedTable`)."""
-
-    row: Numbers
-    slot_offset: Integers
-    slots: Numbers
-    first: Words
-    second: Words
-    start: Integers
-    text: Bytes
-    grade: Numbers
+#: One line of the query at hand (`struct line`).
+LINE = np.dtype(
+    [("first", "u8"), ("second", "u8"), ("hash", "u8"), ("start", "u8"), ("number", "u8"), ("length", "u4"),
+     ("score", "f4")]
+)  # fmt: skip
 
 
 class Ids(NamedTuple):
@@ -85,49 +41,94 @@ class Ids(NamedTuple):
     long_ids: Bytes
 
 
-class Tags(NamedTuple):
-    """The distinct tags, in the order seen."""
+class IdsFields(Structure):
+    """`struct ids`."""
 
-    text: Bytes
-    start: Integers
+    _fields_ = [
+        ("slots", c_void_p),
+        ("slot_count", c_uint64),
+        ("long_ids", c_void_p),
+        ("long_bytes", c_uint64),
+    ]
 
-
-class Output(NamedTuple):
-    """(query number, rank, grade) of every judged document retrieved, grouped by query; ranks are 1-based."""
-
-    query: Numbers
-    rank: Numbers
-    grade: Numbers
-
-
-def new_lines(room: int) -> Lines:
-    """Columns for `room` lines."""
-    table = 1 << max(4, (2 * room - 1).bit_length())
-    return Lines(
-        np.empty(room, np.uint64), np.empty(room, np.uint64), np.empty(room, np.uint64),
-        np.empty(room, np.int64), np.empty(room, np.int32), np.empty(room, np.float32),
-        np.empty(room, np.int64), np.empty(table, np.int32),
-        np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room + 1, np.int32),
-    )  # fmt: skip
+    @classmethod
+    def of(cls, ids: Ids) -> IdsFields:
+        """The structure for a set, which must be kept as long. Raises ValueError for a damaged one."""
+        slots = len(ids.slots) // 2
+        if slots < 1 or slots & (slots - 1):
+            raise ValueError(f"a set of ids has {slots} slots, which is no power of two")
+        return cls(address(ids.slots), slots, address(ids.long_ids), len(ids.long_ids))
 
 
-def grown_lines(lines: Lines, room: int) -> Lines:
-    """The same columns with more room."""
-    grown = new_lines(room)
-    for new, old in zip(grown[:7], lines[:7], strict=True):
-        new[: len(old)] = old
-    return grown
+class QueriesFields(Structure):
+    """`struct queries`."""
+
+    _fields_ = [
+        ("slots", c_void_p), ("slot_count", c_uint64), ("keys", c_void_p), ("start", c_void_p), ("text", c_void_p),
+        ("text_room", c_uint64), ("room", c_uint64), ("count", c_uint64), ("seen", c_void_p), ("retrieved", c_void_p),
+    ]  # fmt: skip
 
 
-def new_queries(room: int, longest_id: int) -> Queries:
-    """A table for `room` query ids. Its memory is reserved, and taken up only as ids come."""
-    start = np.empty(room + 1, np.int64)
-    start[0] = 0
-    return Queries(
-        np.zeros(1 << (2 * room - 1).bit_length(), np.int32), np.empty(room, np.uint64), np.empty(room, np.uint64),
-        start, np.empty(room * longest_id + PADDING, np.uint8), np.zeros(room, np.uint8), np.zeros(room, np.int32),
-        np.zeros(longest_id + PADDING, np.uint8),
-    )  # fmt: skip
+class JudgedFields(Structure):
+    """`struct judged`."""
+
+    _fields_ = [
+        ("row_of", c_void_p), ("row_count", c_uint64), ("offsets", c_void_p), ("keys", c_void_p), ("start", c_void_p),
+        ("text", c_void_p), ("grades", c_void_p),
+    ]  # fmt: skip
+
+
+class LinesFields(Structure):
+    """`struct lines`."""
+
+    _fields_ = [
+        ("line", c_void_p), ("room", c_uint64), ("count", c_uint64), ("table", c_void_p), ("table_size", c_uint64),
+        ("grade", c_void_p), ("tracked", c_void_p), ("scratch", c_void_p), ("before", c_void_p),
+    ]  # fmt: skip
+
+
+class TagsFields(Structure):
+    """`struct tags`."""
+
+    _fields_ = [
+        ("text", c_void_p), ("text_room", c_uint64), ("start", c_void_p), ("room", c_uint64), ("count", c_uint64),
+        ("last", c_uint64),
+    ]  # fmt: skip
+
+
+class OutputFields(Structure):
+    """`struct output`."""
+
+    _fields_ = [
+        ("query", c_void_p), ("rank", c_void_p), ("grade", c_void_p), ("room", c_uint64), ("count", c_uint64)
+    ]  # fmt: skip
+
+
+class ReadingFields(Structure):
+    """`struct reading`."""
+
+    _fields_ = [
+        ("text", c_void_p), ("capacity", c_uint64), ("position", c_uint64), ("group_start", c_uint64),
+        ("order", c_void_p), ("order_count", c_uint64), ("first_number", c_uint64), ("line", c_uint64),
+        ("last_text_line", c_uint64),
+        ("seed", c_uint64), ("longest_line", c_uint64), ("longest_id", c_uint64), ("depth", c_uint64),
+        ("elsewhere_depth", c_uint64), ("known_queries", c_uint64),
+        ("drop_self_matches", c_uint64), ("any_query", c_uint64), ("check_encoding", c_uint64),
+        ("check_documents", c_uint64),
+        ("query", c_int64), ("current", c_void_p), ("current_room", c_uint64), ("current_length", c_uint64),
+        ("descending", c_uint64), ("self_match", c_int64), ("previous_rank", c_int64), ("cut_lines", c_int64),
+        ("score_start", c_uint64), ("score_end", c_uint64), ("score_given", c_uint64), ("given", c_double),
+        ("noted", c_uint64 * (1 + NAMED_LINES) * CODES),
+        ("lines", LinesFields), ("queries", QueriesFields), ("judged", JudgedFields),
+        ("documents", IdsFields), ("elsewhere", IdsFields), ("tags", TagsFields), ("output", OutputFields),
+    ]  # fmt: skip
+
+
+def address(array: NDArray[Any]) -> int:
+    """Where an array's elements lie, one after the other."""
+    if not array.flags.c_contiguous:
+        raise ValueError("an array for compiled code must be contiguous")
+    return int(array.ctypes.data)
 
 
 def padded(text: bytes) -> Bytes:
@@ -135,3 +136,8 @@ def padded(text: bytes) -> Bytes:
     array = np.zeros(len(text) + PADDING, np.uint8)
     array[: len(text)] = np.frombuffer(text, np.uint8)
     return array
+
+
+def no_ids() -> Ids:
+    """The empty set of ids."""
+    return Ids(np.zeros(2, np.uint64), np.zeros(1, np.uint8))
