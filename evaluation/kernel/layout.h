@@ -40,9 +40,8 @@ struct key {
 /* One line of the query at hand; its document id is `text[start .. start + length]`. */
 struct line {
     struct key key;
-    uint64_t start, number;
-    uint32_t length;
-    float score;
+    uint64_t start;
+    uint32_t length, number;
 };
 
 /* A set of ids: two words per slot, a power of two of slots, and the bytes of ids too long for a slot. */
@@ -76,9 +75,10 @@ struct judged {
     const int32_t *grades;
 };
 
-/* The lines of the query at hand with working space: a hash table, the grade of each line, lines in order of rank. */
+/* The lines of the query at hand, their scores apart (these are passed over more often), and working space: a hash table, the grade of each line, lines in order of rank. */
 struct lines {
     struct line *line;
+    float *score;
     uint64_t room, count;
     uint64_t *table;
     uint64_t table_size;

@@ -29,9 +29,8 @@ MAX_TAGS = 16
 
 #: One line of the query at hand (`struct line`).
 LINE = np.dtype(
-    [("first", "u8"), ("second", "u8"), ("hash", "u8"), ("start", "u8"), ("number", "u8"), ("length", "u4"),
-     ("score", "f4")]
-)  # fmt: skip
+    [("first", "u8"), ("second", "u8"), ("hash", "u8"), ("start", "u8"), ("length", "u4"), ("number", "u4")]
+)
 
 
 class Ids(NamedTuple):
@@ -82,7 +81,8 @@ class LinesFields(Structure):
     """`struct lines`."""
 
     _fields_ = [
-        ("line", c_void_p), ("room", c_uint64), ("count", c_uint64), ("table", c_void_p), ("table_size", c_uint64),
+        ("line", c_void_p), ("score", c_void_p), ("room", c_uint64), ("count", c_uint64),
+        ("table", c_void_p), ("table_size", c_uint64),
         ("grade", c_void_p), ("tracked", c_void_p), ("scratch", c_void_p), ("before", c_void_p),
     ]  # fmt: skip
 

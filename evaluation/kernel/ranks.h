@@ -23,10 +23,13 @@ static void note(struct reading *reading, enum problem problem, uint64_t line)
 }
 
 /* trec_eval's order, the only one: score descending, then document id descending by its bytes. */
-static inline bool precedes(const uint8_t *text, const struct line *line, const struct line *other)
+static inline bool precedes(const struct reading *reading, uint64_t number, uint64_t other_number)
 {
-    if (line->score > other->score || line->score < other->score)
-        return line->score > other->score;
+    const uint8_t *text = reading->text;
+    const float *score = reading->lines.score;
+    const struct line *line = &reading->lines.line[number], *other = &reading->lines.line[other_number];
+    if (score[number] > score[other_number] || score[number] < score[other_number])
+        return score[number] > score[other_number];
     return order_of_bytes(text + line->start, line->length, text + other->start, other->length) > 0;
 }
 
@@ -48,16 +51,17 @@ static void find_ties(struct reading *reading)
 {
     struct lines *lines = &reading->lines;
     const struct line *line = lines->line;
+    const float *score = lines->score;
     if (reading->descending) { /* equal scores stand together */
         for (uint64_t number = 1; number < lines->count; number++)
-            if (line[number].score == line[number - 1].score)
+            if (score[number] == score[number - 1])
                 note(reading, TIED, line[number].number);
         return;
     }
     uint64_t mask = clear_table(lines);
     for (uint64_t number = 0; number < lines->count; number++) {
         uint32_t bits;
-        memcpy(&bits, &line[number].score, sizeof bits);
+        memcpy(&bits, &score[number], sizeof bits);
         uint64_t entry = (uint64_t)bits << 32 | (number + 1);
         uint64_t slot = fold(bits ^ reading->seed, SECOND_MULTIPLIER) & mask;
         while (lines->table[slot] != 0 && ((lines->table[slot] ^ entry) & UPPER_HALF) != 0)
@@ -84,30 +88,41 @@ static inline uint64_t slot_of_document(const struct lines *lines, uint64_t mask
     return slot;
 }
 
-/* Put every line into the working table, and note those whose document an earlier line has. Returns the mask. */
-static uint64_t find_duplicates(struct reading *reading)
+/* Put a line into the working table, or note that an earlier line has its document. */
+static inline void find_duplicate(struct reading *reading, uint64_t number, uint64_t mask)
 {
     struct lines *lines = &reading->lines;
-    const uint8_t *text = reading->text;
-    uint64_t mask = clear_table(lines);
-    for (uint64_t number = 0; number < lines->count; number++) {
-        const struct line *line = &lines->line[number];
-        uint64_t slot = slot_of_document(lines, mask, text, &line->key, text + line->start);
-        if (lines->table[slot] != 0)
-            note(reading, DUPLICATE, line->number);
-        else
-            lines->table[slot] = (line->key.hash & UPPER_HALF) | (number + 1);
-    }
-    return mask;
+    const struct line *line = &lines->line[number];
+    uint64_t slot = slot_of_document(lines, mask, reading->text, &line->key, reading->text + line->start);
+    if (lines->table[slot] != 0)
+        note(reading, DUPLICATE, line->number);
+    else
+        lines->table[slot] = (line->key.hash & UPPER_HALF) | (number + 1);
 }
 
-static void find_unknown_documents(struct reading *reading)
+/* Look every line's document up among those before and those of the dataset. Returns the working table's mask.
+ *
+ * The slots of the dataset lie anywhere in a large table: many of them are asked for at once, and looked at when the
+ * working table has been seen to, so that the processor need not wait for each. */
+static uint64_t look_up_documents(struct reading *reading)
 {
-    for (uint64_t number = 0; number < reading->lines.count; number++) {
-        const struct line *line = &reading->lines.line[number];
-        if (!contains_id(&reading->documents, &line->key, reading->text + line->start, line->length))
-            note(reading, UNKNOWN_DOCUMENT, line->number);
+    enum { TOGETHER = 64 };
+    const struct ids *documents = &reading->documents;
+    const struct lines *lines = &reading->lines;
+    uint64_t mask = clear_table(&reading->lines);
+    for (uint64_t from = 0; from < lines->count; from += TOGETHER) {
+        uint64_t to = lines->count - from < TOGETHER ? lines->count : from + TOGETHER;
+        for (uint64_t number = from; number < to && reading->check_documents; number++)
+            __builtin_prefetch(&documents->slots[2 * (lines->line[number].key.hash & (documents->slot_count - 1))]);
+        for (uint64_t number = from; number < to; number++)
+            find_duplicate(reading, number, mask);
+        for (uint64_t number = from; number < to && reading->check_documents; number++) {
+            const struct line *line = &lines->line[number];
+            if (!contains_id(documents, &line->key, reading->text + line->start, line->length))
+                note(reading, UNKNOWN_DOCUMENT, line->number);
+        }
     }
+    return mask;
 }
 
 /* List the lines whose rank is wanted, in the file's order, and set `grade` of every line. Returns how many. */
@@ -139,15 +154,13 @@ static uint64_t track(struct reading *reading, int64_t row, uint64_t mask)
 static void merge(const struct reading *reading, const uint32_t *source, uint32_t *target, uint64_t from,
                   uint64_t middle, uint64_t to)
 {
-    const struct line *line = reading->lines.line;
     uint64_t left = from, right = middle;
-    if (middle >= to || !precedes(reading->text, &line[source[middle]], &line[source[middle - 1]])) {
+    if (middle >= to || !precedes(reading, source[middle], source[middle - 1])) {
         memcpy(target + from, source + from, (to - from) * sizeof *target);
         return;
     }
     for (uint64_t place = from; place < to; place++) {
-        bool take_right = right < to
-            && (left == middle || precedes(reading->text, &line[source[right]], &line[source[left]]));
+        bool take_right = right < to && (left == middle || precedes(reading, source[right], source[left]));
         target[place] = source[take_right ? right++ : left++];
     }
 }
@@ -172,23 +185,22 @@ static void sort_tracked(struct reading *reading, uint64_t tracked)
 static void count_before(struct reading *reading, uint64_t tracked)
 {
     struct lines *lines = &reading->lines;
-    const struct line *all = lines->line;
+    const uint32_t *order = lines->tracked;
+    const float *score = lines->score;
     memset(lines->before, 0, (tracked + 1) * sizeof *lines->before);
     uint64_t place = 0; /* of the tracked lines, how many come before the line, or are it */
     for (uint64_t number = 0; number < lines->count; number++) {
-        const struct line *line = &all[number];
         uint64_t low = 0, high = tracked;
         /* Where scores go down, the place of the line before is this one's too, or the next: look there first. */
-        if (place < tracked && (lines->tracked[place] == number || line->score < all[lines->tracked[place]].score))
+        if (place < tracked && (order[place] == number || score[number] < score[order[place]]))
             place++;
-        if (place > 0 && (lines->tracked[place - 1] == number || line->score < all[lines->tracked[place - 1]].score))
+        if (place > 0 && (order[place - 1] == number || score[number] < score[order[place - 1]]))
             low = place;
-        if (place < tracked && line->score > all[lines->tracked[place]].score)
+        if (place < tracked && score[number] > score[order[place]])
             high = place;
         while (low < high) {
             uint64_t middle = low + (high - low) / 2;
-            const struct line *other = &all[lines->tracked[middle]];
-            if (other == line || precedes(reading->text, other, line))
+            if (order[middle] == number || precedes(reading, order[middle], number))
                 low = middle + 1;
             else
                 high = middle;
@@ -227,12 +239,10 @@ static void finish_query(struct reading *reading)
     if (lines->count == 0)
         return;
     find_ties(reading);
-    uint64_t mask = find_duplicates(reading);
-    if (reading->check_documents)
-        find_unknown_documents(reading);
+    uint64_t mask = look_up_documents(reading);
     uint64_t retrieved = lines->count;
     if (reading->self_match >= 0) {
-        lines->line[reading->self_match].score = -INFINITY; /* behind all others, so that it takes no rank */
+        lines->score[reading->self_match] = -INFINITY; /* behind all others, so that it takes no rank */
         retrieved--;
     }
     if (retrieved > reading->depth) {

@@ -93,21 +93,22 @@ class Reading:
         text, start = np.zeros(MAX_TAGS * longest_tag + PADDING, np.uint8), np.zeros(MAX_TAGS + 1, np.uint64)
         self._tag_text, self._tag_start = text, start
         self.fields.tags = TagsFields(address(text), len(text), address(start), MAX_TAGS, 0, 0)
-        self.lines = np.empty(0, LINE)
+        self.lines, self.score = np.empty(0, LINE), np.empty(0, np.float32)
         self._grow_lines(_FIRST_ROOM)
 
     def _grow_lines(self, room: int) -> None:
         """Make room for more lines of one query."""
         lines = np.empty(room, LINE)
-        lines[: len(self.lines)] = self.lines
+        score = np.empty(room, np.float32)
+        lines[: len(self.lines)], score[: len(self.lines)] = self.lines, self.score
         table = np.empty(1 << max(4, (2 * room - 1).bit_length()), np.uint64)
         grade = np.empty(room, np.int32)
         tracked, scratch, before = (np.empty(room + 1, np.uint32) for _ in range(3))
         self.fields.lines = LinesFields(
-            address(lines), room, self.fields.lines.count, address(table), len(table),
+            address(lines), address(score), room, self.fields.lines.count, address(table), len(table),
             *map(address, (grade, tracked, scratch, before)),
         )  # fmt: skip
-        self.lines = lines
+        self.lines, self.score = lines, score
         self._kept["lines"] = (table, grade, tracked, scratch, before)
 
     def number_queries(self, text: Bytes, offsets: Integers) -> None:

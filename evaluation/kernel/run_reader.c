@@ -164,19 +164,18 @@ static inline void add_line(struct reading *reading, const struct fields *fields
     size_t length = fields->document_end - fields->document;
     int64_t rank = rank_of(reading, fields), previous_rank = reading->previous_rank;
     line->key = key_of(id, length, reading->seed);
-    if (reading->check_documents) /* the slot is in memory when the query is finished */
-        __builtin_prefetch(&reading->documents.slots[2 * (line->key.hash & (reading->documents.slot_count - 1))]);
     line->start = fields->document;
     line->length = (uint32_t)length;
-    line->number = number;
-    line->score = score + 0.0F; /* -0 becomes 0 */
+    line->number = (uint32_t)number; /* a file of 4 billion lines is over any limit */
+    score += 0.0F; /* -0 becomes 0 */
+    lines->score[lines->count] = score;
     bool disordered = rank < 0;
     if (lines->count > 0) {
-        float before = line[-1].score;
-        if (line->score > before) {
+        float before = lines->score[lines->count - 1];
+        if (score > before) {
             reading->descending = 0;
             disordered |= previous_rank >= 0 && rank > previous_rank;
-        } else if (line->score < before)
+        } else if (score < before)
             disordered |= previous_rank >= 0 && rank < previous_rank;
     }
     if (disordered)
