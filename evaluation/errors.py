@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from evaluation.problems import Problem, Report
 
 
@@ -13,7 +15,7 @@ class InvalidContent(Exception):
         super().__init__("; ".join(problem.message for problem in report.errors) or "invalid content")
 
     @classmethod
-    def of(cls, *problems: Problem) -> InvalidContent:
+    def of(cls, *problems: Problem) -> Self:
         """The error for these problems."""
         return cls(Report(problems))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,7 +113,7 @@ def _read_predictions(
     path: Path, task: ReadingTask, limits: Limits, progress: Progress | None
 ) -> RunContents:
     with tempfile.NamedTemporaryFile(prefix="predictions-", suffix=".run") as lines:
-        metadata = predictions_as_lines(path, limits, lines.file)
+        metadata = predictions_as_lines(path, limits, cast(BinaryIO, lines))
         lines.flush()
         contents = read_run(lines.name, task, limits, progress)
     # the lines are ours, so their numbers would tell the sender nothing
