@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Self
+
 from evaluation.problems import Problem, Report
 
 
@@ -13,10 +15,14 @@ class InvalidContent(Exception):
         super().__init__("; ".join(problem.message for problem in report.errors) or "invalid content")
 
     @classmethod
-    def of(cls, *problems: Problem) -> InvalidContent:
+    def of(cls, *problems: Problem) -> Self:
         """The error for these problems."""
         return cls(Report(problems))
 
 
 class InvalidRun(InvalidContent):
     """A run file cannot be scored."""
+
+
+class KernelUnavailable(RuntimeError):
+    """The compiled part of scoring cannot be made or kept on this machine; the message says what is missing."""

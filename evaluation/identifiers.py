@@ -14,39 +14,32 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-_MAGIC = b"runboard ids 2\n\0"
+if TYPE_CHECKING:
+    from evaluation.kernel.layout import Ids
+
+_MAGIC = b"runboard ids 1\n\0"
 _HEADER = struct.Struct("<16sQQQ")  # magic, seed, number of ids, number of slots
 _HEADER_BYTES = 64
+_SHORT = 16
+_LONG_ID = 0xFF << 56
 _LONGEST = 65_535
 #: Ids are packed, and put into the table, so many at a time.
 _BATCH = 65_536
 _PADDING = 16
 
 #: The hash seed where no set of ids brings its own. Random, so that nobody can prepare colliding ids.
-PROCESS_SEED = secrets.randbits(63)
-
-
-class IdTable(NamedTuple):
-    """A set of ids as the kernel looks it up (see `kernel/tables.py`)."""
-
-    slots: NDArray[np.int64]
-    long_ids: NDArray[np.uint8]
-
-    @property
-    def mask(self) -> int:
-        """One less than the number of slots."""
-        return len(self.slots) // 2 - 1
+PROCESS_SEED = secrets.randbits(64) | 1
 
 
 class DocumentIds:
     """An immutable set of ids in a memory-mapped file. `len()`, `in`, and `contain` for many at once."""
 
-    def __init__(self, path: Path, seed: int, count: int, table: IdTable) -> None:
+    def __init__(self, path: Path, seed: int, count: int, table: Ids) -> None:
         self.path, self.seed, self._count, self.table = path, seed, count, table
 
     @classmethod
@@ -60,7 +53,7 @@ class DocumentIds:
             path.with_name(f"{path.name}.{secrets.token_hex(4)}.{part}") for part in ("keys", "long", "table")
         ]
         try:
-            seed = secrets.randbits(63)
+            seed = secrets.randbits(64) | 1
             with work[0].open("w+b") as keys, work[1].open("w+b") as long_ids:
                 count = _write_keys(ids, seed, keys, long_ids)
                 _write_table(work[2], seed, count, keys, long_ids)
@@ -73,16 +66,18 @@ class DocumentIds:
     @classmethod
     def open(cls, path: Path | str) -> DocumentIds:
         """The set stored at `path`. Raises ValueError if the file is none."""
+        from evaluation.kernel.layout import Ids
+
         path = Path(path)
         with path.open("rb") as file:
             header = file.read(_HEADER_BYTES)
             if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
                 raise ValueError(f"{path} is not a set of document ids")
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         _, seed, count, slots = _HEADER.unpack_from(header)
-        words = np.frombuffer(mapped, np.int64, 2 * slots, _HEADER_BYTES)
+        words = np.frombuffer(mapped, np.uint64, 2 * slots, _HEADER_BYTES)
         long_ids = np.frombuffer(mapped, np.uint8, offset=_HEADER_BYTES + 16 * slots)
-        return cls(path, seed, count, IdTable(words, long_ids))
+        return cls(path, seed, count, Ids(words, long_ids))
 
     def __len__(self) -> int:
         return self._count
@@ -92,47 +87,25 @@ class DocumentIds:
 
     def contain(self, ids: Sequence[str]) -> NDArray[np.bool_]:
         """For each of `ids`, whether it is in the set."""
-        from evaluation.kernel.layout import (
-            FIRST,
-            FLAG,
-            HASH,
-            LENGTH,
-            ROW_SIZE,
-            SECOND,
-            START,
-            address,
-            padded,
-        )
-        from evaluation.kernel.tables import keys_of, look_up_ids
+        from evaluation.kernel.layout import padded
+        from evaluation.kernel.library import are_in_ids
 
-        joined, offsets = _joined([document_id.encode() for document_id in ids])
-        text = padded(joined)
-        keys = np.empty((len(ids), 3), np.int64)
-        keys_of(address(text), address(offsets), len(ids), self.seed, address(keys))
-        rows = np.zeros((len(ids), ROW_SIZE), np.int64)
-        rows[:, [FIRST, SECOND, HASH]] = keys
-        rows[:, START], rows[:, LENGTH] = address(text) + offsets[:-1], np.diff(offsets)
-        table = self.table
-        look_up_ids(address(rows), len(rows), address(table.slots), table.mask, address(table.long_ids))
-        found: NDArray[np.bool_] = rows[:, FLAG] == 1
-        return found
+        text, offsets = _joined([document_id.encode() for document_id in ids])
+        return are_in_ids(self.table, padded(text), offsets, self.seed)
 
 
-def ids_in_memory(text: bytes, offsets: NDArray[np.int64], seed: int) -> IdTable:
+def ids_in_memory(text: bytes, offsets: NDArray[np.int64], seed: int) -> Ids:
     """A set of ids that lives in memory only; id i is `text[offsets[i]:offsets[i + 1]]`."""
+    from evaluation.kernel.layout import Ids
+    from evaluation.kernel.library import insert_ids
+
     keys, long_ids = _packed(text, offsets, seed, 0)
-    table = IdTable(
-        np.zeros(2 * _slots_for(len(keys)), np.int64), np.frombuffer(long_ids + bytes(_PADDING), np.uint8)
+    table = Ids(
+        np.zeros(2 * _slots_for(len(keys)), np.uint64),
+        np.frombuffer(bytearray(long_ids + bytes(_PADDING)), np.uint8),
     )
-    _insert(keys, table)
+    insert_ids(table, keys)
     return table
-
-
-def _insert(keys: NDArray[np.int64], table: IdTable) -> int:
-    from evaluation.kernel.layout import address
-    from evaluation.kernel.tables import insert_ids
-
-    return insert_ids(address(keys), len(keys), address(table.slots), table.mask, address(table.long_ids))
 
 
 def _joined(ids: Sequence[bytes]) -> tuple[bytes, NDArray[np.int64]]:
@@ -147,18 +120,16 @@ def _slots_for(count: int) -> int:
 
 def _packed(
     text: bytes, offsets: NDArray[np.int64], seed: int, long_bytes: int
-) -> tuple[NDArray[np.int64], bytes]:
+) -> tuple[NDArray[np.uint64], bytes]:
     """Keys of ids (ids × first word, second word, hash), and what is to follow the `long_bytes` bytes of long ids."""
-    from evaluation.kernel.layout import LONG_ID, SHORT_BYTES, address, padded
-    from evaluation.kernel.tables import keys_of
+    from evaluation.kernel.layout import padded
+    from evaluation.kernel.library import keys_of
 
-    keys = np.empty((len(offsets) - 1, 3), np.int64)
-    words = padded(text)
-    keys_of(address(words), address(offsets), len(keys), seed, address(keys))
+    keys = keys_of(padded(text), offsets, seed)
     pieces = []
-    for number in np.flatnonzero(np.diff(offsets) > SHORT_BYTES).tolist():
+    for number in np.flatnonzero(np.diff(offsets) > _SHORT).tolist():
         piece = text[offsets[number] : offsets[number + 1]]
-        keys[number, 1] = LONG_ID | long_bytes
+        keys[number, 1] = _LONG_ID | long_bytes
         pieces += [struct.pack("<H", len(piece)), piece]
         long_bytes += 2 + len(piece)
     return keys, b"".join(pieces)
@@ -186,6 +157,9 @@ def _write_keys(ids: Iterable[str], seed: int, keys: BinaryIO, long_ids: BinaryI
 
 
 def _write_table(path: Path, seed: int, count: int, keys: BinaryIO, long_ids: BinaryIO) -> None:
+    from evaluation.kernel.layout import Ids
+    from evaluation.kernel.library import insert_ids
+
     slots = _slots_for(count)
     long_bytes = long_ids.tell()
     size = _HEADER_BYTES + 16 * slots + long_bytes + _PADDING
@@ -193,12 +167,13 @@ def _write_table(path: Path, seed: int, count: int, keys: BinaryIO, long_ids: Bi
         os.posix_fallocate(file.fileno(), 0, size)
         with mmap.mmap(file.fileno(), size) as mapped:
             _copy(long_ids, mapped, size - _PADDING - long_bytes)
-            words = np.frombuffer(mapped, np.int64, 2 * slots, _HEADER_BYTES)
+            words = np.frombuffer(mapped, np.uint64, 2 * slots, _HEADER_BYTES)
             text = np.frombuffer(mapped, np.uint8, offset=_HEADER_BYTES + 16 * slots)
             distinct = 0
             keys.seek(0)
             while batch := keys.read(24 * _BATCH):
-                distinct += _insert(np.frombuffer(batch, np.int64).reshape(-1, 3), IdTable(words, text))
+                packed = np.frombuffer(bytearray(batch), np.uint64).reshape(-1, 3)
+                distinct += insert_ids(Ids(words, text), packed)
             del words, text  # the map cannot be closed while arrays look at it
             mapped[: _HEADER.size] = _HEADER.pack(_MAGIC, seed, distinct, slots)
             mapped.flush()

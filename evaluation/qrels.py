@@ -117,14 +117,11 @@ class Qrels:
         return result
 
     def table(self, seed: int) -> JudgedTable:
-        """The hash table in which the scoring kernel looks documents up, made once per hash seed."""
-        from evaluation.kernel.judged import JudgedTable  # numba is loaded only when a run is read
+        """The keys by which the scoring kernel looks documents up, made once per hash seed."""
+        from evaluation.kernel.judged import JudgedTable  # the kernel is loaded only when a run is read
 
         if seed not in self._tables:
-            documents = self.documents.tobytes()
-            self._tables[seed] = JudgedTable.of(
-                documents, self.document_offsets, self.offsets, self.grades, seed
-            )
+            self._tables[seed] = JudgedTable.of(self, seed)
         return self._tables[seed]
 
 

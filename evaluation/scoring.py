@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from evaluation.errors import InvalidContent, InvalidRun
 from evaluation.formats.compression import Limits
-from evaluation.identifiers import PROCESS_SEED, DocumentIds, IdTable, ids_in_memory
+from evaluation.identifiers import PROCESS_SEED, DocumentIds, ids_in_memory
 from evaluation.measures import Measure, parse_measure
 from evaluation.measures.formulas import hole_anywhere
 from evaluation.measures.ranking import Ranking
@@ -21,8 +21,10 @@ from evaluation.ordering import trec_order
 from evaluation.problems import Report, RunStatistics
 from evaluation.qrels import Qrels
 
-if TYPE_CHECKING:  # numba is loaded only when a run is read
+if TYPE_CHECKING:  # the kernel is loaded only when a run is read
     from evaluation.formats.trec_run import ReadingTask, RunContents
+    from evaluation.kernel.judged import Judged
+    from evaluation.kernel.layout import Ids
 
 __all__ = ["Progress", "ScoredRun", "Target", "check_run", "score_run", "trec_order"]
 
@@ -47,7 +49,7 @@ class Target:
     relevance_level: int = 1
     drop_self_matches: bool = False
     maximum_depth: int = 1000
-    _elsewhere: dict[int, IdTable] = field(default_factory=dict, repr=False, compare=False)
+    _elsewhere: dict[int, Ids] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def seed(self) -> int:
@@ -55,12 +57,10 @@ class Target:
         return self.document_ids.seed if self.document_ids else PROCESS_SEED
 
     @cached_property
-    def known_queries(self) -> dict[bytes, int]:
-        """Every query of the dataset, numbered."""
+    def known_queries(self) -> list[bytes]:
+        """Every query of the dataset, sorted."""
         judged = self.qrels.query_ids if self.qrels else ()
-        return {
-            query.encode(): number for number, query in enumerate(dict.fromkeys((*self.query_ids, *judged)))
-        }
+        return sorted({query.encode() for query in (*self.query_ids, *judged)})
 
     @cached_property
     def judged_rows(self) -> NDArray[np.int32]:
@@ -71,32 +71,48 @@ class Target:
         return np.array([rows.get(query, -1) for query in self.known_queries], np.int32)
 
     @cached_property
-    def _row_list(self) -> list[int]:
-        rows: list[int] = self.judged_rows.tolist()
-        return rows
+    def _query_text(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        from evaluation.kernel.layout import padded
+
+        lengths = np.array([len(query) for query in self.known_queries], np.int64)
+        return padded(b"".join(self.known_queries)), np.concatenate(
+            [np.zeros(1, np.int64), np.cumsum(lengths)]
+        )
 
     def reading_task(self, scored: bool, elsewhere_depth: int = 0) -> ReadingTask:
         """What the reader looks up; `elsewhere_depth` > 0 also finds documents judged for other queries."""
         from evaluation.formats.trec_run import ReadingTask
+        from evaluation.kernel.layout import no_ids
 
-        qrels = self.qrels if scored else None
+        text, offsets = self._query_text
+        scored = scored and self.qrels is not None
         return ReadingTask(
-            known=self.known_queries,
-            rows=self._row_list,
-            judged=qrels.table(self.seed) if qrels else None,
-            documents=self.document_ids.table if self.document_ids else None,
-            elsewhere=self._judged_anywhere(qrels) if qrels and elsewhere_depth else None,
-            elsewhere_depth=elsewhere_depth,
+            query_text=text,
+            query_offsets=offsets,
+            judged=self._judged(scored),
+            judgements=self.qrels.number_of_judgements if scored and self.qrels else 0,
+            documents=self.document_ids.table if self.document_ids else no_ids(),
+            check_documents=self.document_ids is not None,
+            elsewhere=self._judged_anywhere() if scored and elsewhere_depth else no_ids(),
+            elsewhere_depth=elsewhere_depth if scored else 0,
             seed=self.seed,
             drop_self_matches=self.drop_self_matches,
             maximum_depth=self.maximum_depth,
         )
 
-    def _judged_anywhere(self, qrels: Qrels) -> IdTable:
-        if self.seed not in self._elsewhere:
-            self._elsewhere[self.seed] = ids_in_memory(
-                qrels.documents.tobytes(), qrels.document_offsets, self.seed
-            )
+    def _judged(self, scored: bool) -> Judged:
+        from evaluation.kernel.judged import Judged, no_judgements
+
+        return (
+            Judged(self.judged_rows, self.qrels.table(self.seed))
+            if scored and self.qrels
+            else no_judgements()
+        )
+
+    def _judged_anywhere(self) -> Ids:
+        if self.qrels and self.seed not in self._elsewhere:
+            documents = self.qrels.documents.tobytes()
+            self._elsewhere[self.seed] = ids_in_memory(documents, self.qrels.document_offsets, self.seed)
         return self._elsewhere[self.seed]
 
 
@@ -183,7 +199,7 @@ def _ranking(contents: RunContents, target: Target, qrels: Qrels) -> Ranking:
 
 def _report(contents: RunContents, target: Target, limits: Limits) -> Report:
     from evaluation.formats.run_problems import RunFacts, describe_problems
-    from evaluation.formats.trec_run import MAX_TAGS
+    from evaluation.kernel.layout import MAX_TAGS
 
     judged_only = target.qrels is not None and not target.hidden
     expected = target.judged_rows >= 0 if judged_only else np.ones(len(target.known_queries), np.bool_)
@@ -199,7 +215,7 @@ def _report(contents: RunContents, target: Target, limits: Limits) -> Report:
         expected_queries=int(np.count_nonzero(expected)),
         judged_missing=judged_only,
         maximum_depth=target.maximum_depth,
-        more_tags=len(contents.tags) >= MAX_TAGS,
+        more_tags=len(contents.tags) == MAX_TAGS,
     )
     statistics = RunStatistics(
         lines=contents.lines,

@@ -11,7 +11,7 @@ from evaluation.scoring import Target, score_run
 
 
 def warm_up() -> None:
-    """Score a run of two lines with the default measures; with a filled kernel cache this takes a second."""
+    """Score a run of two lines with the default measures; with a filled kernel cache this takes milliseconds."""
     with tempfile.TemporaryDirectory() as folder:
         qrels, run = Path(folder) / "qrels.txt", Path(folder) / "run.txt"
         qrels.write_text("1 0 a 1\n1 0 b 0\n")

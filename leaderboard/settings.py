@@ -20,7 +20,8 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 VAR = Path(env.str("RUNBOARD_VAR", default=str(BASE_DIR / "var"))).resolve()
 VAR.mkdir(parents=True, exist_ok=True)
 
-# numba reads this when it is first imported, which happens in `evaluation` on first use.
+# Read in `evaluation` on first use: where the reader of runs (C) and BM25 (numba) keep what was compiled.
+os.environ.setdefault("RUNBOARD_KERNEL_CACHE", str(VAR / "cache" / "kernel"))
 os.environ.setdefault("NUMBA_CACHE_DIR", str(VAR / "cache" / "numba"))
 
 

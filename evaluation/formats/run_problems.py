@@ -205,7 +205,7 @@ def _order(facts: RunFacts) -> list[Problem]:
         problems.append(
             _problem(
                 "warning", "several_tags", tags.count, f"the run has {tags.count}{more} different tags",
-                "A run has one tag in its last column; check that files were not mixed.", tags.lines,
+                "A run has one tag in its last column; check that files were not mixed.", tags.lines[1:],
             )
         )  # fmt: skip
     return problems

@@ -9,7 +9,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.errors import InvalidContent
+from evaluation.errors import InvalidRun
 from evaluation.formats.compression import (
     BLOCK,
     ExpandedFile,
@@ -17,22 +17,20 @@ from evaluation.formats.compression import (
     describe_bytes,
     open_expanded,
 )
-from evaluation.kernel.layout import PADDING, address
-from evaluation.kernel.lines import index_lines
+from evaluation.kernel.layout import PADDING
+from evaluation.kernel.reading import GatheredLines, Reading, TooManyQueriesError, order_by_query
 from evaluation.problems import Problem
 
 Progress = Callable[[float], None]
 #: A line is cut to this before it is called too long.
 LONGEST_KEPT = 4096
-#: Lines that are put in order at once.
-GATHERED = 16_384
 
 
 class LineSource(Protocol):
-    """Bytes of lines in order, and the lines' places in the file (from 0) where the order is not the file's."""
+    """Bytes of lines in order, and that order where it is not the file's."""
 
-    numbers: NDArray[np.int64]
-
+    @property
+    def order(self) -> NDArray[np.uint32] | None: ...
     def readinto(self, view: memoryview, /) -> int: ...
     @property
     def share_read(self) -> float: ...
@@ -41,7 +39,7 @@ class LineSource(Protocol):
 class StreamedLines:
     """The lines of an opened file as they come, behind bytes that were read already."""
 
-    numbers = np.zeros(0, np.int64)
+    order = None
 
     def __init__(self, file: ExpandedFile, ahead: bytes) -> None:
         self.file, self.ahead = file, ahead
@@ -62,49 +60,38 @@ class StreamedLines:
 class GroupedLines:
     """The lines of a file held in memory, those of each query together; within a query in the file's order."""
 
-    def __init__(self, path: Path, skip: int, limits: Limits, seed: int, progress: Progress | None) -> None:
-        self.text = _whole_file(path, skip, limits, progress)
-        stop = len(self.text) - PADDING
-        lines = self.text.count(b"\n")
-        bytes_ = np.frombuffer(self.text, np.uint8)
-        self.starts, hashes = np.empty(lines + 1, np.int64), np.empty(lines, np.int64)
-        index_lines(address(bytes_), address(bytes_) + stop, seed, address(self.starts), address(hashes))
-        # equal ids have equal hashes; should two ids share one, their lines mix, which the reader would notice
-        self.numbers = np.argsort(hashes, kind="stable")
-        self.done = 0
+    def __init__(
+        self, path: Path, skip: int, skipped_lines: int, limits: Limits, seed: int, progress: Progress | None
+    ) -> None:
+        text, length = _whole_file(path, skip, limits, progress)
+        reading = Reading(seed, limits.max_queries, limits.max_id_bytes)
+        reading.use_text(text)
+        lines = int(np.count_nonzero(text[:length] == 10))
+        try:
+            starts, self.order = order_by_query(reading, length, lines)
+        except TooManyQueriesError as error:
+            raise too_many_queries(limits) from error
+        self.length = length
+        self.lines = GatheredLines(text, starts, self.order, LONGEST_KEPT)
 
     def readinto(self, view: memoryview, /) -> int:
-        lines = self.numbers[self.done : self.done + GATHERED]
-        starts, ends = self.starts[lines], self.starts[lines + 1]
-        sizes = np.cumsum(np.minimum(ends - starts, LONGEST_KEPT))
-        count = int(np.searchsorted(sizes, len(view), side="right"))
-        if not count:
-            return 0
-        text = memoryview(self.text)
-        pieces = [
-            text[start:end]
-            if end - start <= LONGEST_KEPT
-            else bytes(text[start : start + LONGEST_KEPT - 1]) + b"\n"
-            for start, end in zip(starts[:count].tolist(), ends[:count].tolist(), strict=True)
-        ]
-        size = int(sizes[count - 1])
-        view[:size] = b"".join(pieces)
-        self.done += count
-        return size
+        return self.lines.copy_to(np.frombuffer(view, np.uint8))
 
     @property
     def share_read(self) -> float:
-        return 0.5 + 0.5 * self.done / max(1, len(self.numbers))
+        return 0.5 + 0.5 * self.lines.done / max(1, len(self.order))
 
 
-def _whole_file(path: Path, skip: int, limits: Limits, progress: Progress | None) -> bytearray:
-    """The file's bytes behind the first `skip`, ending in a newline, and padding."""
+def _whole_file(
+    path: Path, skip: int, limits: Limits, progress: Progress | None
+) -> tuple[NDArray[np.uint8], int]:
+    """The file's bytes behind the first `skip`, ending in a newline, in an array with padding; how many."""
     content = bytearray()
     with open_expanded(path, limits) as file, memoryview(bytearray(BLOCK)) as block:
         while count := file.readinto(block):
             content += block[:count]
             if len(content) > limits.max_ungrouped_bytes:
-                raise InvalidContent.of(
+                raise InvalidRun.of(
                     Problem(
                         "error", "ungrouped", 1,
                         "the lines of a query are not together, and the file is over "
@@ -114,16 +101,16 @@ def _whole_file(path: Path, skip: int, limits: Limits, progress: Progress | None
                 )  # fmt: skip
             if progress:
                 progress(file.share_read * 0.5)
-    del content[:skip]
     if not content.endswith(b"\n"):
         content += b"\n"
-    content += bytes(PADDING)
-    return content
+    length = len(content) - skip
+    content += bytes(PADDING + limits.max_id_bytes)
+    return np.frombuffer(content, np.uint8)[skip:], length
 
 
-def too_many_queries(limits: Limits) -> InvalidContent:
+def too_many_queries(limits: Limits) -> InvalidRun:
     """The error for a run with more query ids than are kept track of."""
-    return InvalidContent.of(
+    return InvalidRun.of(
         Problem(
             "error", "size", 1, f"the run has more than {limits.max_queries:,} different queries",
             "Check that the first column holds the dataset's query ids.",

@@ -1,6 +1,5 @@
-"""The compiled part of scoring: lines of text to rows of numbers, and rows looked up in hash tables.
+"""The compiled part of scoring: lines to columns, columns to ranks of judged documents.
 
-It is small on purpose. numba takes seconds to compile what C compiles in a blink, and a process that finds no compiled
-code must still be quick; so the kernel does only what is done for every line, Python what is done once per query.
-It works on memory by address (see `memory.py`): every value is a 64-bit integer, and its callers keep the arrays alive.
+`run_reader.c` and the headers beside it work on the bytes of the file in place; `layout.py` has their structures and
+allocates what they work on, `building.py` compiles them on first use, `library.py` calls them.
 """

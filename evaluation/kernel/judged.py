@@ -1,44 +1,53 @@
-"""Judgements as the kernel looks them up: per query a small hash table, which stays in the processor's cache."""
+"""Judgements as the kernel looks them up among the lines of a query."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from evaluation.kernel.layout import JUDGED_SIZE, Words, address, padded
-from evaluation.kernel.tables import insert_judgements, keys_of
+from evaluation.kernel.layout import Bytes, Integers, JudgedFields, Numbers, Words, address, padded
+from evaluation.kernel.library import keys_of
+from evaluation.qrels import Qrels
 
 
 @dataclass(frozen=True)
 class JudgedTable:
-    """One table per judged query, at `addresses[row]`, of `masks[row]` + 1 slots; ids' bytes are at `text`."""
+    """The keys of the documents of one Qrels under one hash seed, beside its own arrays."""
 
-    addresses: list[int]
-    masks: list[int]
-    text: int
-    kept: tuple[NDArray[Any], ...]
+    offsets: Integers
+    keys: Words
+    start: Integers
+    text: Bytes
+    grades: Numbers
 
     @classmethod
-    def of(
-        cls, documents: bytes, document_offsets: Words, offsets: Words, grades: NDArray[np.int32], seed: int
-    ) -> JudgedTable:
-        """Tables at most half full; the arguments are as in `Qrels`."""
-        text, wide_grades = padded(documents), grades.astype(np.int64)
-        keys = np.empty((len(grades), 3), np.int64)
-        keys_of(address(text), address(document_offsets), len(grades), seed, address(keys))
-        counts = np.diff(offsets)
-        sizes = np.array([1 << (2 * max(count, 1) - 1).bit_length() for count in counts.tolist()], np.int64)
-        slots = np.zeros((int(sizes.sum()), JUDGED_SIZE), np.int64)
-        starts = address(slots) + 8 * JUDGED_SIZE * (np.cumsum(sizes) - sizes)
-        masks = sizes - 1
-        at_keys, at_offsets, at_grades = address(keys), address(document_offsets), address(wide_grades)
-        for first, count, start, mask in zip(
-            offsets.tolist(), counts.tolist(), starts.tolist(), masks.tolist(), strict=False
-        ):
-            insert_judgements(
-                at_keys + 24 * first, count, at_offsets + 8 * first, at_grades + 8 * first, start, mask
-            )
-        return cls(starts.tolist(), masks.tolist(), address(text), (slots, text))
+    def of(cls, qrels: Qrels, seed: int) -> JudgedTable:
+        """Hash every document of the judgements."""
+        text = padded(qrels.documents.tobytes())
+        keys = keys_of(text, qrels.document_offsets, seed)
+        return cls(qrels.offsets, keys, qrels.document_offsets, text, qrels.grades)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Judgements by query: `row[q]` is the row in the qrels of query number q, or -1. Without a table nothing is
+    judged."""
+
+    row: Numbers
+    table: JudgedTable | None = None
+
+    def fields(self) -> JudgedFields:
+        """The structure, good for as long as this is kept."""
+        if self.table is None:
+            return JudgedFields()
+        table = self.table
+        return JudgedFields(
+            address(self.row), len(self.row), address(table.offsets), address(table.keys), address(table.start),
+            address(table.text), address(table.grades),
+        )  # fmt: skip
+
+
+def no_judgements() -> Judged:
+    """Nothing is judged."""
+    return Judged(np.zeros(0, np.int32))

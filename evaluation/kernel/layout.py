@@ -1,52 +1,143 @@
-"""What the compiled functions and their Python callers share: the places of values in memory, in 64-bit words."""
+"""The structures of `layout.h`, field by field, and the arrays that they point to."""
 
 from __future__ import annotations
+
+from ctypes import Structure, c_double, c_int64, c_uint64, c_void_p
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-Words = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+Integers = NDArray[np.int64]
+Numbers = NDArray[np.int32]
+Words = NDArray[np.uint64]
 
-#: Words are loaded whole, so up to this many bytes behind a text are looked at.
+#: Readable bytes behind the bytes of any array read by words.
 PADDING = 16
 
-# --- `state` of the reader. Addresses are of arrays that the caller keeps alive.
-(POSITION, STOP, LINE, FIRST_NUMBER, NUMBERS, FIELD_SPACE, ROWS, ROOM, COUNT, ISSUES, ISSUES_ROOM, ISSUE_COUNT, QUERY,
- QUERY_LENGTH, QUERY_KNOWN, TAG, TAG_LENGTH, SEED, MAX_LINE, MAX_ID, PREVIOUS_RANK, DESCENDING, SELF_MATCH, PREFETCHED,
- PREFETCHED_MASK, POWERS, GIVEN, GIVEN_SCORE, TABLE, TABLE_MASK, JUDGED, JUDGED_MASK, JUDGED_TEXT, TRACKED,
- LAST_TEXT, STATE_SIZE) = range(36)  # fmt: skip
+# --- rows of `noted`
+(BLANK, LINE_LENGTH, ENCODING, FIELDS, IDENTIFIER, SCORE, DUPLICATE, UNKNOWN_DOCUMENT, UNKNOWN_QUERY, DEPTH, RANK_ORDER,
+ TIED, NEW_TAG, CODES) = range(14)  # fmt: skip
+NAMED_LINES = 5
 
-# --- a row: one line of the query at hand
-(FIRST, SECOND, HASH, START, LENGTH, SCORE, NUMBER, FLAG, ROW_SIZE) = range(9)
-ROW_BYTES = 8 * ROW_SIZE
+# --- why `read_lines` returned
+DONE, NEEDS_ROOM, NEEDS_SCORE, NOT_GROUPED, TOO_MANY_QUERIES, REFUSED = range(6)
 
-# --- a judgement's slot: the key, where the id's bytes are, the grade
-JUDGED_FIRST, JUDGED_SECOND, JUDGED_AT, JUDGED_GRADE, JUDGED_SIZE = range(5)
+#: Distinct tags that are remembered.
+MAX_TAGS = 16
 
-# --- a judged row: its place, the grade, the first row of its score and how many there are
-TRACKED_PLACE, TRACKED_GRADE, TRACKED_FIRST, TRACKED_EQUAL, TRACKED_SIZE = range(5)
-
-# --- what may be noted of a line
-(BLANK, LINE_LENGTH, FIELDS, IDENTIFIER, BAD_SCORE, UNKNOWN_QUERY, RANK_ORDER, TIED, ENCODING, DUPLICATE,
- UNKNOWN_DOCUMENT, DEPTH, CODES) = range(1, 14)  # fmt: skip
-
-# --- why the reader stopped in front of a line
-DONE, NEW_QUERY, NEW_TAG, NEEDS_ROOM, NEEDS_SCORE, ISSUES_FULL = range(6)
-
-#: What the upper byte of a key's second word is, as a signed number, for ids longer than 16 bytes. UTF-8 has no such
-#: byte, so that no short id looks like a long one.
-LONG_MARK = -1
-LONG_ID = LONG_MARK << 56
-SHORT_BYTES = 16
+#: One line of the query at hand (`struct line`).
+LINE = np.dtype(
+    [("first", "u8"), ("second", "u8"), ("hash", "u8"), ("start", "u8"), ("length", "u4"), ("number", "u4")]
+)
 
 
-def address(array: NDArray[np.generic]) -> int:
-    """Where an array's data is."""
+class Ids(NamedTuple):
+    """A set of ids: two words per slot, and the bytes of those that do not fit a slot (see `identifiers.py`)."""
+
+    slots: Words
+    long_ids: Bytes
+
+
+class IdsFields(Structure):
+    """`struct ids`."""
+
+    _fields_ = [
+        ("slots", c_void_p),
+        ("slot_count", c_uint64),
+        ("long_ids", c_void_p),
+        ("long_bytes", c_uint64),
+    ]
+
+    @classmethod
+    def of(cls, ids: Ids) -> IdsFields:
+        """The structure for a set, which must be kept as long. Raises ValueError for a damaged one."""
+        slots = len(ids.slots) // 2
+        if slots < 1 or slots & (slots - 1):
+            raise ValueError(f"a set of ids has {slots} slots, which is no power of two")
+        return cls(address(ids.slots), slots, address(ids.long_ids), len(ids.long_ids))
+
+
+class QueriesFields(Structure):
+    """`struct queries`."""
+
+    _fields_ = [
+        ("slots", c_void_p), ("slot_count", c_uint64), ("keys", c_void_p), ("start", c_void_p), ("text", c_void_p),
+        ("text_room", c_uint64), ("room", c_uint64), ("count", c_uint64), ("seen", c_void_p), ("retrieved", c_void_p),
+    ]  # fmt: skip
+
+
+class JudgedFields(Structure):
+    """`struct judged`."""
+
+    _fields_ = [
+        ("row_of", c_void_p), ("row_count", c_uint64), ("offsets", c_void_p), ("keys", c_void_p), ("start", c_void_p),
+        ("text", c_void_p), ("grades", c_void_p),
+    ]  # fmt: skip
+
+
+class LinesFields(Structure):
+    """`struct lines`."""
+
+    _fields_ = [
+        ("line", c_void_p), ("score", c_void_p), ("room", c_uint64), ("count", c_uint64),
+        ("table", c_void_p), ("table_size", c_uint64),
+        ("grade", c_void_p), ("tracked", c_void_p), ("scratch", c_void_p), ("before", c_void_p),
+    ]  # fmt: skip
+
+
+class TagsFields(Structure):
+    """`struct tags`."""
+
+    _fields_ = [
+        ("text", c_void_p), ("text_room", c_uint64), ("start", c_void_p), ("room", c_uint64), ("count", c_uint64),
+        ("last", c_uint64),
+    ]  # fmt: skip
+
+
+class OutputFields(Structure):
+    """`struct output`."""
+
+    _fields_ = [
+        ("query", c_void_p), ("rank", c_void_p), ("grade", c_void_p), ("room", c_uint64), ("count", c_uint64)
+    ]  # fmt: skip
+
+
+class ReadingFields(Structure):
+    """`struct reading`."""
+
+    _fields_ = [
+        ("text", c_void_p), ("capacity", c_uint64), ("position", c_uint64), ("group_start", c_uint64),
+        ("order", c_void_p), ("order_count", c_uint64), ("first_number", c_uint64), ("line", c_uint64),
+        ("last_text_line", c_uint64),
+        ("seed", c_uint64), ("longest_line", c_uint64), ("longest_id", c_uint64), ("depth", c_uint64),
+        ("elsewhere_depth", c_uint64), ("known_queries", c_uint64),
+        ("drop_self_matches", c_uint64), ("any_query", c_uint64), ("check_encoding", c_uint64),
+        ("check_documents", c_uint64),
+        ("query", c_int64), ("current", c_void_p), ("current_room", c_uint64), ("current_length", c_uint64),
+        ("descending", c_uint64), ("self_match", c_int64), ("previous_rank", c_int64), ("cut_lines", c_int64),
+        ("score_start", c_uint64), ("score_end", c_uint64), ("score_given", c_uint64), ("given", c_double),
+        ("noted", c_uint64 * (1 + NAMED_LINES) * CODES),
+        ("lines", LinesFields), ("queries", QueriesFields), ("judged", JudgedFields),
+        ("documents", IdsFields), ("elsewhere", IdsFields), ("tags", TagsFields), ("output", OutputFields),
+    ]  # fmt: skip
+
+
+def address(array: NDArray[Any]) -> int:
+    """Where an array's elements lie, one after the other."""
+    if not array.flags.c_contiguous:
+        raise ValueError("an array for compiled code must be contiguous")
     return int(array.ctypes.data)
 
 
-def padded(text: bytes) -> NDArray[np.uint8]:
+def padded(text: bytes) -> Bytes:
     """Bytes as an array that may be read by words."""
     array = np.zeros(len(text) + PADDING, np.uint8)
     array[: len(text)] = np.frombuffer(text, np.uint8)
     return array
+
+
+def no_ids() -> Ids:
+    """The empty set of ids."""
+    return Ids(np.zeros(2, np.uint64), np.zeros(1, np.uint8))

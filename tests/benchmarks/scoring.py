@@ -1,8 +1,8 @@
 """How fast runs are scored, beside pytrec_eval on the same file: `python tests/benchmarks/scoring.py`.
 
 The yardstick Y is pytrec_eval fed query by query, as a whole process. Everything else is a ratio of CPU seconds to
-it, measured in the same rounds; medians are printed. *cold* is a whole process with an empty compilation cache, *warm*
-a worker that has scored a small run before. The run is synthetic, of MS MARCO's size by default, and is checked
+it, measured in the same rounds; medians are printed. *cold* is a whole process that has yet to compile the reader,
+*warm* a worker that has scored a small run before. The run is synthetic, of MS MARCO's size by default, and is checked
 against a list of a million document ids; the table of these is memory-mapped, its file pages are not counted.
 """
 
@@ -43,6 +43,8 @@ def make_files(folder: Path, queries: int, dense: bool) -> None:
     marker = folder / f"made-{queries}-{dense}"
     if marker.exists():
         return
+    for other in folder.glob("made-*"):  # their files are about to be written over
+        other.unlink()
     generator = random.Random(20)
     documents = [str(number) for number in generator.sample(range(1_000_000, 9_000_000), DOCUMENTS)]
     query_ids = sorted(str(number) for number in generator.sample(range(100_000, 1_200_000), queries))
@@ -57,10 +59,10 @@ def make_files(folder: Path, queries: int, dense: bool) -> None:
         dense,
         1300,
     )
-    for name, shuffled in (("run.txt", "shuffled.txt"), ("small.txt", "shuffled-small.txt")):
-        lines = (folder / name).read_bytes().splitlines(keepends=True)
-        generator.shuffle(lines)
-        (folder / shuffled).write_bytes(b"".join(lines))
+    lines = (folder / "run.txt").read_bytes().splitlines(keepends=True)
+    generator.shuffle(lines)
+    (folder / "shuffled.txt").write_bytes(b"".join(lines))
+    del lines
     with (folder / "run.txt").open("rb") as source, gzip.open(folder / "run.txt.gz", "wb", 6) as target:
         shutil.copyfileobj(source, target, 1 << 20)
     marker.touch()
@@ -214,7 +216,7 @@ def one_round(folder: Path, caches: Path) -> dict[str, float]:
     """Every contender once."""
 
     def child(name: str, cache: Path) -> tuple[float, float, str]:
-        environment = {**os.environ, "NUMBA_CACHE_DIR": str(cache)}
+        environment = {**os.environ, "RUNBOARD_KERNEL_CACHE": str(cache)}
         return measured([sys.executable, str(Path(__file__)), "--child", name, str(folder)], environment)
 
     result: dict[str, float] = {}
@@ -258,6 +260,12 @@ def report(rounds: list[dict[str, float]], lines: int) -> str:
     return "\n".join(text)
 
 
+def shuffled_small(folder: Path) -> None:
+    lines = (folder / "small.txt").read_bytes().splitlines(keepends=True)
+    random.Random(1).shuffle(lines)
+    (folder / "shuffled-small.txt").write_bytes(b"".join(lines))
+
+
 CHILDREN = {"pytrec_eval": child_pytrec_eval, "cold": child_cold, "warm": child_warm}
 
 
@@ -270,11 +278,7 @@ def main() -> None:
         "--folder", type=Path, help="where the files are made, and kept (default: a temporary one)"
     )
     parser.add_argument("--child", nargs=2, metavar=("NAME", "FOLDER"), help=argparse.SUPPRESS)
-    parser.add_argument("--make", nargs=2, metavar=("QUERIES", "FOLDER"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.make:
-        make_files(Path(arguments.make[1]), int(arguments.make[0]), arguments.dense)
-        return
     if arguments.child:
         print(json.dumps(CHILDREN[arguments.child[0]](Path(arguments.child[1]))))
         return
@@ -283,16 +287,8 @@ def main() -> None:
         files = Path(folder)
         files.mkdir(parents=True, exist_ok=True)
         queries = max(SMALL_QUERIES, arguments.lines // DEPTH)
-        # in a process of its own: a child's peak memory begins with its parent's
-        making = [
-            sys.executable,
-            __file__,
-            "--make",
-            str(queries),
-            str(files),
-            *(["--dense"] if arguments.dense else []),
-        ]
-        subprocess.run(making, check=True, cwd=ROOT)
+        make_files(files, queries, arguments.dense)
+        shuffled_small(files)
         one_round_results = [one_round(files, Path(caches)) for _ in range(arguments.repeat)]
     print(report(one_round_results, queries * DEPTH))
 

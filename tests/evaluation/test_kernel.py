@@ -1,48 +1,157 @@
-"""The compiled kernel: its cache, and the numbers it reads."""
+"""The compiled reader: the same numbers as pytrec_eval for any run, and a library that is made and kept with care."""
 
 from __future__ import annotations
 
+import random
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import numpy as np
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+import pytest
+import pytrec_eval
 
-from evaluation.kernel import compilation, lines, tables
-from evaluation.ordering import trec_order
+from evaluation.errors import InvalidContent, KernelUnavailable
+from evaluation.identifiers import DocumentIds
+from evaluation.kernel import building
 from evaluation.qrels import Qrels
-from evaluation.scoring import Target, score_run
+from evaluation.scoring import Target, check_run, score_run
 
-written = st.one_of(
-    st.floats(-3e38, 3e38).map(repr),
-    st.floats(-(2.0**127), 2.0**127, width=32).map(lambda value: f"{value:.17g}"),
-    st.from_regex(r"[+-]?[0-9]{1,25}(\.[0-9]{0,25})?([eE][+-]?[0-9]{1,2})?", fullmatch=True),
-).filter(lambda text: abs(float(text)) < 3.4e38)
+MEASURES = {"nDCG@10": "ndcg_cut_10", "AP": "map", "RR": "recip_rank", "R@100": "recall_100", "P@10": "P_10"}
+LETTERS = "ab01é漢"
 
 
-@given(st.lists(written, min_size=2, max_size=12))
-@settings(
-    max_examples=200,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
-def test_scores_are_rounded_as_python_and_then_numpy_round_them(tmp_path: Path, scores: list[str]) -> None:
-    """Any two texts compare as float32(float(text)) do: seen from the ranks that they give."""
-    names = [f"d{number}" for number in range(len(scores))]
-    path = tmp_path / "run"
-    path.write_text("".join(f"1 Q0 {name} 1 {score} t\n" for name, score in zip(names, scores, strict=True)))
-    order = trec_order(names, np.array([float(score) for score in scores]))
-    grades = {names[index]: place + 1 for place, index in enumerate(order.tolist())}
-    # rising grades from the best to the worst: nDCG tells every order from every other
-    expected = sum(grade / np.log2(grade + 1) for grade in grades.values())
-    ideal = sum(grade / np.log2(rank + 2) for rank, grade in enumerate(sorted(grades.values(), reverse=True)))
-    scored = score_run(path, Target(Qrels.from_dict({"1": grades})), ["nDCG"])
-    assert abs(scored.means["nDCG"] - expected / ideal) < 1e-12
+def some_ids(generator: random.Random, count: int) -> list[str]:
+    """Ids of all the lengths that the hash treats differently."""
+    found: set[str] = set()
+    while len(found) < count:
+        length = generator.choice((2, 3, 7, 8, 9, 15, 16, 17, 24, 25))
+        found.add("".join(generator.choice(LETTERS) for _ in range(length)))
+    return sorted(found)
 
 
-def test_a_change_anywhere_in_the_kernel_makes_its_compiled_code_stale() -> None:
-    """numba looks at the file of a function only, though helpers of other files are compiled into it."""
-    for function in (lines.read_lines, lines.index_lines, tables.finish_query, tables.look_up_ids):
-        cache = function._cache._cache_file  # type: ignore[attr-defined]
-        assert cache._source_stamp == compilation.SOURCE_STAMP
+def a_score(generator: random.Random) -> str:
+    """Ties are frequent, in float32 as well."""
+    return generator.choice(
+        (str(generator.randint(0, 20)), f"{generator.uniform(-9, 9):.6f}", repr(generator.gauss(0, 1)),
+         f"{generator.randint(0, 5)}.00000001", f"{generator.randint(1, 9)}e-3", "16777217.0000000000000000001", "-0")
+    )  # fmt: skip
+
+
+def a_run(generator: random.Random, queries: list[str], documents: list[str]) -> dict[str, dict[str, str]]:
+    return {
+        query: {
+            document: a_score(generator)
+            for document in generator.sample(documents, generator.randint(1, 120))
+        }
+        for query in generator.sample(queries, generator.randint(1, len(queries)))
+    }
+
+
+def lines_of(run: dict[str, dict[str, str]]) -> list[str]:
+    return [
+        f"{query} Q0 {document} {rank} {score} tag\n"
+        for query, scores in run.items()
+        for rank, (document, score) in enumerate(scores.items(), 1)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_run_scores_as_pytrec_eval_has_it(seed: int, tmp_path: Path) -> None:
+    generator = random.Random(seed)
+    queries, documents = some_ids(generator, 6), some_ids(generator, 200)
+    judged = {
+        query: {document: generator.choice((0, 1, 2)) for document in generator.sample(documents, 60)}
+        for query in queries
+    }
+    run = a_run(generator, queries, documents)
+    lines = lines_of(run)
+    if seed % 3 == 0:
+        generator.shuffle(lines)
+    (tmp_path / "run").write_text("".join(lines))
+    target = Target(
+        Qrels.from_dict(judged), queries, DocumentIds.build(documents, tmp_path / "ids"), hidden=False
+    )
+    scored = score_run(tmp_path / "run", target, MEASURES)
+    truth = pytrec_eval.RelevanceEvaluator(
+        judged, {"ndcg_cut.10", "map", "recip_rank", "recall.100", "P.10"}
+    ).evaluate(
+        {
+            query: {document: float(score) for document, score in scores.items()}
+            for query, scores in run.items()
+        }
+    )
+    for query, values in zip(scored.query_ids, scored.per_query, strict=True):
+        expected = [truth[query][name] if query in truth else 0.0 for name in MEASURES.values()]
+        assert values.tolist() == pytest.approx(expected, abs=1e-9), query
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_bytes_of_any_kind_are_answered_with_a_report(seed: int, tmp_path: Path) -> None:
+    generator = random.Random(seed)
+    queries, documents = some_ids(generator, 4), some_ids(generator, 150)
+    text = bytearray("".join(lines_of(a_run(generator, queries, documents))).encode())
+    for _ in range(generator.randint(1, 60)):
+        place = generator.randrange(len(text))
+        piece = generator.choice(
+            (b"\n", b" ", b"\0", b"\xff", b"\xe6\xbc", b"9" * 400, b"x" * 5000, b"\t\v", b"e")
+        )
+        text[place : place + generator.randrange(4)] = piece
+    (tmp_path / "run").write_bytes(bytes(text))
+    target = Target(query_ids=queries, document_ids=DocumentIds.build(documents, tmp_path / "ids"))
+    report = check_run(tmp_path / "run", target)
+    assert report.problems
+    for problem in report.problems:
+        assert len(problem.lines) <= 5
+        assert list(problem.lines) == sorted(problem.lines)
+        assert all(1 <= line <= text.count(b"\n") + 1 for line in problem.lines)
+
+
+def test_the_sources_compile_without_a_warning() -> None:
+    strict = ["-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"]
+    subprocess.run([*building._compiler(), "-std=c11", "-O2", *strict, str(building.MAIN_SOURCE)], check=True)
+
+
+def test_without_a_compiler_the_error_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("RUNBOARD_KERNEL_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("CC", "no-such-compiler")
+    with pytest.raises(KernelUnavailable, match=r"no-such-compiler.*Install gcc"):
+        building.built_library()
+
+
+def test_several_may_build_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("RUNBOARD_KERNEL_CACHE", str(folder))
+    with ThreadPoolExecutor(3) as pool:
+        built = set(pool.map(lambda _: building.built_library(), range(3)))
+    assert list(folder.iterdir()) == list(built)
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_folder_that_others_may_write_to_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    tmp_path.chmod(0o777)
+    monkeypatch.setenv("RUNBOARD_KERNEL_CACHE", str(tmp_path))
+    with pytest.raises(KernelUnavailable, match="nobody else may write"):
+        building.built_library()
+
+
+def test_a_damaged_set_of_ids_is_refused_and_never_read_beyond(tmp_path: Path) -> None:
+    ids = DocumentIds.build(["a", "b" * 40], tmp_path / "ids")
+    assert "b" * 40 in ids
+    assert "b" * 39 not in ids
+    assert "" not in ids
+    (tmp_path / "ids").write_bytes(b"something else")
+    with pytest.raises(ValueError, match="not a set"):
+        DocumentIds.open(tmp_path / "ids")
+
+
+def test_a_score_out_of_reach_of_float32_is_an_error_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "run").write_text("q Q0 a 1 3.4028234e38 t\nq Q0 b 2 3.4028236e38 t\n")
+    report = check_run(tmp_path / "run", Target(query_ids=["q"]))
+    assert [(problem.code, problem.lines) for problem in report.errors] == [("score", (2,))]
+    with pytest.raises(InvalidContent):
+        score_run(tmp_path / "run", Target(Qrels.from_dict({"q": {"a": 1}})), ["RR"])

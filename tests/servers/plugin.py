@@ -54,6 +54,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     # Playwright's own event loop runs in the thread of the tests, where Django would refuse the database.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
     # Compiled kernels are kept between sessions: compiling them takes longer than most tests.
+    os.environ.setdefault("RUNBOARD_KERNEL_CACHE", str(early_config.rootpath / "build" / "kernel"))
     os.environ.setdefault("NUMBA_CACHE_DIR", str(early_config.rootpath / "build" / "numba"))
     _choose_database(early_config)
     named = os.environ.get("REDIS_URL", "")

@@ -1,0 +1,113 @@
+"""The kernel's C compiled on first use, and kept: in a folder of ours, under the hash of all that it was made from."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import stat
+import subprocess
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from evaluation.errors import KernelUnavailable
+
+SOURCES = Path(__file__).parent
+MAIN_SOURCE = SOURCES / "run_reader.c"
+#: -ffp-contract=off: scores are rounded as the C standard has it, on every machine.
+FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-pipe", "-fvisibility=hidden", "-ffp-contract=off")
+
+_NO_COMPILER = (
+    "Reading runs needs a C compiler, and none was found ({tried}). Install gcc, or name a compiler in the "
+    "environment variable CC."
+)
+
+
+def built_library() -> Path:
+    """The compiled kernel, made now if it was not. Raises KernelUnavailable, which says what to do."""
+    compiler = _compiler()
+    library = cache_folder() / f"run_reader-{_digest(compiler)}.so"
+    if not _is_ours(library, stat.S_ISREG):
+        _compile(compiler, library)
+    return library
+
+
+def cache_folder() -> Path:
+    """Where compiled kernels are kept: `RUNBOARD_KERNEL_CACHE`, else `build/kernel` of the project, else a folder
+    under the user's cache. Only we may write to it, since what lies there is run."""
+    if named := os.environ.get("RUNBOARD_KERNEL_CACHE"):
+        return _private(Path(named))
+    user_cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    choices = (SOURCES.parents[1] / "build" / "kernel", user_cache / "runboard" / "kernel")
+    for folder in choices[:-1]:
+        try:
+            return _private(folder)
+        except (OSError, KernelUnavailable):
+            continue
+    return _private(choices[-1])
+
+
+def _private(folder: Path) -> Path:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not _is_ours(folder, stat.S_ISDIR) or not os.access(folder, os.W_OK):
+        raise KernelUnavailable(
+            f"Compiled code cannot be kept in {folder}: the folder must belong to the user who runs this, and nobody "
+            "else may write to it (chmod 700). RUNBOARD_KERNEL_CACHE names another."
+        )
+    return folder
+
+
+def _is_ours(path: Path, is_kind: object) -> bool:
+    """Whether a file or folder is there, no link, owned by us and writable for nobody else."""
+    assert callable(is_kind)
+    try:
+        status = path.lstat()
+    except FileNotFoundError:
+        return False
+    return bool(is_kind(status.st_mode)) and status.st_uid == os.geteuid() and not status.st_mode & 0o022
+
+
+def _candidates() -> Iterator[list[str]]:
+    for named in (os.environ.get("CC"), sysconfig.get_config_var("CC"), "cc", "gcc", "clang"):
+        if isinstance(named, str) and named.split():
+            yield shlex.split(named)
+
+
+def _compiler() -> list[str]:
+    """The command of the C compiler: `CC`, else the one that Python was made with, else the system's."""
+    for command in _candidates():
+        if found := shutil.which(command[0]):
+            return [found, *command[1:]]
+    raise KernelUnavailable(_NO_COMPILER.format(tried=", ".join(command[0] for command in _candidates())))
+
+
+def _digest(compiler: list[str]) -> str:
+    """Of the sources, the flags, the compiler (by its file, since asking it for its version takes a process) and
+    the machine."""
+    program = Path(compiler[0]).resolve()
+    status = program.stat()
+    digest = hashlib.sha256()
+    for part in (*compiler, *FLAGS, str(program), status.st_size, status.st_mtime_ns, platform.machine()):
+        digest.update(f"{part}\0".encode())
+    for path in sorted((*SOURCES.glob("*.c"), *SOURCES.glob("*.h"))):
+        digest.update(f"{path.name}\0".encode() + path.read_bytes())
+    return digest.hexdigest()[:32]
+
+
+def _compile(compiler: list[str], library: Path) -> None:
+    """Compile beside the place of the library and put it there whole: others may be doing the same."""
+    descriptor, unfinished = tempfile.mkstemp(dir=library.parent, prefix="unfinished-", suffix=".so")
+    os.close(descriptor)
+    try:
+        command = [*compiler, *FLAGS, "-o", unfinished, str(MAIN_SOURCE)]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        if done.returncode:
+            raise KernelUnavailable(f"{shlex.join(command)} failed:\n{done.stderr[-2000:]}")
+        Path(unfinished).chmod(0o700)
+        Path(unfinished).replace(library)
+    finally:
+        Path(unfinished).unlink(missing_ok=True)

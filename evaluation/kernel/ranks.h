@@ -1,0 +1,259 @@
+/* What is done when a query's last line was read: duplicates, ties, unknown documents, ranks of judged documents. */
+#ifndef RUNBOARD_RANKS_H
+#define RUNBOARD_RANKS_H
+
+#include <math.h>
+
+#include "tables.h"
+
+/* Count a problem, and keep the smallest line numbers in order. */
+static void note(struct reading *reading, enum problem problem, uint64_t line)
+{
+    struct noted *noted = &reading->noted[problem];
+    uint64_t kept = noted->count < NAMED_LINES ? noted->count : NAMED_LINES;
+    noted->count++;
+    if (kept == NAMED_LINES) {
+        if (line >= noted->lines[NAMED_LINES - 1])
+            return;
+        kept--;
+    }
+    for (; kept > 0 && noted->lines[kept - 1] > line; kept--)
+        noted->lines[kept] = noted->lines[kept - 1];
+    noted->lines[kept] = line;
+}
+
+/* trec_eval's order, the only one: score descending, then document id descending by its bytes. */
+static inline bool precedes(const struct reading *reading, uint64_t number, uint64_t other_number)
+{
+    const uint8_t *text = reading->text;
+    const float *score = reading->lines.score;
+    const struct line *line = &reading->lines.line[number], *other = &reading->lines.line[other_number];
+    if (score[number] > score[other_number] || score[number] < score[other_number])
+        return score[number] > score[other_number];
+    return order_of_bytes(text + line->start, line->length, text + other->start, other->length) > 0;
+}
+
+/* Empty as much of the working table as the lines need; its mask. A slot holds the upper half of a hash above line
+ * number + 1, so that most lines need not be looked at. */
+static uint64_t clear_table(struct lines *lines)
+{
+    uint64_t size = 16;
+    while (size < 2 * lines->count)
+        size *= 2;
+    memset(lines->table, 0, size * sizeof *lines->table);
+    return size - 1;
+}
+
+#define UPPER_HALF (UINT64_MAX << 32)
+
+/* Note every line whose score an earlier line has. */
+static void find_ties(struct reading *reading)
+{
+    struct lines *lines = &reading->lines;
+    const struct line *line = lines->line;
+    const float *score = lines->score;
+    if (reading->descending) { /* equal scores stand together */
+        for (uint64_t number = 1; number < lines->count; number++)
+            if (score[number] == score[number - 1])
+                note(reading, TIED, line[number].number);
+        return;
+    }
+    uint64_t mask = clear_table(lines);
+    for (uint64_t number = 0; number < lines->count; number++) {
+        uint32_t bits;
+        memcpy(&bits, &score[number], sizeof bits);
+        uint64_t entry = (uint64_t)bits << 32 | (number + 1);
+        uint64_t slot = fold(bits ^ reading->seed, SECOND_MULTIPLIER) & mask;
+        while (lines->table[slot] != 0 && ((lines->table[slot] ^ entry) & UPPER_HALF) != 0)
+            slot = (slot + 1) & mask;
+        if (lines->table[slot] != 0)
+            note(reading, TIED, line[number].number);
+        else
+            lines->table[slot] = entry;
+    }
+}
+
+/* Where the working table has a document, or the empty slot where it would be. */
+static inline uint64_t slot_of_document(const struct lines *lines, uint64_t mask, const uint8_t *text,
+                                        const struct key *key, const uint8_t *id)
+{
+    uint64_t slot = key->hash & mask;
+    for (; lines->table[slot] != 0; slot = (slot + 1) & mask) { /* at most half full */
+        if (((lines->table[slot] ^ key->hash) & UPPER_HALF) != 0)
+            continue;
+        const struct line *other = &lines->line[(lines->table[slot] & ~UPPER_HALF) - 1];
+        if (same_id(&other->key, text + other->start, key, id))
+            break;
+    }
+    return slot;
+}
+
+/* Put a line into the working table, or note that an earlier line has its document. */
+static inline void find_duplicate(struct reading *reading, uint64_t number, uint64_t mask)
+{
+    struct lines *lines = &reading->lines;
+    const struct line *line = &lines->line[number];
+    uint64_t slot = slot_of_document(lines, mask, reading->text, &line->key, reading->text + line->start);
+    if (lines->table[slot] != 0)
+        note(reading, DUPLICATE, line->number);
+    else
+        lines->table[slot] = (line->key.hash & UPPER_HALF) | (number + 1);
+}
+
+/* Look every line's document up among those before and those of the dataset. Returns the working table's mask.
+ *
+ * The slots of the dataset lie anywhere in a large table: each is asked for some lines ahead, so that the processor need
+ * not wait for it. */
+static uint64_t look_up_documents(struct reading *reading)
+{
+    enum { AHEAD = 24 };
+    const struct ids *documents = &reading->documents;
+    const struct lines *lines = &reading->lines;
+    uint64_t mask = clear_table(&reading->lines);
+    for (uint64_t number = 0; number < lines->count; number++) {
+        const struct line *line = &lines->line[number];
+        find_duplicate(reading, number, mask);
+        if (!reading->check_documents)
+            continue;
+        if (lines->count - number > AHEAD)
+            __builtin_prefetch(&documents->slots[2 * (line[AHEAD].key.hash & (documents->slot_count - 1))]);
+        if (!contains_id(documents, &line->key, reading->text + line->start, line->length))
+            note(reading, UNKNOWN_DOCUMENT, line->number);
+    }
+    return mask;
+}
+
+/* List the lines whose rank is wanted, in the file's order, and set `grade` of every line. Returns how many. */
+static uint64_t track(struct reading *reading, int64_t row, uint64_t mask)
+{
+    struct lines *lines = &reading->lines;
+    const struct judged *judged = &reading->judged;
+    for (uint64_t number = 0; number < lines->count; number++)
+        lines->grade[number] = NOT_TRACKED;
+    for (int64_t number = judged->offsets[row]; number < judged->offsets[row + 1]; number++) {
+        const uint8_t *id = judged->text + judged->start[number];
+        uint64_t entry = lines->table[slot_of_document(lines, mask, reading->text, &judged->keys[number], id)];
+        if (entry != 0)
+            lines->grade[(entry & ~UPPER_HALF) - 1] = judged->grades[number];
+    }
+    uint64_t tracked = 0;
+    for (uint64_t number = 0; number < lines->count; number++) {
+        const struct line *line = &lines->line[number];
+        if (lines->grade[number] == NOT_TRACKED && reading->elsewhere_depth > 0
+            && contains_id(&reading->elsewhere, &line->key, reading->text + line->start, line->length))
+            lines->grade[number] = ELSEWHERE;
+        if (lines->grade[number] != NOT_TRACKED && (int64_t)number != reading->self_match)
+            lines->tracked[tracked++] = (uint32_t)number;
+    }
+    return tracked;
+}
+
+/* Merge `source[from .. middle]` and `source[middle .. to]`, each in order, into `target`. */
+static void merge(const struct reading *reading, const uint32_t *source, uint32_t *target, uint64_t from,
+                  uint64_t middle, uint64_t to)
+{
+    uint64_t left = from, right = middle;
+    if (middle >= to || !precedes(reading, source[middle], source[middle - 1])) {
+        memcpy(target + from, source + from, (to - from) * sizeof *target);
+        return;
+    }
+    for (uint64_t place = from; place < to; place++) {
+        bool take_right = right < to && (left == middle || precedes(reading, source[right], source[left]));
+        target[place] = source[take_right ? right++ : left++];
+    }
+}
+
+/* Merge sort into trec_eval's order, from pairs upwards: what is in order already, as most runs are, is only copied. */
+static void sort_tracked(struct reading *reading, uint64_t tracked)
+{
+    struct lines *lines = &reading->lines;
+    for (uint64_t width = 1; width < tracked; width *= 2) {
+        for (uint64_t from = 0; from < tracked; from += 2 * width) {
+            uint64_t middle = from + width < tracked ? from + width : tracked;
+            uint64_t to = middle + width < tracked ? middle + width : tracked;
+            merge(reading, lines->tracked, lines->scratch, from, middle, to);
+        }
+        uint32_t *sorted = lines->scratch;
+        lines->scratch = lines->tracked;
+        lines->tracked = sorted;
+    }
+}
+
+/* Set `before[i]` to how many lines come before tracked line i, but not before i - 1. */
+static void count_before(struct reading *reading, uint64_t tracked)
+{
+    struct lines *lines = &reading->lines;
+    const uint32_t *order = lines->tracked;
+    const float *score = lines->score;
+    memset(lines->before, 0, (tracked + 1) * sizeof *lines->before);
+    uint64_t place = 0; /* of the tracked lines, how many come before the line, or are it */
+    for (uint64_t number = 0; number < lines->count; number++) {
+        uint64_t low = 0, high = tracked;
+        /* Where scores go down, the place of the line before is this one's too, or the next: look there first. */
+        if (place < tracked && (order[place] == number || score[number] < score[order[place]]))
+            place++;
+        if (place > 0 && (order[place - 1] == number || score[number] < score[order[place - 1]]))
+            low = place;
+        if (place < tracked && score[number] > score[order[place]])
+            high = place;
+        while (low < high) {
+            uint64_t middle = low + (high - low) / 2;
+            if (order[middle] == number || precedes(reading, order[middle], number))
+                low = middle + 1;
+            else
+                high = middle;
+        }
+        place = low;
+        lines->before[place]++;
+    }
+}
+
+/* Put the ranks of the judged documents into `output`. */
+static void rank_judged(struct reading *reading, int64_t row, uint64_t mask)
+{
+    struct lines *lines = &reading->lines;
+    struct output *output = &reading->output;
+    uint64_t tracked = track(reading, row, mask), rank = 1;
+    if (tracked == 0)
+        return;
+    sort_tracked(reading, tracked);
+    count_before(reading, tracked);
+    for (uint64_t index = 0; index < tracked; index++) {
+        rank += lines->before[index];
+        int32_t grade = lines->grade[lines->tracked[index]];
+        if (rank > (grade == ELSEWHERE ? reading->elsewhere_depth : reading->depth) || output->count >= output->room)
+            continue;
+        output->query[output->count] = (int32_t)reading->query;
+        output->rank[output->count] = (int32_t)rank;
+        output->grade[output->count] = grade;
+        output->count++;
+    }
+}
+
+/* Check the lines of the query at hand, rank its judged documents, and forget the lines. */
+static void finish_query(struct reading *reading)
+{
+    struct lines *lines = &reading->lines;
+    if (lines->count == 0)
+        return;
+    find_ties(reading);
+    uint64_t mask = look_up_documents(reading);
+    uint64_t retrieved = lines->count;
+    if (reading->self_match >= 0) {
+        lines->score[reading->self_match] = -INFINITY; /* behind all others, so that it takes no rank */
+        retrieved--;
+    }
+    if (retrieved > reading->depth) {
+        note(reading, DEPTH, lines->line[reading->depth].number);
+        reading->cut_lines += (int64_t)(retrieved - reading->depth);
+        retrieved = reading->depth;
+    }
+    reading->queries.retrieved[reading->query] = (int32_t)retrieved;
+    uint64_t query = (uint64_t)reading->query;
+    int64_t row = query < reading->judged.row_count ? reading->judged.row_of[query] : -1;
+    if (row >= 0)
+        rank_judged(reading, row, mask);
+    lines->count = 0;
+}
+
+#endif
