@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 
 
 def trec_order(
-    document_ids: Sequence[str | bytes], scores: NDArray[np.number] | Sequence[float]
+    document_ids: Sequence[str | bytes] | NDArray[np.bytes_], scores: NDArray[np.number] | Sequence[float]
 ) -> NDArray[np.intp]:
     """The order in which documents are ranked, as indices, best first.
 
@@ -20,11 +19,8 @@ def trec_order(
     values = np.asarray(scores)
     if not np.issubdtype(values.dtype, np.integer):
         values = values.astype(np.float64).astype(np.float32)
-    ids = [name.encode() if isinstance(name, str) else name for name in document_ids]
-    by_id = np.array(sorted(range(len(ids)), key=ids.__getitem__, reverse=True), np.intp)
+    if not isinstance(document_ids, np.ndarray):
+        encoded = [name.encode() if isinstance(name, str) else name for name in document_ids]
+        document_ids = np.array(encoded, np.bytes_)
+    by_id = np.argsort(document_ids, kind="stable")[::-1]
     return by_id[np.argsort(-values[by_id], kind="stable")]
-
-
-def place_among_ties(document_id: bytes, sorted_ids: Sequence[bytes]) -> int:
-    """How many of the documents of one score (their ids ascending) `trec_order` puts before one of them."""
-    return len(sorted_ids) - bisect_right(sorted_ids, document_id)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +16,7 @@ from evaluation.errors import InvalidContent
 from evaluation.formats.compression import Limits, open_lines
 from evaluation.problems import LINES_NAMED, Problem
 
-if TYPE_CHECKING:
-    from evaluation.kernel.judged import JudgedTable
-
+_LONGEST_ID = Limits().max_id_bytes
 _GRADE = re.compile(rb"[+-]?[0-9]{1,9}")
 _BEIR_HEADER = (b"query-id", b"corpus-id", b"score")
 
@@ -43,7 +40,7 @@ _PROBLEMS = {
 
 @dataclass(frozen=True)
 class Qrels:
-    """Judgements grouped by query, as arrays; immutable, and worth keeping: its lookup tables are made once.
+    """Judgements grouped by query, as arrays; immutable.
 
     `query_ids`: the judged queries, sorted by their bytes; a query with negative grades only is among them, since
     trec_eval counts it. `offsets` (queries + 1) cuts the judgement arrays by query. Judgement i is of the document
@@ -57,7 +54,6 @@ class Qrels:
     document_offsets: NDArray[np.int64]
     grades: NDArray[np.int32]
     negative_count: int = 0
-    _tables: dict[int, JudgedTable] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def from_dict(cls, judgements: Mapping[str, Mapping[str, int]]) -> Qrels:
@@ -98,6 +94,11 @@ class Qrels:
         return len(self.grades)
 
     @cached_property
+    def padded_documents(self) -> NDArray[np.uint8]:
+        """`documents` with a little room behind, so that the scoring kernel may read it by words."""
+        return np.concatenate([self.documents, np.zeros(16, np.uint8)])
+
+    @cached_property
     def rows(self) -> NDArray[np.int64]:
         """The query number of every judgement."""
         return np.repeat(np.arange(len(self.query_ids)), np.diff(self.offsets))
@@ -115,17 +116,6 @@ class Qrels:
         for query, document, grade in self.judgements():
             result[query][document] = grade
         return result
-
-    def table(self, seed: int) -> JudgedTable:
-        """The hash table in which the scoring kernel looks documents up, made once per hash seed."""
-        from evaluation.kernel.judged import JudgedTable  # numba is loaded only when a run is read
-
-        if seed not in self._tables:
-            documents = self.documents.tobytes()
-            self._tables[seed] = JudgedTable.of(
-                documents, self.document_offsets, self.offsets, self.grades, seed
-            )
-        return self._tables[seed]
 
 
 class _Problems:
@@ -188,7 +178,9 @@ def _add(
     if len(fields) != (3 if tabs else 4):
         return "fields"
     query, document, grade = fields[0], fields[-2], fields[-1]
-    if any(name.split() != [name] or len(name) > Limits().max_id_bytes for name in (query, document)):
+    if not 0 < len(query) <= _LONGEST_ID or not 0 < len(document) <= _LONGEST_ID:
+        return "identifier"
+    if tabs and len((query + document).split()) != 1:
         return "identifier"
     if not _GRADE.fullmatch(grade):
         return "grade"

@@ -31,7 +31,7 @@ Progress = Callable[[float], None]
 
 @dataclass(frozen=True)
 class Target:
-    """What runs are checked and scored against. Keep it (or its qrels) between runs: lookup tables are made once.
+    """What runs are checked and scored against. Keep it (or its qrels) between runs: some of it is prepared once.
 
     `query_ids` are all the dataset's queries, judged or not; empty means that any query is accepted (unless there
     are qrels, whose queries are known in any case). `document_ids` of None means that documents are not checked.
@@ -83,7 +83,7 @@ class Target:
         return ReadingTask(
             known=self.known_queries,
             rows=self._row_list,
-            judged=qrels.table(self.seed) if qrels else None,
+            qrels=qrels,
             documents=self.document_ids.table if self.document_ids else None,
             elsewhere=self._judged_anywhere(qrels) if qrels and elsewhere_depth else None,
             elsewhere_depth=elsewhere_depth,
@@ -167,17 +167,21 @@ def score_run(
 
 
 def _ranking(contents: RunContents, target: Target, qrels: Qrels) -> Ranking:
-    """The reader's numbers of known queries as rows of the qrels, in their order."""
+    """What the reader found, in order of query and rank."""
+    query = qrels.rows[contents.judgement]
+    order = np.lexsort((contents.rank, query))
     rows = target.judged_rows
-    row = rows[contents.query].astype(np.int64)
-    rank, grade = contents.rank.astype(np.int64), contents.grade.astype(np.int64)
-    order = np.argsort(row, kind="stable")
-    row, rank, grade = row[order], rank[order], grade[order]
-    own = grade >= 0
     retrieved = np.zeros(len(qrels.query_ids), np.int64)
     retrieved[rows[rows >= 0]] = contents.retrieved[rows >= 0]
     return Ranking(
-        qrels, row[own], rank[own], grade[own], row[~own], rank[~own], retrieved, target.relevance_level
+        qrels=qrels,
+        query=query[order],
+        rank=contents.rank[order],
+        grade=qrels.grades[contents.judgement[order]].astype(np.int64),
+        elsewhere_query=contents.elsewhere[:, 0],
+        elsewhere_rank=contents.elsewhere[:, 1],
+        retrieved=retrieved,
+        relevance_level=target.relevance_level,
     )
 
 

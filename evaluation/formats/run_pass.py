@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from evaluation.errors import InvalidContent
 from evaluation.formats.compression import BLOCK, Limits, describe_bytes
 from evaluation.formats.run_problems import Counted
-from evaluation.formats.run_query import ELSEWHERE, QueryAtHand, ReadingTask
+from evaluation.formats.run_query import QueryAtHand, ReadingTask
 from evaluation.formats.run_source import LONGEST_KEPT, LineSource, Progress, too_many_queries
 from evaluation.kernel import layout as at
+from evaluation.kernel.compilation import prepare
 from evaluation.kernel.layout import Words, address
 from evaluation.kernel.lines import FIELDS_KEPT, read_lines
 from evaluation.kernel.scores import NOT_A_SCORE, POWERS_OF_TEN, sortable
+from evaluation.kernel.tables import finish_query, look_up_ids
 from evaluation.problems import Problem
 
 _CODES = {
@@ -38,9 +40,9 @@ _MARGIN = at.PADDING + 2 * LONGEST_KEPT
 
 @dataclass(frozen=True, slots=True)
 class RunContents:
-    """What a pass found. `query`, `rank`, `grade`: the judged documents retrieved, by number of query, ranks rising
-    within it; the grade is ELSEWHERE for documents judged for another query only. `seen` and `retrieved` (at most
-    the maximum depth) are by query number."""
+    """What a pass found. `judgement`, `rank`: the numbers of the judgements whose documents the run has, and their
+    ranks, in no order. `elsewhere`: row of the qrels and rank of documents judged for another query only. `seen` and
+    `retrieved` (at most the maximum depth) are by query number."""
 
     counted: dict[str, Counted]
     lines: int
@@ -49,9 +51,9 @@ class RunContents:
     queries: int
     seen: NDArray[np.bool_]
     retrieved: Words
-    query: Words
+    judgement: Words
     rank: Words
-    grade: Words
+    elsewhere: Words
     tags: tuple[str, ...]
     expanded_bytes: int = 0
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -85,6 +87,7 @@ class RunPass:
     """The state of one pass."""
 
     def __init__(self, task: ReadingTask, limits: Limits, header_lines: int) -> None:
+        prepare(read_lines, finish_query, *([look_up_ids] if task.documents or task.elsewhere else []))
         self.task, self.limits, self.header_lines = task, limits, header_lines
         self.noted = Noted()
         self.state = np.zeros(at.STATE_SIZE, np.int64)
@@ -279,13 +282,14 @@ class RunPass:
         inner = blank.count - (self.header_lines + lines - last)
         if inner > 0 and last:
             fields = counted.get("fields", Counted())
-            found = (*fields.lines, *(number for number in blank.lines if number < last))
-            counted["fields"] = Counted(fields.count + inner, tuple(sorted(found)[:5]))
+            named = (*fields.lines, *(number for number in blank.lines if number < last))
+            counted["fields"] = Counted(fields.count + inner, tuple(sorted(named)[:5]))
         if len(self.tags) > 1:
             counted["several_tags"] = Counted(len(self.tags), tuple(sorted(self.tags.values())[1:6]))
         unusable = sum(counted.get(code, Counted()).count for code in _NOT_SCORED)
         text_lines = lines - blank.count
-        output = np.array(self.query.output, np.int64).reshape(-1, 3)
+        found: Words = self.query.found[: int(self.state[at.FOUND_COUNT])]
+        found = found[found[:, at.FOUND_RANK] <= self.task.maximum_depth]
         return RunContents(
             counted=counted,
             lines=text_lines,
@@ -294,9 +298,9 @@ class RunPass:
             queries=int(np.count_nonzero(self.seen)) + len(self.unknown),
             seen=self.seen,
             retrieved=self.query.retrieved,
-            query=output[:, 0],
-            rank=output[:, 1],
-            grade=output[:, 2],
+            judgement=found[:, at.FOUND_JUDGEMENT],
+            rank=found[:, at.FOUND_RANK],
+            elsewhere=np.concatenate([np.zeros((0, 2), np.int64), *self.query.found_elsewhere]),
             tags=tuple(tag.decode("utf-8", "replace") for tag in self.tags),
         )
 
@@ -314,4 +318,4 @@ def _is_text(region: bytes, length: int) -> bool:
     return True
 
 
-__all__ = ["ELSEWHERE", "MAX_TAGS", "NotGroupedError", "ReadingTask", "RunContents", "RunPass"]
+__all__ = ["MAX_TAGS", "NotGroupedError", "ReadingTask", "RunContents", "RunPass"]

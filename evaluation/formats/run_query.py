@@ -8,33 +8,30 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from evaluation.identifiers import IdTable
 from evaluation.kernel import layout as at
-from evaluation.kernel.judged import JudgedTable
 from evaluation.kernel.layout import Words, address
 from evaluation.kernel.tables import finish_query, look_up_ids
-from evaluation.ordering import place_among_ties
+from evaluation.ordering import trec_order
+from evaluation.qrels import Qrels
 
 if TYPE_CHECKING:
     from evaluation.formats.run_pass import Noted
 
-#: Grade of a document that is judged for another query only.
-ELSEWHERE = -1
-
 _LAST = -(1 << 40)  # below every score
+_NOWHERE = 1 << 40  # behind every depth
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingTask:
     """What a run is read against. `known` numbers the dataset's queries (none: every query is accepted), `rows` tells
-    their rows in `judged` (-1: not judged). Documents are looked up in `documents` if there is such a set.
+    their rows in `qrels` (-1: not judged). Documents are looked up in `documents` if there is such a set.
     `elsewhere` holds the documents judged for any query, wanted down to rank `elsewhere_depth`."""
 
     known: Mapping[bytes, int]
     rows: list[int]
-    judged: JudgedTable | None
+    qrels: Qrels | None
     documents: IdTable | None
     elsewhere: IdTable | None
     elsewhere_depth: int
@@ -44,17 +41,29 @@ class ReadingTask:
 
 
 class QueryAtHand:
-    """The rows of one query, and what came of the queries before it."""
+    """The rows of one query, and what came of the queries before it.
+
+    `found`: of each judgement whose document the run has, its number, the rank, the row (see `kernel/layout.py`).
+    `found_elsewhere`: pairs of row in the qrels and rank, of documents judged for other queries only. `retrieved`
+    is by query number.
+    """
 
     def __init__(self, task: ReadingTask, state: Words, noted: Noted) -> None:
         self.task, self.state, self.noted = task, state, noted
         self.where = address(state)
         self.documents, self.elsewhere = _place(task.documents), _place(task.elsewhere)
-        self.number = -1
+        self.number = self.row = -1
         self.retrieved = np.zeros(len(task.known), np.int64)
         self.cut_lines = 0
-        #: (query number, rank, grade) of judged documents retrieved, one after the other
-        self.output: list[int] = []
+        qrels = task.qrels
+        self.found = np.zeros((qrels.number_of_judgements if qrels else 0, at.FOUND_SIZE), np.int64)
+        self.found_elsewhere: list[Words] = []
+        self.edges: list[int] = qrels.offsets.tolist() if qrels else []
+        state[at.FOUND] = address(self.found)
+        if qrels:
+            self.judged_text = qrels.padded_documents
+            state[at.JUDGED_TEXT] = address(self.judged_text)
+            state[at.JUDGED_OFFSETS] = address(qrels.document_offsets)
         self.room = 0
         self.rows = np.zeros((0, at.ROW_SIZE), np.int64)
         self.grow()
@@ -66,22 +75,20 @@ class QueryAtHand:
         self.rows = np.empty((self.room, at.ROW_SIZE), np.int64)
         self.rows[: len(rows)] = rows
         self.table = np.empty(4 * self.room, np.int64)
-        self.tracked = np.empty((self.room, at.TRACKED_SIZE), np.int64)
         self.state[at.ROWS], self.state[at.ROOM] = address(self.rows), self.room
-        self.state[at.TABLE], self.state[at.TRACKED] = address(self.table), address(self.tracked)
+        self.state[at.TABLE] = address(self.table)
 
     def begin(self, number: int) -> None:
         """Begin with query `number`, -1 for one that is not of the dataset."""
         state, task = self.state, self.task
         self.number = number
+        self.row = task.rows[number] if number >= 0 and task.qrels else -1
         state[at.QUERY_KNOWN] = number >= 0 or not task.known
         state[at.DESCENDING], state[at.SELF_MATCH], state[at.PREVIOUS_RANK] = 1, -1, -1
-        row = task.rows[number] if number >= 0 else -1
-        if task.judged is not None and row >= 0:
-            state[at.JUDGED], state[at.JUDGED_MASK] = task.judged.addresses[row], task.judged.masks[row]
-            state[at.JUDGED_TEXT] = task.judged.text
+        if self.row >= 0:
+            state[at.JUDGED_FROM], state[at.JUDGED_TO] = self.edges[self.row], self.edges[self.row + 1]
         else:
-            state[at.JUDGED] = 0
+            state[at.JUDGED_TO] = state[at.JUDGED_FROM]
 
     def move(self, distance: int) -> None:
         """The text has moved in memory."""
@@ -94,42 +101,38 @@ class QueryAtHand:
         count = int(self.state[at.COUNT])
         if not count:
             return
-        self.state[at.COUNT] = 0
-        rows, task = self.rows[:count], self.task
-        self._find_in_tables(rows, count)
-        if not self.state[at.DESCENDING]:
+        rows, state, task = self.rows[:count], self.state, self.task
+        skip = int(state[at.SELF_MATCH]) if task.drop_self_matches else -1
+        if not state[at.DESCENDING]:
             self._note_ties(rows)
-        skip = int(self.state[at.SELF_MATCH]) if task.drop_self_matches else -1
         if skip >= 0:
             rows[skip, at.SCORE] = _LAST  # behind every other line, so that it takes no rank
-            self.state[at.DESCENDING] = 0
+            state[at.DESCENDING] = 0
+        before = int(state[at.FOUND_COUNT])
+        self._find_in_tables(rows, count)
+        found = self.found[before : int(state[at.FOUND_COUNT])]
+        if self.elsewhere and self.row >= 0:
+            self._find_elsewhere(rows, found)
+        if len(found) and not found[:, at.FOUND_RANK].all():
+            found[:, at.FOUND_RANK] = _ranks(rows)[found[:, at.FOUND_ROW]]
+            found[found[:, at.FOUND_ROW] == skip, at.FOUND_RANK] = _NOWHERE
         retrieved = count - (skip >= 0)
         if retrieved > task.maximum_depth:
             self.noted.add("depth", rows[task.maximum_depth : task.maximum_depth + 1, at.NUMBER])
             self.cut_lines += retrieved - task.maximum_depth
         if self.number >= 0:
             self.retrieved[self.number] = min(retrieved, task.maximum_depth)
-        tracked = self.tracked[: self.judged_found]
-        if self.elsewhere and self.state[at.JUDGED]:
-            tracked = self._with_those_judged_elsewhere(rows, tracked, self.elsewhere)
-        if len(tracked):
-            self._put_out(rows, tracked, skip)
 
     def _find_in_tables(self, rows: Words, count: int) -> None:
         """Note duplicates and unknown documents; find what is judged."""
-        state, documents = self.state, self.documents
-        state[at.COUNT], state[at.TABLE_MASK] = count, (1 << (2 * count - 1).bit_length()) - 1
-        found = finish_query(self.where)
+        state = self.state
+        state[at.TABLE_MASK] = (1 << (2 * count - 1).bit_length()) - 1
+        duplicates = finish_query(self.where)
         state[at.COUNT] = 0
-        self.judged_found = found & 0xFFFFFFFF
-        if found >> 32:
+        if duplicates:
             self.noted.add("duplicate", rows[rows[:, at.FLAG] == 1, at.NUMBER])
-        if documents is not None and self._look_up(rows, documents):
+        if self.documents and look_up_ids(int(state[at.ROWS]), count, *self.documents):
             self.noted.add("unknown_documents", rows[rows[:, at.FLAG] == 0, at.NUMBER])
-
-    def _look_up(self, rows: Words, ids: tuple[int, int, int]) -> int:
-        """Flag the rows whose document is in a set; how many are not."""
-        return look_up_ids(int(self.state[at.ROWS]), len(rows), *ids)
 
     def _note_ties(self, rows: Words) -> None:
         """Lines with the score of an earlier one; the kernel has noted those that follow it directly."""
@@ -140,60 +143,27 @@ class QueryAtHand:
         tied[1:] &= scores[1:] != scores[:-1]
         self.noted.add("ties", rows[tied, at.NUMBER])
 
-    def _with_those_judged_elsewhere(
-        self, rows: Words, tracked: Words, elsewhere: tuple[int, int, int]
-    ) -> Words:
-        self._look_up(rows, elsewhere)
+    def _find_elsewhere(self, rows: Words, found: Words) -> None:
+        """Keep the ranks of documents that are judged for another query only."""
+        assert self.elsewhere is not None
+        look_up_ids(int(self.state[at.ROWS]), len(rows), *self.elsewhere)
         others = rows[:, at.FLAG] == 1
-        others[tracked[:, 0]] = False
-        places = np.flatnonzero(others)
-        more = np.zeros((len(places), at.TRACKED_SIZE), np.int64)
-        more[:, at.TRACKED_PLACE], more[:, at.TRACKED_GRADE] = places, ELSEWHERE
-        return np.concatenate([tracked, more])
-
-    def _put_out(self, rows: Words, tracked: Words, skip: int) -> None:
-        places, grades, firsts, equals = zip(*tracked.tolist(), strict=True)
-        if self.state[at.DESCENDING] and all(equals):
-            ranks = [
-                first
-                + 1
-                + (self._place_among(rows[first : first + equal], place - first) if equal > 1 else 0)
-                for place, first, equal in zip(places, firsts, equals, strict=True)
-            ]
-        else:
-            ranks = self._ranks(rows, tracked[:, at.TRACKED_PLACE])
-        for rank, grade, place in sorted(zip(ranks, grades, places, strict=True)):
-            deepest = self.task.elsewhere_depth if grade == ELSEWHERE else self.task.maximum_depth
-            if rank <= deepest and place != skip:
-                self.output += (self.number, rank, grade)
-
-    def _ranks(self, rows: Words, places: NDArray[np.int64]) -> list[int]:
-        """The ranks, from 1, of the rows at `places`, whatever the order of the rows."""
-        scores = rows[:, at.SCORE]
-        wanted = scores[places]
-        ascending = np.sort(scores)
-        behind = np.searchsorted(ascending, wanted, "right")
-        equal = behind - np.searchsorted(ascending, wanted, "left")
-        ranks: list[int] = (len(rows) - behind + 1).tolist()
-        ids_of: dict[int, list[bytes]] = {}
-        for index in np.flatnonzero(equal > 1).tolist():
-            score = int(wanted[index])
-            if score not in ids_of:
-                ids_of[score] = sorted(_ids(rows[scores == score]))
-            own = _ids(rows[places[index] : places[index] + 1])[0]
-            ranks[index] += place_among_ties(own, ids_of[score])
-        return ranks
-
-    @staticmethod
-    def _place_among(equals: Words, place: int) -> int:
-        """How many of these rows of one score come before that at `place`."""
-        ids = _ids(equals)
-        return place_among_ties(ids[place], sorted(ids))
+        others[found[:, at.FOUND_ROW]] = False
+        ranks = _ranks(rows)[others]
+        ranks = ranks[ranks <= self.task.elsewhere_depth]
+        self.found_elsewhere.append(np.column_stack([np.full(len(ranks), self.row), ranks]))
 
 
-def _ids(rows: Words) -> list[bytes]:
-    """The document ids of rows."""
-    return [ctypes.string_at(row[at.START], row[at.LENGTH]) for row in rows.tolist()]
+def _ranks(rows: Words) -> Words:
+    """The rank of every row, from 1."""
+    if rows[:, at.LENGTH].max() <= at.SHORT_BYTES:  # such an id is its key
+        ids = np.ascontiguousarray(rows[:, at.FIRST : at.SECOND + 1]).view(f"S{at.SHORT_BYTES}").ravel()
+    else:
+        places = rows[:, at.START : at.LENGTH + 1].tolist()
+        ids = np.array([ctypes.string_at(start, length) for start, length in places], np.bytes_)
+    ranks = np.empty(len(rows), np.int64)
+    ranks[trec_order(ids, rows[:, at.SCORE])] = np.arange(1, len(rows) + 1)
+    return ranks
 
 
 def _place(table: IdTable | None) -> tuple[int, int, int] | None:

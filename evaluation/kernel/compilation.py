@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
@@ -34,6 +35,24 @@ def compiled(function: Function) -> Function:
     except RuntimeError:  # no folder to write a cache to: compile in every process
         dispatcher = _njit(**options)(function)
     return cast(Function, dispatcher)
+
+
+def prepare(*functions: Callable[..., Any]) -> None:
+    """Load or compile functions now, all their arguments being integers.
+
+    Python's search for cycles of garbage rests meanwhile: compiling makes a million objects that stay, and searching
+    them again and again would take a tenth of the time.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        for function in functions:
+            dispatcher = cast(Any, function)
+            if not dispatcher.signatures:
+                dispatcher.compile((numba.int64,) * dispatcher.py_func.__code__.co_argcount)
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def helper(function: Function) -> Function:

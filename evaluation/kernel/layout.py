@@ -13,18 +13,15 @@ PADDING = 16
 # --- `state` of the reader. Addresses are of arrays that the caller keeps alive.
 (POSITION, STOP, LINE, FIRST_NUMBER, NUMBERS, FIELD_SPACE, ROWS, ROOM, COUNT, ISSUES, ISSUES_ROOM, ISSUE_COUNT, QUERY,
  QUERY_LENGTH, QUERY_KNOWN, TAG, TAG_LENGTH, SEED, MAX_LINE, MAX_ID, PREVIOUS_RANK, DESCENDING, SELF_MATCH, PREFETCHED,
- PREFETCHED_MASK, POWERS, GIVEN, GIVEN_SCORE, TABLE, TABLE_MASK, JUDGED, JUDGED_MASK, JUDGED_TEXT, TRACKED,
- LAST_TEXT, STATE_SIZE) = range(36)  # fmt: skip
+ PREFETCHED_MASK, POWERS, GIVEN, GIVEN_SCORE, TABLE, TABLE_MASK, JUDGED_FROM, JUDGED_TO, JUDGED_TEXT,
+ JUDGED_OFFSETS, FOUND, FOUND_COUNT, LAST_TEXT, STATE_SIZE) = range(38)  # fmt: skip
 
 # --- a row: one line of the query at hand
 (FIRST, SECOND, HASH, START, LENGTH, SCORE, NUMBER, FLAG, ROW_SIZE) = range(9)
 ROW_BYTES = 8 * ROW_SIZE
 
-# --- a judgement's slot: the key, where the id's bytes are, the grade
-JUDGED_FIRST, JUDGED_SECOND, JUDGED_AT, JUDGED_GRADE, JUDGED_SIZE = range(5)
-
-# --- a judged row: its place, the grade, the first row of its score and how many there are
-TRACKED_PLACE, TRACKED_GRADE, TRACKED_FIRST, TRACKED_EQUAL, TRACKED_SIZE = range(5)
+# --- a judgement whose document the run has: its number, the document's rank (0: not known yet), the row
+FOUND_JUDGEMENT, FOUND_RANK, FOUND_ROW, FOUND_SIZE = range(4)
 
 # --- what may be noted of a line
 (BLANK, LINE_LENGTH, FIELDS, IDENTIFIER, BAD_SCORE, UNKNOWN_QUERY, RANK_ORDER, TIED, ENCODING, DUPLICATE,

@@ -29,7 +29,8 @@ def split_line(position: int, fields: int) -> tuple[int, int]:
         store(fields, 2 * count, position)
         position = field_end(position)
         store(fields, 2 * count + 1, position)
-        count = min(count + 1, FIELDS_KEPT - 1)
+        if count < FIELDS_KEPT - 1:
+            count += 1
 
 
 @helper
@@ -107,8 +108,8 @@ def read_lines(state: int) -> int:
         store(state, at.GIVEN, 0)
         line += 1
         position = end + 1
-        if problem != at.BLANK:
-            store(state, at.LAST_TEXT, max(number, word(state, at.LAST_TEXT)))
+        if problem != at.BLANK and number > word(state, at.LAST_TEXT):
+            store(state, at.LAST_TEXT, number)
         if problem != 0:
             store(issues, 2 * issue_count, problem)
             store(issues, 2 * issue_count + 1, number)

@@ -12,9 +12,8 @@ NOT_A_SCORE, UNDECIDED = 1 << 40, 1 << 41
 
 #: Decimal exponents of a value outside this range make it 0, or infinite, in float32 whatever its digits are.
 _LOWEST, _HIGHEST = -46, 40
-_ZEROTH = 70
-#: The reader's table of powers of ten, from -70 to 60: correctly rounded doubles, as bits.
-POWERS_OF_TEN = np.array([float(f"1e{power}") for power in range(-_ZEROTH, 61)], np.float64)
+#: The reader's table of powers of ten, correctly rounded, as far as exponents of at most 18 digits can reach.
+POWERS_OF_TEN = np.array([float(f"1e{power}") for power in range(70)], np.float64)
 #: 10^22 is the last power of ten, and 2^53 the last whole number, below which doubles are exact.
 _EXACT_POWER, _EXACT_WHOLE = 22, 1 << 53
 #: Digits that fit a signed word; others only move the exponent.
@@ -65,7 +64,8 @@ def read_score(position: int, end: int, powers: int) -> int:
             position += 1
         written, seen = 0, 0
         while position < end and 48 <= byte(position) <= 57:
-            written = min(written * 10 + byte(position) - 48, 100_000)
+            if written < 10_000:
+                written = written * 10 + byte(position) - 48
             seen = 1
             position += 1
         exponent += -written if below else written
@@ -75,17 +75,12 @@ def read_score(position: int, end: int, powers: int) -> int:
         return 0
     if digits + exponent > _HIGHEST:
         return NOT_A_SCORE
-    value = float(whole)
+    value, slack = float(whole), _SLACK
     if left_out == 0 and whole <= _EXACT_WHOLE and -_EXACT_POWER <= exponent <= _EXACT_POWER:
-        if exponent < 0:
-            value = value / double(powers, _ZEROTH - exponent)
-        else:
-            value = value * double(powers, _ZEROTH + exponent)
-        low = high = single_bits(value)
-    else:
-        value = value * double(powers, _ZEROTH + exponent)
-        low, high = single_bits(value * (1 - _SLACK)), single_bits(value * (1 + _SLACK))
-    if low != high:
+        slack = 0.0
+    value = value / double(powers, -exponent) if exponent < 0 else value * double(powers, exponent)
+    low = single_bits(value * (1 - slack))
+    if low != single_bits(value * (1 + slack)):
         return UNDECIDED
     if low == _INFINITY:
         return NOT_A_SCORE

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from evaluation.kernel import layout as at
 from evaluation.kernel.compilation import compiled, helper
-from evaluation.kernel.memory import load, store, word
+from evaluation.kernel.memory import byte, load, store, word
 from evaluation.kernel.text import is_long, key_of, same_bytes
 
-#: Rows of one score are looked for among so many neighbours on either side.
+#: More rows of one score than this are put in order by Python.
 _FEW = 32
 
 
@@ -92,76 +92,79 @@ def is_same_document(row: int, first: int, second: int, start: int) -> bool:
 
 
 @helper
-def equal_rows(row: int, step: int, most: int) -> int:
-    """How many rows follow (step 1) or precede (step -1) a row with its score, if they are few."""
-    equal = 0
-    while equal < min(most, _FEW):
-        if word(row + (equal + 1) * step * at.ROW_BYTES, at.SCORE) != word(row, at.SCORE):
-            break
-        equal += 1
-    return equal
+def is_greater(row: int, other: int) -> bool:
+    """Whether a row's document id is greater, by its bytes, than another row's."""
+    start, other_start, done = word(row, at.START), word(other, at.START), 0
+    while done < word(other, at.LENGTH):
+        if done == word(row, at.LENGTH):
+            return False
+        difference = byte(start + done) - byte(other_start + done)
+        if difference != 0:
+            return difference > 0
+        done += 1
+    return done < word(row, at.LENGTH)
 
 
-@compiled
-def insert_judgements(keys: int, count: int, offsets: int, grades: int, slots: int, mask: int) -> None:
-    """Put one query's judgements, keys as `keys_of` gives them, into its empty table."""
-    for number in range(count):
-        slot = word(keys, 3 * number + 2) & mask
-        while word(slots, at.JUDGED_SIZE * slot) != 0:
-            slot = (slot + 1) & mask
-        store(slots, at.JUDGED_SIZE * slot + at.JUDGED_FIRST, word(keys, 3 * number))
-        store(slots, at.JUDGED_SIZE * slot + at.JUDGED_SECOND, word(keys, 3 * number + 1))
-        store(slots, at.JUDGED_SIZE * slot + at.JUDGED_AT, word(offsets, number))
-        store(slots, at.JUDGED_SIZE * slot + at.JUDGED_GRADE, word(grades, number))
+@helper
+def rank_of(index: int, rows: int, count: int) -> int:
+    """The rank of a row where scores descend: trec_eval puts those of the same score with greater ids before it.
+    0 if there are more than a few of the same score."""
+    row = rows + index * at.ROW_BYTES
+    first, score = index, word(row, at.SCORE)
+    while first > 0 and index - first <= _FEW and word(rows + (first - 1) * at.ROW_BYTES, at.SCORE) == score:
+        first -= 1
+    rank, other = first + 1, first
+    while other < count and word(rows + other * at.ROW_BYTES, at.SCORE) == score:
+        if other - first > _FEW:
+            return 0
+        if is_greater(rows + other * at.ROW_BYTES, row):
+            rank += 1
+        other += 1
+    return rank
 
 
 @compiled
 def finish_query(state: int) -> int:
     """Find the rows whose document an earlier row has (their FLAG is set), and those that are judged.
 
-    The latter are put into TRACKED: row number, grade, and (for scores that descend) the first row of the same score
-    and how many there are, 0 for more than a few. Returns how many are judged, and in the bits from 32 on how many
-    are duplicates.
+    The latter are appended to FOUND, with their ranks if scores descend. Returns how many duplicates there are.
     """
-    rows, count = word(state, at.ROWS), word(state, at.COUNT)
+    rows, count, seed = word(state, at.ROWS), word(state, at.COUNT), word(state, at.SEED)
     table, mask = word(state, at.TABLE), word(state, at.TABLE_MASK)
-    judged, judged_mask, text = (
-        word(state, at.JUDGED),
-        word(state, at.JUDGED_MASK),
-        word(state, at.JUDGED_TEXT),
-    )
-    tracked, found, duplicates = word(state, at.TRACKED), 0, 0
     for slot in range(mask + 1):
         store(table, slot, 0)
+    duplicates = 0
     for index in range(count):
         row = rows + index * at.ROW_BYTES
         first, second, start = word(row, at.FIRST), word(row, at.SECOND), word(row, at.START)
-        slot = word(row, at.HASH) & mask
-        same = False
-        while word(table, slot) != 0 and not same:
-            same = is_same_document(word(table, slot), first, second, start)
+        slot, same = word(row, at.HASH) & mask, 0
+        while word(table, slot) != 0:
+            if is_same_document(rows + (word(table, slot) - 1) * at.ROW_BYTES, first, second, start):
+                same = 1
+                break
             slot = (slot + 1) & mask
-        if same:
-            store(row, at.FLAG, 1)
-            duplicates += 1
-        else:
-            store(row, at.FLAG, 0)
-            store(table, slot, row)
-        if judged != 0:
-            slot = word(row, at.HASH) & judged_mask
-            entry = judged + 8 * at.JUDGED_SIZE * slot
-            while word(entry, at.JUDGED_FIRST) != 0:
-                if word(entry, at.JUDGED_SECOND) == second and is_same_document(
-                    row, word(entry, at.JUDGED_FIRST), second, text + word(entry, at.JUDGED_AT)
-                ):
-                    store(tracked, at.TRACKED_SIZE * found, index)
-                    store(tracked, at.TRACKED_SIZE * found + 1, word(entry, at.JUDGED_GRADE))
-                    before, behind = equal_rows(row, -1, index), equal_rows(row, 1, count - 1 - index)
-                    store(tracked, at.TRACKED_SIZE * found + 2, index - before)
-                    few = before < _FEW and behind < _FEW
-                    store(tracked, at.TRACKED_SIZE * found + 3, before + 1 + behind if few else 0)
-                    found += 1
-                    break
-                slot = (slot + 1) & judged_mask
-                entry = judged + 8 * at.JUDGED_SIZE * slot
-    return found + (duplicates << 32)
+        store(row, at.FLAG, same)
+        duplicates += same
+        if same == 0:
+            store(table, slot, index + 1)
+
+    text, offsets = word(state, at.JUDGED_TEXT), word(state, at.JUDGED_OFFSETS)
+    for judgement in range(word(state, at.JUDGED_FROM), word(state, at.JUDGED_TO)):
+        start = text + word(offsets, judgement)
+        first, second, hashed = key_of(start, text + word(offsets, judgement + 1) - start, seed)
+        slot = hashed & mask
+        while word(table, slot) != 0:
+            index = word(table, slot) - 1
+            if is_same_document(rows + index * at.ROW_BYTES, first, second, start):
+                found = word(state, at.FOUND) + word(state, at.FOUND_COUNT) * 8 * at.FOUND_SIZE
+                store(found, at.FOUND_JUDGEMENT, judgement)
+                store(
+                    found,
+                    at.FOUND_RANK,
+                    rank_of(index, rows, count) if word(state, at.DESCENDING) == 1 else 0,
+                )
+                store(found, at.FOUND_ROW, index)
+                store(state, at.FOUND_COUNT, word(state, at.FOUND_COUNT) + 1)
+                break
+            slot = (slot + 1) & mask
+    return duplicates

@@ -70,7 +70,7 @@ def write_run(
     run: Path, qrels: Path, query_ids: list[str], documents: list[str], generator: random.Random, dense: bool,
     judged: int = 2,
 ) -> None:  # fmt: skip
-    """`judged` - 1 documents or one more are judged per query, most of them among those retrieved."""
+    """`judged` documents, or one less, and some more are judged per query, up to half of those retrieved among them."""
     with run.open("w") as lines, qrels.open("w") as judgements:
         for query in query_ids:
             ranked = generator.sample(documents, DEPTH)
@@ -82,9 +82,13 @@ def write_run(
                     f"{query} Q0 {document} {rank} {repr(score) if dense else format(score, '.6f')} bench\n"
                 )
             lines.write("".join(rows))
-            chosen = generator.sample(ranked, min(len(ranked), generator.randint(max(1, judged - 1), judged)))
-            for document in {*chosen, generator.choice(documents)}:
-                judgements.write(f"{query} 0 {document} {generator.choice((1, 1, 1, 2))}\n")
+            count = generator.randint(max(1, judged - 1), judged)
+            chosen = generator.sample(ranked, min(len(ranked) // 2, count))
+            others = generator.sample(documents, max(1, count - len(chosen)))
+            for document in sorted({*chosen, *others}):
+                judgements.write(
+                    f"{query} 0 {document} {generator.choice((0, 0, 1, 1, 2) if judged > 2 else (1, 1, 1, 2))}\n"
+                )
 
 
 # --- the contenders, each run as `python scoring.py --child NAME FOLDER`
