@@ -59,11 +59,11 @@ def empty_broker(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("broker").flushdb()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def worker_processes(
     django_db_setup: None, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[WorkerProcesses]:
-    """One real worker and beat for the session; tests ask for `worker`."""
+    """One real worker and beat for a module, so that tests elsewhere see none; tests ask for `worker`."""
     name = str(connections["default"].settings_dict["NAME"])
     running = WorkerProcesses(ROOT, tmp_path_factory.mktemp("worker"), name)
     yield running
