@@ -59,10 +59,10 @@ def make_files(folder: Path, queries: int, dense: bool) -> None:
         dense,
         1300,
     )
-    lines = (folder / "run.txt").read_bytes().splitlines(keepends=True)
-    generator.shuffle(lines)
-    (folder / "shuffled.txt").write_bytes(b"".join(lines))
-    del lines
+    for name, shuffled in (("run.txt", "shuffled.txt"), ("small.txt", "shuffled-small.txt")):
+        lines = (folder / name).read_bytes().splitlines(keepends=True)
+        generator.shuffle(lines)
+        (folder / shuffled).write_bytes(b"".join(lines))
     with (folder / "run.txt").open("rb") as source, gzip.open(folder / "run.txt.gz", "wb", 6) as target:
         shutil.copyfileobj(source, target, 1 << 20)
     marker.touch()
@@ -72,7 +72,7 @@ def write_run(
     run: Path, qrels: Path, query_ids: list[str], documents: list[str], generator: random.Random, dense: bool,
     judged: int = 2,
 ) -> None:  # fmt: skip
-    """`judged` - 1 documents or one more are judged per query, most of them among those retrieved."""
+    """`judged` documents, or one less, and some more are judged per query, up to half of those retrieved among them."""
     with run.open("w") as lines, qrels.open("w") as judgements:
         for query in query_ids:
             ranked = generator.sample(documents, DEPTH)
@@ -84,9 +84,12 @@ def write_run(
                     f"{query} Q0 {document} {rank} {repr(score) if dense else format(score, '.6f')} bench\n"
                 )
             lines.write("".join(rows))
-            chosen = generator.sample(ranked, min(len(ranked), generator.randint(max(1, judged - 1), judged)))
-            for document in {*chosen, generator.choice(documents)}:
-                judgements.write(f"{query} 0 {document} {generator.choice((1, 1, 1, 2))}\n")
+            count = generator.randint(max(1, judged - 1), judged)
+            chosen = generator.sample(ranked, min(len(ranked) // 2, count))
+            others = generator.sample(documents, max(1, count - len(chosen)))
+            grades = (0, 0, 1, 1, 2) if judged > 2 else (1, 1, 1, 2)
+            for document in sorted({*chosen, *others}):
+                judgements.write(f"{query} 0 {document} {generator.choice(grades)}\n")
 
 
 # --- the contenders, each run as `python scoring.py --child NAME FOLDER`
@@ -260,12 +263,6 @@ def report(rounds: list[dict[str, float]], lines: int) -> str:
     return "\n".join(text)
 
 
-def shuffled_small(folder: Path) -> None:
-    lines = (folder / "small.txt").read_bytes().splitlines(keepends=True)
-    random.Random(1).shuffle(lines)
-    (folder / "shuffled-small.txt").write_bytes(b"".join(lines))
-
-
 CHILDREN = {"pytrec_eval": child_pytrec_eval, "cold": child_cold, "warm": child_warm}
 
 
@@ -278,7 +275,11 @@ def main() -> None:
         "--folder", type=Path, help="where the files are made, and kept (default: a temporary one)"
     )
     parser.add_argument("--child", nargs=2, metavar=("NAME", "FOLDER"), help=argparse.SUPPRESS)
+    parser.add_argument("--make", nargs=2, metavar=("QUERIES", "FOLDER"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.make:
+        make_files(Path(arguments.make[1]), int(arguments.make[0]), arguments.dense)
+        return
     if arguments.child:
         print(json.dumps(CHILDREN[arguments.child[0]](Path(arguments.child[1]))))
         return
@@ -287,8 +288,10 @@ def main() -> None:
         files = Path(folder)
         files.mkdir(parents=True, exist_ok=True)
         queries = max(SMALL_QUERIES, arguments.lines // DEPTH)
-        make_files(files, queries, arguments.dense)
-        shuffled_small(files)
+        # in a process of its own: a child's peak memory begins with its parent's
+        dense = ["--dense"] if arguments.dense else []
+        making = [sys.executable, __file__, "--make", str(queries), str(files), *dense]
+        subprocess.run(making, check=True, cwd=ROOT)
         one_round_results = [one_round(files, Path(caches)) for _ in range(arguments.repeat)]
     print(report(one_round_results, queries * DEPTH))
 
