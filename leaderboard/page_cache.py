@@ -8,12 +8,9 @@ after one and a half `LIFETIME`s at the latest.
 from __future__ import annotations
 
 import gzip
-from collections import OrderedDict
 from collections.abc import Callable
 from functools import wraps
 from hashlib import blake2b
-from threading import Lock
-from time import monotonic
 from typing import Any, Concatenate, NamedTuple, ParamSpec
 
 from django.conf import settings
@@ -22,8 +19,8 @@ from django.core.cache import cache
 from django.http import HttpRequest, HttpResponse
 from isal import igzip
 
-#: Seconds.
-LIFETIME = 120
+from leaderboard.remembered import LIFETIME, Remembered
+
 #: A little more than the least: twice the size of the best, for a twentieth of its time.
 COMPRESSION_LEVEL = 2
 
@@ -40,31 +37,8 @@ class Kept(NamedTuple):
     disposition: str
 
 
-class Recent:
+class Recent(Remembered[Kept]):
     """The pages that this process served last: asking the cache's server costs more than everything else of a hit."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._pages: OrderedDict[str, tuple[float, Kept]] = OrderedDict()
-        self._lock = Lock()
-
-    def get(self, key: str) -> Kept | None:
-        """The page, unless it is not here or too old."""
-        found = self._pages.get(key)
-        return found[1] if found is not None and found[0] > monotonic() else None
-
-    def put(self, key: str, page: Kept, lifetime: float = LIFETIME) -> None:
-        """Keep the page, and drop the one that was put here first where there are too many."""
-        with self._lock:
-            self._pages[key] = (monotonic() + lifetime, page)
-            self._pages.move_to_end(key)
-            while len(self._pages) > self._size:
-                self._pages.popitem(last=False)
-
-    def clear(self) -> None:
-        """Forget all."""
-        with self._lock:
-            self._pages.clear()
 
 
 _recent = Recent(64)

@@ -9,7 +9,8 @@ from typing import Literal
 from leaderboard.boards import deltas
 from leaderboard.boards.collecting import BenchmarkFacts, Line, Member, available_measures, collect
 from leaderboard.boards.dataset_board import ARCHITECTURES, matches
-from leaderboard.boards.figures import FigureKey, Figures, figure_columns, place_figures
+from leaderboard.boards.entries import DatasetEntries, Figures
+from leaderboard.boards.figures import FigureKey, figure_columns, place_figures
 from leaderboard.boards.measures import better
 from leaderboard.boards.model import (
     ABOUT,
@@ -23,7 +24,7 @@ from leaderboard.boards.model import (
     Value,
 )
 from leaderboard.boards.ranking import assign_ranks, mark_best, ordered
-from leaderboard.boards.reading import Cell, SystemRow
+from leaderboard.boards.reading import SystemRow
 from leaderboard.boards.state import BoardState, UnknownChoice
 
 MEAN, COVERAGE, AVERAGE, WINS = "mean", "coverage", "average-relative", "wins"
@@ -31,37 +32,50 @@ MEAN, COVERAGE, AVERAGE, WINS = "mean", "coverage", "average-relative", "wins"
 
 def benchmark_board(
     facts: BenchmarkFacts,
-    cells: Iterable[Cell],
+    entries: Mapping[int, DatasetEntries],
     read_systems: Callable[[Iterable[int]], Mapping[int, SystemRow]],
-    figures: Mapping[tuple[int, str], Figures],
-    figures_of: str,
     state: BoardState,
 ) -> Board:
-    """The view that `state` asks for. `figures` are by system and configuration, measured on the dataset `figures_of`.
+    """The view that `state` asks for, of the entries that its datasets have by their ids.
 
     `read_systems` is asked once, for the systems that the board turns out to have.
 
     Raises UnknownChoice for a column or a measure that the board does not have.
     """
     measure = state.measure or facts.measure
-    collected = collect(facts, cells, measure)
-    measures = available_measures(facts, collected.measures)
+    measures = available_measures(facts, entries)
     if measure not in measures:
         raise UnknownChoice("measure", measure, measures)
-    lines = collected.lines
+    lines = collect(facts, entries, measure)
     systems = read_systems(line.system_id for line in lines)
-    of_lines = [(line, figures.get((line.system_id, line.configuration), ())) for line in lines]
-    efficiency = figure_columns([(found, {}) for _, found in of_lines if found])
-    columns = _columns(facts, measure, efficiency, figures_of)
+    measured_on, costs = _measured(facts, entries)
+    of_lines = [costs.get((line.system_id, line.configuration), ()) for line in lines]
+    efficiency = figure_columns([(found, {}) for found in of_lines if found])
+    columns = _columns(facts, measure, efficiency, measured_on)
     layout = _Layout.of(facts, measure, len(efficiency))
     rows = [_row(layout, line, systems[line.system_id]) for line in lines]
     start = leading(facts) + len(facts.members)
     places = {key: start + number for number, key in enumerate(efficiency)}
-    for (_, found), row in zip(of_lines, rows, strict=True):
-        place_figures(row, found, places)
+    for found, row in zip(of_lines, rows, strict=True):
+        if found:
+            place_figures(row, found, places)
     board = _view(facts, columns, rows, measure, state)
     board.measures = measures
     return board
+
+
+def _measured(
+    facts: BenchmarkFacts, entries: Mapping[int, DatasetEntries]
+) -> tuple[str, dict[tuple[int, str], Figures]]:
+    """What systems need, by system and configuration, and the dataset where: the first on which any says so.
+
+    A board takes them from one named dataset: an average over corpora of different sizes would mean nothing.
+    """
+    for member in facts.members:
+        costs = entries[member.dataset_id].costs_of(facts.source_id)
+        if costs:
+            return member.facts.name, costs
+    return "", {}
 
 
 def leading(facts: BenchmarkFacts) -> int:
@@ -158,10 +172,9 @@ def _from(column: Column, dataset: str) -> Column:
 class _Layout:
     """Where a row's values go, the same for all rows. `stand_ins`: place → measure shown instead of the board's."""
 
-    datasets: Sequence[int]
-    counted: Sequence[int]
     first: int
-    figures: int
+    counted: Sequence[int]
+    blank: Sequence[None]
     hidden: bool
     stand_ins: Mapping[int, str]
 
@@ -170,10 +183,9 @@ class _Layout:
         """The layout of the board for a measure, with so many columns of figures."""
         first = leading(facts)
         return cls(
-            datasets=[member.dataset_id for member in facts.members],
-            counted=[member.dataset_id for member in facts.counted],
             first=first,
-            figures=figures,
+            counted=[place for place, member in enumerate(facts.members) if member.counted],
+            blank=[None] * figures,
             hidden=any(member.facts.hidden for member in facts.members),
             stand_ins={
                 place: member.stand_ins[measure]
@@ -182,29 +194,31 @@ class _Layout:
             },
         )
 
+    def of_counted(self, values: list[float | None]) -> list[float | None]:
+        """The values of the datasets that count."""
+        return values if len(self.counted) == len(values) else [values[place] for place in self.counted]
+
 
 def _row(layout: _Layout, line: Line, system: SystemRow) -> Row:
     reported = line.ranked_in == REPORTED
     provenance = ", ".join(sorted(line.provenances))
     identity = Identity(
-        system=system.name,
-        slug=system.slug,
-        architecture=system.architecture,
-        team=system.team,
-        team_slug=system.team_slug,
-        source_key=system.source_key,
-        provenance=provenance,
-        configuration=line.configuration,
-        is_baseline=bool(line.baseline_on),
+        system.name,
+        system.slug,
+        system.architecture,
+        system.team,
+        system.team_slug,
+        system.source_key,
+        provenance,
+        line.configuration,
+        bool(line.baseline_on),
     )
     row = Row(identity, line.ranked_in, 3 if reported or layout.hidden else 4, [])
     row.values = [
         system.name,
-        *_summary(
-            row, list(map(line.scores.get, layout.counted)), list(map(line.baselines.get, layout.counted))
-        ),
-        *map(line.scores.get, layout.datasets),
-        *[None] * layout.figures,
+        *_summary(row, layout.of_counted(line.scores), layout.of_counted(line.baselines)),
+        *line.scores,
+        *layout.blank,
         ARCHITECTURES.get(system.architecture, system.architecture),
         provenance,
         (system.source if reported else system.team) or None,
@@ -212,14 +226,15 @@ def _row(layout: _Layout, line: Line, system: SystemRow) -> Row:
     for place, measure in layout.stand_ins.items():
         if row.values[place] is not None:
             row.marks[place] = measure
-    for dataset in line.in_domain:
-        place = layout.first + layout.datasets.index(dataset)
+    for place in sorted(line.in_domain):
+        place += layout.first
         row.marks[place] = f"‡ {row.marks[place]}" if place in row.marks else "‡"
     return row
 
 
 def _summary(row: Row, values: list[float | None], baselines: list[float | None]) -> list[Value]:
     """The values of the aggregates' columns, in their order."""
+    mean = deltas.mean(values)
     average = deltas.average_relative(values, baselines)
     if len(values) < 2:
         return [average]
@@ -228,7 +243,7 @@ def _summary(row: Row, values: list[float | None], baselines: list[float | None]
     won = deltas.wins(values, baselines)
     if won:
         row.shown[4] = str(won)
-    return [deltas.mean(values), float(covered), average, float(won.wins) if won else None]
+    return [mean, float(covered), average, float(won.wins) if won else None]
 
 
 def _notes(facts: BenchmarkFacts, board: Board, rows: Sequence[Row], ranked_by: Column) -> list[str]:

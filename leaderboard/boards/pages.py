@@ -8,6 +8,7 @@ from leaderboard.boards import reading
 from leaderboard.boards.benchmark_board import benchmark_board
 from leaderboard.boards.collecting import BenchmarkFacts, Member
 from leaderboard.boards.dataset_board import DatasetFacts, dataset_board
+from leaderboard.boards.entries import entries_by_dataset
 from leaderboard.boards.model import Board
 from leaderboard.boards.state import BoardState
 from leaderboard.models import Benchmark, BenchmarkMember
@@ -99,7 +100,7 @@ def _facts(dataset: dict[str, Any], prefix: str = "") -> DatasetFacts:
 
 
 def benchmark_page(slug: str, state: BoardState) -> BenchmarkPage | None:
-    """The benchmark's page in this view, None where there is none. Five queries. Raises UnknownChoice."""
+    """The benchmark's page in this view, None where there is none. Four queries at most. Raises UnknownChoice."""
     benchmark = (
         Benchmark.objects.filter(slug=slug)
         .values(
@@ -118,12 +119,9 @@ def benchmark_page(slug: str, state: BoardState) -> BenchmarkPage | None:
     if benchmark is None:
         return None
     members = _members(benchmark["pk"])
-    facts = BenchmarkFacts(benchmark["name"], benchmark["measure"], members)
-    ids = [member.dataset_id for member in members]
-    cells = reading.cells_of(ids, benchmark["source_id"])
-    measured_on, figures = reading.figures_on(ids, benchmark["source_id"])
-    named = next((member.facts.name for member in members if member.dataset_id == measured_on), "")
-    board = benchmark_board(facts, cells, reading.systems_by_id, figures, named, state)
+    facts = BenchmarkFacts(benchmark["name"], benchmark["measure"], members, benchmark["source_id"])
+    entries = entries_by_dataset({member.dataset_id: member.revision for member in members})
+    board = benchmark_board(facts, entries, reading.systems_by_id, state)
     return BenchmarkPage(dict(benchmark), board, members)
 
 
@@ -134,7 +132,13 @@ def _members(benchmark_id: int) -> list[Member]:
         .exclude(dataset__state=Dataset.State.PREPARING)
         .order_by("position")
         .values(
-            "dataset_id", "dataset__slug", "counted", "stand_ins", *(f"dataset__{name}" for name in fields)
+            "dataset_id",
+            "dataset__slug",
+            "dataset__board_revision",
+            "dataset__updated_at",
+            "counted",
+            "stand_ins",
+            *(f"dataset__{name}" for name in fields),
         )
     )
     return [
@@ -144,6 +148,7 @@ def _members(benchmark_id: int) -> list[Member]:
             facts=_facts(row, "dataset__"),
             counted=row["counted"],
             stand_ins=row["stand_ins"],
+            revision=f"{row['dataset__board_revision']}:{row['dataset__updated_at'].timestamp()}",
         )
         for row in rows
     ]

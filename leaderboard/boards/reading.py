@@ -5,16 +5,15 @@ Entries come in order of publication, which is the tie-break of every board.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import orjson
 from django.db import connection
-from django.db.models import IntegerField, Q, TextField
+from django.db.models import IntegerField, TextField
 from django.db.models.functions import Cast
 
-from leaderboard.boards.figures import COSTS
 from leaderboard.models import Entry, System
 from leaderboard.models.results import EntryQuerySet
 
@@ -80,11 +79,6 @@ class SystemRow(NamedTuple):
         return short_citation(self.source_authors, self.source_year)
 
 
-#: One entry as a benchmark board reads it: dataset, system, configuration, provenance, comparison group, whether it
-#: is a baseline, what it was trained on, and its scores as JSON. Plain, because there are many.
-Cell = tuple[int, int, str, str, str, int, str, str]
-
-
 def short_citation(authors: str | None, year: int | None) -> str:
     """`Thakur et al. 2021` from `Nandan Thakur and Nils Reimers and …`."""
     if not authors:
@@ -144,26 +138,6 @@ def entries_of(dataset_id: int) -> list[EntryRow]:
         return list(map(EntryRow._make, cursor.fetchall()))
 
 
-def cells_of(dataset_ids: Iterable[int], source_id: int | None) -> list[Cell]:
-    """The public entries of some datasets, by date; reported ones only of `source_id`, if given. One query."""
-    rows = _entries().public().filter(dataset_id__in=list(dataset_ids))
-    if source_id is not None:
-        rows = rows.filter(~Q(provenance=Entry.Provenance.REPORTED) | Q(source_id=source_id))
-    sql, parameters = rows.values_list(
-        "dataset_id",
-        "system_id",
-        "configuration",
-        "provenance",
-        "comparison_group",
-        Cast("is_baseline", IntegerField()),
-        "training",
-        Cast("scores", TextField()),
-    ).query.sql_with_params()
-    with connection.cursor() as cursor:
-        cursor.execute(sql, parameters)
-        return cursor.fetchall()
-
-
 def systems_by_id(ids: Iterable[int]) -> dict[int, SystemRow]:
     """Systems by id. One query."""
     rows = System.objects.filter(pk__in=set(ids)).values_list(
@@ -178,29 +152,6 @@ def systems_by_id(ids: Iterable[int]) -> dict[int, SystemRow]:
         "source__key",
     )
     return {row[0]: SystemRow._make(row[1:]) for row in rows}
-
-
-def figures_on(
-    dataset_ids: Sequence[int], source_id: int | None
-) -> tuple[int | None, dict[tuple[int, str], list[dict[str, Any]]]]:
-    """The efficiency figures of the first dataset that has any: its id, and figures by system and configuration.
-
-    A board takes them from one named dataset: an average over corpora of different sizes would mean nothing.
-    One query.
-    """
-    rows = _entries().public().filter(dataset_id__in=list(dataset_ids)).exclude(figures=[])
-    if source_id is not None:
-        rows = rows.filter(~Q(provenance=Entry.Provenance.REPORTED) | Q(source_id=source_id))
-    found: dict[int, dict[tuple[int, str], list[dict[str, Any]]]] = {}
-    columns = ("dataset_id", "system_id", "configuration", Cast("figures", TextField()))
-    for dataset, system, configuration, text in rows.values_list(*columns):
-        figures = [figure for figure in orjson.loads(text) if figure["name"] in COSTS]
-        if figures:
-            found.setdefault(dataset, {})[system, configuration] = figures
-    for dataset in dataset_ids:
-        if dataset in found:
-            return dataset, found[dataset]
-    return None, {}
 
 
 _REVISION = "SELECT COUNT(*), SUM(board_revision), MAX(updated_at) FROM leaderboard_dataset"
