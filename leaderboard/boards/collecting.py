@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from leaderboard.boards.dataset_board import DatasetFacts
-from leaderboard.boards.entries import Cell, DatasetEntries, Published, is_of
+from leaderboard.boards.entries import DatasetEntries, LineKey, Published, is_of
 from leaderboard.boards.model import REPORTED, SCORED
 
 
@@ -48,9 +48,7 @@ class Line:
     `published` is when its first value was.
     """
 
-    system_id: int
-    configuration: str
-    ranked_in: str
+    key: LineKey
     published: Published
     scores: list[float | None]
     groups: list[str]
@@ -59,44 +57,52 @@ class Line:
     in_domain: set[int] = field(default_factory=set)
     provenances: set[str] = field(default_factory=set)
 
+    @property
+    def system_id(self) -> int:
+        """Whose it is."""
+        return self.key[0]
 
-#: Lines by system, configuration and kind.
-Lines = dict[tuple[int, str, str], Line]
+    @property
+    def configuration(self) -> str:
+        """Which of the system's."""
+        return self.key[1]
+
+    @property
+    def ranked_in(self) -> str:
+        """`REPORTED` or `SCORED`."""
+        return self.key[2]
 
 
 def collect(facts: BenchmarkFacts, entries: Mapping[int, DatasetEntries], measure: str) -> list[Line]:
     """One line per system, configuration and kind, in order of first publication; a later entry replaces an earlier."""
-    found: Lines = {}
+    found: dict[LineKey, Line] = {}
     for place, member in enumerate(facts.members):
-        _add(found, facts, place, entries[member.dataset_id].cells, measure)
+        _add(found, facts, place, entries[member.dataset_id], member.measure(measure))
     lines = sorted(found.values(), key=lambda line: line.published)
     _compare(lines, len(facts.members))
-    return [line for line in lines if any(score is not None for score in line.scores)]
+    return [line for line in lines if line.scores.count(None) < len(line.scores)]
 
 
-def _add(lines: Lines, facts: BenchmarkFacts, place: int, cells: Iterable[Cell], measure: str) -> None:
-    """Put the values of one dataset into their lines. Runs once for each of thousands of entries."""
-    member, number, from_source = facts.members[place], len(facts.members), facts.source_id
-    wanted = member.measure(measure)
-    current = f"scored:{member.facts.version_id}:{member.facts.qrels_id}:"
-    for published, system, configuration, provenance, source, group, is_baseline, in_domain, scores in cells:
-        value = scores.get(wanted)
-        if value is None:
-            continue
-        if provenance == REPORTED:
-            if not is_of(source, from_source):
-                continue
-            key = (system, configuration, REPORTED)
-        elif group.startswith(current):
-            key = (system, configuration, SCORED)
-        else:
+def _add(
+    lines: dict[LineKey, Line], facts: BenchmarkFacts, place: int, entries: DatasetEntries, measure: str
+) -> None:
+    """Put the values of one dataset into their lines. The loop runs for each of thousands of entries."""
+    shown = _shown(facts, facts.members[place], entries)
+    blank: list[float | None] = [None] * len(facts.members)
+    ungrouped = [""] * len(facts.members)
+    values = [scores.get(measure) for scores in entries.scores]
+    columns = (entries.lines, values, entries.sources, entries.groups, entries.published, entries.provenances)
+    for key, value, source, group, published, provenance, is_baseline, in_domain in zip(
+        *columns, entries.baselines, entries.in_domain, strict=True
+    ):
+        if value is None or (source, group) not in shown:
             continue
         line = lines.get(key)
         if line is None:
-            line = lines[key] = Line(*key, published, [None] * number, [""] * number)
+            line = lines[key] = Line(key, published, blank.copy(), ungrouped.copy())
         elif published < line.published:
             line.published = published
-        if place in line.baseline_on and not is_baseline and group == line.groups[place]:
+        if group == line.groups[place] and not is_baseline and place in line.baseline_on:
             continue  # whatever comes under the baseline's name later, the baseline stays
         line.scores[place] = value
         line.groups[place] = group
@@ -105,6 +111,16 @@ def _add(lines: Lines, facts: BenchmarkFacts, place: int, cells: Iterable[Cell],
             line.baseline_on.add(place)
         if in_domain:
             line.in_domain.add(place)
+
+
+def _shown(facts: BenchmarkFacts, member: Member, entries: DatasetEntries) -> set[tuple[int | None, str]]:
+    """Of which source and comparison group an entry must be: reported, or scored on the present judgements."""
+    current = f"scored:{member.facts.version_id}:{member.facts.qrels_id}:"
+    return {
+        (source, group)
+        for source, group in set(zip(entries.sources, entries.groups, strict=True))
+        if (group.startswith(current) if source is None else is_of(source, facts.source_id))
+    }
 
 
 def _compare(lines: Sequence[Line], number: int) -> None:

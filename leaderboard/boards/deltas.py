@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import gt, lt
+from typing import Any
 
 #: Differences are exact to far more decimals than are published; this drops what binary fractions add.
 DIGITS = 10
@@ -54,14 +56,10 @@ class Wins:
 
 def wins(values: Sequence[float | None], baselines: Sequence[float | None]) -> Wins | None:
     """Wins, ties and losses over the datasets where both sides have a value; None where there is none."""
-    won = tied = lost = 0
-    for value, baseline in zip(values, baselines, strict=True):
-        if value is None or baseline is None:
-            continue
-        if value > baseline:
-            won += 1
-        elif value < baseline:
-            lost += 1
-        else:
-            tied += 1
+    compared: tuple[Sequence[Any], Sequence[Any]] = (values, baselines)
+    if None in values or None in baselines:
+        pairs = [pair for pair in zip(values, baselines, strict=True) if None not in pair]
+        compared = [value for value, _ in pairs], [baseline for _, baseline in pairs]
+    won, lost = sum(map(gt, *compared)), sum(map(lt, *compared))
+    tied = len(compared[0]) - won - lost
     return Wins(won, tied, lost) if won or tied or lost else None

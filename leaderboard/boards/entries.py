@@ -7,20 +7,20 @@ be read, not all. A key has the dataset's revision in it, as those of kept pages
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
+from sys import intern
 from typing import Any
 
 import orjson
 from django.db import connection
-from django.db.models import IntegerField, TextField
+from django.db.models import TextField
 from django.db.models.functions import Cast
 
 from leaderboard.boards.figures import COSTS
-from leaderboard.boards.model import REPORTED
+from leaderboard.boards.model import REPORTED, SCORED
 from leaderboard.models import Entry
 from leaderboard.models.results import EntryQuerySet
 from leaderboard.remembered import Remembered
@@ -30,24 +30,31 @@ IN_DOMAIN = Entry.Training.IN_DOMAIN.value
 #: When an entry was published, then its id: the order of every board.
 Published = tuple[Any, int]
 
-#: One entry: when it was published, system, configuration, provenance, source if reported, comparison group, whether it
-#: is a baseline, whether it was trained on the dataset, and its scores. Plain, because there are many.
-Cell = tuple[Published, int, str, str, int | None, str, int, bool, Mapping[str, float]]
+#: Whose line an entry is part of: system, configuration, and `REPORTED` or `SCORED`.
+LineKey = tuple[int, str, str]
 
 Figures = list[dict[str, Any]]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class DatasetEntries:
-    """The public entries of one dataset, by date of publication.
+    """The public entries of one dataset, by date of publication: each list has one place for each entry.
 
-    `measures` are those that any entry has, by source, None for scored ones. `costs` are figures of what systems need,
-    each with its source (None likewise), system and configuration.
+    Lists, because there are thousands of entries, and an object of each would take longer to make than to use.
+    `sources` are those of reported entries, None for scored ones; `measures` are those that any entry has, by source;
+    `costs` are figures of what systems need, each with its source, system and configuration.
     """
 
-    cells: list[Cell] = field(default_factory=list)
-    measures: dict[int | None, set[str]] = field(default_factory=dict)
-    costs: list[tuple[int | None, int, str, Figures]] = field(default_factory=list)
+    lines: Sequence[LineKey]
+    published: Sequence[Published]
+    provenances: Sequence[str]
+    sources: Sequence[int | None]
+    groups: Sequence[str]
+    baselines: Sequence[int]
+    in_domain: Sequence[bool]
+    scores: Sequence[Mapping[str, float]]
+    measures: Mapping[int | None, set[str]]
+    costs: Sequence[tuple[int | None, int, str, Figures]]
 
     def measures_of(self, source: int | None) -> set[str]:
         """The measures that any entry has; of reported ones only those of `source`, if given."""
@@ -91,69 +98,69 @@ def entries_by_dataset(revisions: Mapping[int, str]) -> dict[int, DatasetEntries
 
 def _read(datasets: Sequence[int]) -> dict[int, DatasetEntries]:
     rows = _rows(datasets)
-    # A row begins with what it is ordered by. SQLite would sort the JSON along with it, and take twice as long.
+    # A row begins with what it is ordered by. SQLite would sort the JSON along with it, and take longer.
     rows.sort()
-    read = {dataset: DatasetEntries() for dataset in datasets}
-    for dataset, of_dataset in groupby(rows, itemgetter(0)):
-        _fill(read[dataset], of_dataset)
-    return read
+    read = {dataset: _entries(list(of_dataset)) for dataset, of_dataset in groupby(rows, itemgetter(0))}
+    return {dataset: read.get(dataset) or _entries([]) for dataset in datasets}
 
 
-def _fill(entries: DatasetEntries, rows: Iterable[tuple[Any, ...]]) -> None:
-    measures: dict[int | None, set[str]] = defaultdict(set)
-    for (
-        _,
-        at,
-        pk,
-        system,
-        configuration,
-        provenance,
-        source,
-        group,
-        baseline,
-        training,
-        text,
-        figures,
-    ) in rows:
-        of_source = source if provenance == REPORTED else None
-        scores = orjson.loads(text)
-        measures[of_source].update(scores)
-        entries.cells.append(
-            (
-                (at, pk),
-                system,
-                configuration,
-                provenance,
-                of_source,
-                group,
-                baseline,
-                training == IN_DOMAIN,
-                scores,
+def _entries(rows: Sequence[tuple[Any, ...]]) -> DatasetEntries:
+    columns = list(zip(*rows, strict=True)) or [()] * len(FIELDS)
+    _, dates, ids, systems, configurations, provenances, sources, groups, baselines, trainings, *texts = (
+        columns
+    )
+    reported = [provenance == REPORTED for provenance in provenances]
+    of_sources = [
+        source if is_reported else None for source, is_reported in zip(sources, reported, strict=True)
+    ]
+    kinds = [REPORTED if is_reported else SCORED for is_reported in reported]
+    scores = list(map(orjson.loads, texts[0]))
+    return DatasetEntries(
+        lines=list(zip(systems, map(intern, configurations), kinds, strict=True)),
+        published=list(zip(dates, ids, strict=True)),
+        provenances=list(map(intern, provenances)),
+        sources=of_sources,
+        groups=list(map(intern, groups)),
+        baselines=baselines,
+        in_domain=[training == IN_DOMAIN for training in trainings],
+        scores=scores,
+        measures={
+            source: set().union(
+                *(found for found, of in zip(scores, of_sources, strict=True) if of == source)
             )
-        )
-        if figures != "[]":
-            costs = [figure for figure in orjson.loads(figures) if figure["name"] in COSTS]
-            if costs:
-                entries.costs.append((of_source, system, configuration, costs))
-    entries.measures = dict(measures)
+            for source in set(of_sources)
+        },
+        costs=[
+            (source, system, configuration, costs)
+            for source, system, configuration, text in zip(
+                of_sources, systems, configurations, texts[1], strict=True
+            )
+            if text != "[]"
+            and (costs := [figure for figure in orjson.loads(text) if figure["name"] in COSTS])
+        ],
+    )
+
+
+#: What `_rows` reads, what rows are ordered by first.
+FIELDS = (
+    "dataset_id",
+    "published_at",
+    "pk",
+    "system_id",
+    "configuration",
+    "provenance",
+    "source_id",
+    "comparison_group",
+    "is_baseline",
+    "training",
+    Cast("scores", TextField()),
+    Cast("figures", TextField()),
+)
 
 
 def _rows(datasets: Sequence[int]) -> list[tuple[Any, ...]]:
-    rows = EntryQuerySet(Entry).public().filter(dataset_id__in=datasets)
-    sql, parameters = rows.values_list(
-        "dataset_id",
-        "published_at",
-        "pk",
-        "system_id",
-        "configuration",
-        "provenance",
-        "source_id",
-        "comparison_group",
-        Cast("is_baseline", IntegerField()),
-        "training",
-        Cast("scores", TextField()),
-        Cast("figures", TextField()),
-    ).query.sql_with_params()
+    """Entries as the database has them: values converted by nobody, in no order."""
+    rows = EntryQuerySet(Entry).public().filter(dataset_id__in=datasets).values_list(*FIELDS)
     with connection.cursor() as cursor:
-        cursor.execute(sql, parameters)
+        cursor.execute(*rows.query.sql_with_params())
         return list(cursor.fetchall())

@@ -52,7 +52,7 @@ def mark_best(board: Board, rows: Sequence[Row]) -> None:
 
 
 def _two_best(board: Board, key: tuple[int, str], values: Sequence[Value], column: Column) -> None:
-    numbers = [value for value in values if isinstance(value, (float, int))]
+    numbers: list[float] = [value for value in values if value is not None]  # type: ignore[misc]
     if len(numbers) < 2:
         return
     choose = max if column.better == "higher" else min
