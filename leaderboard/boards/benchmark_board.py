@@ -8,7 +8,7 @@ from typing import Literal
 
 from leaderboard.boards import deltas
 from leaderboard.boards.collecting import BenchmarkFacts, Line, Member, available_measures, collect
-from leaderboard.boards.dataset_board import ARCHITECTURES, matches
+from leaderboard.boards.dataset_board import ARCHITECTURES, in_view
 from leaderboard.boards.entries import DatasetEntries, Figures
 from leaderboard.boards.figures import FigureKey, figure_columns, place_figures
 from leaderboard.boards.measures import better
@@ -100,7 +100,7 @@ def _view(
     board = Board(
         title=facts.name,
         columns=columns,
-        rows=ordered([row for row in rows if matches(row, state)], place, order),
+        rows=ordered(in_view(rows, state), place, order),
         sort=sort,
         order=order,
         measure=measure,
@@ -194,7 +194,7 @@ class _Layout:
             },
         )
 
-    def of_counted(self, values: list[float | None]) -> list[float | None]:
+    def of_counted(self, values: Sequence[float | None]) -> Sequence[float | None]:
         """The values of the datasets that count."""
         return values if len(self.counted) == len(values) else [values[place] for place in self.counted]
 
@@ -232,10 +232,10 @@ def _row(layout: _Layout, line: Line, system: SystemRow) -> Row:
     return row
 
 
-def _summary(row: Row, values: list[float | None], baselines: list[float | None]) -> list[Value]:
+def _summary(row: Row, values: Sequence[float | None], baselines: Sequence[float | None]) -> list[Value]:
     """The values of the aggregates' columns, in their order."""
     mean = deltas.mean(values)
-    average = deltas.average_relative(values, baselines)
+    average = deltas.average_relative(mean, deltas.mean(baselines))
     if len(values) < 2:
         return [average]
     covered = len(values) - values.count(None)

@@ -52,7 +52,7 @@ class Line:
     published: Published
     scores: list[float | None]
     groups: list[str]
-    baselines: list[float | None] = field(default_factory=list)
+    baselines: Sequence[float | None] = ()
     baseline_on: set[int] = field(default_factory=set)
     in_domain: set[int] = field(default_factory=set)
     provenances: set[str] = field(default_factory=set)
@@ -87,15 +87,12 @@ def _add(
     lines: dict[LineKey, Line], facts: BenchmarkFacts, place: int, entries: DatasetEntries, measure: str
 ) -> None:
     """Put the values of one dataset into their lines. The loop runs for each of thousands of entries."""
-    shown = _shown(facts, facts.members[place], entries)
     blank: list[float | None] = [None] * len(facts.members)
     ungrouped = [""] * len(facts.members)
-    values = [scores.get(measure) for scores in entries.scores]
-    columns = (entries.lines, values, entries.sources, entries.groups, entries.published, entries.provenances)
-    for key, value, source, group, published, provenance, is_baseline, in_domain in zip(
-        *columns, entries.baselines, entries.in_domain, strict=True
-    ):
-        if value is None or (source, group) not in shown:
+    columns = (entries.lines, _values(facts, facts.members[place], entries, measure), entries.groups)
+    also = (entries.published, entries.provenances, entries.baselines, entries.in_domain)
+    for key, value, group, published, provenance, is_baseline, in_domain in zip(*columns, *also, strict=True):
+        if value is None:
             continue
         line = lines.get(key)
         if line is None:
@@ -113,14 +110,21 @@ def _add(
             line.in_domain.add(place)
 
 
-def _shown(facts: BenchmarkFacts, member: Member, entries: DatasetEntries) -> set[tuple[int | None, str]]:
-    """Of which source and comparison group an entry must be: reported, or scored on the present judgements."""
+def _values(
+    facts: BenchmarkFacts, member: Member, entries: DatasetEntries, measure: str
+) -> list[float | None]:
+    """By entry its value, None for an entry that is not shown: of another paper, or not on the present judgements."""
+    values = [scores.get(measure) for scores in entries.scores]
     current = f"scored:{member.facts.version_id}:{member.facts.qrels_id}:"
-    return {
+    shown = {
         (source, group)
-        for source, group in set(zip(entries.sources, entries.groups, strict=True))
+        for source, group in entries.kinds
         if (group.startswith(current) if source is None else is_of(source, facts.source_id))
     }
+    if shown == entries.kinds:
+        return values
+    kinds = zip(entries.sources, entries.groups, strict=True)
+    return [value if kind in shown else None for value, kind in zip(values, kinds, strict=True)]
 
 
 def _compare(lines: Sequence[Line], number: int) -> None:
@@ -130,13 +134,19 @@ def _compare(lines: Sequence[Line], number: int) -> None:
         for place in line.baseline_on:
             baselines[place][line.groups[place]] = line.scores[place]
     current = _current_groups(lines, number)
+    of_groups: dict[tuple[str, ...], list[float | None]] = {}  # most lines have the same
     for line in lines:
         if line.ranked_in == SCORED and line.groups != current:
             line.scores = [
                 score if group == wanted else None
                 for score, group, wanted in zip(line.scores, line.groups, current, strict=True)
             ]
-        line.baselines = [of_place.get(group) for of_place, group in zip(baselines, line.groups, strict=True)]
+        groups = tuple(line.groups)
+        if groups not in of_groups:
+            of_groups[groups] = [
+                of_place.get(group) for of_place, group in zip(baselines, groups, strict=True)
+            ]
+        line.baselines = of_groups[groups]
 
 
 def _current_groups(lines: Sequence[Line], number: int) -> list[str]:

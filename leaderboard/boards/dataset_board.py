@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from leaderboard.boards import deltas
 from leaderboard.boards.figures import FigureKey, figure_columns, place_figures
@@ -30,8 +30,7 @@ class DatasetFacts:
     qrels_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
+class _Read(NamedTuple):
     """An entry with its JSON read once."""
 
     entry: EntryRow
@@ -54,7 +53,7 @@ def dataset_board(facts: DatasetFacts, entries: Sequence[EntryRow], state: Board
     board = Board(
         title=facts.name,
         columns=columns,
-        rows=ordered([row for row in rows if matches(row, state)], place, order),
+        rows=ordered(in_view(rows, state), place, order),
         sort=sort,
         order=order,
         measure=measure,
@@ -68,7 +67,7 @@ def dataset_board(facts: DatasetFacts, entries: Sequence[EntryRow], state: Board
 
 def _measures(facts: DatasetFacts, read: Sequence[_Read]) -> list[str]:
     """The dataset's measures that any row has; the primary one is always there."""
-    had = {name for row in read for name in row.scores}
+    had = set().union(*(row.scores for row in read))
     return [name for name in facts.measures or [facts.primary_measure] if name in had] or [
         facts.primary_measure
     ]
@@ -161,8 +160,12 @@ def ranked_in(provenance: str, group: str, current: str) -> str:
     return SCORED if group == current else STALE
 
 
-def matches(row: Row, state: BoardState) -> bool:
-    """Whether the row is in the view."""
+def in_view(rows: list[Row], state: BoardState) -> list[Row]:
+    """The rows that the view shows."""
+    return [row for row in rows if _matches(row, state)] if state.filtered else rows
+
+
+def _matches(row: Row, state: BoardState) -> bool:
     entry = row.entry
     if state.architectures and entry.architecture not in state.architectures:
         return False

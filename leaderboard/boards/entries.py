@@ -41,8 +41,9 @@ class DatasetEntries:
     """The public entries of one dataset, by date of publication: each list has one place for each entry.
 
     Lists, because there are thousands of entries, and an object of each would take longer to make than to use.
-    `sources` are those of reported entries, None for scored ones; `measures` are those that any entry has, by source;
-    `costs` are figures of what systems need, each with its source, system and configuration.
+    `sources` are those of reported entries, None for scored ones. Of all entries together, `kinds` are their pairs of
+    source and comparison group, `measures` by source those that any has, and `costs` the figures of what systems need,
+    each with its source, system and configuration.
     """
 
     lines: Sequence[LineKey]
@@ -53,6 +54,7 @@ class DatasetEntries:
     baselines: Sequence[int]
     in_domain: Sequence[bool]
     scores: Sequence[Mapping[str, float]]
+    kinds: set[tuple[int | None, str]]
     measures: Mapping[int | None, set[str]]
     costs: Sequence[tuple[int | None, int, str, Figures]]
 
@@ -124,6 +126,7 @@ def _entries(rows: Sequence[tuple[Any, ...]]) -> DatasetEntries:
         baselines=baselines,
         in_domain=[training == IN_DOMAIN for training in trainings],
         scores=scores,
+        kinds=set(zip(of_sources, groups, strict=True)),
         measures={
             source: set().union(
                 *(found for found, of in zip(scores, of_sources, strict=True) if of == source)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from html import escape
+from operator import attrgetter
 
 from django.utils.safestring import SafeString, mark_safe
 
@@ -82,7 +83,7 @@ def _scores(board: Board, place: int, values: Values) -> Cells:
 
 def _numbers(rows: Sequence[Row], values: Values, before: str, after: str) -> list[str]:
     """The numbers as text, by the decimals of their rows: fewer are padded, so that the points align."""
-    decimals = {row.decimals for row in rows}
+    decimals = set(map(attrgetter("decimals"), rows))
     widest = max(decimals)
     patterns = {
         digits: f"{before}.{digits}{after[:1]}{FIGURE_SPACE * (widest - digits)}{after[1:]}"

@@ -1,9 +1,11 @@
 """What a board of 500 systems costs to show: `python tests/benchmarks/board.py`.
 
 Every request goes through the whole WSGI application with its middleware, against SQLite and a real Valkey. *miss*
-reads, ranks, renders and compresses the board; *hit* serves the kept page; *hello* is a bare view behind the same
-middleware. The naive templates read nothing: *plain* is a Django template with as many cells, each a number through
-`floatformat`, *same* one that writes this very table. Contenders take turns; medians of CPU milliseconds are printed.
+reads, ranks, renders and compresses a board of which no page is kept; *changed* is the same after a publication on one
+dataset, *first* after a restart: of a benchmark both decode entries that a miss remembers. *hit* serves the kept page;
+*hello* is a bare view behind the same middleware. The naive templates read nothing: *plain* is a Django template with
+as many cells, each a number through `floatformat`, *same* one that writes this very table. Contenders take turns;
+medians of CPU milliseconds are printed.
 """
 
 from __future__ import annotations
@@ -185,34 +187,63 @@ def cost(work: Callable[[], Any], times: int = 1) -> float:
 
 def measure(site: Site, address: str, board: Any, rounds: int) -> dict[str, float]:
     """Medians for one board."""
+    from leaderboard.boards.entries import forget_entries
+    from leaderboard.models import Dataset
     from leaderboard.page_cache import forget_pages
+    from leaderboard.publishing import board_changed
 
-    found: dict[str, list[float]] = {"miss": [], "hit": [], "hello": [], "plain": [], "same": []}
     plain, same = naive_templates(board)
-    for _ in range(rounds):
+    dataset = Dataset.objects.get(slug="dataset-0")
+
+    def restarted() -> None:
         forget_pages()
-        found["miss"].append(cost(lambda: site.get(address)))
-        found["hit"].append(cost(lambda: site.get(address), 20))
-        found["hello"].append(cost(lambda: site.get("/hello"), 20))
-        found["plain"].append(cost(plain))
-        found["same"].append(cost(same))
+        forget_entries()
+
+    contenders: dict[str, tuple[Callable[[], Any], Callable[[], Any], int]] = {
+        "first": (restarted, lambda: site.get(address), 1),
+        "changed": (lambda: board_changed(dataset), lambda: site.get(address), 1),
+        "miss": (forget_pages, lambda: site.get(address), 1),
+        "hit": (lambda: None, lambda: site.get(address), 20),
+        "hello": (lambda: None, lambda: site.get("/hello"), 20),
+        "plain": (lambda: None, plain, 1),
+        "same": (lambda: None, same, 1),
+    }
+    found: dict[str, list[float]] = {name: [] for name in contenders}
+    for _ in range(rounds):
+        for name, (before, work, times) in contenders.items():
+            before()
+            found[name].append(cost(work, times))
     return {name: statistics.median(values) for name, values in found.items()}
 
 
-def queries(site: Site, address: str) -> tuple[int, int]:
-    """How many queries a miss makes, and a hit."""
+def queries(site: Site, address: str) -> str:
+    """How many queries the first request makes, a miss, and a hit."""
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
 
+    from leaderboard.boards.entries import forget_entries
     from leaderboard.page_cache import forget_pages
 
     counts = []
-    forget_pages()
-    for _ in range(2):
+    forget_entries()
+    for before in (forget_pages, forget_pages, lambda: None):
+        before()
         with CaptureQueriesContext(connection) as captured:
             site.get(address)
         counts.append(len(captured))
-    return counts[0], counts[1]
+    return " / ".join(map(str, counts))
+
+
+def report(address: str, got: dict[str, float], counted: str) -> None:
+    """Print the lines of one board."""
+    print(
+        f"{address}: hit {got['hit']:.2f} = {got['hit'] / got['hello']:.2f} × hello {got['hello']:.2f}; "
+        f"plain {got['plain']:.1f}, same {got['same']:.1f}; queries of first / miss / hit: {counted}"
+    )
+    for name in ("miss", "changed", "first"):
+        cost_of = got[name]
+        ratios = f"{cost_of / got['plain']:.3f} × plain = {cost_of / got['same']:.3f} × same"
+        print(f"  {name:8}{cost_of:8.2f} = {ratios}")
 
 
 def main() -> None:
@@ -231,19 +262,12 @@ def main() -> None:
 
         site = Site()
         dataset, benchmark = dataset_page("dataset-0", BoardState()), benchmark_page("all", BoardState())
-        print(
-            "CPU ms, medians        miss      hit    hello    plain     same  miss/plain  miss/same  hit/hello  queries"
-        )
+        print("CPU ms, medians")
         for address, page in (("/datasets/dataset-0/", dataset), ("/benchmarks/all/", benchmark)):
             if page is None:
                 raise SystemExit(f"{address} is not there")
             got = measure(site, address, page.board, options.rounds)
-            missed, hit = queries(site, address)
-            ratios = got["miss"] / got["plain"], got["miss"] / got["same"], got["hit"] / got["hello"]
-            print(
-                f"{address:20}{got['miss']:8.2f}{got['hit']:9.2f}{got['hello']:9.2f}{got['plain']:9.1f}{got['same']:9.1f}"
-                f"{ratios[0]:12.3f}{ratios[1]:11.3f}{ratios[2]:11.2f}{missed:6} / {hit}"
-            )
+            report(address, got, queries(site, address))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,112 @@
+"""A benchmark's entries are remembered between requests; nobody may notice by anything but the time it takes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from leaderboard.boards.model import Board
+from leaderboard.boards.pages import benchmark_page
+from leaderboard.boards.state import BoardState
+from leaderboard.models import Benchmark, Dataset
+from leaderboard.publishing import name_baseline, set_visibility, withdraw_entries
+from tests.leaderboard.entries import (
+    make_source,
+    make_system,
+    renew_judgements,
+    report,
+    score,
+    scored_dataset,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+def benchmark_of(*datasets: Dataset, slug: str = "all", **fields: Any) -> None:
+    """A benchmark that counts all of them."""
+    benchmark = Benchmark.objects.create(slug=slug, name=slug, **fields)
+    for position, dataset in enumerate(datasets):
+        benchmark.members.create(dataset=dataset, position=position)
+
+
+def board_of(slug: str = "all", **state: Any) -> Board:
+    """The benchmark's board in a view."""
+    page = benchmark_page(slug, BoardState(**state))
+    assert page is not None
+    return page.board
+
+
+def systems(board: Board) -> list[str]:
+    """The rows' systems, in order."""
+    return [row.entry.system for row in board.rows]
+
+
+def reads_of_entries(captured: CaptureQueriesContext) -> int:
+    """How many queries read entries."""
+    return sum('FROM "leaderboard_entry"' in query["sql"] for query in captured.captured_queries)
+
+
+def test_whatever_changes_a_board_is_seen_at_once() -> None:
+    first, second = scored_dataset(), scored_dataset()
+    benchmark_of(first, second)
+    score(first, "early", ndcg=0.5)
+    assert systems(board_of()) == ["early"]
+    later = score(second, "later", ndcg=0.6)
+    assert systems(board_of()) == ["early", "later"]
+    set_visibility(later.submission_reference, public=False)
+    assert systems(board_of()) == ["early"]
+    set_visibility(later.submission_reference, public=True)
+    name_baseline(later)
+    assert [row.entry.is_baseline for row in board_of().rows] == [False, True]
+    withdraw_entries(later.submission_reference, "a mistake")
+    assert systems(board_of()) == ["early"]
+    renew_judgements(first)
+    assert systems(board_of()) == []
+
+
+def test_another_view_reads_no_entry_again_and_a_publication_those_of_its_dataset_only() -> None:
+    first, second = scored_dataset(), scored_dataset()
+    benchmark_of(first, second)
+    for dataset in (first, second):
+        score(dataset, "system", ndcg=0.5, recall=0.7)
+    board_of()
+    with CaptureQueriesContext(connection) as captured:
+        assert board_of(measure="R@100", sort=first.slug).rows[0].values.count(0.7) == 1
+    assert reads_of_entries(captured) == 0
+    score(second, "another", ndcg=0.6)
+    with CaptureQueriesContext(connection) as captured:
+        assert len(board_of().rows) == 3
+    assert reads_of_entries(captured) == 1
+    assert f"IN ({second.pk})" in next(
+        query["sql"] for query in captured.captured_queries if 'FROM "leaderboard_entry"' in query["sql"]
+    )
+
+
+def test_benchmarks_of_different_papers_share_datasets_and_no_figures() -> None:
+    dataset = scored_dataset()
+    one, other = make_source("one"), make_source("other")
+    for paper in (one, other):
+        benchmark_of(dataset, slug=paper.key, source=paper)
+    figure = {"name": "latency", "unit": "ms", "value": 3.0}
+    report(dataset, one, "of one", ndcg=0.5)
+    report(dataset, other, "of other", ndcg=0.5, figures=[figure], **{"AP": 0.1})
+    score(dataset, "scored", ndcg=0.5)
+    assert systems(board_of("one")) == ["of one", "scored"]
+    assert systems(board_of("other")) == ["of other", "scored"]
+    assert [board_of(slug).measures for slug in ("one", "other")] == [["nDCG@10"], ["nDCG@10", "AP"]]
+    latencies = ["latency" in [column.key for column in board_of(slug).columns] for slug in ("one", "other")]
+    assert latencies == [False, True]
+
+
+def test_among_equals_the_earlier_published_is_first_whichever_dataset_it_was_on() -> None:
+    first, second = scored_dataset(), scored_dataset()
+    benchmark_of(first, second)
+    early, late = make_system("early"), make_system("late")
+    score(second, early, ndcg=0.5)
+    score(first, late, ndcg=0.5)
+    score(first, early, ndcg=0.5)
+    score(second, late, ndcg=0.5)
+    assert systems(board_of()) == ["early", "late"]
