@@ -41,15 +41,20 @@ _SEVERITY = (
 _PROGRESS = (State.SCORING, State.RETRIEVING, State.QUEUED, State.VALIDATING, State.UPLOADING)
 
 
-def advance(job_id: int, to: State, *, fence: int | None = None, **changes: Any) -> bool:
+def advance(
+    job_id: int, to: State, *, fence: int | None = None, unless_cancelled: bool = False, **changes: Any
+) -> bool:
     """Move the job to `to` if its present state allows it and, where given, the caller still holds the claim.
 
-    Returns whether it moved. One UPDATE, so of two callers one wins. Ending a job frees its lease.
+    `unless_cancelled`: not where somebody asked to stop it. Returns whether it moved. One UPDATE, so of two callers
+    one wins. Ending a job frees its lease.
     """
     sources = [state for state, followers in TRANSITIONS.items() if to in followers]
     jobs = Job.objects.filter(pk=job_id, state__in=sources)
     if fence is not None:
         jobs = jobs.filter(fence=fence)
+    if unless_cancelled:
+        jobs = jobs.filter(cancel_requested=False)
     if to in TERMINAL:
         changes = {"lease_expires_at": None, "finished_at": timezone.now(), "stage": "", **changes}
     return jobs.update(state=to, **changes) == 1

@@ -162,6 +162,7 @@ def queue_position(job: Job) -> int | None:
 
 def request_cancel(job: Job) -> bool:
     """Cancel the job: at once where it waits, through its worker where it runs. False when it had ended."""
-    if job.lease_expires_at is None:
-        return advance(job.pk, State.CANCELLED, fence=job.fence)
+    if job.lease_expires_at is None and advance(job.pk, State.CANCELLED, fence=job.fence):
+        return True
+    # It runs, perhaps since we looked: its worker, or the moment of publishing, sees the wish.
     return bool(Job.objects.filter(pk=job.pk).exclude(state__in=TERMINAL).update(cancel_requested=True))

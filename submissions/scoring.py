@@ -17,7 +17,7 @@ from leaderboard.publishing import publish_entry
 from leaderboard.results import record_evaluation, record_run
 from leaderboard.runs import StoredRun, run_path, store_run
 from leaderboard.store import Area, path_of, remove
-from submissions.lease import Lease, LeaseLost
+from submissions.lease import Cancelled, Lease, LeaseLost
 from submissions.lifecycle import advance, write_log
 from submissions.models import Job, State, Submission
 
@@ -78,13 +78,18 @@ def publish(
     qrels: Qrels,
     provenance: Entry.Provenance,
 ) -> Entry:
-    """Write result and state together. The state goes first: a lost claim publishes nothing. Raises LeaseLost."""
+    """Write result and state together. The state goes first: a lost claim publishes nothing.
+
+    Raises LeaseLost, or Cancelled where the submitter asked to stop before this moment.
+    """
     statistics = scored.report.statistics
     with transaction.atomic():
         # As it is now: its team may have made it private, or withdrawn it, while we scored.
         submission = Submission.objects.select_for_update().filter(pk=job.submission_id).first()
-        if not advance(job.pk, State.DONE, fence=job.fence, progress=1.0, report=scored.report.as_dict()):
-            raise LeaseLost
+        finished = {"progress": 1.0, "report": scored.report.as_dict()}
+        if not advance(job.pk, State.DONE, fence=job.fence, unless_cancelled=True, **finished):
+            stopped = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
+            raise Cancelled if stopped else LeaseLost
         run = record_run(
             version=qrels.version,
             system=system,

@@ -41,7 +41,8 @@ def cancel(submission: Submission) -> int:
     count = 0
     for job in submission.jobs.exclude(state__in=TERMINAL):
         if request_cancel(job):
-            waited = job.lease_expires_at is None
+            job.refresh_from_db()
+            waited = job.state == State.CANCELLED
             write_log(job.pk, "Cancelled by the submitter." if waited else "The submitter asked to stop.")
             if waited:
                 forget_upload(job)

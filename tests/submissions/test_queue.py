@@ -155,3 +155,21 @@ def test_only_workers_heard_of_lately_count_as_alive() -> None:
     Worker.objects.create(name="gone", queues=["score"], started_at=now, seen_at=now - timedelta(minutes=2))
     assert workers_alive("score") == 1
     assert workers_alive("gpu") == 0
+
+
+def test_a_cancel_that_meets_a_claim_is_not_lost() -> None:
+    make_job(make_dataset())
+    seen_waiting = Job.objects.get()
+    claimed()
+    assert request_cancel(seen_waiting)
+    seen_waiting.refresh_from_db()
+    assert seen_waiting.cancel_requested
+
+
+def test_what_was_asked_to_stop_is_not_finished() -> None:
+    make_job(make_dataset())
+    job = claimed()
+    advance(job.pk, State.SCORING, fence=job.fence)
+    request_cancel(job)
+    assert not advance(job.pk, State.DONE, fence=job.fence, unless_cancelled=True)
+    assert advance(job.pk, State.CANCELLED, fence=job.fence)
