@@ -60,7 +60,7 @@ def publish_entry(
             "training": training_exposure(evaluation.run.system, dataset),
             "visibility": Entry.Visibility.PUBLIC if public else Entry.Visibility.PRIVATE,
             # What a reader of a hidden board may learn stops at the scores.
-            "missing_queries": 0 if dataset.hidden else evaluation.missing_queries,
+            "missing_queries": None if dataset.hidden else evaluation.missing_queries,
             "submission_reference": submission_reference,
             "published_at": timezone.now(),
         },

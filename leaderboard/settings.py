@@ -18,7 +18,7 @@ env = environ.Env()
 BASE_DIR = Path(__file__).resolve().parent.parent
 #: The folder of all state.
 VAR = Path(env.str("RUNBOARD_VAR", default=str(BASE_DIR / "var"))).resolve()
-VAR.mkdir(parents=True, exist_ok=True)
+VAR.mkdir(parents=True, exist_ok=True, mode=0o700)  # it holds judgements and a database of unrounded values
 
 # Read in `evaluation` on first use: where the reader of runs (C) and BM25 (numba) keep what was compiled.
 os.environ.setdefault("RUNBOARD_KERNEL_CACHE", str(VAR / "cache" / "kernel"))

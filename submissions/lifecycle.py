@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from django.db.models import F, Value
-from django.db.models.functions import Concat
+from django.db.models import DateTimeField, F, Value
+from django.db.models.functions import Coalesce, Concat
 from django.utils import timezone
 
 from submissions.models import TERMINAL, Job, State
@@ -56,7 +56,9 @@ def advance(
     if unless_cancelled:
         jobs = jobs.filter(cancel_requested=False)
     if to in TERMINAL:
-        changes = {"lease_expires_at": None, "finished_at": timezone.now(), "stage": "", **changes}
+        # A result that is withdrawn later keeps the time at which it was there.
+        finished = Coalesce(F("finished_at"), Value(timezone.now()), output_field=DateTimeField())
+        changes = {"lease_expires_at": None, "finished_at": finished, "stage": "", **changes}
     return jobs.update(state=to, **changes) == 1
 
 

@@ -83,7 +83,7 @@ class JobQuerySet(models.QuerySet["Job"]):
         now = timezone.now()
         return self.filter(
             Q(state__in=WAITING), Q(lease_expires_at=None), Q(not_before=None) | Q(not_before__lte=now)
-        ).exclude(dataset__state="collecting")
+        ).exclude(dataset__state="collecting", dataset__current_qrels=None)
 
     def expired(self) -> Self:
         """Those whose worker went silent, in every state that is not terminal."""

@@ -64,7 +64,7 @@ class Identity(NamedTuple):
     training: str = ""
     comparison_group: str = ""
     submission: str = ""
-    missing_queries: int = 0
+    missing_queries: int | None = None
 
 
 class Identified(Protocol):
@@ -95,7 +95,7 @@ class Identified(Protocol):
     @property
     def submission(self) -> str: ...
     @property
-    def missing_queries(self) -> int: ...
+    def missing_queries(self) -> int | None: ...
 
 
 @dataclass(slots=True)

@@ -40,7 +40,7 @@ class EntryRow(NamedTuple):
     training: str
     visibility: str
     withdrawal_reason: str
-    missing_queries: int
+    missing_queries: int | None
     submission: str
     locator: str
     published: str

@@ -620,7 +620,14 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("withdrawal_reason", models.CharField(blank=True, max_length=300)),
-                ("missing_queries", models.PositiveIntegerField(default=0)),
+                (
+                    "missing_queries",
+                    models.PositiveIntegerField(
+                        blank=True,
+                        help_text="Empty where that is not told (hidden judgements) or not known (reported).",
+                        null=True,
+                    ),
+                ),
                 ("submission_reference", models.CharField(blank=True, db_index=True, max_length=20)),
                 (
                     "locator",

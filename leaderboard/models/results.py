@@ -114,7 +114,11 @@ class Entry(models.Model):
     training = models.CharField(max_length=12, choices=Training.choices, default=Training.UNDECLARED)
     visibility = models.CharField(max_length=10, choices=Visibility.choices, default=Visibility.PUBLIC)
     withdrawal_reason = models.CharField(max_length=300, blank=True)
-    missing_queries = models.PositiveIntegerField(default=0)
+    missing_queries = models.PositiveIntegerField(
+        null=True,
+        blank=True,
+        help_text="Empty where that is not told (hidden judgements) or not known (reported).",
+    )
     submission_reference = models.CharField(max_length=20, blank=True, db_index=True)
     locator = models.CharField(max_length=80, blank=True, help_text="Where in the source: Table 2.")
     published_at = models.DateTimeField()
