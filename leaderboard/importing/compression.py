@@ -12,15 +12,13 @@ _LEVEL = 2
 
 
 def gzipped(source: Path, target: Path) -> Path:
-    """The file as gzip: itself where it is already, else compressed to `target` without name or time."""
-    with source.open("rb") as reader:
-        compressed = reader.read(2) == _GZIP
-        reader.seek(0)
-        if compressed:
-            return source
-        with (
-            target.open("wb") as file,
-            igzip.IGzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=file, mtime=0) as writer,
-        ):
-            shutil.copyfileobj(reader, writer, 1 << 20)
+    """The file's content as gzip in `target`, without name or time: however it was sent, the same bytes."""
+    with source.open("rb") as start:
+        compressed = start.read(2) == _GZIP
+    with (
+        igzip.open(source, "rb") if compressed else source.open("rb") as reader,
+        target.open("wb") as file,
+        igzip.IGzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=file, mtime=0) as writer,
+    ):
+        shutil.copyfileobj(reader, writer, 1 << 20)
     return target

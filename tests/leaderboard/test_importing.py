@@ -119,6 +119,7 @@ def test_other_forms_of_the_same_content_change_nothing(tmp_path: Path, form: st
     again = tiny(other)
     assert again.version == first.version
     assert again.qrels == first.qrels
+    assert again.changes == ()
     assert WorkRequest.objects.count() == 1
 
 
