@@ -110,10 +110,14 @@ def _query_problems(facts: RunFacts, hidden: bool) -> list[Problem]:
     problems = []
     unknown = facts.counted.get("unknown_queries", Counted())
     if facts.expected_queries and facts.lines and not facts.known_queries:
+        if not unknown.count:
+            return []  # no line could be read, so nothing is known of the queries; the lines' own errors say why
+        unread = any(facts.counted.get(code, Counted()).count for code in _LINE_ERRORS)
+        which = "queries in the lines that can be read" if unread else "run's queries"
         return [
             _problem(
                 "error", "no_known_query", max(1, facts.unknown_queries),
-                "none of the run's queries is in the dataset",
+                f"none of the {which} is in the dataset",
                 "Check that the run is for this dataset, and that query ids are written as in its queries file.",
                 unknown.lines,
             )
