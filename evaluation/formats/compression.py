@@ -59,8 +59,8 @@ class Limits:
     max_query_bytes: int = 64 * MIB
     #: A run whose lines are not grouped by query is held in memory whole.
     max_ungrouped_bytes: int = 512 * MIB
-    #: A JSON file is parsed in memory whole.
-    max_json_bytes: int = 64 * MIB
+    #: A JSON file is parsed in memory whole, where it takes several times its size.
+    max_json_bytes: int = 16 * MIB
 
 
 class _Reader(Protocol):

@@ -14,6 +14,7 @@ from evaluation.errors import InvalidRun
 from evaluation.formats.compression import BLOCK, Limits, describe_bytes, open_expanded
 from evaluation.formats.mteb import looks_like_json, predictions_as_lines
 from evaluation.formats.run_header import RunHeader, read_header
+from evaluation.formats.run_metadata import kept_metadata
 from evaluation.formats.run_problems import Counted
 from evaluation.formats.run_source import (
     LONGEST_KEPT,
@@ -78,6 +79,10 @@ class RunContents:
     tags: tuple[str, ...]
     expanded_bytes: int = 0
     metadata: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # here, where every form of run ends, so that no reader can forget it
+        object.__setattr__(self, "metadata", kept_metadata(self.metadata))
 
 
 def read_run(
