@@ -12,6 +12,7 @@ from django.forms import ValidationError
 from leaderboard.models import Architecture, System
 from leaderboard.systems import SystemFields, canonical_datasets
 from submissions.json_text import read_json
+from submissions.names import NameField
 
 #: What says "trained on none of these datasets".
 NONE_WORDS = frozenset({"none", "zero-shot", "-"})
@@ -65,7 +66,7 @@ class ParametersField(forms.CharField):
 class SystemForm(forms.Form):
     """What a new system says of itself."""
 
-    name = forms.CharField(
+    name = NameField(
         max_length=120, help_text="As it should read on the board, for example “ColBERTv2 (2 bits)”."
     )
     architecture = forms.ChoiceField(choices=[("", "Choose one"), *Architecture.choices])
@@ -78,7 +79,7 @@ class SystemForm(forms.Form):
     paper_url = WebAddressField(label="Paper")
     code_url = WebAddressField(label="Code")
     model_url = WebAddressField(label="Model")
-    licence = forms.CharField(required=False, max_length=120)
+    licence = NameField(required=False, max_length=120)
     parameters = ParametersField(
         required=False,
         max_length=5000,
@@ -95,7 +96,7 @@ class SystemForm(forms.Form):
     training_none = forms.BooleanField(
         label="None of the datasets here: everything is zero-shot", required=False
     )
-    backbone = forms.CharField(required=False, max_length=120, help_text="For example bert-base-uncased.")
+    backbone = NameField(required=False, max_length=120, help_text="For example bert-base-uncased.")
     dimension = forms.IntegerField(
         required=False, min_value=1, max_value=1_000_000, help_text="Of the vectors, where there are any."
     )
@@ -150,7 +151,7 @@ class SubmissionForm(forms.Form):
     """What belongs to this one submission. `system` is the slug of one of the sender's, empty for a new one."""
 
     system = forms.ChoiceField(required=False)
-    configuration = forms.CharField(
+    configuration = NameField(
         label="Configuration or seed",
         required=False,
         max_length=80,
@@ -186,7 +187,7 @@ class SubmissionForm(forms.Form):
 class WithdrawalForm(forms.Form):
     """Why a submission is withdrawn; the reason stays on the dataset's page."""
 
-    reason = forms.CharField(
+    reason = NameField(
         max_length=300,
         error_messages={"required": "Say why, for example “wrong index used”: the reason stays visible."},
     )

@@ -6,6 +6,7 @@ from django.db import transaction
 from django.utils.text import slugify
 
 from leaderboard.models import Membership, Team, User
+from submissions.names import is_site_name
 
 
 @transaction.atomic
@@ -17,7 +18,8 @@ def personal_team(user: User) -> Team:
     team = Team.objects.filter(memberships__user=user).order_by("memberships__pk").first()
     if team is not None:
         return team
-    team = make_team(user.name or f"Team {user.pk}")
+    neutral = not user.name or is_site_name(user.name)
+    team = make_team(f"Team {user.pk}" if neutral else user.name)
     Membership.objects.create(team=team, user=user, owner=True)
     return team
 

@@ -1,0 +1,46 @@
+"""Names as others will read them: something to see, and nothing that hides or turns around what stands beside it."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.core.exceptions import ValidationError
+
+#: Controls (line ends among them), invisible formatting such as text direction, separators of lines and paragraphs,
+#: private use, halves of surrogate pairs.
+_REFUSED = frozenset({"Cc", "Cf", "Zl", "Zp", "Co", "Cs"})
+#: Letters and symbols by their category that fonts draw as nothing: Hangul fillers, the empty Braille pattern.
+_BLANK = frozenset("\u115f\u1160\u3164\uffa0\u2800")
+
+
+def _is_refused(character: str) -> bool:
+    return unicodedata.category(character) in _REFUSED
+
+
+def validate_name(text: str) -> None:
+    """Raises ValidationError for characters that nobody sees, and for a text that has none that anybody sees."""
+    found = next(filter(_is_refused, text), None)
+    if found is not None:
+        raise ValidationError(f"U+{ord(found):04X} cannot be part of it: nobody can see it. Type it without.")
+    if not any(unicodedata.category(each)[0] in "LNPS" and each not in _BLANK for each in text):
+        raise ValidationError("It needs at least one character that can be seen.")
+
+
+def is_site_name(text: str) -> bool:
+    """Whether a name reads as the site's own, which stands beside what the site itself made."""
+    return _folded(text) == _folded(settings.SITE_NAME)
+
+
+def _folded(text: str) -> str:
+    return "".join(unicodedata.normalize("NFKC", text).split()).casefold()
+
+
+class NameField(forms.CharField):
+    """A line of text that others see."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.validators = [validate_name, *self.validators]
