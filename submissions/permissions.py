@@ -58,16 +58,19 @@ def may_see(person: Person, submission: Submission) -> bool:
     return may_manage(person, submission) or may_see_facts(submission)
 
 
-def downloadable_runs(person: Person, submission: Submission) -> list[Job]:
+def downloadable_runs(person: Person, submission: Submission, *, own: bool | None = None) -> list[Job]:
     """The submission's scored jobs whose run the person may download.
 
     Its team has its own always. Others, curators among them, have none over hidden judgements, which many runs with
     their scores would give away, and of the rest those of public results, where the dataset's setting names them.
+    `own` is whether it is known to be the person's or their teams'; None asks.
     """
     scored = [
         job for job in submission.jobs.all() if job.entry is not None and job.entry.evaluation_id is not None
     ]
-    if submissions_of(person).filter(pk=submission.pk).exists():
+    if own is None:
+        own = bool(scored) and submissions_of(person).filter(pk=submission.pk).exists()
+    if own:
         return scored
     return [
         job

@@ -22,6 +22,7 @@ from submissions import withdrawal
 from submissions.forms import SystemForm, WithdrawalForm
 from submissions.intake import accept_submission, check_only
 from submissions.models import Submission
+from submissions.people.authentication import takes_tokens
 from submissions.permissions import downloadable_runs, editable_systems, may_manage, may_see, submissions_of
 from submissions.refusals import Refused
 from submissions.request_size import refuse_oversize
@@ -86,6 +87,7 @@ def progress(request: HttpRequest, identifier: str) -> HttpResponse:
 
 
 @require_safe
+@takes_tokens
 def run(request: HttpRequest, identifier: str, dataset: str) -> HttpResponseBase:
     """The run that was scored on the dataset, as gzip; 404 for what this visitor may not have, or is not there."""
     found = _find(request, identifier)
@@ -116,6 +118,7 @@ def cancel(request: HttpRequest, identifier: str) -> HttpResponse:
 
 
 @login_required
+@never_cache
 @require_POST
 def withdraw(request: HttpRequest, identifier: str) -> HttpResponse:
     """Take the submission off the boards; the reason stays visible."""

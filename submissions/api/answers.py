@@ -5,14 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpRequest
+from django.urls import reverse
 
+from submissions.permissions import downloadable_runs
 from submissions.refusals import FileReport, Refused
 from submissions.status import JobStatus, SubmissionStatus
 
 
-def submission_answer(status: SubmissionStatus, request: HttpRequest) -> dict[str, Any]:
-    """A submission and its jobs."""
+def submission_answer(
+    status: SubmissionStatus, request: HttpRequest, *, own: bool | None = None
+) -> dict[str, Any]:
+    """A submission and its jobs; `own` as `downloadable_runs` takes it."""
     submission = status.submission
+    runs = {job.pk for job in downloadable_runs(request.user, submission, own=own)}
     waiting = [job for job in status.jobs if job.waits]
     return {
         "id": submission.pk,
@@ -28,14 +33,15 @@ def submission_answer(status: SubmissionStatus, request: HttpRequest) -> dict[st
         "withdrawal_reason": submission.withdrawal_reason,
         "queue_position": status.queue_position,
         "workers_alive": max((job.workers_alive for job in waiting), default=None),
-        "jobs": [job_answer(job, request) for job in status.jobs],
+        "jobs": [job_answer(job, request, job.job.pk in runs) for job in status.jobs],
         "url": request.build_absolute_uri(submission.get_absolute_url()),
     }
 
 
-def job_answer(status: JobStatus, request: HttpRequest) -> dict[str, Any]:
+def job_answer(status: JobStatus, request: HttpRequest, downloadable: bool) -> dict[str, Any]:
     """One dataset's part; scores are the published values, and only there once the job is done."""
     job = status.job
+    run = reverse("submission-run", args=[job.submission_id, job.dataset.slug]) if downloadable else None
     return {
         "dataset": job.dataset.slug,
         "state": status.state.value,
@@ -50,6 +56,7 @@ def job_answer(status: JobStatus, request: HttpRequest) -> dict[str, Any]:
         "log": list(status.log),
         "error": status.error,
         "board": request.build_absolute_uri(job.dataset.get_absolute_url()),
+        "run_url": request.build_absolute_uri(run) if run else None,
     }
 
 

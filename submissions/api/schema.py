@@ -82,6 +82,9 @@ class JobSerializer(serializers.Serializer[Any]):
     log = serializers.ListField(child=serializers.CharField())
     error = serializers.CharField()
     board = serializers.URLField()
+    run_url = serializers.URLField(
+        allow_null=True, help_text="The run as it was scored (gzip); null where you may not have it."
+    )
 
 
 class SubmissionSerializer(serializers.Serializer[Any]):

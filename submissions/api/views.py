@@ -7,7 +7,7 @@ from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import status
 from rest_framework.exceptions import PermissionDenied
 from rest_framework.pagination import LimitOffsetPagination
-from rest_framework.parsers import FormParser, JSONParser, MultiPartParser
+from rest_framework.parsers import FormParser, MultiPartParser
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -17,7 +17,7 @@ from leaderboard.api.errors import ApiError, problem
 from leaderboard.models import User
 from submissions import withdrawal
 from submissions.api.answers import refusal_extra, report_answer, submission_answer
-from submissions.api.requests import data_of, files_of, submission_of, truth
+from submissions.api.requests import StrictJSONParser, data_of, files_of, submission_of, truth
 from submissions.api.schema import (
     CheckRequest,
     ErrorSerializer,
@@ -119,7 +119,10 @@ class SubmissionsView(APIView):
         pagination.default_limit, pagination.max_limit = 50, 200
         page = pagination.paginate_queryset(rows, request, view=self) or []
         return pagination.get_paginated_response(
-            [submission_answer(describe(row, complete=True, compare=False), request) for row in page]
+            [
+                submission_answer(describe(row, complete=True, compare=False), request, own=True)
+                for row in page
+            ]
         )
 
     @extend_schema(
@@ -142,7 +145,7 @@ class SubmissionsView(APIView):
 class _OneSubmission(APIView):
     """A call about one submission, which exists only for those who may see it."""
 
-    parser_classes = [JSONParser, FormParser, MultiPartParser]
+    parser_classes = [StrictJSONParser, FormParser, MultiPartParser]
 
     def find(self, request: Request, identifier: str) -> Submission:
         """The submission. Raises Http404."""

@@ -109,3 +109,21 @@ def test_submitters_are_told_before_they_submit(demo: Dataset, secret: Dataset, 
     assert (
         "Everyone may download those of public results." in signed_in.get("/datasets/demo/").content.decode()
     )
+
+
+def test_the_api_links_the_run_where_it_may_be_had_and_a_token_is_enough(
+    demo: Dataset, api: Api, stranger: Api
+) -> None:
+    identifier = api.submit().body["id"]
+    assert api.get(f"submissions/{identifier}/").body["jobs"][0]["run_url"] is None  # not scored yet
+    work()
+    (job,) = api.get(f"submissions/{identifier}/").body["jobs"]
+    assert api.get("submissions/").body["results"][0]["jobs"][0]["run_url"] == job["run_url"]
+    response = Client().get(job["run_url"], headers=api.headers)
+    assert gzip.decompress(response.getvalue()).decode() == run_text()
+    assert "Authorization" in response.headers["Vary"]
+    assert stranger.get(f"submissions/{identifier}/").body["jobs"][0]["run_url"] is None
+    assert Client().get(job["run_url"], headers=stranger.headers).status_code == 404
+    wrong = Client().get(job["run_url"], headers={"Authorization": "Bearer rb_wrong"})
+    assert wrong.status_code == 401
+    assert wrong.headers["WWW-Authenticate"] == "Bearer"

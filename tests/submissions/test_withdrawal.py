@@ -135,3 +135,32 @@ def test_a_withdrawn_submission_cannot_be_shown_again(public: str, demo: Dataset
     api.post(f"submissions/{identifier}/withdraw/", reason="mistake")
     api.post(f"submissions/{identifier}/visibility/", public="true")
     assert Entry.objects.get(submission_reference=identifier).visibility != "public"
+
+
+@pytest.mark.parametrize("path", ["withdraw", "visibility"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        rb'{"reason": "\ud800", "public": "\ud800"}',
+        b"[" * 5000,
+        b'{"reason": ' + b"[" * 5000,
+        b"\xff",
+        b'{"reason": NaN}',
+        b"[]",
+        b"1",
+    ],
+)
+def test_a_body_that_is_no_usable_json_is_the_senders_error(
+    demo: Dataset, api: Api, path: str, body: bytes
+) -> None:
+    address = f"/api/v1/submissions/{api.submit().body['id']}/{path}/"
+    answer = api.client.post(address, body, content_type="application/json", headers=api.headers)
+    assert answer.status_code == 400
+    assert set(answer.json()) == {"code", "detail", "problems"}
+
+
+def test_a_json_body_is_no_larger_than_a_form_may_be(demo: Dataset, api: Api, settings: Any) -> None:
+    address = f"/api/v1/submissions/{api.submit().body['id']}/withdraw/"
+    body = b" " * settings.DATA_UPLOAD_MAX_MEMORY_SIZE + b'{"reason": "wrong index"}'
+    answer = api.client.post(address, body, content_type="application/json", headers=api.headers)
+    assert answer.status_code == 413
