@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-from django.urls import include, path
+from collections.abc import Iterable
+
+from allauth import urls as allauth
+from django.urls import URLPattern, URLResolver, include, path
+from django.views.decorators.cache import never_cache
 
 from submissions import views
 from submissions.api import views as api
 from submissions.people import views as people
+
+
+def _never_cached(patterns: Iterable[URLPattern | URLResolver]) -> list[URLPattern | URLResolver]:
+    """The same addresses, whose pages nobody's browser or proxy keeps: they show the signed-in person's data."""
+    return [
+        URLPattern(each.pattern, never_cache(each.callback), each.default_args, each.name)
+        if isinstance(each, URLPattern)
+        else URLResolver(each.pattern, _never_cached(each.url_patterns), each.default_kwargs)
+        for each in patterns
+    ]
+
 
 pages = [
     path("submit/", views.submit, name="submit"),
@@ -22,7 +37,7 @@ pages = [
     path("account/profile/", people.save_profile, name="account-profile"),
     path("account/tokens/", people.create_token, name="account-token-create"),
     path("account/tokens/revoke/", people.delete_token, name="account-token-revoke"),
-    path("account/", include("allauth.urls")),
+    path("account/", include(_never_cached(allauth.urlpatterns))),
 ]
 
 api_calls = [

@@ -22,6 +22,7 @@ from submissions.permissions import may_rename
 
 
 @login_required
+@never_cache
 @require_safe
 def account(request: HttpRequest) -> HttpResponse:
     """The signed-in person's own page."""
@@ -29,6 +30,7 @@ def account(request: HttpRequest) -> HttpResponse:
 
 
 @login_required
+@never_cache
 @require_POST
 def save_profile(request: HttpRequest) -> HttpResponse:
     """Change the person's name and, for its owner, the team's."""
@@ -41,8 +43,8 @@ def save_profile(request: HttpRequest) -> HttpResponse:
 
 
 @login_required
-@require_POST
 @never_cache
+@require_POST
 def create_token(request: HttpRequest) -> HttpResponse:
     """Make a token and show it, this once."""
     form = TokenForm(request.POST)

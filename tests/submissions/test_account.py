@@ -100,6 +100,22 @@ def test_only_its_owner_renames_a_team(alice: User) -> None:
     assert Team.objects.get(pk=team.pk).name == "Alice"
 
 
+@pytest.mark.parametrize(
+    "path",
+    ["account/", "account/email/", "account/password/change/", "account/logout/", "submissions/", "submit/"],
+)
+def test_no_cache_keeps_what_signed_in_people_see(signed_in: Client, path: str) -> None:
+    response = signed_in.get(f"/{path}")
+    assert response.status_code == 200
+    assert "no-store" in response.headers["Cache-Control"]
+
+
+def test_nor_a_form_that_comes_back(signed_in: Client) -> None:
+    response = signed_in.post("/account/profile/", {"name": "Alice", "team": ""})
+    assert response.status_code == 400
+    assert "no-store" in response.headers["Cache-Control"]
+
+
 def test_account_pages_of_allauth_are_reachable(signed_in: Client) -> None:
     page = signed_in.get("/account/").content.decode()
     for path in ("/account/email/", "/account/password/change/"):
