@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from html import unescape
 
@@ -15,11 +16,16 @@ _TAGS = {
     "a", "blockquote", "br", "code", "em", "h3", "h4", "hr", "li", "ol", "p", "pre", "strong", "table", "tbody",
     "td", "th", "thead", "tr", "ul",
 }  # fmt: skip
+#: Where a link may lead: to an absolute address, whose host its reader sees, or within the page.
+_LINK = re.compile(r"https?://[^/\\]|mailto:|#", re.IGNORECASE)
 
 
 @lru_cache(maxsize=512)
 def to_html(text: str) -> SafeString:
-    """The text's HTML: no images, scripts, styles or headings above the third level; links lead out unfollowed."""
+    """The text's HTML: no images, scripts, styles or headings above the third level.
+
+    Links are absolute (http, https, mailto) or within the page, and not followed by search engines.
+    """
     rendered = _PARSER.render(text)
     for level in ("1", "2"):
         rendered = rendered.replace(f"<h{level}>", "<h3>").replace(f"</h{level}>", "</h3>")
@@ -27,10 +33,16 @@ def to_html(text: str) -> SafeString:
         rendered,
         tags=_TAGS,
         attributes={"a": {"href"}},
+        attribute_filter=_kept_attribute,
         url_schemes={"http", "https", "mailto"},
         link_rel="nofollow noopener",
     )
     return mark_safe(clean)  # noqa: S308
+
+
+def _kept_attribute(tag: str, attribute: str, value: str) -> str | None:
+    """The attribute's value; None for a link that is relative, or takes only its scheme from the page (`//host`)."""
+    return value if attribute != "href" or _LINK.match(value) else None
 
 
 def first_sentence(text: str) -> str:
