@@ -12,7 +12,7 @@ RUN_STAMP  := $(VENV)/installed-$(shell cat requirements.txt | cksum | tr ' ' '-
 TEST_STAMP := $(VENV)/installed-test-$(shell cat requirements.txt requirements-test.txt | cksum | tr ' ' '-')
 
 # What lint asks Django is about a site on the internet, and touches no real state.
-PRODUCTION := RUNBOARD_VAR=build/lint ALLOWED_HOSTS=runboard.example HTTPS=1 DEBUG=0
+PRODUCTION := RUNBOARD_VAR=build/lint ALLOWED_HOSTS=runboard.example HTTPS=1 DEBUG=0 EMAIL_URL=smtp://localhost
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:

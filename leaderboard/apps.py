@@ -1,6 +1,7 @@
 """The leaderboard's Django application."""
 
 from django.apps import AppConfig
+from django.core.checks import Tags, register
 
 
 class LeaderboardConfig(AppConfig):
@@ -8,3 +9,9 @@ class LeaderboardConfig(AppConfig):
 
     name = "leaderboard"
     verbose_name = "Leaderboard"
+
+    def ready(self) -> None:
+        """Register the checks of a public site."""
+        from leaderboard.checks import check_mail
+
+        register(check_mail, Tags.security, deploy=True)
