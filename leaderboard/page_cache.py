@@ -1,8 +1,8 @@
 """Whole pages for visitors who are nobody in particular, kept as the bytes that go out.
 
 A page is kept under its address, its view of the board and the revision of the datasets it shows, so a change of a
-board leads to another key and nothing has to be purged. What the revision does not count (a team's new name) is seen
-after one and a half `LIFETIME`s at the latest.
+board leads to another key and nothing has to be purged. What the revision does not count (another title of a source)
+is seen after one and a half `LIFETIME`s at the latest.
 """
 
 from __future__ import annotations

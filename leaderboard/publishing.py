@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
-from leaderboard.models import Dataset, Entry, Evaluation, System
+from leaderboard.models import Dataset, Entry, Evaluation, System, Team
 
 #: Decimals of a published value where the judgements are hidden. Three leave a probing run 1.7 to 6.2 bits.
 HIDDEN_DECIMALS = 3
@@ -22,6 +22,21 @@ HIDDEN_DECIMALS = 3
 def published_value(value: float, *, hidden: bool) -> float:
     """The value as it leaves the scorer: rounded to three decimals where the judgements are hidden."""
     return round(value, HIDDEN_DECIMALS) if hidden else value
+
+
+def published_statistics(statistics: Mapping[str, Any], *, hidden: bool) -> dict[str, Any]:
+    """A dataset's statistics as everyone may have them.
+
+    Where the judgements are hidden the number of judgements is left out, and the mean of relevant documents has one
+    decimal: in full it gives their number away. What a publication reports (`reported`) is known already.
+    """
+    found = dict(statistics)
+    if not hidden or found.get("reported"):
+        return found
+    found.pop("judgements", None)
+    if found.get("relevant_per_query") is not None:
+        found["relevant_per_query"] = round(found["relevant_per_query"], 1)
+    return found
 
 
 def comparison_group(evaluation: Evaluation) -> str:
@@ -180,10 +195,15 @@ def withdraw_entries(submission_reference: str, reason: str) -> None:
 
 @transaction.atomic
 def system_changed(system: System) -> None:
-    """Bring the entries that the system has here up to date with what it says of itself now."""
+    """Bring the entries scored here up to date with what the system says of itself now; all its boards change."""
     for entry in Entry.objects.filter(system=system, source=None).select_related("dataset"):
         Entry.objects.filter(pk=entry.pk).update(training=training_exposure(system, entry.dataset))
-        board_changed(entry.dataset)
+    _boards_changed(Entry.objects.filter(system=system))
+
+
+def team_changed(team: Team) -> None:
+    """Count a change of every board that names the team."""
+    _boards_changed(Entry.objects.filter(system__team=team))
 
 
 @transaction.atomic
@@ -199,3 +219,9 @@ def name_baseline(entry: Entry) -> None:
 def board_changed(dataset: Dataset) -> None:
     """Count a change of the board, so that no cached page outlives it."""
     Dataset.objects.filter(pk=dataset.pk).update(board_revision=F("board_revision") + 1)
+
+
+def _boards_changed(entries: QuerySet[Entry]) -> None:
+    """Count a change of every board that has one of the entries."""
+    datasets = Dataset.objects.filter(pk__in=entries.values("dataset"))
+    datasets.update(board_revision=F("board_revision") + 1)

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 
 from leaderboard.admin.base import CurationAdmin
 from leaderboard.models import Benchmark, BenchmarkMember, Source, System
-from leaderboard.publishing import board_changed
+from leaderboard.publishing import board_changed, system_changed
 
 
 class MemberInline(admin.TabularInline):
@@ -43,6 +43,11 @@ class SystemAdmin(CurationAdmin):
     list_filter = ("architecture",)
     search_fields = ("name", "slug", "team__name")
     readonly_fields = ("slug", "team", "source", "created_at")
+
+    def save_model(self, request: HttpRequest, obj: System, form: Any, change: bool) -> None:
+        """Save, so that its entries and every cached page follow."""
+        super().save_model(request, obj, form, change)
+        system_changed(obj)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Systems come with submissions."""

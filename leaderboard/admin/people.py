@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.forms import AdminUserCreationForm
+from django.http import HttpRequest
 
 from leaderboard.admin.base import CurationAdmin
 from leaderboard.models import Membership, Team, User
+from leaderboard.publishing import team_changed
 
 
 class UserForm(AdminUserCreationForm):
@@ -50,3 +54,8 @@ class TeamAdmin(CurationAdmin):
     list_display = ("name", "slug", "created_at")
     search_fields = ("name", "slug")
     inlines = (MembershipInline,)
+
+    def save_model(self, request: HttpRequest, obj: Team, form: Any, change: bool) -> None:
+        """Save, so that no cached page outlives the name."""
+        super().save_model(request, obj, form, change)
+        team_changed(obj)

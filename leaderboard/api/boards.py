@@ -15,6 +15,7 @@ from leaderboard.api.errors import ApiError, problem
 from leaderboard.boards import exports, lists, pages, system_page
 from leaderboard.boards.state import BoardState, UnknownChoice
 from leaderboard.models import Architecture, Entry
+from leaderboard.publishing import published_statistics
 
 VIEW_PARAMETERS = [
     OpenApiParameter("measure", str, description="The measure in focus: differences and ranks follow it."),
@@ -63,7 +64,7 @@ def _listed(dataset: dict[str, Any]) -> dict[str, Any]:
     return {
         **{name: dataset[name] for name in names},
         "entries": dataset["number"],
-        "statistics": dataset["statistics"]._asdict(),
+        "statistics": published_statistics(dataset["statistics"]._asdict(), hidden=dataset["hidden"]),
     }
 
 
@@ -82,6 +83,7 @@ class DatasetView(APIView):
             for name, value in page.dataset.items()
             if name not in hidden_fields and "__" not in name
         }
+        statistics = lists.statistics_of(page.dataset)._asdict()
         version = {
             name: page.dataset[f"current_version__{name}"]
             for name in ("number", "label", "content_sha256", "statistics")
@@ -90,7 +92,7 @@ class DatasetView(APIView):
             {
                 **facts,
                 "version": version if page.dataset["current_version_id"] else None,
-                "statistics": lists.statistics_of(page.dataset)._asdict(),
+                "statistics": published_statistics(statistics, hidden=page.dataset["hidden"]),
                 "entries": page.board.total,
                 "withdrawn": [tombstone._asdict() for tombstone in page.tombstones],
                 "benchmarks": lists.benchmarks_with(page.dataset["pk"]),

@@ -15,6 +15,7 @@ from leaderboard.boards.state import BoardState, UnknownChoice
 from leaderboard.files import offered_files
 from leaderboard.models import Dataset
 from leaderboard.page_cache import kept_page
+from leaderboard.publishing import published_statistics
 from leaderboard.views.board_context import board_context
 
 
@@ -47,7 +48,9 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
     context = {
         "section": "datasets",
         "dataset": page.dataset,
-        "statistics": lists.statistics_of(page.dataset),
+        "statistics": published_statistics(
+            lists.statistics_of(page.dataset)._asdict(), hidden=page.dataset["hidden"]
+        ),
         "tombstones": page.tombstones,
         "benchmarks": lists.benchmarks_with(page.dataset["pk"]),
         "files": _files(request, page.dataset),

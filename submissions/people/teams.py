@@ -6,6 +6,7 @@ from django.db import transaction
 from django.utils.text import slugify
 
 from leaderboard.models import Membership, Team, User
+from leaderboard.publishing import team_changed
 from submissions.names import is_site_name
 
 
@@ -34,7 +35,9 @@ def make_team(name: str) -> Team:
     return Team.objects.create(slug=slug, name=name)
 
 
+@transaction.atomic
 def rename_team(team: Team, name: str) -> None:
-    """Show the team under another name; its address stays."""
+    """Show the team under another name, on its boards too; its address stays."""
     team.name = name
     team.save(update_fields=["name"])
+    team_changed(team)

@@ -12,9 +12,10 @@ from django.urls import reverse
 
 from leaderboard.importing.importer import import_dataset
 from leaderboard.importing.options import ImportOptions
-from leaderboard.models import Dataset, Entry, Qrels, WorkRequest
+from leaderboard.models import Dataset, Entry, Qrels, Team, WorkRequest
 from leaderboard.reported.loader import load_reported
 from tests.factories import make_user
+from tests.leaderboard.entries import make_system, score, scored_dataset
 from tests.leaderboard.tiny_collection import good_files, write_folder, write_zip
 
 pytestmark = pytest.mark.django_db
@@ -112,6 +113,41 @@ def test_scores_and_deciding_settings_cannot_be_edited(tmp_path: Path, curator: 
     dataset.refresh_from_db()
     assert (dataset.name, dataset.slug, dataset.hidden) == ("FiQA", "fiqa", False)
     assert dataset.board_revision == revision + 1
+
+
+def test_boards_follow_when_a_system_or_its_team_is_edited(curator: Client) -> None:
+    team = Team.objects.create(slug="owls", name="Owls")
+    dataset = scored_dataset()
+    system = make_system("Tawny", team=team)
+    entry = score(dataset, system, ndcg=0.5)
+    board, visitor = f"/datasets/{dataset.slug}/", Client()
+    assert "Tawny" in visitor.get(board).content.decode()
+    fields = {
+        "name": "Barn", "architecture": "dense", "parameters": "{}", "training_declared": "on",
+        "training_datasets": f'["{dataset.slug}"]',
+    }  # fmt: skip
+    curator.post(reverse("admin:leaderboard_system_change", args=[system.pk]), fields)
+    page = visitor.get(board).content.decode()
+    assert ("Barn" in page, "Tawny" in page, "Owls" in page) == (True, False, True)
+    entry.refresh_from_db()
+    assert entry.training == Entry.Training.IN_DOMAIN
+    no_members = {"memberships-TOTAL_FORMS": 0, "memberships-INITIAL_FORMS": 0}
+    fields = {"name": "Falcons", "slug": "owls", **no_members}
+    curator.post(reverse("admin:leaderboard_team_change", args=[team.pk]), fields)
+    page = visitor.get(board).content.decode()
+    assert ("Falcons" in page, "Owls" in page) == (True, False)
+
+
+def test_boards_of_reported_figures_follow_too(curator: Client) -> None:
+    load_reported()
+    entry = Entry.objects.filter(dataset__slug="fiqa").select_related("system").first()
+    assert entry is not None
+    assert entry.system.name in Client().get("/datasets/fiqa/").content.decode()
+    fields = {
+        "name": "Barn", "architecture": "dense", "parameters": "{}", "training_datasets": "[]"
+    }  # fmt: skip
+    curator.post(reverse("admin:leaderboard_system_change", args=[entry.system.pk]), fields)
+    assert "Barn" in Client().get("/datasets/fiqa/").content.decode()
 
 
 def test_the_admin_signs_in_where_everyone_does(client: Client) -> None:

@@ -16,6 +16,7 @@ from submissions.models import ApiToken
 from submissions.people.teams import personal_team
 from submissions.people.tokens import LIMIT
 from tests.factories import make_user
+from tests.leaderboard.entries import make_system, score, scored_dataset
 from tests.submissions.conftest import Api
 
 pytestmark = pytest.mark.django_db
@@ -88,6 +89,15 @@ def test_name_and_team_can_be_changed(signed_in: Client, alice: User) -> None:
     assert alice.name == "Alice A."
     assert personal_team(alice).name == "The Retrievers"
     assert "The Retrievers" in signed_in.get("/account/").content.decode()
+
+
+def test_boards_show_a_teams_new_name_at_once(signed_in: Client, alice: User) -> None:
+    dataset = scored_dataset()
+    score(dataset, make_system("Tawny", team=personal_team(alice)), ndcg=0.5)
+    board, visitor = f"/datasets/{dataset.slug}/", Client()
+    assert "The Retrievers" not in visitor.get(board).content.decode()
+    signed_in.post("/account/profile/", {"name": "Alice", "team": "The Retrievers"})
+    assert "The Retrievers" in visitor.get(board).content.decode()
 
 
 def test_only_its_owner_renames_a_team(alice: User) -> None:
