@@ -26,6 +26,8 @@ _DESCRIPTIONS = {
     Kind.BROKEN_RUN: "A run with mistakes, to see how they are reported",
 }
 
+#: How the names of splits begin that everyone may have beside hidden judgements. Under any other name may be anything.
+_OPEN_SPLITS = ("train", "dev", "valid")
 
 QUERIES_NAME, ALL_QUERIES_NAME = "queries.jsonl.gz", "queries.all.jsonl.gz"
 
@@ -81,6 +83,11 @@ def judgements_name(split: str) -> str:
     return f"qrels.{split}.tsv.gz"
 
 
+def may_offer_judgements(split: str, *, scored: str, hidden: bool) -> bool:
+    """Whether everyone may have the judgements of `split`, in a dataset that is scored on those of `scored`."""
+    return not hidden or (split != scored and split.startswith(_OPEN_SPLITS))
+
+
 def offered_files(dataset: Dataset, user: User | AnonymousUser) -> list[DatasetFile]:
     """What this visitor may download of the dataset's current version, in the order of kinds."""
     if dataset.current_version is None:
@@ -103,7 +110,8 @@ def open_file(file: DatasetFile) -> BinaryIO:
 def _may_have(dataset: Dataset, file: DatasetFile, user: User | AnonymousUser) -> bool:
     if file.kind == Kind.QRELS:
         scored = dataset.current_qrels.split if dataset.current_qrels else "test"
-        return not (dataset.hidden and file.name == judgements_name(scored))
+        split = file.name.removeprefix("qrels.").removesuffix(".tsv.gz")
+        return may_offer_judgements(split, scored=scored, hidden=dataset.hidden)
     if file.kind == Kind.CORPUS:
         return sees(user, dataset.documents_visibility)
     if file.kind in (Kind.QUERIES, Kind.ALL_QUERIES, Kind.EXAMPLE_RUN, Kind.BROKEN_RUN):

@@ -130,6 +130,7 @@ class DatasetAdmin(CurationAdmin):
             text = f"Imported {imported.version}. Changed: {', '.join(imported.changes)}.{waiting}"
         else:
             text = f"Nothing changed: {imported.version} has exactly this content and these settings."
+        text += f" {imported.disclosure()}"
         self.log_change(request, imported.dataset, text)
         messages.success(request, text)
         return HttpResponseRedirect(reverse("admin:leaderboard_dataset_change", args=[imported.dataset.pk]))

@@ -9,18 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
 from evaluation.errors import InvalidContent
 from evaluation.problems import Problem
 from leaderboard.baselines import request_baseline
+from leaderboard.files import offered_files
 from leaderboard.importing.baseline_run import BaselineRun, read_baseline_run, request_baseline_run
 from leaderboard.importing.inspection import Inspected, check_split, inspect
 from leaderboard.importing.measures import check_measures, shown_measures
 from leaderboard.importing.options import ImportOptions
 from leaderboard.importing.problems import problem
 from leaderboard.importing.source import Progress, open_source
+from leaderboard.importing.splits import check_overlap, left_out
 from leaderboard.importing.storing import (
     StoredContent,
     create_version,
@@ -39,13 +42,29 @@ _DECIDING = ("relevance_level", "drop_self_matches")
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What the import did: `changes` in words, empty where the same bytes and settings were there already."""
+    """What the import did: `changes` in words, empty where the same bytes and settings were there already.
+
+    `offered` are the files that everyone may have now; `left_out` the splits that are not among them, because the
+    scored one is hidden.
+    """
 
     dataset: Dataset
     version: DatasetVersion
     qrels: Qrels | None
     changes: tuple[str, ...]
     baseline_requested: bool
+    offered: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+    def disclosure(self) -> str:
+        """Which files everyone may have, and which judgements were left out of them."""
+        text = f"Offered to everyone: {', '.join(self.offered) or 'nothing'}."
+        if self.left_out:
+            text += (
+                f" Left out: the judgements of {', '.join(self.left_out)}; beside hidden judgements only splits "
+                "named train…, dev… or valid… are offered."
+            )
+        return text
 
 
 class NoSpace(Exception):
@@ -73,6 +92,7 @@ def import_dataset(path: Path, options: ImportOptions, progress: Progress = _no_
         try:
             with open_source(path, options, work, progress) as source:
                 inspected = inspect(source, options, work, progress)
+                refusals += check_overlap(inspected, options, existing)
                 if refusals:
                     raise InvalidContent.of(*refusals)
                 run = read_baseline_run(options.baseline, inspected) if options.baseline else None
@@ -192,7 +212,8 @@ def _record(
         changes.append("baseline run")
     if changes:
         board_changed(dataset)
-    return Imported(dataset, version, qrels, tuple(changes), asked)
+    offered = tuple(file.name for file in offered_files(dataset, AnonymousUser()))
+    return Imported(dataset, version, qrels, tuple(changes), asked, offered, left_out(inspected, options))
 
 
 def _settings(options: ImportOptions) -> tuple[Dataset, list[str]]:

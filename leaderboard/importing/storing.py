@@ -14,6 +14,7 @@ from leaderboard.files import (
     judgements_name,
     keep_file,
     kept_file,
+    may_offer_judgements,
     offer_kept,
     withdraw_file,
 )
@@ -53,7 +54,7 @@ def store_content(
     for split, judged in inspected.judgements.items():
         if split == options.split:
             put(Area.QRELS, judged.path, judged.sha256)
-        if split != options.split or not options.hidden:
+        if may_offer_judgements(split, scored=options.split, hidden=bool(options.hidden)):
             kept[split] = keep_file(gzipped(judged.path, work / f"{split}.gz"))
     corpus = source.corpus if inspected.corpus is not None else None
     topics = inspected.topics.path
@@ -130,7 +131,10 @@ def current_or_next_qrels(
 def offer_content(
     dataset: Dataset, version: DatasetVersion, stored: StoredContent, scored_split: str
 ) -> bool:
-    """Offer the version's files, and the scored judgements only where they are open. True if an offer changed."""
+    """Offer the version's files, and the scored judgements only where they are open. True if an offer changed.
+
+    Beside hidden judgements only those of this import are offered: others have not been held against them.
+    """
     before = set(version.files.values_list("name", "sha256"))
     offer_kept(version, Kind.QUERIES, kept_file(version.topics_sha256), QUERIES_NAME)
     if version.topics_sha256 != version.queries_sha256:
@@ -141,9 +145,14 @@ def offer_content(
         offer_kept(version, Kind.CORPUS, stored.corpus, "corpus.jsonl.gz")
     if stored.document_ids is not None:
         offer_kept(version, Kind.DOCUMENT_IDS, stored.document_ids, "document-ids.txt.gz")
-    if dataset.hidden:
-        withdraw_file(version, judgements_name(scored_split))
-    for split, kept in stored.judgements.items():
-        if split != scored_split or not dataset.hidden:
-            offer_kept(version, Kind.QRELS, kept, judgements_name(split), f"The {split} judgements")
+    offered = {
+        judgements_name(split): (split, kept)
+        for split, kept in stored.judgements.items()
+        if may_offer_judgements(split, scored=scored_split, hidden=dataset.hidden)
+    }
+    for file in version.files.filter(kind=Kind.QRELS) if dataset.hidden else ():
+        if file.name not in offered:
+            withdraw_file(version, file.name)
+    for name, (split, kept) in offered.items():
+        offer_kept(version, Kind.QRELS, kept, name, f"The {split} judgements")
     return set(version.files.values_list("name", "sha256")) != before

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.test import Client
 
 from leaderboard.files import judgements_name, offer_file, offered_files
@@ -15,7 +16,7 @@ from leaderboard.importing.importer import Imported, import_dataset
 from leaderboard.importing.options import ImportOptions
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion, Qrels
 from tests.factories import make_user
-from tests.leaderboard.tiny_collection import good_files, write_folder
+from tests.leaderboard.tiny_collection import HEADER, good_files, write_folder
 
 pytestmark = pytest.mark.django_db
 
@@ -162,3 +163,39 @@ def test_an_example_run_is_offered_once_it_is_there(tmp_path: Path, client: Clie
     ]
     assert [file["size"] for file in listed] == [20]
     assert body(client.get(listed[0]["url"])) == run.read_bytes()
+
+
+def test_beside_hidden_judgements_only_splits_for_training_are_offered(
+    tmp_path: Path, client: Client, capsys: Any
+) -> None:
+    changes = {"qrels/heldout.tsv": HEADER + "q2\td1\t1\n", "qrels/dev2.tsv": HEADER + "q1\td3\t1\n"}
+    write_folder(tmp_path, changes)
+    call_command("import_dataset", str(tmp_path), slug="tiny")
+    told = capsys.readouterr().out
+    assert "Offered to everyone: queries.jsonl.gz, queries.all.jsonl.gz, corpus.jsonl.gz, " in told
+    assert ", qrels.dev2.tsv.gz, qrels.train.tsv.gz. Left out: the judgements of heldout; " in told
+    Dataset.objects.update(state=Dataset.State.PUBLISHED)
+    assert client.get("/datasets/tiny/files/qrels.dev2.tsv.gz").status_code == 200
+    assert client.get("/datasets/tiny/files/qrels.heldout.tsv.gz").status_code == 404
+    # What an earlier import offered is held against the judgements anew, or withdrawn.
+    version = DatasetVersion.objects.get()
+    offer_file(version, DatasetFile.Kind.QRELS, tmp_path / "qrels" / "heldout.tsv", "qrels.heldout.tsv.gz")
+    assert client.get("/datasets/tiny/files/qrels.heldout.tsv.gz").status_code == 404
+    (tmp_path / "qrels" / "dev2.tsv").unlink()
+    assert "files" in import_dataset(tmp_path, ImportOptions(slug="tiny")).changes
+    assert list(version.files.filter(kind="qrels").values_list("name", flat=True)) == ["qrels.train.tsv.gz"]
+
+
+def test_statistics_do_not_give_the_number_of_hidden_judgements(tmp_path: Path, client: Client) -> None:
+    qrels = good_files()["qrels/test.tsv"] + "q3\td1\t1\n"
+    write_folder(tmp_path, {"qrels/test.tsv": qrels, "qrels/train.tsv": None})
+    for hidden, relevant in ((True, 1.3), (False, 4 / 3)):
+        import_dataset(tmp_path, ImportOptions(slug="tiny", hidden=hidden))
+        Dataset.objects.update(state=Dataset.State.PUBLISHED)
+        of_one = client.get("/api/v1/datasets/tiny/").json()["statistics"]
+        (of_all,) = (each["statistics"] for each in client.get("/api/v1/datasets/").json()["datasets"])
+        assert of_one == of_all
+        assert (of_one["relevant_per_query"], of_one["queries"]) == (relevant, 3)
+        assert of_one.get("judgements") == (None if hidden else 5)
+        page = client.get("/datasets/tiny/").content.decode()
+        assert 'Relevant documents per query</dt><dd class="number">1.3</dd>' in page

@@ -13,9 +13,11 @@ from django.core.management import CommandError, call_command
 
 from evaluation.errors import InvalidContent
 from evaluation.problems import Problem
+from evaluation.qrels import read_qrels
 from leaderboard.importing.importer import import_dataset
 from leaderboard.importing.options import ImportOptions
 from leaderboard.importing.source import ZIP_POLICY
+from leaderboard.importing.splits import shared_pairs
 from leaderboard.models import Dataset, DatasetVersion
 from tests.leaderboard.tiny_collection import HEADER, good_files, write_folder, write_zip
 
@@ -196,6 +198,29 @@ def test_the_command_prints_every_problem_with_lines_and_hints(tmp_path: Path) -
     assert text.startswith("Nothing was imported: 2 problems.")
     assert "one JSON object (line 6)\n  Each line holds one object" in text
     assert "- queries.jsonl is missing" in text
+
+
+@pytest.mark.parametrize("split", ["backup", "train"])
+def test_a_split_that_repeats_hidden_judgements_is_refused(tmp_path: Path, split: str) -> None:
+    copied = HEADER + "q1\td2\t0\nq2\td3\t1\nq2\td1\t1\n"
+    problem = only_problem(tmp_path, {f"qrels/{split}.tsv": copied})
+    assert (problem.code, problem.count) == ("split_overlaps", 2)
+    assert problem.message.startswith(f"{split} qrels: 2 of the hidden test judgements are there too")
+    assert f"Leave qrels/{split}.tsv out" in problem.hint
+    import_dataset(tmp_path, ImportOptions(slug="open", hidden=False))
+
+
+def test_an_import_without_the_hidden_judgements_is_held_against_those_kept(tmp_path: Path) -> None:
+    import_dataset(write_folder(tmp_path / "1"), ImportOptions(slug="tiny"))
+    later = write_folder(tmp_path / "2", {"qrels/test.tsv": None, "qrels/dev.tsv": HEADER + "q1\td1\t1\n"})
+    (problem,) = problems_of(later, collecting=True)
+    assert (problem.code, problem.count) == ("split_overlaps", 1)
+
+
+def test_the_splits_of_a_real_collection_do_not_overlap(shared_folder: Path) -> None:
+    folder = shared_folder / "data" / "nfcorpus" / "qrels"
+    test, *others = (read_qrels(folder / f"{split}.tsv") for split in ("test", "dev", "train"))
+    assert [shared_pairs(test, other) for other in (*others, test)] == [0, 0, test.number_of_judgements]
 
 
 def test_another_split_would_give_hidden_judgements_away(tmp_path: Path) -> None:

@@ -78,7 +78,8 @@ def summary(imported: Imported) -> str:
     """What the import did, and what the collection holds."""
     dataset, statistics = imported.dataset, imported.version.statistics
     if not imported.changes:
-        return f"Nothing changed: {imported.version} has exactly this content and these settings."
+        same = f"Nothing changed: {imported.version} has exactly this content and these settings."
+        return f"{same}\n{imported.disclosure()}"
     parts = [f"{statistics['documents']:,} documents"] if "documents" in statistics else []
     more = statistics["all_queries"] - statistics["queries"]
     others = f" to answer and {more:,} of other splits" if more else ""
@@ -97,7 +98,7 @@ def summary(imported: Imported) -> str:
         lines.append("It collects runs; import the judgements when there are some.")
     elif dataset.runs_only:
         lines.append("It is published without deltas until a baseline run is named with --baseline.")
-    return "\n".join(lines)
+    return "\n".join([*lines, imported.disclosure()])
 
 
 class _ProgressLine:
