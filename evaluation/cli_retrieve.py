@@ -43,7 +43,7 @@ def add_parser(subparsers: Subparsers) -> None:
                 dest=parameter.name,
                 action="store_const",
                 const=False,
-                help=f"not: {parameter.description}",
+                help=f"turn {parameter.name} off ({parameter.description})",
             )
         else:
             settings.add_argument(

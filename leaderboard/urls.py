@@ -9,7 +9,7 @@ from leaderboard.api import boards as board_api
 from leaderboard.api import documents
 from leaderboard.api.files import DatasetFiles
 from leaderboard.views import boards, public, reference
-from leaderboard.views.files import dataset_file
+from leaderboard.views.files import dataset_file, favicon
 from leaderboard.views.health import healthz
 
 pages = [
@@ -45,6 +45,7 @@ urlpatterns = [
     *pages,
     path("api/v1/", include(api_calls)),
     path("admin/", admin.site.urls),
+    path("favicon.ico", favicon, name="favicon"),
     path("healthz", healthz, name="healthz"),
     path("", include("submissions.urls")),
 ]

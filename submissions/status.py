@@ -10,6 +10,7 @@ from typing import Any
 from django.db.models import Prefetch, QuerySet
 from django.utils import timezone
 
+from leaderboard.boards.measures import better
 from leaderboard.models import Entry
 from submissions.heartbeat import workers_alive
 from submissions.lifecycle import submission_state
@@ -39,6 +40,11 @@ class Score:
     measure: str
     value: float
     baseline: float | None = None
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Whether a smaller value is the better one, as for Hole@10."""
+        return better(self.measure) == "lower"
 
     @property
     def delta(self) -> float | None:

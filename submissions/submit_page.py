@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from django import forms
 from django.conf import settings
-from django.core.exceptions import PermissionDenied
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.core.files.uploadedfile import TemporaryUploadedFile, UploadedFile
-from django.http import HttpRequest
+from django.http import HttpRequest, QueryDict
 
 from evaluation.formats.compression import describe_bytes
 from leaderboard.files import offered_files
@@ -18,11 +19,25 @@ from leaderboard.models import Dataset, DatasetFile, System, User
 from leaderboard.systems import SystemFields
 from submissions.files import IncomingFile
 from submissions.forms import SubmissionForm, SystemForm
-from submissions.permissions import systems_of
+from submissions.names import NameField, is_site_name
+from submissions.people.teams import automatic_name, personal_team, rename_team
+from submissions.permissions import may_rename, systems_of, teams_of
 from submissions.refusals import FileReport, Refused
 
 #: File inputs are named `run:<dataset>`; this one takes zips, and files named after their datasets.
 SEVERAL = "several"
+#: What may be said of a new system and mostly is not: folded away until it is asked for, or wrong.
+OPTIONAL = (
+    "paper_url",
+    "code_url",
+    "model_url",
+    "licence",
+    "parameters",
+    "backbone",
+    "dimension",
+    "maximum_length",
+    "bibtex",
+)
 #: Fields of a new system are named `new-<field>`.
 PREFIX = "new"
 
@@ -35,6 +50,19 @@ class DatasetRow:
     input_name: str
     files: Sequence[DatasetFile]
     chosen: bool
+
+
+class TeamForm(forms.Form):
+    """Whom the results will stand under."""
+
+    team_name = NameField(label="Team name", max_length=120, required=False)
+
+    def clean_team_name(self) -> str:
+        """The team's name. Raises ValidationError for the site's own."""
+        name: str = self.cleaned_data["team_name"]
+        if is_site_name(name):
+            raise ValidationError("This is the name of the site itself. Choose another.")
+        return name
 
 
 class SubmitPage:
@@ -54,6 +82,29 @@ class SubmitPage:
             initial=self._initial(f"{PREFIX}-"),
             label_suffix="",
         )
+        self.team_form = self._team_form(data)
+
+    def _team_form(self, data: QueryDict | None) -> TeamForm | None:
+        """Asks for the team's name while it has the one that it was given."""
+        team = teams_of(self.person).first()
+        if team is not None and (
+            team.name != automatic_name(self.person) or not may_rename(self.person, team)
+        ):
+            return None
+        if team is None and self.person.name:
+            return None
+        form = TeamForm(data, initial=self._initial(), label_suffix="")
+        form.fields["team_name"].help_text = (
+            "Boards show it beside your systems. Left empty, they say "
+            f"“{team.name if team else automatic_name(self.person)}”; your account's page changes it later."
+        )
+        return form
+
+    def name_team(self) -> None:
+        """Give the team the name that was entered, if any was."""
+        name = self.team_form.cleaned_data["team_name"] if self.team_form else ""
+        if name:
+            rename_team(personal_team(self.person), name)
 
     def _new_system(self) -> bool:
         return self.request.method == "POST" and not self.request.POST.get("system")
@@ -67,7 +118,8 @@ class SubmitPage:
 
     def is_valid(self) -> bool:
         """Whether the forms are well formed; of the system's, only where a new one is made."""
-        return self.form.is_valid() and (not self._new_system() or self.system_form.is_valid())
+        needed = [self.form, self.team_form, self.system_form if self._new_system() else None]
+        return not any(form.errors for form in needed if form is not None)
 
     def submission(self) -> dict[str, Any]:
         """What `accept_submission` takes, from valid forms."""
@@ -107,6 +159,9 @@ class SubmitPage:
             "section": "submit",
             "form": self.form,
             "system_form": self.system_form,
+            "optional_fields": [self.system_form[name] for name in OPTIONAL],
+            "optional_open": any(self.system_form[name].errors for name in OPTIONAL),
+            "team_form": self.team_form,
             "systems": self.systems,
             "datasets": self._datasets(),
             "several": SEVERAL,

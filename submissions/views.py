@@ -51,11 +51,13 @@ def submit(request: HttpRequest) -> HttpResponse:
         if page.checking:
             return render(request, "submissions/submit.html", page.context(reports=check_only(page.files())))
         if not page.is_valid():
-            return render(request, "submissions/submit.html", page.context(), status=400)
+            # The files are read all the same: who corrects the fields should not learn of the next problem then.
+            context = page.context(reports=check_only(page.files()))
+            return render(request, "submissions/submit.html", context, status=400)
         accepted = accept_submission(submitter=page.person, **page.submission())
+        page.name_team()
     except Refused as refusal:
         return render(request, "submissions/submit.html", page.context(refusal=refusal), status=400)
-    messages.success(request, "Your submission is in. This page follows it to the end.")
     return redirect(accepted)
 
 
@@ -82,7 +84,11 @@ def submission(request: HttpRequest, identifier: str) -> HttpResponse:
 def progress(request: HttpRequest, identifier: str) -> HttpResponse:
     """The part of the status page that changes; says when there is nothing more to ask for."""
     context = _context(request, _find(request, identifier))
-    status = STOP_POLLING if context["status"].ended else 200
+    described: SubmissionStatus = context["status"]
+    context["swap_actions"] = (
+        described.ended and described.complete
+    )  # what ended cannot be cancelled any more
+    status = STOP_POLLING if described.ended else 200
     return render(request, "submissions/_progress.html", context, status=status)
 
 

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from leaderboard.api.errors import ApiError, problem
+from leaderboard.api.errors import ApiError, unknown_choice
 from leaderboard.boards import exports, lists, pages, system_page
 from leaderboard.boards.state import BoardState, UnknownChoice
 from leaderboard.models import Architecture, Entry
@@ -35,8 +35,8 @@ def _state(request: Request) -> BoardState:
 
 
 def _refused(error: UnknownChoice) -> ApiError:
-    hint = f"Choose one of: {', '.join(error.choices)}"
-    return ApiError("unknown_choice", str(error), problems=[problem("unknown_choice", str(error), hint)])
+    body = unknown_choice(error)
+    return ApiError(body["code"], body["detail"], problems=body["problems"])
 
 
 class DatasetsView(APIView):

@@ -11,6 +11,8 @@ from rest_framework.exceptions import APIException, ErrorDetail, ValidationError
 from rest_framework.response import Response
 from rest_framework.views import exception_handler as default_handler
 
+from leaderboard.boards.state import UnknownChoice
+
 
 class ApiError(APIException):
     """An error with a code, a sentence, the problems found, and perhaps more keys for this one call."""
@@ -28,6 +30,13 @@ class ApiError(APIException):
         self.problems = [dict(problem) for problem in problems]
         self.extra = dict(extra or {})
         super().__init__(detail, code)
+
+
+def unknown_choice(error: UnknownChoice) -> dict[str, Any]:
+    """The body of an error for a view that a board does not have."""
+    hint = f"Choose one of: {', '.join(error.choices)}"
+    found = problem("unknown_choice", str(error), hint)
+    return {"code": "unknown_choice", "detail": str(error), "problems": [found]}
 
 
 def problem(code: str, message: str, hint: str = "") -> dict[str, Any]:

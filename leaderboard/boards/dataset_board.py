@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from leaderboard.boards import deltas
 from leaderboard.boards.figures import FigureKey, figure_columns, place_figures
 from leaderboard.boards.measures import better, measure_column
-from leaderboard.boards.model import ABOUT, REPORTED, SCORED, STALE, SYSTEM_COLUMN, Board, Column, Row, Value
+from leaderboard.boards.model import (
+    ABOUT,
+    DIFFERENCE,
+    OTHER_MEASURES,
+    REPORTED,
+    SCORED,
+    STALE,
+    SYSTEM_COLUMN,
+    Board,
+    Column,
+    Row,
+    Value,
+)
 from leaderboard.boards.ranking import assign_ranks, mark_best, ordered
 from leaderboard.boards.reading import EntryRow
 from leaderboard.boards.state import BoardState, UnknownChoice
 from leaderboard.models import Architecture, Entry
 
 DELTA, RELATIVE = "delta", "relative"
+#: The place of the measure in focus: right after the system.
+FOCUS = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,16 +58,23 @@ def dataset_board(facts: DatasetFacts, entries: Sequence[EntryRow], state: Board
     measures = _measures(facts, read)
     measure = _measure_in_focus(state, measures)
     figures = figure_columns([(row.figures, row.scores) for row in read if row.figures])
-    columns = _columns(measures, measure, figures)
+    shown = [measure, *(name for name in measures if name != measure)]
+    columns = _columns(shown, figures)
     sort = state.sort or measure
     place = _place(columns, sort)
-    rows = _rows(facts, read, measures, measure, figures)
-    assign_ranks(rows, 1 + measures.index(measure), lower_is_better=better(measure) == "lower")
+    rows = _rows(facts, read, shown, figures)
+    assign_ranks(rows, FOCUS, lower_is_better=better(measure) == "lower")
+    view = in_view(rows, state)
+    kept = _with_values(view, columns, {place, FOCUS})
+    if len(kept) < len(columns):
+        columns, place = [columns[old] for old in kept], kept.index(place)
+        for row in rows:
+            row.keep_only(kept)
     order = state.order or columns[place].first_order
     board = Board(
         title=facts.name,
         columns=columns,
-        rows=ordered(in_view(rows, state), place, order),
+        rows=ordered(view, place, order),
         sort=sort,
         order=order,
         measure=measure,
@@ -88,14 +109,18 @@ def _place(columns: Sequence[Column], sort: str) -> int:
     return keys.index(sort)
 
 
-def _columns(measures: Sequence[str], measure: str, figures: Mapping[FigureKey, Column]) -> list[Column]:
-    group = f"Δ BM25, {measure}"
-    good = better(measure)
+def _columns(measures: Sequence[str], figures: Mapping[FigureKey, Column]) -> list[Column]:
+    """All columns; the first measure is the one in focus, and its differences stand right beside it."""
+    first, *others = measures
+    good = better(first)
     return [
         SYSTEM_COLUMN,
-        *(measure_column(name) for name in measures),
-        Column(DELTA, "Δ", group, "delta", good, note="difference to the baseline of the same group"),
-        Column(RELATIVE, "Δ %", group, "relative", good, note="relative difference to the same baseline"),
+        measure_column(first),
+        Column(DELTA, "Δ", DIFFERENCE, "delta", good, note="difference to the baseline of the same group"),
+        Column(
+            RELATIVE, "Δ %", DIFFERENCE, "relative", good, note="relative difference to the same baseline"
+        ),
+        *(replace(measure_column(name), group=OTHER_MEASURES) for name in others),
         *figures.values(),
         Column("architecture", "Architecture", ABOUT, "text"),
         Column("provenance", "Provenance", ABOUT, "text", note="how the numbers were obtained"),
@@ -105,13 +130,26 @@ def _columns(measures: Sequence[str], measure: str, figures: Mapping[FigureKey, 
     ]
 
 
+def _with_values(rows: Sequence[Row], columns: Sequence[Column], needed: set[int]) -> list[int]:
+    """The places of the columns that any of the rows fills, and of those needed; all where there is no row."""
+    if not rows:
+        return list(range(len(columns)))
+    shown = needed.union(*(row.shown for row in rows))
+    by_column = zip(*(row.values for row in rows), strict=True)
+    return [
+        place
+        for place, values in enumerate(by_column)
+        if place in shown or any(value is not None for value in values)
+    ]
+
+
 def _rows(
     facts: DatasetFacts,
     read: Sequence[_Read],
     measures: Sequence[str],
-    measure: str,
     figures: Mapping[FigureKey, Column],
 ) -> list[Row]:
+    measure, *others = measures
     baselines = {row.entry.comparison_group: row.scores.get(measure) for row in read if row.entry.is_baseline}
     current = current_group(facts, [row.entry for row in read])
     first_figure = 1 + len(measures) + 2  # after the system, its measures and the two differences
@@ -124,9 +162,10 @@ def _rows(
         reported = entry.provenance == REPORTED
         values: list[Value] = [
             entry.system,
-            *map(item.scores.get, measures),
+            value,
             deltas.absolute(value, baseline),
             deltas.relative(value, baseline),
+            *map(item.scores.get, others),
             *blank,
             ARCHITECTURES.get(entry.architecture, entry.architecture),
             entry.provenance,

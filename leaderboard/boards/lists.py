@@ -87,10 +87,19 @@ def benchmarks() -> list[dict[str, Any]]:
         )
         .order_by("position", "name")
         .values(
-            "slug", "name", "description", "measure", "source__authors", "datasets_shown", "datasets_counted"
+            "slug",
+            "name",
+            "description",
+            "measure",
+            "source__authors",
+            "datasets_shown",
+            "datasets_counted",
         )
     )
-    return [dict(row) for row in rows]
+    return [
+        {"source" if name == "source__authors" else name: value for name, value in row.items()}
+        for row in rows
+    ]
 
 
 def benchmarks_with(dataset_id: int) -> list[dict[str, Any]]:

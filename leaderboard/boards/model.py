@@ -10,6 +10,8 @@ Value = float | str | None
 
 #: Column groups, in the order of the page.
 EFFECTIVENESS = "Effectiveness"
+DIFFERENCE = "Δ BM25"
+OTHER_MEASURES = "Other measures"
 EFFICIENCY = "Efficiency"
 REPORTED_BESIDE = "Also reported"
 ABOUT = "About"
@@ -113,6 +115,13 @@ class Row:
     rank: int | None = None
     shown: dict[int, str] = field(default_factory=dict)
     marks: dict[int, str] = field(default_factory=dict)
+
+    def keep_only(self, places: list[int]) -> None:
+        """Leave out all cells but those at `places`, which ascend."""
+        moved = {old: new for new, old in enumerate(places)}
+        self.values = [self.values[place] for place in places]
+        self.shown = {moved[place]: text for place, text in self.shown.items() if place in moved}
+        self.marks = {moved[place]: mark for place, mark in self.marks.items() if place in moved}
 
     @property
     def rank_label(self) -> str:

@@ -123,9 +123,14 @@ def _emphasise(board: Board, place: int, values: Values, cells: Cells) -> None:
                 continue
             for number in _places(values, value):
                 if board.rows[number].ranked_in == kind:
-                    cells[number] = (
-                        cells[number].replace(">", f"><{tag}>", 1).replace("</td>", f"</{tag}></td>", 1)
-                    )
+                    cells[number] = _tagged(cells[number], tag)
+
+
+def _tagged(cell: str, tag: str) -> str:
+    """The cell with its digits in a tag; what pads them stays outside, so that no line is drawn under it."""
+    start, _, content = cell.removesuffix("</td>").partition(">")
+    digits = content.rstrip(FIGURE_SPACE + POINT_SPACE)
+    return f"{start}><{tag}>{digits}</{tag}>{content[len(digits) :]}</td>"
 
 
 def _places(values: Values, value: Value) -> Iterator[int]:

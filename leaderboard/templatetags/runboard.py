@@ -24,6 +24,12 @@ def markdown(text: str) -> SafeString:
 
 
 @register.filter
+def code_spans(text: str) -> SafeString:
+    """A sentence of a report with what stands between backticks set as code; everything else is escaped."""
+    return mark_safe(re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text)))  # noqa: S308
+
+
+@register.filter
 def formula(definition: str) -> SafeString:
     """A definition with its indices set low and its exponents high: rel_i, Σ_{i≤k}, 2^{g_i}."""
     text = escape(definition)

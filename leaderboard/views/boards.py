@@ -9,6 +9,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from leaderboard.api.errors import unknown_choice
 from leaderboard.boards import exports, lists, pages, reading
 from leaderboard.boards.model import Board
 from leaderboard.boards.state import BoardState, UnknownChoice
@@ -29,9 +30,14 @@ def view_of(request: HttpRequest) -> str | None:
 
 
 def refused(request: HttpRequest, error: UnknownChoice) -> HttpResponse:
-    """400, saying what the board has instead."""
-    context = {"error": error, "path": request.path.removesuffix("board.csv").removesuffix("board.json")}
-    return render(request, "leaderboard/unknown_choice.html", context, status=400)
+    """400, saying what the board has instead, in the kind of answer that was asked for."""
+    if request.path.endswith(".json"):
+        return JsonResponse(unknown_choice(error), status=400)
+    if request.path.endswith(".csv"):
+        return HttpResponse(f"{error}\n", content_type="text/plain; charset=utf-8", status=400)
+    return render(
+        request, "leaderboard/unknown_choice.html", {"error": error, "path": request.path}, status=400
+    )
 
 
 @require_safe

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from django.http import FileResponse, Http404, HttpRequest, HttpResponseBase, HttpResponseNotModified
-from django.shortcuts import get_object_or_404
+from django.shortcuts import get_object_or_404, redirect
+from django.templatetags.static import static
 from django.views.decorators.http import require_safe
 
 from leaderboard.files import find_file, open_file
@@ -36,6 +37,12 @@ def dataset_file(request: HttpRequest, slug: str, name: str) -> HttpResponseBase
         return FileResponse(open_file(file), as_attachment=True, filename=file.name, content_type=kind)
 
     return attachment(request, file.sha256, send, public=public)
+
+
+@require_safe
+def favicon(request: HttpRequest) -> HttpResponseBase:
+    """Where the mark is, for browsers and tools that ask for it under this name whatever a page says."""
+    return redirect(static("img/mark.svg"))
 
 
 def attachment(

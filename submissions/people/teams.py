@@ -20,9 +20,14 @@ def personal_team(user: User) -> Team:
     if team is not None:
         return team
     neutral = not user.name or is_site_name(user.name)
-    team = make_team(f"Team {user.pk}" if neutral else user.name)
+    team = make_team(automatic_name(user) if neutral else user.name)
     Membership.objects.create(team=team, user=user, owner=True)
     return team
+
+
+def automatic_name(user: User) -> str:
+    """The neutral name of the team of a person who has not said any."""
+    return f"Team {user.pk}"
 
 
 def make_team(name: str) -> Team:

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from django import template
 
+from leaderboard.boards import wording
 from submissions.status import JobStatus, Score
 
 register = template.Library()
@@ -44,11 +45,9 @@ def _with_sign(value: float, digits: str) -> str:
 
 
 @register.filter
-def direction(value: float | None) -> str:
-    """The class that colours a difference."""
-    if not value:
-        return ""
-    return "up" if value > 0 else "down"
+def direction(value: float | None, measure: str) -> str:
+    """The class that colours a difference: better or worse, whichever way the measure goes."""
+    return wording.direction(value, measure)
 
 
 @register.filter

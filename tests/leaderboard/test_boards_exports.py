@@ -73,15 +73,16 @@ def test_csv_has_deltas_json_has_published_values_and_no_cell_is_a_formula(clien
 def test_what_a_board_does_not_have_is_refused_everywhere_with_what_it_has(
     client: Client, query: str
 ) -> None:
-    for address in (
-        "/datasets/nq/",
-        "/datasets/nq/board.csv",
-        "/benchmarks/beir/",
-        "/benchmarks/beir/board.json",
+    for address, kind in (
+        ("/datasets/nq/", "text/html"),
+        ("/datasets/nq/board.csv", "text/plain"),
+        ("/benchmarks/beir/", "text/html"),
+        ("/benchmarks/beir/board.json", "application/json"),
     ):
         answer = client.get(f"{address}?{query}")
         assert answer.status_code == 400, address
-        assert "Choose one of" in answer.content.decode()
+        assert ("It has: " if "board." in address else "Choose one of") in answer.content.decode()
+        assert answer.headers["Content-Type"].startswith(kind), address
     answer = client.get(f"/api/v1/datasets/nq/board/?{query}")
     assert answer.status_code == 400
     assert answer.json()["code"] == "unknown_choice"
@@ -107,3 +108,29 @@ def test_a_system_without_anything_public_has_no_page(client: Client) -> None:
     score(dataset, system, ndcg=0.5, public=False)
     assert client.get(f"/systems/{system.slug}/").status_code == 404
     assert client.get(f"/api/v1/systems/{system.slug}/").status_code == 404
+
+
+def test_the_measure_in_focus_and_its_difference_stand_first_and_no_column_is_empty(client: Client) -> None:
+    dataset = scored_dataset(measures=["nDCG@10", "R@100", "Hole@10"])
+    score(dataset, "BM25", baseline=True, ndcg=0.25, recall=0.5)
+    score(dataset, "Dense", ndcg=0.5, recall=0.75, **{"Hole@10": 0.1})
+
+    def keys(query: str) -> list[str]:
+        board = client.get(f"/datasets/{dataset.slug}/board.json{query}").json()
+        return [column["key"] for column in board["columns"]]
+
+    about = ["architecture", "provenance", "by", "published", "submission"]
+    assert keys("") == ["system", "nDCG@10", "delta", "relative", "R@100", "Hole@10", *about]
+    assert keys("?measure=R@100")[:5] == ["system", "R@100", "delta", "relative", "nDCG@10"]
+    assert "Hole@10" not in keys("?q=bm25")  # no row that is shown has it
+    assert "Hole@10" in keys("?q=bm25&sort=Hole@10")
+    page = client.get(f"/datasets/{dataset.slug}/").content.decode()
+    groups = re.findall(r'colspan="(\d)"[^>]*><span><em>([^<]+)', page)
+    assert groups == [("1", "Effectiveness"), ("2", "Δ BM25"), ("2", "Other measures"), ("5", "About")]
+
+
+def test_the_line_under_the_second_value_ends_with_its_digits(client: Client) -> None:
+    load_reported()
+    page = client.get("/datasets/nq/").content.decode()
+    assert "<u>" in page
+    assert not re.search(r"[\u2007\u2008]</[bu]>", page)

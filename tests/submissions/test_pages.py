@@ -8,6 +8,8 @@ from django.test import Client
 from leaderboard.models import Dataset, System, User
 from submissions.models import Job, State, Submission
 from submissions.queue import claim
+from submissions.status import Score
+from submissions.templatetags.submissions import direction
 from tests.submissions.conftest import Api, run_text, upload, work
 
 pytestmark = pytest.mark.django_db
@@ -172,3 +174,51 @@ def test_pages_have_no_inline_scripts_or_styles(demo: Dataset, api: Api, signed_
         assert "<style" not in page
         assert " onclick=" not in page
         assert "<script>" not in page
+
+
+def test_what_changes_a_submission_follows_its_end(demo: Dataset, api: Api, signed_in: Client) -> None:
+    identifier = api.submit().body["id"]
+    page = signed_in.get(f"/submissions/{identifier}/").content.decode()
+    assert "follows it to the end" in page
+    assert f"/submissions/{identifier}/cancel/" in page
+    waiting = signed_in.get(f"/submissions/{identifier}/progress/").content.decode()
+    assert "hx-swap-oob" not in waiting
+    work()
+    ended = signed_in.get(f"/submissions/{identifier}/progress/").content.decode()
+    assert 'id="change" hx-swap-oob="true"' in ended
+    assert "cancel" not in ended
+    assert "follows it to the end" not in ended
+    assert "hx-swap-oob" not in Client().get(f"/submissions/{identifier}/progress/").content.decode()
+
+
+def test_more_unjudged_documents_are_not_shown_as_better(
+    demo: Dataset, baseline: None, signed_in: Client
+) -> None:
+    assert direction(0.25, "Hole@10") == "down"
+    assert direction(-0.25, "Hole@10") == "up"
+    assert direction(0.25, "nDCG@10") == "up"
+    assert Score("Hole@10", 0.5).lower_is_better
+
+
+def test_a_wrong_field_does_not_hide_what_is_wrong_with_a_file(demo: Dataset, signed_in: Client) -> None:
+    wrong = {**NEW, "new-name": "", "run:demo": upload("q1 Q0 d1 1 high mine\n")}
+    response = signed_in.post("/submit/", wrong)
+    page = response.content.decode()
+    assert response.status_code == 400
+    assert "This field is required." in page
+    assert "It cannot be scored." in page
+    assert "<details>\n<summary>Links, parameters" in page  # nothing in there is wrong
+    page = signed_in.post("/submit/", {**NEW, "new-code_url": "ftp://x"}).content.decode()
+    assert "<details open>\n<summary>Links, parameters" in page
+
+
+def test_the_first_submission_asks_for_the_name_of_the_team(
+    demo: Dataset, alice: User, signed_in: Client
+) -> None:
+    alice.name = ""
+    alice.save()
+    assert 'name="team_name"' in signed_in.get("/submit/").content.decode()
+    sent = {**NEW, "team_name": "Careful Lab", "run:demo": upload(run_text())}
+    assert signed_in.post("/submit/", sent).status_code == 302
+    assert Submission.objects.get().team.name == "Careful Lab"
+    assert 'name="team_name"' not in signed_in.get("/submit/").content.decode()
