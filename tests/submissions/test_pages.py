@@ -7,6 +7,7 @@ from django.test import Client
 
 from leaderboard.models import Dataset, System, User
 from submissions.models import Job, State, Submission
+from submissions.people.teams import automatic_name, personal_team, rename_team
 from submissions.queue import claim
 from submissions.status import Score
 from submissions.templatetags.submissions import direction
@@ -215,8 +216,7 @@ def test_a_wrong_field_does_not_hide_what_is_wrong_with_a_file(demo: Dataset, si
 def test_the_first_submission_asks_for_the_name_of_the_team(
     demo: Dataset, alice: User, signed_in: Client
 ) -> None:
-    alice.name = ""
-    alice.save()
+    rename_team(personal_team(alice), automatic_name(alice))
     assert 'name="team_name"' in signed_in.get("/submit/").content.decode()
     sent = {**NEW, "team_name": "Careful Lab", "run:demo": upload(run_text())}
     assert signed_in.post("/submit/", sent).status_code == 302
