@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from evaluation.errors import InvalidContent
 from evaluation.formats.compression import Limits, open_lines
+from evaluation.formats.run_problems import number_of
 from evaluation.problems import LINES_NAMED, Problem
 
 if TYPE_CHECKING:
@@ -25,18 +26,18 @@ _BEIR_HEADER = (b"query-id", b"corpus-id", b"score")
 
 #: code → (message, hint) of what may be wrong with a line of a qrels file.
 _PROBLEMS = {
-    "encoding": ("{count} lines are not UTF-8", "Save the file as UTF-8 without a byte order mark."),
+    "encoding": ("not UTF-8: {lines}", "Save the file as UTF-8 without a byte order mark."),
     "fields": (
-        "{count} lines are neither four TREC fields nor three tab-separated ones",
+        "neither four TREC fields nor three tab-separated ones: {lines}",
         "Write `query iteration document grade`, or `query<TAB>document<TAB>grade` under the header "
         "`query-id<TAB>corpus-id<TAB>score`.",
     ),
     "identifier": (
-        "{count} lines have an id that a run file cannot name",
+        "an id that a run file cannot name: {lines}",
         "An id is 1 to 256 bytes without white space.",
     ),
-    "grade": ("{count} lines have a grade that is not a whole number", "Write grades as 0, 1, 2 …"),
-    "duplicate": ("{count} lines judge a document of a query again", "Judge each document once per query."),
+    "grade": ("a grade that is not a whole number: {lines}", "Write grades as 0, 1, 2 …"),
+    "duplicate": ("a document of a query judged again: {lines}", "Judge each document once per query."),
     "empty": ("the file has no judgements", "Check that the right file was chosen."),
 }
 
@@ -136,7 +137,7 @@ class _Problems:
 
     def report(self) -> tuple[Problem, ...]:
         return tuple(
-            Problem("error", code, len(lines), _PROBLEMS[code][0].format(count=f"{len(lines):,}"),
+            Problem("error", code, len(lines), _PROBLEMS[code][0].format(lines=number_of(len(lines), "line")),
                     _PROBLEMS[code][1], tuple(lines[:LINES_NAMED]))
             for code, lines in sorted(self.lines.items())
         )  # fmt: skip

@@ -12,7 +12,7 @@ from evaluation.measures import DEFAULT_MEASURES, SPEC_VERSION
 from evaluation.problems import Problem
 from evaluation.scoring import ScoredRun, score_run
 from leaderboard.judgements import scoring_target
-from leaderboard.models import Dataset, Entry, Qrels, Run, System
+from leaderboard.models import Dataset, Entry, Evaluation, Qrels, Run, System
 from leaderboard.publishing import publish_entry
 from leaderboard.results import record_evaluation, record_run
 from leaderboard.runs import StoredRun, run_path, store_run
@@ -82,7 +82,6 @@ def publish(
 
     Raises LeaseLost, or Cancelled where the submitter asked to stop before this moment.
     """
-    statistics = scored.report.statistics
     with transaction.atomic():
         # As it is now: its team may have made it private, or withdrawn it, while we scored.
         submission = Submission.objects.select_for_update().filter(pk=job.submission_id).first()
@@ -90,26 +89,7 @@ def publish(
         if not advance(job.pk, State.DONE, fence=job.fence, unless_cancelled=True, **finished):
             stopped = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
             raise Cancelled if stopped else LeaseLost
-        run = record_run(
-            version=qrels.version,
-            system=system,
-            sha256=stored.sha256,
-            origin=Run.Origin.UPLOADED if provenance == Entry.Provenance.SCORED else Run.Origin.RETRIEVED,
-            size=stored.size,
-            lines=statistics.lines,
-            tag=statistics.tags[0] if statistics.tags else "",
-            configuration=submission.configuration if submission else "",
-            metadata=statistics.metadata,
-        )
-        evaluation = record_evaluation(
-            run=run,
-            qrels=qrels,
-            specification=SPEC_VERSION,
-            measures=[measure.name for measure in scored.measures],
-            means=scored.means,
-            per_query=scored.per_query,
-            missing_queries=scored.missing_queries,
-        )
+        evaluation = _record(submission, system, stored, scored, qrels, provenance)
         entry = publish_entry(
             evaluation=evaluation,
             provenance=provenance,
@@ -122,6 +102,38 @@ def publish(
         Job.objects.filter(pk=job.pk).update(entry=entry)
         write_log(job.pk, "Scored and published." if entry.visibility == "public" else "Scored.")
     return entry
+
+
+def _record(
+    submission: Submission | None,
+    system: System,
+    stored: StoredRun,
+    scored: ScoredRun,
+    qrels: Qrels,
+    provenance: Entry.Provenance,
+) -> Evaluation:
+    """The rows of the run and of its evaluation, unrounded."""
+    statistics = scored.report.statistics
+    run = record_run(
+        version=qrels.version,
+        system=system,
+        sha256=stored.sha256,
+        origin=Run.Origin.UPLOADED if provenance == Entry.Provenance.SCORED else Run.Origin.RETRIEVED,
+        size=stored.size,
+        lines=statistics.lines,
+        tag=statistics.tags[0] if statistics.tags else "",
+        configuration=submission.configuration if submission else "",
+        metadata=statistics.metadata,
+    )
+    return record_evaluation(
+        run=run,
+        qrels=qrels,
+        specification=SPEC_VERSION,
+        measures=[measure.name for measure in scored.measures],
+        means=scored.means,
+        per_query=scored.per_query,
+        missing_queries=scored.missing_queries,
+    )
 
 
 def _already_there(job: Job) -> Problem:

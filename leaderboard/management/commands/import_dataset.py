@@ -88,7 +88,7 @@ def summary(imported: Imported) -> str:
         judged = imported.qrels.statistics
         parts.append(f"{judged['judgements']:,} judgements of {judged['judged_queries']:,} queries")
         if judged["negative_grades"]:
-            parts.append(f"{judged['negative_grades']:,} negative grades taken as unjudged")
+            parts.append(f"negative grades, taken as unjudged: {judged['negative_grades']:,}")
     lines = [f"Imported {imported.version}: {', '.join(parts)}.", f"Changed: {', '.join(imported.changes)}."]
     if imported.baseline_requested and dataset.state == dataset.State.PREPARING:
         lines.append("Its baseline is requested; the dataset is published when a worker has made it.")
