@@ -122,7 +122,9 @@ class Qrels:
         from evaluation.kernel.judged import JudgedTable  # the kernel is loaded only when a run is read
 
         if seed not in self._tables:
-            self._tables[seed] = JudgedTable.of(self, seed)
+            self._tables[seed] = JudgedTable.of(
+                self.documents, self.document_offsets, self.offsets, self.grades, seed
+            )
         return self._tables[seed]
 
 

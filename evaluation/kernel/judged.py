@@ -8,7 +8,6 @@ import numpy as np
 
 from evaluation.kernel.layout import Bytes, Integers, JudgedFields, Numbers, Words, address, padded
 from evaluation.kernel.library import keys_of
-from evaluation.qrels import Qrels
 
 
 @dataclass(frozen=True)
@@ -22,11 +21,13 @@ class JudgedTable:
     grades: Numbers
 
     @classmethod
-    def of(cls, qrels: Qrels, seed: int) -> JudgedTable:
-        """Hash every document of the judgements."""
-        text = padded(qrels.documents.tobytes())
-        keys = keys_of(text, qrels.document_offsets, seed)
-        return cls(qrels.offsets, keys, qrels.document_offsets, text, qrels.grades)
+    def of(
+        cls, documents: Bytes, document_offsets: Integers, offsets: Integers, grades: Numbers, seed: int
+    ) -> JudgedTable:
+        """Hash every judged document; the arrays are those of a Qrels."""
+        text = padded(documents.tobytes())
+        keys = keys_of(text, document_offsets, seed)
+        return cls(offsets, keys, document_offsets, text, grades)
 
 
 @dataclass(frozen=True)
