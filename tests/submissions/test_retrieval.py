@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from leaderboard.baselines import request_baseline
 from leaderboard.demo.collection import DEMO_SLUG
 from leaderboard.importing.importer import Imported, import_dataset
 from leaderboard.importing.options import ImportOptions
@@ -113,3 +114,12 @@ def test_the_mistakes_of_the_demos_broken_run_are_told_on_the_submit_page(
     }.items():
         assert re.search(rf"{lines} · {code}", page), page
     assert Dataset.objects.get().entries.count() == 1
+
+
+def test_a_baseline_asked_for_again_ends_well_and_stays_one_entry(tmp_path: Path) -> None:
+    imported = make_baseline(tmp_path)
+    request_baseline(imported.dataset)
+    take_requests()
+    work_through("cpu", "test-worker")
+    assert set(Job.objects.values_list("state", flat=True)) == {State.DONE}
+    assert Entry.objects.count() == 1
