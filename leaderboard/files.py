@@ -13,7 +13,7 @@ from django.contrib.auth.models import AnonymousUser
 
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion, User
 from leaderboard.models.datasets import Visibility
-from leaderboard.store import Area, path_of, put, sha256_of
+from leaderboard.store import Area, path_of, put
 
 Kind = DatasetFile.Kind
 
@@ -41,7 +41,7 @@ class KeptFile(NamedTuple):
 
 def keep_file(path: Path) -> KeptFile:
     """Put a copy of the file into the store. It takes as long as reading it, so not inside a transaction."""
-    return kept_file(put(Area.FILES, path, sha256_of(path)))
+    return kept_file(put(Area.FILES, path))
 
 
 def kept_file(sha256: str) -> KeptFile:
@@ -49,17 +49,10 @@ def kept_file(sha256: str) -> KeptFile:
     return KeptFile(sha256, path_of(Area.FILES, sha256).stat().st_size)
 
 
-def offer_file(
-    version: DatasetVersion, kind: DatasetFile.Kind, path: Path, name: str, description: str = ""
-) -> DatasetFile:
-    """Keep a copy of the file and offer it for download under `name`. The same bytes again change nothing."""
-    return offer_kept(version, kind, keep_file(path), name, description)
-
-
 def offer_kept(
     version: DatasetVersion, kind: DatasetFile.Kind, kept: KeptFile, name: str, description: str = ""
 ) -> DatasetFile:
-    """Offer a file that is in the store already."""
+    """Offer a file of the store for download under `name`. The same bytes again change nothing."""
     row, _ = DatasetFile.objects.update_or_create(
         version=version,
         name=name,

@@ -60,7 +60,7 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
         "tombstones": page.tombstones,
         "benchmarks": lists.benchmarks_with(page.dataset["pk"]),
         "files": _files(request, page.dataset),
-        "open_for_runs": page.dataset["state"] in ("published", "collecting"),
+        "open_for_runs": page.dataset["state"] in Dataset.TAKES_RUNS,
         **board_context(page.board, state, reverse("dataset", args=[slug])),
     }
     return render(request, "leaderboard/dataset.html", context)

@@ -11,7 +11,7 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from leaderboard.files import judgements_name, offer_file, offered_files
+from leaderboard.files import judgements_name, keep_file, offer_kept, offered_files
 from leaderboard.importing.importer import Imported, import_dataset
 from leaderboard.importing.options import ImportOptions
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion, Qrels
@@ -81,9 +81,8 @@ def test_hidden_test_judgements_are_never_offered(tmp_path: Path, client: Client
     ]:
         assert client.get(f"/datasets/tiny/files/{name}").status_code == 404
     # Even a row that should not be there is not served.
-    offer_file(
-        imported.version, DatasetFile.Kind.QRELS, tmp_path / "qrels" / "test.tsv", judgements_name("test")
-    )
+    kept = keep_file(tmp_path / "qrels" / "test.tsv")
+    offer_kept(imported.version, DatasetFile.Kind.QRELS, kept, judgements_name("test"))
     assert client.get(f"/datasets/tiny/files/{judgements_name('test')}").status_code == 404
 
 
@@ -156,8 +155,8 @@ def test_an_example_run_is_offered_once_it_is_there(tmp_path: Path, client: Clie
     imported = published(tmp_path)
     run = tmp_path / "run.txt"
     run.write_text("q1 Q0 d1 1 2.5 bm25\n")
-    offer_file(imported.version, DatasetFile.Kind.EXAMPLE_RUN, run, "tiny.bm25.run.txt")
-    offer_file(imported.version, DatasetFile.Kind.EXAMPLE_RUN, run, "tiny.bm25.run.txt")
+    offer_kept(imported.version, DatasetFile.Kind.EXAMPLE_RUN, keep_file(run), "tiny.bm25.run.txt")
+    offer_kept(imported.version, DatasetFile.Kind.EXAMPLE_RUN, keep_file(run), "tiny.bm25.run.txt")
     listed = [
         file for file in client.get("/api/v1/datasets/tiny/files/").json() if file["kind"] == "example_run"
     ]
@@ -179,7 +178,9 @@ def test_beside_hidden_judgements_only_splits_for_training_are_offered(
     assert client.get("/datasets/tiny/files/qrels.heldout.tsv.gz").status_code == 404
     # What an earlier import offered is held against the judgements anew, or withdrawn.
     version = DatasetVersion.objects.get()
-    offer_file(version, DatasetFile.Kind.QRELS, tmp_path / "qrels" / "heldout.tsv", "qrels.heldout.tsv.gz")
+    offer_kept(
+        version, DatasetFile.Kind.QRELS, keep_file(tmp_path / "qrels" / "heldout.tsv"), "qrels.heldout.tsv.gz"
+    )
     assert client.get("/datasets/tiny/files/qrels.heldout.tsv.gz").status_code == 404
     (tmp_path / "qrels" / "dev2.tsv").unlink()
     assert "files" in import_dataset(tmp_path, ImportOptions(slug="tiny")).changes
