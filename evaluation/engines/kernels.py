@@ -167,6 +167,18 @@ def _places_above(strips: NDArray[np.float64], least: float, places: NDArray[np.
 
 
 @_compiled
+def _nearest_document(
+    documents: NDArray[np.uint32], cursors: NDArray[np.uint64], ends: NDArray[np.uint64]
+) -> np.uint64:
+    """The lowest document that any row comes to next, _NO_DOCUMENT when all rows are at their ends."""
+    nearest = _NO_DOCUMENT
+    for row in range(len(cursors)):
+        if cursors[row] < ends[row]:
+            nearest = min(nearest, np.uint64(documents[cursors[row]]))
+    return nearest
+
+
+@_compiled
 def search(
     documents: NDArray[np.uint32],
     frequencies: NDArray[np.uint16],
@@ -206,10 +218,7 @@ def search(
     one = np.float32(1)
     low_half = np.uint64(0xFFFFFFFF)
     while True:
-        nearest = _NO_DOCUMENT
-        for row in range(len(cursors)):
-            if cursors[row] < ends[row]:
-                nearest = min(nearest, np.uint64(documents[cursors[row]]))
+        nearest = _nearest_document(documents, cursors, ends)
         if nearest == _NO_DOCUMENT:
             break
         first = nearest - nearest % _BLOCK

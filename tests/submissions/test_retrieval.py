@@ -15,7 +15,8 @@ from leaderboard.baselines import request_baseline
 from leaderboard.demo.collection import DEMO_SLUG
 from leaderboard.importing.importer import Imported, import_dataset
 from leaderboard.importing.options import ImportOptions
-from leaderboard.models import Dataset, Entry
+from leaderboard.models import Dataset, Entry, Evaluation
+from leaderboard.results import per_query_values
 from leaderboard.runs import open_run
 from submissions.models import Job, State
 from submissions.queue import take_requests
@@ -123,3 +124,11 @@ def test_a_baseline_asked_for_again_ends_well_and_stays_one_entry(tmp_path: Path
     work_through("cpu", "test-worker")
     assert set(Job.objects.values_list("state", flat=True)) == {State.DONE}
     assert Entry.objects.count() == 1
+
+
+def test_an_evaluation_keeps_every_query_unrounded(tmp_path: Path) -> None:
+    make_baseline(tmp_path)
+    evaluation = Evaluation.objects.get()
+    values = per_query_values(evaluation)
+    assert values.shape == (evaluation.judged_queries, len(evaluation.measures))
+    assert dict(zip(evaluation.measures, values.mean(axis=0), strict=True)) == pytest.approx(evaluation.means)
