@@ -8,8 +8,8 @@ PYTHON ?=
 PIP    := $(PY) -m pip --disable-pip-version-check --no-input --quiet
 
 # A stamp is named by what it was installed from, so a changed file, or one changed back, is noticed.
-RUN_STAMP  := $(VENV)/installed-$(shell cat requirements.txt | cksum | tr ' ' '-')
-TEST_STAMP := $(VENV)/installed-test-$(shell cat requirements.txt requirements-test.txt | cksum | tr ' ' '-')
+RUN_STAMP  := $(VENV)/installed-$(shell cat requirements.txt docker/requirements-web.txt | cksum | tr ' ' '-')
+TEST_STAMP := $(VENV)/installed-test-$(shell cat requirements.txt docker/requirements-web.txt requirements-test.txt | cksum | tr ' ' '-')
 
 # What lint asks Django is about a site on the internet, and touches no real state.
 PRODUCTION := RUNBOARD_VAR=build/lint ALLOWED_HOSTS=runboard.example HTTPS=1 DEBUG=0 EMAIL_URL=smtp://localhost
@@ -48,12 +48,12 @@ clean: ## remove .venv, build/ and caches; never var/
 	find . -name __pycache__ -type d -not -path './var/*' -prune -exec rm -rf {} +
 
 $(RUN_STAMP): $(VENV)/created
-	@echo "Installing what requirements.txt names into $(VENV) (once; a minute or two) ..."
+	@echo "Installing what requirements.txt names into $(VENV) (once; two minutes or so) ..."
 	@$(PIP) install --requirement requirements.txt
 	@touch $@
 
 $(TEST_STAMP): $(VENV)/created
-	@echo "Installing what requirements-test.txt names into $(VENV) (once; a minute or two) ..."
+	@echo "Installing what requirements-test.txt names into $(VENV) (once; two minutes or so) ..."
 	@$(PIP) install --requirement requirements-test.txt
 	@touch $@
 

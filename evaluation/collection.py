@@ -164,6 +164,12 @@ def read_queries(path: Path, progress: Progress | None = None) -> Iterator[Query
     findings.raise_if_any()
 
 
+def count_documents(path: Path) -> int:
+    """How many lines of `corpus.jsonl` (or `.gz`) are not blank, without reading what they say."""
+    with open_expanded(path) as (_, stream):
+        return sum(not line.isspace() for line in stream)
+
+
 def iterate_documents(
     path: Path,
     findings: Findings,

@@ -26,3 +26,15 @@ class InvalidRun(InvalidContent):
 
 class KernelUnavailable(RuntimeError):
     """The compiled part of scoring cannot be made or kept on this machine; the message says what is missing."""
+
+
+class ModelFailure(Exception):
+    """A model cannot be used as it is: what it did is its owner's affair, not a fault of ours.
+
+    `code` is stable and one of `evaluation.execution.failures.MODEL_FAILURES`; the message says what was found,
+    in words of ours alone. Raised where a model is loaded or run.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code, self.message = code, message
+        super().__init__(message)

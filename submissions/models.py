@@ -49,6 +49,7 @@ class Submission(models.Model):
         """What was brought."""
 
         RUN = "run", "run files"
+        MODEL = "model", "a model"
 
     id = models.CharField(primary_key=True, max_length=20, default=new_identifier, editable=False)
     kind = models.CharField(max_length=8, choices=Kind.choices, default=Kind.RUN)
@@ -58,6 +59,12 @@ class Submission(models.Model):
     team = models.ForeignKey("leaderboard.Team", on_delete=models.PROTECT, related_name="submissions")
     system = models.ForeignKey("leaderboard.System", on_delete=models.PROTECT, related_name="submissions")
     configuration = models.CharField(max_length=80, blank=True)
+    engine = models.CharField(max_length=40, blank=True, help_text="What a model is run with.")
+    parameters = models.JSONField(default=dict, blank=True, help_text="All of the engine's parameters.")
+    checkpoint = models.ForeignKey(
+        "Checkpoint", null=True, blank=True, on_delete=models.PROTECT, related_name="submissions"
+    )
+    reusable = models.BooleanField(default=False, help_text="Others may re-rank or fuse its runs.")
     public = models.BooleanField(default=True)
     note = models.TextField(blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
@@ -99,14 +106,18 @@ class Job(models.Model):
         SCORE = "score", "score a run"
         RETRIEVE = "retrieve", "retrieve and score"
         BASELINE = "baseline", "baseline"
+        MODEL = "model", "run a model and score"
+        SHARD = "shard", "encode a shard"
+        SAMPLE_MODEL = "sample_model", "sample model"
 
     class Queue(models.TextChoices):
         """Which workers take it."""
 
         SCORE = "score", "score"
         CPU = "cpu", "cpu"
+        GPU = "gpu", "gpu"
 
-    kind = models.CharField(max_length=10, choices=Kind.choices)
+    kind = models.CharField(max_length=12, choices=Kind.choices)
     queue = models.CharField(max_length=8, choices=Queue.choices)
     submission = models.ForeignKey(
         Submission, null=True, blank=True, on_delete=models.PROTECT, related_name="jobs"
@@ -139,6 +150,12 @@ class Job(models.Model):
     entry = models.OneToOneField(
         "leaderboard.Entry", null=True, blank=True, on_delete=models.PROTECT, related_name="job"
     )
+    further_entries = models.ManyToManyField(
+        "leaderboard.Entry", blank=True, related_name="+", help_text="Variants, such as lesser depths."
+    )
+    waits_for = models.ForeignKey(
+        "Encoding", null=True, blank=True, on_delete=models.PROTECT, related_name="waiting_jobs"
+    )
     log = models.TextField(blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     started_at = models.DateTimeField(null=True, blank=True)
@@ -157,6 +174,83 @@ class Job(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind} {self.dataset} ({self.state})"
+
+
+class Checkpoint(models.Model):
+    """A model that a team sent, validated and rebuilt: once per owner. Written by `checkpoints`.
+
+    `sha256` is of the archive as it came, `model_sha256` of the rebuilt files, which lie under the team's own folder.
+    """
+
+    team = models.ForeignKey(
+        "leaderboard.Team", null=True, blank=True, on_delete=models.PROTECT, related_name="checkpoints"
+    )
+    sha256 = models.CharField(max_length=64)
+    model_sha256 = models.CharField(max_length=64)
+    kind = models.CharField(max_length=24)
+    description = models.JSONField(help_text="As evaluation.checkpoints.CheckpointDescription.")
+    file_name = models.CharField(max_length=200)
+    size = models.PositiveBigIntegerField(help_text="Bytes of the rebuilt files.")
+    hub_name = models.CharField(max_length=200, blank=True)
+    hub_commit = models.CharField(max_length=40, blank=True)
+    created_by = models.ForeignKey(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+"
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-created_at"]
+        constraints = [
+            models.UniqueConstraint(fields=["team", "sha256", "kind"], name="checkpoint_once_per_team"),
+            models.UniqueConstraint(
+                fields=["sha256", "kind"], condition=Q(team=None), name="checkpoint_once_of_the_house"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.file_name
+
+
+class Encoding(models.Model):
+    """A dataset version's documents through one model with one setting, in shards. Written by `encodings`.
+
+    `key` names what decides the bytes: model, corpus, engine, the parameters that matter, shard size, and the hardware
+    class, device and threads of the workers. Jobs with the same key share the shards.
+    """
+
+    key = models.CharField(max_length=64, unique=True)
+    checkpoint = models.ForeignKey(Checkpoint, on_delete=models.PROTECT, related_name="encodings")
+    version = models.ForeignKey(
+        "leaderboard.DatasetVersion", on_delete=models.PROTECT, related_name="encodings"
+    )
+    engine = models.CharField(max_length=40)
+    parameters = models.JSONField(default=dict)
+    shard_size = models.PositiveIntegerField()
+    shards_expected = models.PositiveIntegerField()
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return f"{self.checkpoint} over {self.version}"
+
+
+class Shard(models.Model):
+    """One encoded part of a corpus: a row that one job makes, done once its files are on shared storage."""
+
+    encoding = models.ForeignKey(Encoding, on_delete=models.CASCADE, related_name="shards")
+    number = models.PositiveIntegerField()
+    job = models.OneToOneField(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="shard")
+    documents = models.PositiveIntegerField(default=0)
+    size = models.PositiveBigIntegerField(default=0, help_text="Bytes on storage.")
+    seconds = models.FloatField(default=0.0, help_text="What encoding alone took.")
+    hardware = models.CharField(max_length=160, blank=True, help_text="Slug of the hardware class.")
+    done_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["number"]
+        constraints = [models.UniqueConstraint(fields=["encoding", "number"], name="shard_once")]
+
+    def __str__(self) -> str:
+        return f"shard {self.number} of {self.encoding}"
 
 
 class Worker(models.Model):

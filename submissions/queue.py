@@ -128,6 +128,7 @@ def take_requests() -> int:
         WorkRequest.Kind.BASELINE: (Job.Kind.BASELINE, Job.Queue.CPU),
         WorkRequest.Kind.RETRIEVE: (Job.Kind.RETRIEVE, Job.Queue.CPU),
         WorkRequest.Kind.SCORE: (Job.Kind.SCORE, Job.Queue.SCORE),
+        WorkRequest.Kind.SAMPLE_MODEL: (Job.Kind.SAMPLE_MODEL, Job.Queue.CPU),
     }
     count = 0
     for request in WorkRequest.objects.filter(taken_at=None):

@@ -7,25 +7,35 @@ from pathlib import Path
 
 from evaluation.engines import bm25
 from evaluation.engines.base import (
+    FACTS,
+    SHARD_SIZE,
     Engine,
     EngineDescription,
+    Fact,
     InvalidParameter,
     Parameter,
     Ranking,
+    Resources,
     Retrieval,
+    ShardedEngine,
     Stage,
     StageProgress,
 )
-from evaluation.engines.retrieval import run_engine, run_lines
+from evaluation.engines.retrieval import Afterwards, run_engine, run_lines
 
 __all__ = [
     "ENGINES",
+    "FACTS",
+    "SHARD_SIZE",
     "Engine",
     "EngineDescription",
+    "Fact",
     "InvalidParameter",
     "Parameter",
     "Ranking",
+    "Resources",
     "Retrieval",
+    "ShardedEngine",
     "Stage",
     "StageProgress",
     "describe",
@@ -59,13 +69,22 @@ def retrieve(
     progress: StageProgress | None = None,
     work_folder: Path | None = None,
     tag: str | None = None,
+    resources: Resources | None = None,
+    shards: Path | None = None,
+    shard_size: int = SHARD_SIZE,
+    afterwards: Afterwards | None = None,
 ) -> Retrieval:
     """Index the corpus, search all queries, and write a TREC run of at most `k` documents each to `out`.
 
     `out` appears only when it is complete; if its name ends in `.gz` it is compressed. `drop_self_matches` leaves
     out a document with the query's own id. The index lies in a temporary folder, inside `work_folder` if that is
     given, and is removed at the end. `tag` is the run's last column, by default the engine's name. `progress` may
-    raise to stop: nothing is left then. Raises InvalidParameter, and InvalidContent for unusable collections.
+    raise to stop: nothing is left then.
+
+    An engine that encodes documents finds encoded shards in the folder `shards`, and leaves there what it encodes
+    itself; without it they are as temporary as the index. An engine with variants writes each beside `out`
+    (`Retrieval.variants`), and no `out`. `afterwards` is called while the index is still there.
+    Raises InvalidParameter, InvalidContent for unusable collections, and ModelFailure for unusable models.
     """
     description = describe(engine)
     return run_engine(
@@ -79,4 +98,8 @@ def retrieve(
         report=progress or (lambda stage, share: None),
         work_folder=work_folder,
         tag=tag or description.name,
+        resources=resources or Resources(),
+        shards=shards,
+        shard_size=shard_size,
+        afterwards=afterwards,
     )

@@ -6,10 +6,14 @@ and their parameters without knowing any of them.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from time import perf_counter
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +23,42 @@ from evaluation.collection import Document, Query
 Stage = Literal["loading", "encoding", "indexing", "searching"]
 #: Told the stage and its share done, 0 to 1. It may raise, which stops the work and cleans up.
 StageProgress = Callable[[Stage, float], None]
+#: What a single search consists of, where it has parts worth telling apart.
+SearchPart = Literal["query_encoding", "first_stage", "search"]
 ParameterValue = str | int | float | bool
+FactValue = str | int | float
+
+#: How many documents are encoded as one piece of work. Part of what a run is made from: other sizes, other batches.
+SHARD_SIZE = 50_000
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something that papers report of a system beside its effectiveness: how it is called, and to how many decimals."""
+
+    label: str
+    decimals: int = 0
+    unit: str = ""
+
+
+FACTS: Mapping[str, Fact] = {
+    "dimension": Fact("Dimension"),
+    "similarity": Fact("Similarity"),
+    "maximum_length": Fact("Maximum length", unit="tokens"),
+    "stored_dtype": Fact("Stored as"),
+    "index_kind": Fact("Search"),
+    "recall_against_exact": Fact("Recall of the exact top 100", 4),
+    "overlap_with_float32": Fact("Overlap with float32 at 100", 4),
+    "nonzeros_per_document": Fact("Non-zeros per document", 1),
+    "nonzeros_per_query": Fact("Non-zeros per query", 1),
+    "vectors_per_document": Fact("Vectors per document", 1),
+    "mean_augmentation_length": Fact("Terms added per query", 1),
+    "queries_per_document": Fact("Generated queries per document"),
+    "expansion_terms": Fact("Expansion terms", 1),
+    "generated_length": Fact("Generated words per text", 1),
+    "depth": Fact("Re-ranked depth"),
+    "runs_fused": Fact("Runs fused"),
+}
 
 
 class InvalidParameter(ValueError):
@@ -86,30 +125,136 @@ class Ranking:
     scores: NDArray[np.float32]
 
 
-class Engine(Protocol):
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What an engine is given beside its parameters.
+
+    `checkpoint` is a folder that `evaluation.checkpoints` rebuilt; `runs` are those to re-rank (one) or to fuse
+    (several); `device` is "cpu" or "cuda"; `threads` is how many cores it may use.
+    """
+
+    checkpoint: Path | None = None
+    runs: tuple[Path, ...] = ()
+    device: str = "cpu"
+    threads: int = 1
+
+
+class Clock:
+    """Adds up the wall seconds of the named parts of a search, such as encoding the query or the first stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def part(self, name: SearchPart) -> Iterator[None]:
+        """Count what the block takes under `name`."""
+        started = perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - started
+
+
+class Engine(ABC):
     """One engine with its parameters set."""
 
+    def __init__(self) -> None:
+        self.clock = Clock()
+
+    @abstractmethod
     def build(
         self, corpus: Iterable[Document], folder: Path, progress: Callable[[float], None] | None = None
     ) -> None:
         """Index the corpus, read once as a stream, into the empty `folder`, and open the index."""
 
+    @abstractmethod
     def open(self, folder: Path) -> None:
         """Open an index that `build` left in `folder`."""
 
+    @abstractmethod
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
         """The best `depth` documents of each query, in the order of the queries."""
 
+    @abstractmethod
     def size(self) -> int:
         """Bytes of the index on disk."""
 
     @property
+    @abstractmethod
     def documents(self) -> int:
         """How many documents are indexed."""
 
     @property
+    @abstractmethod
     def analyser_name(self) -> str:
         """How text becomes terms or vectors, as printed beside results."""
+
+    def facts(self) -> Mapping[str, FactValue]:
+        """What papers report of such a system, by names of FACTS; complete once all queries were searched."""
+        return {}
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """Labels of the rankings that one search gives, the main one last; empty where it gives one."""
+        return ()
+
+    def search_variants(self, queries: Sequence[Query], depth: int) -> Iterator[Mapping[str, Ranking]]:
+        """As `search`, each query's rankings by the labels of `variants`."""
+        raise NotImplementedError(f"{type(self).__name__} has no variants")
+
+    def variant(self, label: str) -> Engine:
+        """An engine over the same index that does only the work of this variant, to be timed."""
+        raise NotImplementedError(f"{type(self).__name__} has no variants")
+
+
+class ShardedEngine(Engine):
+    """An engine whose documents can be encoded in parts, anywhere, before one process joins them.
+
+    `build` walks the same shards as separate workers do, so that both give the same bytes.
+    """
+
+    @abstractmethod
+    def encode_shard(
+        self, documents: Sequence[Document], folder: Path, progress: Callable[[float], None] | None = None
+    ) -> None:
+        """Encode a shard of the corpus into the empty `folder`. Nothing but the documents decides what is written."""
+
+    @abstractmethod
+    def build_from_shards(
+        self, shards: Sequence[Path], folder: Path, progress: Callable[[float], None] | None = None
+    ) -> None:
+        """Index encoded shards, in corpus order, into the empty `folder`, and open the index.
+
+        The shards stay where they are and may be read for as long as the engine is used.
+        """
+
+    def build(
+        self, corpus: Iterable[Document], folder: Path, progress: Callable[[float], None] | None = None
+    ) -> None:
+        """Encode the corpus shard by shard inside `folder`, and index it there."""
+        shards = []
+        for number, documents in enumerate(shards_of(corpus, SHARD_SIZE)):
+            shard = folder / shard_name(number)
+            shard.mkdir()
+            self.encode_shard(documents, shard)
+            shards.append(shard)
+        index = folder / "index"
+        index.mkdir()
+        self.build_from_shards(shards, index, progress)
+
+
+def shards_of(corpus: Iterable[Document], size: int) -> Iterator[list[Document]]:
+    """The corpus in lists of `size` documents, the last one shorter; at least one list, which may be empty."""
+    documents = iter(corpus)
+    shard = list(islice(documents, size))
+    yield shard
+    while shard := list(islice(documents, size)):
+        yield shard
+
+
+def shard_name(number: int) -> str:
+    """The folder of the shard with this number, counted from 0."""
+    return f"{number:05d}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +265,34 @@ class EngineDescription:
     label: str
     architecture: str
     description: str
-    needs_checkpoint: bool
     parameters: tuple[Parameter, ...]
-    create: Callable[[Mapping[str, Any]], Engine]
+    create: Callable[[Mapping[str, Any], Resources], Engine]
+    #: The kinds of checkpoint (`evaluation.checkpoints.CheckpointKind`) that it takes; empty where it needs none.
+    checkpoints: tuple[str, ...] = ()
+    #: How many runs it takes: none, one to re-rank if wanted (0, 1), or several to fuse (2, 16).
+    runs: tuple[int, int] = (0, 0)
+    #: Names of the parameters that decide what `encode_shard` writes; None where it does not encode in shards.
+    encoding_parameters: tuple[str, ...] | None = None
+    #: Whether it needs the corpus at all.
+    reads_corpus: bool = True
+
+    @property
+    def needs_checkpoint(self) -> bool:
+        """Whether it runs a model that somebody brings."""
+        return bool(self.checkpoints)
+
+    def check(self, resources: Resources) -> None:
+        """Raise InvalidParameter where what it is given is not what it needs."""
+        if self.needs_checkpoint and resources.checkpoint is None:
+            raise InvalidParameter(
+                f"{self.name} runs a model; give a checkpoint ({' or '.join(self.checkpoints)})."
+            )
+        if not self.needs_checkpoint and resources.checkpoint is not None:
+            raise InvalidParameter(f"{self.name} runs no model; give no checkpoint.")
+        least, most = self.runs
+        if not least <= len(resources.runs) <= most:
+            wanted = f"{least}" if least == most else f"{least} to {most}"
+            raise InvalidParameter(f"{self.name} takes {wanted} runs, and was given {len(resources.runs)}.")
 
     def complete(self, values: Mapping[str, object]) -> dict[str, ParameterValue]:
         """All parameters with the given values or their defaults. Raises InvalidParameter."""
@@ -156,3 +326,6 @@ class Retrieval:
     index_bytes: int
     build_seconds: float
     search_seconds: float
+    facts: dict[str, FactValue] = field(default_factory=dict)
+    #: Run files by variant, where the engine has variants; the main one is the run itself too.
+    variants: dict[str, Path] = field(default_factory=dict)

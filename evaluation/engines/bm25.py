@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from evaluation.analysis import analyser_for
 from evaluation.collection import Document, Query
 from evaluation.engines import kernels
-from evaluation.engines.base import EngineDescription, Parameter, Ranking
+from evaluation.engines.base import Engine, EngineDescription, Parameter, Ranking, Resources
 from evaluation.engines.inversion import FIELD_MARK, IndexBuilder
 from evaluation.engines.inverted_index import InvertedIndex
 from evaluation.engines.lengths import DECODED_LENGTHS
@@ -36,10 +36,11 @@ FIELDS: dict[str, Callable[[Document], tuple[str, ...]]] = {
 _SPARE_KEYS = 1000
 
 
-class BM25:
+class BM25(Engine):
     """A BM25 engine; see `engines.base.Engine` for its methods."""
 
     def __init__(self, k1: float, b: float, fields: str, stemming: bool, language: str) -> None:
+        super().__init__()
         self.k1 = k1
         self.b = b
         self.texts = FIELDS[fields]
@@ -47,7 +48,7 @@ class BM25:
         self.index: InvertedIndex | None = None
 
     @classmethod
-    def create(cls, parameters: Mapping[str, Any]) -> BM25:
+    def create(cls, parameters: Mapping[str, Any], resources: Resources) -> BM25:
         """An engine with all of PARAMETERS given, its compiled parts loaded."""
         kernels.load()
         return cls(**parameters)
@@ -185,7 +186,6 @@ DESCRIPTIONS = (
         label="BM25",
         architecture="lexical",
         description="BM25 as Lucene computes it, title and text in one field (bm25-flat): the baseline of every board.",
-        needs_checkpoint=False,
         parameters=PARAMETERS,
         create=BM25.create,
     ),
@@ -194,7 +194,6 @@ DESCRIPTIONS = (
         label="BM25 (multifield)",
         architecture="lexical",
         description="BM25 over title and text as two fields of equal weight, whose scores are added.",
-        needs_checkpoint=False,
         parameters=_MULTIFIELD,
         create=BM25.create,
     ),

@@ -5,28 +5,37 @@ from __future__ import annotations
 import gzip
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from time import perf_counter
 from typing import TextIO
 
-from evaluation.collection import Query, read_corpus, read_queries
+from evaluation.collection import Document, Query, count_documents, read_corpus, read_queries
 from evaluation.engines.base import (
     Engine,
     EngineDescription,
     InvalidParameter,
     ParameterValue,
     Ranking,
+    Resources,
     Retrieval,
+    ShardedEngine,
     StageProgress,
+    shard_name,
+    shards_of,
 )
+
+#: Called with the engine, the queries and what was done, while the index is still there: to measure.
+Afterwards = Callable[[Engine, Sequence[Query], Retrieval], None]
 
 #: How many queries are searched between two reports of progress.
 _QUERIES_AT_ONCE = 64
 #: Share of indexing that reading the corpus takes; the rest is merging and writing.
 _SHARE_OF_READING = 0.9
 _GZIP_LEVEL = 6
+#: The label under which an engine without variants has its ranking.
+_MAIN = ""
 
 
 def run_engine(
@@ -41,37 +50,99 @@ def run_engine(
     report: StageProgress,
     work_folder: Path | None,
     tag: str,
+    resources: Resources,
+    shards: Path | None,
+    shard_size: int,
+    afterwards: Afterwards | None,
 ) -> Retrieval:
     """What `engines.retrieve` does, with everything decided."""
     if depth < 1:
         raise InvalidParameter(f"A run of depth {depth} holds nothing; ask for at least 1.")
     if not tag or not tag.isprintable() or len(tag.split()) != 1:
         raise InvalidParameter(f"The tag {tag!r} would break the run's lines; use one word.")
+    description.check(resources)
     report("loading", 0.0)
-    engine = description.create(parameters)
+    engine = description.create(parameters, resources)
     asked = list(read_queries(queries))
     report("loading", 1.0)
-    with tempfile.TemporaryDirectory(prefix="index-", dir=work_folder) as folder:
+    with tempfile.TemporaryDirectory(prefix="index-", dir=work_folder) as name:
+        folder = Path(name)
         started = perf_counter()
-        documents = read_corpus(corpus, lambda share: report("indexing", share * _SHARE_OF_READING))
-        engine.build(documents, Path(folder))
+        if isinstance(engine, ShardedEngine):
+            encoded = encode_corpus(engine, corpus, shards or folder / "shards", shard_size, report)
+            index = folder / "index"
+            index.mkdir()
+            engine.build_from_shards(encoded, index, lambda share: report("indexing", share))
+        else:
+            read = read_corpus(corpus, lambda share: report("indexing", share * _SHARE_OF_READING))
+            engine.build(read if description.reads_corpus else (), folder)
         build_seconds = perf_counter() - started
         report("indexing", 1.0)
-        with _complete_or_absent(out) as file:
-            written = _RunWriter(file, tag, depth, drop_self_matches)
+        with ExitStack() as files:
+            written = _writers(files, engine, out, tag, depth, drop_self_matches)
             search_seconds = _search(engine, asked, written, report)
-        return Retrieval(
+        main = written[_MAIN if not engine.variants else engine.variants[-1]]
+        done = Retrieval(
             engine=description.name,
             parameters=dict(parameters),
             analyser=engine.analyser_name,
             documents=engine.documents,
             queries=len(asked),
-            queries_without_results=written.empty_rankings,
-            lines=written.lines,
+            queries_without_results=main.empty_rankings,
+            lines=main.lines,
             index_bytes=engine.size(),
             build_seconds=build_seconds,
             search_seconds=search_seconds,
+            facts=dict(engine.facts()),
+            variants={label: variant_path(out, label) for label in engine.variants},
         )
+        if afterwards is not None:
+            afterwards(engine, asked, done)
+        return done
+
+
+def encode_corpus(
+    engine: ShardedEngine, corpus: Path, folder: Path, shard_size: int, report: StageProgress
+) -> list[Path]:
+    """The folders of all encoded shards, in corpus order: those that `folder` has already, and the others made there.
+
+    A shard takes its name only once it is whole.
+    """
+    folder.mkdir(exist_ok=True)
+    report("encoding", 0.0)
+    total = max(count_documents(corpus), 1)
+    encoded, before = [], 0
+    for number, documents in enumerate(shards_of(read_corpus(corpus), shard_size)):
+        shard = folder / shard_name(number)
+        if not shard.exists():
+            _encode_shard(engine, documents, shard, before, total, report)
+        before += len(documents)
+        report("encoding", min(before / total, 1.0))
+        encoded.append(shard)
+    return encoded
+
+
+def _encode_shard(
+    engine: ShardedEngine,
+    documents: Sequence[Document],
+    shard: Path,
+    before: int,
+    total: int,
+    report: StageProgress,
+) -> None:
+    partial = shard.with_name(f"{shard.name}.part-{os.getpid()}")
+    partial.mkdir()
+    engine.encode_shard(
+        documents, partial, lambda share: report("encoding", (before + share * len(documents)) / total)
+    )
+    partial.rename(shard)
+
+
+def variant_path(out: Path, label: str) -> Path:
+    """Where the run of a variant is written: beside the main one, under the label's letters and digits."""
+    stem, dot, endings = out.name.partition(".")
+    letters = "".join(character if character.isalnum() else "-" for character in label)
+    return out.with_name(f"{stem}.{letters}{dot}{endings}")
 
 
 def run_lines(ranking: Ranking, tag: str) -> str:
@@ -117,17 +188,41 @@ class _RunWriter:
         self.empty_rankings += not kept.document_ids
 
 
-def _search(engine: Engine, queries: list[Query], writer: _RunWriter, report: StageProgress) -> float:
+def _writers(
+    files: ExitStack, engine: Engine, out: Path, tag: str, depth: int, drop_self_matches: bool
+) -> dict[str, _RunWriter]:
+    """A writer for each variant, or for the one ranking."""
+    paths = {label: variant_path(out, label) for label in engine.variants} or {_MAIN: out}
+    return {
+        label: _RunWriter(
+            files.enter_context(_complete_or_absent(path)),
+            tag,
+            depth,
+            drop_self_matches,
+        )
+        for label, path in paths.items()
+    }
+
+
+def _search(
+    engine: Engine, queries: list[Query], writers: Mapping[str, _RunWriter], report: StageProgress
+) -> float:
     """Search all queries and write what is found; return the seconds that searching alone took."""
+    depth = next(iter(writers.values())).depth_to_search
     seconds = 0.0
     report("searching", 0.0)
     for start in range(0, len(queries), _QUERIES_AT_ONCE):
         some = queries[start : start + _QUERIES_AT_ONCE]
         started = perf_counter()
-        rankings = list(engine.search(some, writer.depth_to_search))
+        found: list[Mapping[str, Ranking]]
+        if engine.variants:
+            found = list(engine.search_variants(some, depth))
+        else:
+            found = [{_MAIN: ranking} for ranking in engine.search(some, depth)]
         seconds += perf_counter() - started
-        for ranking in rankings:
-            writer.write(ranking)
+        for rankings in found:
+            for label, ranking in rankings.items():
+                writers[label].write(ranking)
         report("searching", (start + len(some)) / len(queries))
     return seconds
 

@@ -2,6 +2,7 @@
 
 from leaderboard.models.benchmarks import Benchmark, BenchmarkMember
 from leaderboard.models.datasets import Dataset, DatasetFile, DatasetVersion, Qrels
+from leaderboard.models.efficiency import HardwareClass, Measurement, Price
 from leaderboard.models.people import Membership, Team, User
 from leaderboard.models.requests import WorkRequest
 from leaderboard.models.results import Entry, Evaluation, Run
@@ -16,7 +17,10 @@ __all__ = [
     "DatasetVersion",
     "Entry",
     "Evaluation",
+    "HardwareClass",
+    "Measurement",
     "Membership",
+    "Price",
     "Qrels",
     "Run",
     "Source",

@@ -14,6 +14,7 @@ class WorkRequest(models.Model):
         BASELINE = "baseline", "retrieve and score a dataset's baseline"
         RETRIEVE = "retrieve", "retrieve and score a configuration of our own"
         SCORE = "score", "score a stored run"
+        SAMPLE_MODEL = "sample_model", "make the sample checkpoint, and run it"
 
     kind = models.CharField(max_length=12, choices=Kind.choices)
     dataset = models.ForeignKey("Dataset", on_delete=models.CASCADE, related_name="work_requests")

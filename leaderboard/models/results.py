@@ -26,6 +26,12 @@ class Run(models.Model):
     size = models.PositiveBigIntegerField(help_text="Bytes of the text.")
     lines = models.PositiveBigIntegerField(default=0)
     metadata = models.JSONField(default=dict, blank=True)
+    reusable = models.BooleanField(
+        default=False, help_text="Others may re-rank or fuse it, and credit its system."
+    )
+    built_from = models.ManyToManyField(
+        "self", symmetrical=False, blank=True, related_name="used_by", help_text="Runs re-ranked or fused."
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:
@@ -109,6 +115,11 @@ class Entry(models.Model):
     configuration = models.CharField(max_length=120, blank=True)
     scores = models.JSONField(help_text="Measure → published value.")
     figures = models.JSONField(default=list, blank=True, help_text="Reported figures beside the scores.")
+    facts = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="What papers report of such a system, by names of evaluation.engines.FACTS.",
+    )
     comparison_group = models.CharField(max_length=120)
     is_baseline = models.BooleanField(default=False)
     training = models.CharField(max_length=12, choices=Training.choices, default=Training.UNDECLARED)

@@ -11,8 +11,8 @@ from leaderboard.supervisor.processes import Command
 
 WEB_WORKERS = 2
 WEB_THREADS = 4
-JOB_PROCESSES = 2
-QUEUES = "score,cpu,dispatch"
+#: Runs are scored beside each other; what is measured runs alone.
+SCORING_PROCESSES = 2
 
 
 def web(port: int, environment: Mapping[str, str]) -> Command:
@@ -29,13 +29,32 @@ def web(port: int, environment: Mapping[str, str]) -> Command:
     )
 
 
-def worker(environment: Mapping[str, str]) -> Command:
-    """A Celery worker for every queue of an embedded site."""
+def scorer(environment: Mapping[str, str]) -> Command:
+    """A Celery worker that scores runs and dispatches."""
+    return worker("scorer", "score,dispatch", SCORING_PROCESSES, environment)
+
+
+def retriever(environment: Mapping[str, str]) -> Command:
+    """A Celery worker that retrieves, one job at a time, so that what it measures runs alone."""
+    return worker("retriever", "cpu", 1, environment)
+
+
+def worker(name: str, queues: str, processes: int, environment: Mapping[str, str]) -> Command:
+    """A Celery worker of so many processes for these queues, separated by commas."""
     options = [
-        *("--pool", "prefork", "--concurrency", str(JOB_PROCESSES), "--queues", QUEUES),
+        *(
+            "--pool",
+            "prefork",
+            "--concurrency",
+            str(processes),
+            "--queues",
+            queues,
+            "--hostname",
+            f"{name}@%h",
+        ),
         *("--prefetch-multiplier", "1", "--without-gossip", "--without-mingle", "--loglevel", "INFO"),
     ]
-    return Command("worker", [*_celery("worker"), *options], environment)
+    return Command(name, [*_celery("worker"), *options], environment)
 
 
 def beat(run_folder: Path, environment: Mapping[str, str]) -> Command:

@@ -63,7 +63,8 @@ class Site:
         self._bring_up_to_date(family, environment)
         family.start(
             services.web(self._port, environment),
-            services.worker(environment),
+            services.scorer(environment),
+            services.retriever(environment),
             services.beat(self._run_folder, environment),
             services.manage("prepare", "runboard", "--prepare", environment=environment, loud=True),
         )

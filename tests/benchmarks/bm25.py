@@ -77,10 +77,10 @@ def index_ours(folder: Path, watch: Stopwatch) -> None:
     """Index with our engine, reading included."""
 
     def loading() -> Any:
-        from evaluation.engines import ENGINES
+        from evaluation.engines import ENGINES, Resources
 
         description = ENGINES["bm25"]
-        return description.create(description.complete({"stemming": False}))
+        return description.create(description.complete({"stemming": False}), Resources())
 
     engine = watch.time("loading", loading)
     from evaluation.collection import read_corpus
@@ -96,10 +96,10 @@ def search_ours(folder: Path, watch: Stopwatch, rounds: int) -> None:
 
     def loading() -> Any:
         from evaluation.collection import read_queries
-        from evaluation.engines import ENGINES
+        from evaluation.engines import ENGINES, Resources
 
         description = ENGINES["bm25"]
-        engine = description.create(description.complete({"stemming": False}))
+        engine = description.create(description.complete({"stemming": False}), Resources())
         engine.open(folder / "ours")
         return engine, list(read_queries(folder / "queries.jsonl"))
 

@@ -20,7 +20,16 @@ from hypothesis import strategies as st
 
 from evaluation.analysis import analyser_for
 from evaluation.collection import Document, Query
-from evaluation.engines import ENGINES, Engine, InvalidParameter, Ranking, describe, retrieve, run_lines
+from evaluation.engines import (
+    ENGINES,
+    Engine,
+    InvalidParameter,
+    Ranking,
+    Resources,
+    describe,
+    retrieve,
+    run_lines,
+)
 from evaluation.engines.bm25 import FIELDS
 from evaluation.engines.inversion import IndexBuilder
 from evaluation.engines.lengths import DECODED_LENGTHS, encode_lengths
@@ -31,7 +40,7 @@ SHARED = Path(os.environ.get("RUNBOARD_SHARED", Path(__file__).parents[2].parent
 
 def engine_with(**parameters: Any) -> Engine:
     description = ENGINES["bm25"]
-    return description.create(description.complete(parameters))
+    return description.create(description.complete(parameters), Resources())
 
 
 def built(folder: Path, documents: Iterable[Document], **parameters: Any) -> Engine:

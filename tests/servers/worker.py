@@ -23,7 +23,9 @@ class WorkerProcesses:
         self._root = root
         self._folder = folder
         self.log = folder / "worker.log"
-        self.worker = self._start(services.worker(self._environment), self.log)
+        self.worker = self._start(
+            services.worker("worker", "score,cpu,dispatch", 2, self._environment), self.log
+        )
         self.beat = self._start(services.beat(folder, self._environment), folder / "beat.log")
 
     def wait_until_ready(self, patience: float = 60.0) -> None:

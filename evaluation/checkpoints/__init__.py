@@ -1,0 +1,1 @@
+"""Model checkpoints that strangers send: validated without loading anything, then rebuilt file by file."""

@@ -1,0 +1,60 @@
+"""What is known of a rebuilt checkpoint, kept in its folder as `checkpoint.json`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Self
+
+FILE_NAME = "checkpoint.json"
+
+
+class CheckpointKind(StrEnum):
+    """What a checkpoint is, which decides the engines that can run it."""
+
+    SENTENCE_ENCODER = "sentence-encoder"  # Transformer, Pooling, any Dense, perhaps Normalize
+    STATIC_EMBEDDINGS = "static-embeddings"  # one vector per token, averaged
+    SPARSE_ENCODER = "sparse-encoder"  # SPLADE, SPARTA-like, inference-free
+    MULTI_VECTOR = "multi-vector"  # ColBERT: one projected vector per token
+    CROSS_ENCODER = "cross-encoder"  # scores a query and a document together
+    SEQ2SEQ = "seq2seq"  # T5: writes queries for documents, or expands queries
+    TERM_WEIGHTING = "term-weighting"  # DeepCT: one weight per token
+    QUERY_AUGMENTATION = "query-augmentation"  # an encoder, W and u
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointDescription:
+    """A rebuilt checkpoint as data.
+
+    `parts` are the folders in it, each loadable by itself: ("model",), or ("query", "document") where queries and
+    documents have an encoder each. `parameters` counts weights; `dimension` is of the vectors that come out;
+    `maximum_length` counts tokens. `prompts` holds what is put before a text, by "query" and "document".
+    `pooling` and `similarity` ("cosine" or "dot") are empty where the files do not say. `sha256` is over the names
+    and bytes of all rebuilt files but this one: the identity of the model.
+    """
+
+    kind: CheckpointKind
+    parts: tuple[str, ...]
+    model_type: str
+    parameters: int
+    size: int
+    sha256: str
+    dimension: int | None = None
+    maximum_length: int | None = None
+    pooling: str = ""
+    similarity: str = ""
+    prompts: Mapping[str, str] = field(default_factory=dict)
+
+    def write(self, folder: Path) -> None:
+        """Write `checkpoint.json` into the rebuilt folder."""
+        text = json.dumps(asdict(self), indent=1, sort_keys=True)
+        (folder / FILE_NAME).write_text(text + "\n", encoding="utf-8")
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """The description in a rebuilt folder. Raises FileNotFoundError where there is none."""
+        values = json.loads((folder / FILE_NAME).read_text(encoding="utf-8"))
+        return cls(**{**values, "kind": CheckpointKind(values["kind"]), "parts": tuple(values["parts"])})

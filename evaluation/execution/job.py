@@ -1,0 +1,68 @@
+"""What a child process is asked to do, and what it leaves: the contract between worker and sandbox, as JSON.
+
+The child writes into its output folder alone: `run.txt` (and one file a variant beside it), `result.json`, for a shard
+the folder `shard`, and `failure.json` instead of all of them. On standard output it writes lines of JSON: progress
+(`Progress`), and `ASK_TO_MEASURE`, after which it waits for a line on standard input before it times anything.
+Whoever reads what it left treats it as a stranger's.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal, Self
+
+from evaluation.engines.base import SHARD_SIZE, ParameterValue
+
+RUN_NAME = "run.txt"
+RESULT_NAME = "result.json"
+FAILURE_NAME = "failure.json"
+SHARD_FOLDER = "shard"
+#: The line that asks whether the machine is free for measuring, and the answer that starts it.
+ASK_TO_MEASURE = '{"ask": "measure"}'
+ANSWER_GO = "go"
+
+Task = Literal["retrieve", "encode_shard", "measure"]
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutionJob:
+    """One piece of work for a child. All paths are as the child sees them.
+
+    "retrieve" makes a run, and measures if asked to; "encode_shard" encodes shard number `shard` of the corpus;
+    "measure" builds the engine and measures it, without keeping a run (BM25 beside a model).
+    `shards` is a folder with encoded shards, complete or not, which only "retrieve" adds to.
+    """
+
+    task: Task
+    engine: str
+    out: Path
+    corpus: Path
+    queries: Path | None = None
+    parameters: Mapping[str, ParameterValue] = field(default_factory=dict)
+    checkpoint: Path | None = None
+    runs: tuple[Path, ...] = ()
+    shards: Path | None = None
+    shard: int | None = None
+    shard_size: int = SHARD_SIZE
+    depth: int = 1000
+    drop_self_matches: bool = False
+    tag: str = "runboard"
+    device: str = "cpu"
+    threads: int = 1
+    measure: bool = True
+
+    def to_json(self) -> str:
+        """The job as the text that `from_json` reads."""
+        return json.dumps(asdict(self), default=str)
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """The job that `to_json` wrote."""
+        values = json.loads(text)
+        for name in ("out", "corpus", "queries", "checkpoint", "shards"):
+            if values[name] is not None:
+                values[name] = Path(values[name])
+        return cls(**{**values, "runs": tuple(Path(run) for run in values["runs"])})
