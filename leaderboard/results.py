@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,9 +23,14 @@ def record_run(
     tag: str = "",
     configuration: str = "",
     metadata: Mapping[str, Any] | None = None,
+    reusable: bool = False,
+    built_from: Iterable[int] = (),
 ) -> Run:
-    """The row of a stored run; the same bytes for the same system and configuration are one run."""
-    run, _ = Run.objects.get_or_create(
+    """The row of a stored run; the same bytes for the same system and configuration are one run.
+
+    `reusable` lets others re-rank or fuse it; `built_from` are the keys of the runs that it was made of.
+    """
+    run, created = Run.objects.get_or_create(
         version=version,
         system=system,
         sha256=sha256,
@@ -36,9 +41,17 @@ def record_run(
             "lines": lines,
             "tag": tag[:120],
             "metadata": dict(metadata or {}),
+            "reusable": reusable,
         },
     )
+    if created:
+        run.built_from.set(built_from)
     return run
+
+
+def set_reusable(runs: Iterable[int], *, reusable: bool) -> None:
+    """Let others build on these runs from now on, or no longer; what was built on them stays, with its credit."""
+    Run.objects.filter(pk__in=list(runs)).update(reusable=reusable)
 
 
 def record_evaluation(

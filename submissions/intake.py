@@ -25,7 +25,7 @@ from submissions.people.teams import personal_team
 from submissions.refusals import FileReport, Refused
 
 #: A job that ended so does not stand in the way of the same file sent again; nor does a withdrawn one without scores.
-_FORGOTTEN = Q(state__in=[State.REJECTED, State.FAILED, State.CANCELLED, State.TIMED_OUT]) | Q(
+FORGOTTEN = Q(state__in=[State.REJECTED, State.FAILED, State.CANCELLED, State.TIMED_OUT]) | Q(
     state=State.WITHDRAWN, entry=None
 )
 
@@ -43,6 +43,7 @@ def accept_submission(
     files: Sequence[IncomingFile],
     configuration: str = "",
     public: bool = True,
+    reusable: bool = False,
     note: str = "",
 ) -> Submission:
     """Store a submission and queue its jobs, one per file. Raises Refused, and then nothing is stored.
@@ -55,14 +56,15 @@ def accept_submission(
             raise Refused.for_files(file.report_or_size() for file in checked)
         arrivals = [_store_bytes(file) for file in checked]
     with transaction.atomic():
-        row = _system_row(submitter, system)
+        row = system_row(submitter, system)
         _refuse_repeats(row, configuration, arrivals)
         submission = Submission.objects.create(
             submitter=submitter,
-            team=_team_of(row, submitter),
+            team=team_of(row, submitter),
             system=row,
             configuration=configuration,
             public=public,
+            reusable=reusable,
             note=note,
         )
         for arrival in arrivals:
@@ -87,8 +89,11 @@ def _store_bytes(file: CheckedFile) -> _Arrival:
     return _Arrival(file.run, file.as_report(), store_run(file.run.path))
 
 
-def _system_row(submitter: User, system: System | SystemFields) -> System:
-    """The system's row, held until the transaction ends, so that the same file twice at once is one submission."""
+def system_row(submitter: User, system: System | SystemFields) -> System:
+    """The system's row, held until the transaction ends, so that the same file twice at once is one submission.
+
+    Raises Refused where a new one has the name of one that the team has.
+    """
     if isinstance(system, System):
         return System.objects.select_for_update().get(pk=system.pk)
     try:
@@ -101,7 +106,8 @@ def _system_row(submitter: User, system: System | SystemFields) -> System:
         ) from error
 
 
-def _team_of(system: System, submitter: User) -> Team:
+def team_of(system: System, submitter: User) -> Team:
+    """Whose submissions for the system are."""
     return system.team or personal_team(submitter)
 
 
@@ -112,7 +118,7 @@ def _refuse_repeats(system: System, configuration: str, arrivals: Iterable[_Arri
             dataset=arrival.run.dataset,
             submission__system=system,
             submission__configuration=configuration,
-        ).exclude(_FORGOTTEN)
+        ).exclude(FORGOTTEN)
         if arrival.stored is not None:
             jobs = jobs.filter(payload__run_sha256=arrival.stored.sha256)
         else:

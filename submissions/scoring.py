@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from django.db import transaction
 
@@ -89,7 +90,7 @@ def publish(
         if not advance(job.pk, State.DONE, fence=job.fence, unless_cancelled=True, **finished):
             stopped = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
             raise Cancelled if stopped else LeaseLost
-        evaluation = _record(submission, system, stored, scored, qrels, provenance)
+        evaluation = record(job, submission, system, stored, scored, qrels, provenance)
         entry = publish_entry(
             evaluation=evaluation,
             provenance=provenance,
@@ -106,7 +107,8 @@ def publish(
     return entry
 
 
-def _record(
+def record(
+    job: Job,
     submission: Submission | None,
     system: System,
     stored: StoredRun,
@@ -125,7 +127,9 @@ def _record(
         lines=statistics.lines,
         tag=statistics.tags[0] if statistics.tags else "",
         configuration=submission.configuration if submission else "",
-        metadata=statistics.metadata,
+        metadata={**statistics.metadata, **(made_by(submission) if submission else {})},
+        reusable=submission.reusable if submission else False,
+        built_from=job.payload.get("run_ids", []),
     )
     return record_evaluation(
         run=run,
@@ -136,6 +140,22 @@ def _record(
         per_query=scored.per_query,
         missing_queries=scored.missing_queries,
     )
+
+
+def made_by(submission: Submission) -> dict[str, Any]:
+    """What a run made here says of the model and engine that made it; nothing of one that was sent."""
+    if submission.kind != Submission.Kind.MODEL:
+        return {}
+    made: dict[str, Any] = {"engine": submission.engine, "parameters": submission.parameters}
+    if submission.checkpoint is not None:
+        made["checkpoint"] = {
+            "kind": submission.checkpoint.kind,
+            "sha256": submission.checkpoint.model_sha256,
+            "parameters": submission.checkpoint.description.get("parameters"),
+            "hub_name": submission.checkpoint.hub_name,
+            "hub_commit": submission.checkpoint.hub_commit,
+        }
+    return {"made_by": made}
 
 
 def _already_there(job: Job) -> Problem:

@@ -7,8 +7,8 @@ from functools import partial
 from django.db import transaction
 from django.utils import timezone
 
-from leaderboard import publishing
-from leaderboard.models import User
+from leaderboard import publishing, results
+from leaderboard.models import Entry, User
 from submissions.lifecycle import advance, write_log
 from submissions.models import TERMINAL, State, Submission
 from submissions.queue import request_cancel
@@ -57,3 +57,12 @@ def set_public(submission: Submission, public: bool) -> None:
         return
     submission.public = public
     publishing.set_visibility(submission.pk, public=public)
+
+
+@transaction.atomic
+def set_reusable(submission: Submission, reusable: bool) -> None:
+    """Let others re-rank and fuse the submission's runs from now on, or no longer."""
+    Submission.objects.filter(pk=submission.pk).update(reusable=reusable)
+    submission.reusable = reusable
+    entries = Entry.objects.filter(submission_reference=submission.pk, evaluation__isnull=False)
+    results.set_reusable(entries.values_list("evaluation__run_id", flat=True), reusable=reusable)
