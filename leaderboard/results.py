@@ -24,11 +24,11 @@ def record_run(
     configuration: str = "",
     metadata: Mapping[str, Any] | None = None,
     reusable: bool = False,
-    built_from: Iterable[int] = (),
+    built_from: Iterable[Run | int] = (),
 ) -> Run:
     """The row of a stored run; the same bytes for the same system and configuration are one run.
 
-    `reusable` lets others re-rank or fuse it; `built_from` are the keys of the runs that it was made of.
+    `reusable` lets others re-rank or fuse it; `built_from` are the runs, or their keys, that it was made of.
     """
     run, created = Run.objects.get_or_create(
         version=version,
