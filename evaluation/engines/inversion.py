@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from heapq import merge
-from itertools import groupby, pairwise
+from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
 from shutil import rmtree
@@ -28,8 +28,8 @@ from evaluation.analysis import MAX_WORD_LENGTH, Analyser, pieces
 from evaluation.analysis.words import words
 from evaluation.engines import kernels
 from evaluation.engines.lengths import encode_lengths
-from evaluation.errors import InvalidContent
-from evaluation.problems import Problem
+from evaluation.engines.ordered_ids import write_ordered_ids
+from evaluation.engines.strings import StringsWriter
 
 Number = TypeVar("Number", np.int32, np.int64)
 
@@ -156,7 +156,7 @@ class IndexBuilder:
 
     def _write_postings(self, postings: _Postings) -> None:
         """Write the only shard as the index."""
-        with _TermWriter(self._folder) as writer:
+        with StringsWriter(self._folder, "terms") as writer:
             for term in postings.terms:
                 writer.write(term)
         np.save(self._folder / "offsets.npy", postings.offsets)
@@ -192,7 +192,7 @@ class IndexBuilder:
         numbers = [array("i") for _ in range(self._shards)]
         counts = array("q", [0])
         with ExitStack() as stack:
-            writer = stack.enter_context(_TermWriter(self._folder))
+            writer = stack.enter_context(StringsWriter(self._folder, "terms"))
             streams = [
                 _tagged(stack.enter_context((self._shard_folder(n) / "terms.txt").open(encoding="utf-8")), n)
                 for n in range(self._shards)
@@ -210,38 +210,14 @@ class IndexBuilder:
         """Write identifiers, lengths, and the order that breaks ties."""
         lengths = np.concatenate(self._lengths)
         np.save(self._folder / "lengths.npy", np.ascontiguousarray(encode_lengths(lengths).T))
-        count = len(self._ids)
-        by_id = sorted(range(count), key=self._ids.__getitem__, reverse=True)
-        order = np.array(by_id, dtype=np.uint32)
-        ranks = np.empty(count, dtype=np.uint32)
-        ranks[order] = np.arange(count, dtype=np.uint32)
-        np.save(self._folder / "ranks.npy", ranks)
-        with _TermWriter(self._folder, "ids") as writer:
-            for document in by_id:
-                writer.write(self._ids[document])
-        _refuse_duplicates([self._ids[document] for document in by_id])
+        write_ordered_ids(self._folder, self._ids)
         statistics = {
-            "documents": count,
+            "documents": len(self._ids),
             "fields": self._fields,
             "documents_with_field": np.count_nonzero(lengths, axis=0).tolist(),
             "tokens": lengths.sum(axis=0, dtype=np.int64).tolist(),
         }
         (self._folder / "statistics.json").write_text(json.dumps(statistics), "utf-8")
-
-
-def _refuse_duplicates(ordered: list[str]) -> None:
-    """Raise InvalidContent if two documents have the same identifier: a run could not tell them apart."""
-    count = sum(first == second for first, second in pairwise(ordered))
-    if count:
-        raise InvalidContent.of(
-            Problem(
-                severity="error",
-                code="duplicate_id",
-                count=count,
-                message=f"the corpus uses {count:,} document identifiers again",
-                hint="Give every document an `_id` of its own.",
-            )
-        )
 
 
 def _as_array(values: array[int], kind: type[Number]) -> NDArray[Number]:
@@ -253,26 +229,3 @@ def _tagged(lines: Iterator[str], shard: int) -> Iterator[tuple[str, int]]:
     """(term, shard) for each line, sorted as the shard's terms are."""
     for line in lines:
         yield line[:-1], shard
-
-
-class _TermWriter:
-    """Writes strings one behind the other as UTF-8, with the offsets at which they start."""
-
-    def __init__(self, folder: Path, name: str = "terms") -> None:
-        self._folder = folder
-        self._name = name
-        self._offsets = array("q", [0])
-        self._end = 0
-
-    def __enter__(self) -> _TermWriter:
-        self._file = (self._folder / f"{self._name}.bin").open("wb")
-        self.write_bytes: Callable[[bytes], int] = self._file.write
-        return self
-
-    def write(self, text: str) -> None:
-        self._end += self.write_bytes(text.encode())
-        self._offsets.append(self._end)
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
-        np.save(self._folder / f"{self._name}_offsets.npy", np.frombuffer(self._offsets, dtype=np.int64))

@@ -3,26 +3,24 @@
 Files of the folder, in numpy's format unless they end in .bin or .json:
 `terms.bin`: sorted terms, UTF-8, one behind the other, and `terms_offsets`: where each starts; `offsets`: the
 postings of term t are [offsets[t]:offsets[t + 1]] of `documents` (numbers in the corpus's order) and
-`frequencies`; `lengths` (fields × documents): encoded as in `lengths.py`; `ids.bin`, `ids_offsets`: identifiers
-in descending byte order; `ranks`: the place of each document in that order; `statistics.json`.
+`frequencies`; `lengths` (fields × documents): encoded as in `lengths.py`; identifiers as in `ordered_ids.py`;
+`statistics.json`.
 """
 
 from __future__ import annotations
 
 import json
 from bisect import bisect_left
-from collections.abc import Iterator
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evaluation.engines.ordered_ids import OrderedIds
+from evaluation.engines.strings import Strings, mapped
+
 #: How many terms' places are remembered; a lookup takes a few microseconds, a remembered one a tenth.
 _TERMS_REMEMBERED = 100_000
-#: Up to this many documents, identifiers are held in memory (some 70 bytes each) once they are asked for.
-_IDENTIFIERS_HELD = 1_000_000
 
 
 class InvertedIndex:
@@ -35,13 +33,13 @@ class InvertedIndex:
         #: By field: how many documents have a token in it, and how many tokens they have together.
         self.documents_with_field: list[int] = statistics["documents_with_field"]
         self.tokens: list[int] = statistics["tokens"]
-        self.offsets: NDArray[np.int64] = _mapped(folder / "offsets.npy")
-        self.documents: NDArray[np.uint32] = _mapped(folder / "documents.npy")
-        self.frequencies: NDArray[np.uint16] = _mapped(folder / "frequencies.npy")
-        self.lengths: NDArray[np.uint8] = _mapped(folder / "lengths.npy")
-        self.ranks: NDArray[np.uint32] = _mapped(folder / "ranks.npy")
-        self._terms = _Strings(folder, "terms")
-        self._ids = _Strings(folder, "ids")
+        self.offsets: NDArray[np.int64] = mapped(folder / "offsets.npy")
+        self.documents: NDArray[np.uint32] = mapped(folder / "documents.npy")
+        self.frequencies: NDArray[np.uint16] = mapped(folder / "frequencies.npy")
+        self.lengths: NDArray[np.uint8] = mapped(folder / "lengths.npy")
+        self._terms = Strings(folder, "terms")
+        self._ids = OrderedIds(folder)
+        self.ranks = self._ids.ranks
         self._places: dict[str, int] = {}
 
     @property
@@ -68,32 +66,4 @@ class InvertedIndex:
 
     def identifiers(self, ranks: NDArray[np.uint32]) -> list[str]:
         """The identifiers at these places of the descending order."""
-        if self.document_count <= _IDENTIFIERS_HELD:
-            return list(map(self._identifiers_held.__getitem__, ranks.tolist()))
-        return [str(self._ids[rank], "utf-8") for rank in ranks.tolist()]
-
-    @cached_property
-    def _identifiers_held(self) -> list[str]:
-        return [str(identifier, "utf-8") for identifier in self._ids]
-
-
-class _Strings:
-    """Strings of one file, each read where it lies."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self._offsets = _mapped(folder / f"{name}_offsets.npy").data
-        text = folder / f"{name}.bin"
-        self._text = np.memmap(text, np.uint8, "c").data if text.stat().st_size else memoryview(b"")
-
-    def __len__(self) -> int:
-        return len(self._offsets) - 1
-
-    def __getitem__(self, place: int) -> bytes:
-        return bytes(self._text[self._offsets[place] : self._offsets[place + 1]])
-
-    def __iter__(self) -> Iterator[bytes]:
-        return map(self.__getitem__, range(len(self)))
-
-
-def _mapped(path: Path) -> NDArray[Any]:
-    return np.asarray(np.load(path, mmap_mode="c"))
+        return self._ids.at(ranks)
