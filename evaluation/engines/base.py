@@ -329,3 +329,12 @@ class Retrieval:
     facts: dict[str, FactValue] = field(default_factory=dict)
     #: Run files by variant, where the engine has variants; the main one is the run itself too.
     variants: dict[str, Path] = field(default_factory=dict)
+    #: How many documents were encoded here, not found as encoded shards; None where the engine encodes none.
+    encoded_documents: int | None = None
+    #: Wall seconds of encoding those, which are part of `build_seconds`.
+    encoding_seconds: float = 0.0
+
+    @property
+    def built_whole(self) -> bool:
+        """Whether `build_seconds` is all that it takes from a corpus to an index."""
+        return self.encoded_documents is None or self.encoded_documents == self.documents

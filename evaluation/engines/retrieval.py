@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from time import perf_counter
-from typing import TextIO
+from typing import NamedTuple, TextIO
 
 from evaluation.collection import Document, Query, count_documents, read_corpus, read_queries
 from evaluation.engines.base import (
@@ -68,11 +68,12 @@ def run_engine(
     with tempfile.TemporaryDirectory(prefix="index-", dir=work_folder) as name:
         folder = Path(name)
         started = perf_counter()
+        encoded = None
         if isinstance(engine, ShardedEngine):
             encoded = encode_corpus(engine, corpus, shards or folder / "shards", shard_size, report)
             index = folder / "index"
             index.mkdir()
-            engine.build_from_shards(encoded, index, lambda share: report("indexing", share))
+            engine.build_from_shards(encoded.folders, index, lambda share: report("indexing", share))
         else:
             read = read_corpus(corpus, lambda share: report("indexing", share * _SHARE_OF_READING))
             engine.build(read if description.reads_corpus else (), folder)
@@ -95,31 +96,45 @@ def run_engine(
             search_seconds=search_seconds,
             facts=dict(engine.facts()),
             variants={label: variant_path(out, label) for label in engine.variants},
+            encoded_documents=encoded.documents if encoded else None,
+            encoding_seconds=encoded.seconds if encoded else 0.0,
         )
         if afterwards is not None:
             afterwards(engine, asked, done)
         return done
 
 
+class EncodedCorpus(NamedTuple):
+    """All encoded shards in corpus order; how many documents were encoded just now, and in how many wall seconds."""
+
+    folders: list[Path]
+    documents: int
+    seconds: float
+
+
 def encode_corpus(
     engine: ShardedEngine, corpus: Path, folder: Path, shard_size: int, report: StageProgress
-) -> list[Path]:
-    """The folders of all encoded shards, in corpus order: those that `folder` has already, and the others made there.
+) -> EncodedCorpus:
+    """All encoded shards of the corpus: those that `folder` has already, and the others made there.
 
     A shard takes its name only once it is whole.
     """
     folder.mkdir(exist_ok=True)
     report("encoding", 0.0)
     total = max(count_documents(corpus), 1)
-    encoded, before = [], 0
+    folders: list[Path] = []
+    before, encoded, seconds = 0, 0, 0.0
     for number, documents in enumerate(shards_of(read_corpus(corpus), shard_size)):
         shard = folder / shard_name(number)
         if not shard.exists():
+            started = perf_counter()
             _encode_shard(engine, documents, shard, before, total, report)
+            seconds += perf_counter() - started
+            encoded += len(documents)
         before += len(documents)
         report("encoding", min(before / total, 1.0))
-        encoded.append(shard)
-    return encoded
+        folders.append(shard)
+    return EncodedCorpus(folders, encoded, seconds)
 
 
 def _encode_shard(

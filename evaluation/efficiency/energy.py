@@ -1,0 +1,75 @@
+"""Energy, where the machine counts it: the processor's package through RAPL, an NVIDIA GPU through NVML. Else none.
+
+Both are counters of the whole package or board, which other work on the machine adds to: measuring runs alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import NamedTuple
+
+_POWERCAP = Path("/sys/class/powercap")
+
+#: Joules since some moment.
+Counter = Callable[[], float]
+
+
+class EnergyMeter(NamedTuple):
+    """Counters that are added up, and in a few words what they are of."""
+
+    source: str
+    counters: Sequence[Counter]
+
+    def joules(self) -> float | None:
+        """Joules since some moment; None where nothing counts them."""
+        return sum(counter() for counter in self.counters) if self.counters else None
+
+
+def open_meter(device: str, powercap: Path = _POWERCAP) -> EnergyMeter:
+    """A meter over what is readable here: the processor's packages, and the first GPU where the work is on it."""
+    found = {"CPU": _package_counters(powercap), "GPU": _gpu_counters() if device == "cuda" else []}
+    return EnergyMeter(
+        " and ".join(name for name, counters in found.items() if counters),
+        [counter for counters in found.values() for counter in counters],
+    )
+
+
+def _package_counters(powercap: Path) -> list[Counter]:
+    """A counter for each package; the parts of a package (intel-rapl:0:0) are in it already."""
+    packages = sorted(folder for folder in powercap.glob("intel-rapl:*") if folder.name.count(":") == 1)
+    try:
+        return [_package_counter(folder) for folder in packages]
+    except (OSError, ValueError):
+        return []  # there, but for root alone
+
+
+def _package_counter(folder: Path) -> Counter:
+    """Joules of a package. Its counter of microjoules starts again at 0 when it is full."""
+    energy = folder / "energy_uj"
+    full = int((folder / "max_energy_range_uj").read_text(encoding="ascii"))
+    previous, turns = int(energy.read_text(encoding="ascii")), 0
+
+    def count() -> float:
+        nonlocal previous, turns
+        present = int(energy.read_text(encoding="ascii"))
+        turns += present < previous
+        previous = present
+        return (present + turns * full) / 1e6
+
+    return count
+
+
+def _gpu_counters() -> list[Counter]:
+    try:
+        pynvml = import_module("pynvml")  # of nvidia-ml-py, which an operator may install
+    except ImportError:
+        return []
+    try:
+        pynvml.nvmlInit()
+        board = pynvml.nvmlDeviceGetHandleByIndex(0)
+        pynvml.nvmlDeviceGetTotalEnergyConsumption(board)
+    except pynvml.NVMLError:
+        return []  # no driver, or a board too old to count
+    return [lambda: pynvml.nvmlDeviceGetTotalEnergyConsumption(board) / 1000]

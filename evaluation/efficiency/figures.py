@@ -1,0 +1,113 @@
+"""What was measured, as data that can be written down and read again, also from somebody who is not trusted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self, get_args
+
+import numpy as np
+
+from evaluation.engines.base import SearchPart
+
+#: Fields that a measurement always has, and those that may be missing, each as a number that is not negative.
+_ALWAYS = ("depth", "threads", "searches", "queries", "documents", "index_bytes")
+_PERHAPS = (
+    "queries_per_second",
+    "documents_per_second",
+    "build_seconds",
+    "peak_memory_bytes",
+    "peak_gpu_memory_bytes",
+    "parameters",
+    "energy_joules_per_query",
+)
+_LONGEST_TEXT = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Milliseconds of one search: the mean, and what 50, 95 and 99 of 100 searches stay within (nearest rank)."""
+
+    mean: float
+    p50: float
+    p95: float
+    p99: float
+
+    @classmethod
+    def of(cls, seconds: Sequence[float]) -> Self:
+        """The latency of searches that took so many seconds each; at least one."""
+        milliseconds = np.asarray(seconds, dtype=np.float64) * 1000
+        p50, p95, p99 = np.percentile(milliseconds, [50, 95, 99], method="inverted_cdf").tolist()
+        return cls(float(milliseconds.mean()), p50, p95, p99)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a system cost under a protocol. None is what was not measured, or what there is not, never 0.
+
+    `queries` counts the different ones that were timed, in `searches` searches of one query each. `latency_ms` and
+    `parts_ms` are of one search; parts need not add up to the whole. `peak_memory_bytes` is the resident memory of the
+    whole process since its start, `energy_source` what `energy_joules_per_query` is the energy of.
+    """
+
+    protocol: str
+    depth: int
+    threads: int
+    device: str
+    searches: int
+    queries: int
+    documents: int
+    latency_ms: Latency
+    queries_per_second: float | None
+    documents_per_second: float | None
+    build_seconds: float | None
+    index_bytes: int
+    peak_memory_bytes: int | None
+    peak_gpu_memory_bytes: int | None = None
+    parameters: int | None = None
+    energy_joules_per_query: float | None = None
+    energy_source: str = ""
+    parts_ms: Mapping[str, float] = field(default_factory=dict)
+
+    def as_data(self) -> dict[str, Any]:
+        """The figures as plain values, which JSON keeps."""
+        return asdict(self)
+
+    @classmethod
+    def from_data(cls, data: object) -> Self:
+        """What `as_data` gave. Raises ValueError, naming the field, for anything else."""
+        if not isinstance(data, Mapping):
+            raise ValueError("figures are an object of named values")
+        latency = data.get("latency_ms")
+        parts = data.get("parts_ms", {})
+        if not isinstance(latency, Mapping) or not isinstance(parts, Mapping):
+            raise ValueError("latency_ms and parts_ms are objects of numbers")
+        whole = {name: int(_number(data, name)) for name in _ALWAYS}
+        perhaps = {name: None if data.get(name) is None else _number(data, name) for name in _PERHAPS}
+        for name in ("peak_memory_bytes", "peak_gpu_memory_bytes", "parameters"):
+            value = perhaps[name]
+            perhaps[name] = None if value is None else int(value)
+        return cls(
+            protocol=_text(data, "protocol"),
+            device=_text(data, "device"),
+            energy_source=_text(data, "energy_source"),
+            latency_ms=Latency(**{name: _number(latency, name) for name in ("mean", "p50", "p95", "p99")}),
+            parts_ms={name: _number(parts, name) for name in get_args(SearchPart) if name in parts},
+            **whole,
+            **perhaps,  # type: ignore[arg-type]
+        )
+
+
+def _number(values: Mapping[Any, Any], name: str) -> float:
+    value = values.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
+        raise ValueError(f"{name} is {value!r:.40}; it is a number that is not negative")
+    return value
+
+
+def _text(values: Mapping[Any, Any], name: str) -> str:
+    value = values.get(name, "")
+    if not isinstance(value, str) or len(value) > _LONGEST_TEXT or not value.isprintable():
+        raise ValueError(f"{name} is a short text")
+    return value

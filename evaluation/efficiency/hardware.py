@@ -1,0 +1,133 @@
+"""Which machine it was: timings are comparable only on the same processor, cores, GPU and libraries."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Self
+
+_CPU_INFO = Path("/proc/cpuinfo")
+_GPUS = Path("/proc/driver/nvidia/gpus")
+#: What decides how fast a search is, if it is installed.
+LIBRARIES = (
+    "numpy",
+    "torch",
+    "transformers",
+    "sentence-transformers",
+    "tokenizers",
+    "faiss-cpu",
+    "faiss-gpu",
+)
+#: What processors' names say beside who they are.
+_NOISE = re.compile(
+    r"\((?:R|TM|C)\)|\b(?:CPU|Processor|with Radeon Graphics)\b|@.*|\b\d+-Core\b", re.IGNORECASE
+)
+_SLUG_LENGTH = 140
+_NAME_LENGTH = 200
+_DIGEST_LENGTH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """A hardware class. Equal `details` make one class, and give the same slug on every machine."""
+
+    slug: str
+    name: str
+    details: Mapping[str, Any]
+
+    def as_data(self) -> dict[str, Any]:
+        """The class as plain values, which JSON keeps."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, details: Mapping[str, Any]) -> Self:
+        """The class that has these details: `cpu`, `cores`, `gpu` (or None), `python` and `libraries`."""
+        cores = f"{details['cores']} core{'s' if details['cores'] != 1 else ''}"
+        name = f"{details['cpu']}, {cores}"
+        if details["gpu"]:
+            name = f"{details['gpu']}, {name}"
+        digest = hashlib.sha256(json.dumps(details, sort_keys=True).encode()).hexdigest()[:_DIGEST_LENGTH]
+        words = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:_SLUG_LENGTH]
+        return cls(f"{words}-{digest}", name[:_NAME_LENGTH], dict(details))
+
+    @classmethod
+    def from_data(cls, data: object) -> Self:
+        """The class that `as_data` gave; slug and name are made again. Raises ValueError for anything else."""
+        details = data.get("details") if isinstance(data, Mapping) else None
+        if not isinstance(details, Mapping):
+            raise ValueError("a hardware class has details")
+        cores, libraries = details.get("cores"), details.get("libraries")
+        if not isinstance(cores, int) or isinstance(cores, bool) or cores < 1:
+            raise ValueError("a hardware class says how many cores are used")
+        if not isinstance(libraries, Mapping):
+            raise ValueError("a hardware class says which libraries are used")
+        return cls.of(
+            {
+                "cpu": _short(details.get("cpu")) or "unknown processor",
+                "cores": cores,
+                "gpu": _short(details.get("gpu")) or None,
+                "python": _short(details.get("python")),
+                "libraries": {name: _short(libraries[name]) for name in LIBRARIES if name in libraries},
+            }
+        )
+
+
+def describe(threads: int, device: str = "cpu") -> Hardware:
+    """The class of this machine, with `threads` of its cores and its GPU where the work is on that ("cuda")."""
+    return Hardware.of(
+        {
+            "cpu": cpu_model(),
+            "cores": threads,
+            "gpu": gpu_model() if device == "cuda" else None,
+            "python": platform.python_version(),
+            "libraries": library_versions(),
+        }
+    )
+
+
+def cpu_model(info: Path = _CPU_INFO) -> str:
+    """The processor's name without decoration; its architecture where the system does not tell."""
+    try:
+        text = info.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    found = re.search(r"^(?:model name|cpu model|Model)\s*:\s*(.+)$", text, re.MULTILINE)
+    name = _short(_NOISE.sub(" ", found[1])) if found else ""
+    return name or platform.processor() or platform.machine()
+
+
+def gpu_model(gpus: Path = _GPUS) -> str:
+    """The name of the first GPU, from PyTorch if it is loaded, else from the driver."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        return _short(torch.cuda.get_device_name(0))
+    for information in sorted(gpus.glob("*/information")):
+        found = re.search(r"^Model:\s*(.+)$", information.read_text(encoding="utf-8"), re.MULTILINE)
+        if found:
+            return _short(found[1])
+    return "unknown GPU"
+
+
+def library_versions() -> dict[str, str]:
+    """The versions of the installed ones of LIBRARIES, without importing any."""
+    versions = {}
+    for name in LIBRARIES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def _short(text: object) -> str:
+    """Printable text of one line and sensible length; nothing for what is no text."""
+    if not isinstance(text, str):
+        return ""
+    return " ".join("".join(filter(str.isprintable, text)).split())[:100]

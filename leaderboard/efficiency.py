@@ -1,0 +1,68 @@
+"""What systems cost: the only writer of `HardwareClass` and `Measurement`. Prices are curators', in the admin."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from evaluation.efficiency import Figures, Hardware
+from leaderboard.models import Dataset, Entry, HardwareClass, Measurement, Price
+from leaderboard.publishing import board_changed
+
+
+@transaction.atomic
+def record_measurement(
+    entry: Entry, hardware: Mapping[str, Any], figures: Mapping[str, Any], baseline: Mapping[str, Any]
+) -> Measurement:
+    """Keep what an entry's system cost on a hardware class, and what BM25 did there in the same job.
+
+    All come as `as_data` of `evaluation.efficiency` gives them; `baseline` may be empty, or of the system itself. An
+    earlier measurement of the entry on the same class under the same protocol is replaced. Raises ValueError for what
+    is no measurement: a job's result is read as a stranger's.
+    """
+    of_machine, of_system = Hardware.from_data(hardware), Figures.from_data(figures)
+    of_baseline = Figures.from_data(baseline) if baseline else None
+    if of_baseline is not None and of_baseline.protocol != of_system.protocol:
+        raise ValueError("system and baseline were measured under different protocols")
+    hardware_class, _ = HardwareClass.objects.get_or_create(
+        slug=of_machine.slug, defaults={"name": of_machine.name, "details": dict(of_machine.details)}
+    )
+    measurement, _ = Measurement.objects.update_or_create(
+        entry=entry,
+        hardware=hardware_class,
+        protocol=of_system.protocol,
+        defaults={
+            "figures": of_system.as_data(),
+            "baseline": of_baseline.as_data() if of_baseline else {},
+            "measured_at": timezone.now(),
+        },
+    )
+    board_changed(entry.dataset)
+    return measurement
+
+
+def measurement_of(entry: Entry, hardware: HardwareClass | None = None) -> Measurement | None:
+    """The newest measurement of the entry, on this class if one is given."""
+    found = entry.measurements.select_related("hardware").order_by("-measured_at", "-pk")
+    return (found.filter(hardware=hardware) if hardware else found).first()
+
+
+def price_of(hardware: HardwareClass, day: datetime.date | None = None) -> Price | None:
+    """What an hour of the class costs on a day, today if none is given; None where nobody said."""
+    valid = hardware.prices.filter(valid_from__lte=day or timezone.now().date())
+    return valid.order_by("-valid_from").first()
+
+
+def cost_per_million(mean_latency_ms: float, per_hour: float) -> float:
+    """What a million queries cost, one after the other: mean latency in seconds × 10⁶ × price per hour / 3600."""
+    return mean_latency_ms / 1000 * 1e6 * per_hour / 3600
+
+
+def price_changed(hardware: HardwareClass) -> None:
+    """Count a change of every board that shows costs on the class."""
+    for dataset in Dataset.objects.filter(entries__measurements__hardware=hardware).distinct():
+        board_changed(dataset)

@@ -1,0 +1,247 @@
+"""Measuring what a search costs: which searches are timed, what is told of them, and on which machine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evaluation.collection import Document, Query
+from evaluation.efficiency import PROTOCOL, Figures, Hardware, Latency, describe, measure
+from evaluation.efficiency.energy import EnergyMeter, open_meter
+from evaluation.efficiency.hardware import cpu_model
+from evaluation.efficiency.memory import peak_memory
+from evaluation.efficiency.protocol import encoding_rate, timed_queries
+from evaluation.engines import Engine, Ranking, Resources, Retrieval, retrieve
+from evaluation.engines import describe as describe_engine
+
+
+class Ticking:
+    """A clock that moves when the engine works."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Scripted(Engine):
+    """An engine whose search takes as many seconds as the query's text says, an eighth of it encoding."""
+
+    def __init__(self, clock: Ticking) -> None:
+        super().__init__()
+        self.ticking = clock
+        self.searched: list[tuple[int, str]] = []
+
+    def build(self, corpus: Any, folder: Path, progress: Any = None) -> None:
+        raise NotImplementedError
+
+    def open(self, folder: Path) -> None:
+        raise NotImplementedError
+
+    def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
+        for query in queries:
+            self.searched.append((len(queries), query.id))
+            seconds = float(query.text)
+            self.ticking.now += seconds
+            self.clock.seconds["query_encoding"] = self.clock.seconds.get("query_encoding", 0) + seconds / 8
+            yield Ranking(query.id, [], np.empty(0, np.float32))
+
+    def size(self) -> int:
+        return 7
+
+    documents = 3
+    analyser_name = "none"
+
+
+RETRIEVAL = Retrieval(
+    engine="scripted",
+    parameters={},
+    analyser="none",
+    documents=1000,
+    queries=3,
+    queries_without_results=0,
+    lines=0,
+    index_bytes=7,
+    build_seconds=4.0,
+    search_seconds=1.0,
+)
+
+
+def figures_of(seconds: Sequence[float], **options: Any) -> tuple[Figures, Scripted]:
+    clock = Ticking()
+    engine = Scripted(clock)
+    queries = [Query(f"q{number}", repr(taken)) for number, taken in enumerate(seconds)]
+    return measure(engine, queries, RETRIEVAL, threads=2, clock=clock, **options), engine
+
+
+def test_few_queries_are_cycled_equally_often_after_twenty_searches_that_are_not_counted() -> None:
+    figures, engine = figures_of([0.010, 0.020, 0.030])
+    single = [name for size, name in engine.searched if size == 1]
+    assert single[:20] == (["q0", "q1", "q2"] * 7)[:20]
+    assert single[20:] == ["q0", "q1", "q2"] * 67
+    assert (figures.searches, figures.queries) == (201, 3)
+    assert figures.latency_ms.mean == pytest.approx(20)
+    assert (figures.latency_ms.p50, figures.latency_ms.p95) == (pytest.approx(20), pytest.approx(30))
+    assert figures.parts_ms == {"query_encoding": pytest.approx(2.5)}
+    assert figures.queries_per_second == pytest.approx(3 / 0.060)
+
+
+def test_of_many_queries_two_hundred_are_timed_that_lie_evenly_over_them() -> None:
+    queries = [Query(str(number), "") for number in range(1000)]
+    assert [query.id for query in timed_queries(queries)] == [str(5 * number) for number in range(200)]
+
+
+def test_a_single_query_is_enough_and_none_is_refused() -> None:
+    figures, _ = figures_of([0.001])
+    assert (figures.searches, figures.queries) == (200, 1)
+    with pytest.raises(ValueError, match="no search to time"):
+        figures_of([])
+
+
+def test_percentiles_are_times_that_occurred() -> None:
+    latency = Latency.of([number / 1000 for number in range(1, 101)])
+    assert (latency.mean, latency.p50, latency.p95, latency.p99) == (50.5, 50, 95, 99)
+
+
+def test_progress_may_stop_the_measuring() -> None:
+    class Stopped(Exception):
+        pass
+
+    def stop(share: float) -> None:
+        if share > 0.5:
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        figures_of([0.001], progress=stop)
+
+
+def test_energy_is_counted_over_the_timed_searches_alone() -> None:
+    readings = iter([100.0, 500.0])
+    figures, _ = figures_of([0.001], meter=EnergyMeter("CPU", [lambda: next(readings)]))
+    assert (figures.energy_joules_per_query, figures.energy_source) == (2.0, "CPU")
+    figures, _ = figures_of([0.001], meter=EnergyMeter("", []))
+    assert (figures.energy_joules_per_query, figures.energy_source) == (None, "")
+
+
+def test_rates_and_build_times_are_told_only_of_what_was_done_here() -> None:
+    assert encoding_rate(RETRIEVAL) == 250
+    assert RETRIEVAL.built_whole
+    some = replace(RETRIEVAL, encoded_documents=400, encoding_seconds=2.0)
+    assert encoding_rate(some) == 200
+    assert not some.built_whole
+    assert encoding_rate(replace(RETRIEVAL, encoded_documents=0)) is None
+
+
+def test_bm25_is_measured_where_it_was_built(tmp_path: Path) -> None:
+    corpus, queries = tmp_path / "corpus.jsonl", tmp_path / "queries.jsonl"
+    corpus.write_text(
+        "".join(json.dumps({"_id": f"d{n}", "text": f"word{n % 7} word{n % 11}"}) + "\n" for n in range(300))
+    )
+    queries.write_text("".join(json.dumps({"_id": f"q{n}", "text": f"word{n}"}) + "\n" for n in range(8)))
+    found: list[Figures] = []
+    retrieve(
+        "bm25",
+        corpus,
+        queries,
+        tmp_path / "run.txt",
+        afterwards=lambda *done: found.append(measure(*done, threads=1)),
+    )
+    [figures] = found
+    assert (figures.protocol, figures.depth, figures.searches) == (PROTOCOL, 100, 200)
+    latency = figures.latency_ms
+    assert 0 < latency.p50 <= latency.p95 <= latency.p99
+    assert figures.documents == 300
+    assert figures.index_bytes > 0
+    assert figures.build_seconds is not None
+    assert figures.peak_memory_bytes is not None
+    assert figures.peak_memory_bytes > 10_000_000
+    assert (figures.parameters, figures.peak_gpu_memory_bytes) == (None, None)
+    assert Figures.from_data(json.loads(json.dumps(figures.as_data()))) == figures
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"index_bytes": -1}, "index_bytes"),
+        ({"searches": True}, "searches"),
+        ({"build_seconds": "soon"}, "build_seconds"),
+        ({"latency_ms": {"mean": float("nan"), "p50": 1, "p95": 1, "p99": 1}}, "mean"),
+        ({"latency_ms": None}, "latency_ms"),
+        ({"device": "x" * 100}, "device"),
+    ],
+)
+def test_figures_of_a_stranger_are_refused_by_field(change: dict[str, Any], named: str) -> None:
+    figures, _ = figures_of([0.001])
+    with pytest.raises(ValueError, match=named):
+        Figures.from_data({**figures.as_data(), **change})
+
+
+def test_figures_that_are_missing_stay_missing_and_unknown_ones_are_dropped() -> None:
+    figures, _ = figures_of([0.001])
+    data = {**figures.as_data(), "build_seconds": None, "favourite_colour": "blue"}
+    assert Figures.from_data(data).build_seconds is None
+    assert "favourite_colour" not in Figures.from_data(data).as_data()
+
+
+def test_a_hardware_class_is_its_processor_cores_gpu_and_libraries() -> None:
+    here = describe(2)
+    assert here == describe(2)
+    assert here.slug != describe(1).slug
+    assert here.name.endswith(", 2 cores")
+    assert here.details["gpu"] is None
+    assert here.details["libraries"]["numpy"] == np.__version__
+    assert Hardware.from_data(json.loads(json.dumps(here.as_data()))) == here
+    other = {**here.details, "libraries": {"numpy": "1.0"}}
+    assert Hardware.of(other).slug != here.slug
+
+
+def test_a_made_up_slug_is_not_believed() -> None:
+    here = describe(2)
+    assert Hardware.from_data({"slug": "../../etc", "name": "x", "details": here.details}) == here
+    with pytest.raises(ValueError, match="cores"):
+        Hardware.from_data({"details": {"cores": 0}})
+
+
+def test_the_processors_name_comes_without_decoration(tmp_path: Path) -> None:
+    info = tmp_path / "cpuinfo"
+    info.write_text("processor\t: 0\nmodel name\t: Intel(R) Xeon(R) Gold 6248 CPU @ 2.50GHz\n")
+    assert cpu_model(info) == "Intel Xeon Gold 6248"
+    info.write_text("model name\t: AMD EPYC 7763 64-Core Processor\n")
+    assert cpu_model(info) == "AMD EPYC 7763"
+    info.write_text("processor\t: 0\n")
+    assert cpu_model(info)
+
+
+def test_peak_memory_is_the_high_water_mark(tmp_path: Path) -> None:
+    status = tmp_path / "status"
+    status.write_text("Name:\tpython\nVmPeak:\t  900 kB\nVmHWM:\t  123 kB\nVmRSS:\t  100 kB\n")
+    assert peak_memory(status) == 123 * 1024
+    assert peak_memory(tmp_path / "none") > 0
+
+
+def test_a_package_counter_that_starts_again_goes_on(tmp_path: Path) -> None:
+    package = tmp_path / "intel-rapl:0"
+    (tmp_path / "intel-rapl:0:0").mkdir()
+    package.mkdir()
+    (package / "max_energy_range_uj").write_text("10000000\n")
+    (package / "energy_uj").write_text("9000000\n")
+    meter = open_meter("cpu", tmp_path)
+    assert (meter.source, meter.joules()) == ("CPU", 9.0)
+    (package / "energy_uj").write_text("1000000\n")
+    assert meter.joules() == 11.0
+    assert open_meter("cpu", tmp_path / "none").joules() is None
+
+
+def test_a_document_collection_of_one_is_measured_too(tmp_path: Path) -> None:
+    description = describe_engine("bm25")
+    engine = description.create(description.complete({}), Resources())
+    engine.build([Document("d", "", "one word")], tmp_path)
+    figures = measure(engine, [Query("q", "nothing here")], replace(RETRIEVAL, documents=1), threads=1)
+    assert figures.documents == 1
