@@ -59,6 +59,7 @@ def publish_entry(
     public: bool,
     submission_reference: str = "",
     is_baseline: bool = False,
+    facts: Mapping[str, str | int | float] | None = None,
 ) -> Entry:
     """Show an evaluation on its dataset's board (or keep it for its team). Publishing it again changes nothing."""
     dataset = evaluation.run.version.dataset
@@ -76,6 +77,7 @@ def publish_entry(
             "visibility": Entry.Visibility.PUBLIC if public else Entry.Visibility.PRIVATE,
             # What a reader of a hidden board may learn stops at the scores.
             "missing_queries": None if dataset.hidden else evaluation.missing_queries,
+            "facts": dict(facts or {}),
             "submission_reference": submission_reference,
             "published_at": timezone.now(),
         },

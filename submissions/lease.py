@@ -12,7 +12,7 @@ from django.db import connection
 from submissions.models import Job
 from submissions.queue import extend_lease
 
-#: Seconds between two signs of life, which also look for a wish to cancel; a lease is thirty times as long.
+#: Seconds between two signs of life, which also look for a wish to cancel; a lease is thirty times as long by default.
 LOOK = 2.0
 
 
@@ -31,6 +31,7 @@ class Lease:
         self.job = job
         self.stage = job.stage
         self.progress = 0.0
+        self.note = ""
         self.lost = False
         self.cancelled = False
 
@@ -39,9 +40,9 @@ class Lease:
         self.progress = progress
         self.check()
 
-    def report_stage(self, stage: str, progress: float) -> None:
-        """Note the stage too."""
-        self.stage = stage
+    def report_stage(self, stage: str, progress: float, note: str = "") -> None:
+        """Note the stage too, and what a bar cannot say of it."""
+        self.stage, self.note = stage, note
         self.report(progress)
 
     def check(self) -> None:
@@ -69,7 +70,7 @@ def _keep_alive(lease: Lease, ended: threading.Event) -> None:
     try:
         while not ended.wait(LOOK):
             try:
-                lease.lost = not extend_lease(lease.job, lease.progress, lease.stage)
+                lease.lost = not extend_lease(lease.job, lease.progress, lease.stage, lease.note)
                 wishes = Job.objects.filter(pk=lease.job.pk).values_list("cancel_requested", flat=True)
                 lease.cancelled = bool(wishes and wishes[0])
             except DatabaseError:

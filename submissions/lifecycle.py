@@ -18,7 +18,10 @@ TRANSITIONS: Mapping[State, frozenset[State]] = {
     State.UPLOADING: frozenset({State.VALIDATING, State.QUEUED, State.REJECTED} | _ENDS),
     State.VALIDATING: frozenset({State.VALIDATING, State.SCORING, State.REJECTED} | _ENDS),
     State.QUEUED: frozenset({State.QUEUED, State.RETRIEVING, State.SCORING} | _ENDS),
-    State.RETRIEVING: frozenset({State.SCORING, State.QUEUED} | _ENDS),
+    # Again "retrieving": a job that waits for the shards of its corpus. Done: a shard, which has nothing to score.
+    State.RETRIEVING: frozenset(
+        {State.RETRIEVING, State.SCORING, State.QUEUED, State.REJECTED, State.DONE} | _ENDS
+    ),
     State.SCORING: frozenset({State.DONE, State.REJECTED, State.QUEUED, State.VALIDATING} | _ENDS),
     State.DONE: frozenset({State.WITHDRAWN}),
     State.REJECTED: frozenset(),
@@ -47,7 +50,7 @@ def advance(
     """Move the job to `to` if its present state allows it and, where given, the caller still holds the claim.
 
     `unless_cancelled`: not where somebody asked to stop it. Returns whether it moved. One UPDATE, so of two callers
-    one wins. Ending a job frees its lease.
+    one wins. Ending a job frees its lease, and what it waited for.
     """
     sources = [state for state, followers in TRANSITIONS.items() if to in followers]
     jobs = Job.objects.filter(pk=job_id, state__in=sources)
@@ -58,7 +61,8 @@ def advance(
     if to in TERMINAL:
         # A result that is withdrawn later keeps the time at which it was there.
         finished = Coalesce(F("finished_at"), Value(timezone.now()), output_field=DateTimeField())
-        changes = {"lease_expires_at": None, "finished_at": finished, "stage": "", **changes}
+        ended = {"lease_expires_at": None, "finished_at": finished, "waits_for": None}
+        changes = {**ended, "stage": "", "progress_note": "", **changes}
     return jobs.update(state=to, **changes) == 1
 
 

@@ -133,6 +133,9 @@ class Job(models.Model):
     state = models.CharField(max_length=10, choices=State.choices)
     stage = models.CharField(max_length=20, blank=True)
     progress = models.FloatField(default=0.0, help_text="Share of the current state's work, 0 to 1.")
+    progress_note = models.CharField(
+        max_length=120, blank=True, help_text="What a bar cannot say: 12,000 of 50,000 documents."
+    )
     attempts = models.PositiveSmallIntegerField(default=0)
     fence = models.PositiveIntegerField(
         default=0, help_text="Counts the claims; only the last claim may write."

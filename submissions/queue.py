@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -22,7 +22,6 @@ from submissions.models import TERMINAL, Job, State
 
 logger = logging.getLogger(__name__)
 
-LEASE = timedelta(seconds=60)
 ATTEMPTS = 3
 #: How long a job waits before its second and third attempt: a lost worker is made good at once, a second loss is not.
 BACKOFF = (timedelta(0), timedelta(minutes=1))
@@ -42,6 +41,10 @@ def _ring_now(queue: str) -> None:
         logger.info("no bell rung for %s: %s", queue, type(error).__name__)
 
 
+def _lease_end() -> datetime:
+    return timezone.now() + timedelta(seconds=settings.LEASE_SECONDS)
+
+
 def claim(queues: Sequence[str], worker: str) -> Job | None:
     """Take the oldest waiting job of these queues under a lease, or None where there is none."""
     while True:
@@ -52,27 +55,25 @@ def claim(queues: Sequence[str], worker: str) -> Job | None:
             candidate = waiting.values("pk", "fence").first()
             if candidate is None:
                 return None
-            now = timezone.now()
             taken = Job.objects.waiting().filter(pk=candidate["pk"], fence=candidate["fence"])
             if taken.update(
                 fence=F("fence") + 1,
                 attempts=F("attempts") + 1,
-                lease_expires_at=now + LEASE,
+                lease_expires_at=_lease_end(),
                 worker=worker,
-                started_at=now,
+                started_at=timezone.now(),
                 progress=0.0,
+                progress_note="",
             ):
                 return Job.objects.select_related("dataset", "submission").get(pk=candidate["pk"])
 
 
-def extend_lease(job: Job, progress: float, stage: str) -> bool:
+def extend_lease(job: Job, progress: float, stage: str, note: str = "") -> bool:
     """Say that the holder is alive and how far it is. False when the claim is no longer theirs."""
     held = Job.objects.filter(pk=job.pk, fence=job.fence).exclude(state__in=TERMINAL)
+    share = min(max(progress, 0.0), 1.0)
     return (
-        held.update(
-            lease_expires_at=timezone.now() + LEASE, progress=min(max(progress, 0.0), 1.0), stage=stage
-        )
-        == 1
+        held.update(lease_expires_at=_lease_end(), progress=share, stage=stage, progress_note=note[:120]) == 1
     )
 
 
@@ -94,6 +95,7 @@ def put_back(job: Job, *, counted: bool) -> bool:
         not_before=timezone.now() + delay,
         stage="",
         progress=0.0,
+        progress_note="",
     )
     if moved:
         ring(job.queue)

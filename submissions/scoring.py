@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,19 @@ from leaderboard.store import Area, path_of, remove
 from submissions.lease import Cancelled, Lease, LeaseLost
 from submissions.lifecycle import advance, write_log
 from submissions.models import Job, State, Submission
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A run that was evaluated, and what is known of how it came to be.
+
+    `label` tells the variants of one job apart; `facts` are by names of evaluation.engines.FACTS.
+    """
+
+    stored: StoredRun
+    scored: ScoredRun
+    label: str = ""
+    facts: Mapping[str, str | int | float] = field(default_factory=dict)
 
 
 def score_job(job: Job, lease: Lease) -> None:
@@ -79,45 +93,74 @@ def publish(
     qrels: Qrels,
     provenance: Entry.Provenance,
 ) -> Entry:
-    """Write result and state together. The state goes first: a lost claim publishes nothing.
+    """Publish the one run of a job; see `publish_results`."""
+    return publish_results(job, system, [Result(stored, scored)], qrels, provenance)[-1]
 
+
+def publish_results(
+    job: Job, system: System, results: Sequence[Result], qrels: Qrels, provenance: Entry.Provenance
+) -> list[Entry]:
+    """Write results and state together. The state goes first: a lost claim publishes nothing.
+
+    The last result is the job's own, those before it are variants with a label and an entry each.
     Raises LeaseLost, or Cancelled where the submitter asked to stop before this moment.
     """
     with transaction.atomic():
         # As it is now: its team may have made it private, or withdrawn it, while we scored.
         submission = Submission.objects.select_for_update().filter(pk=job.submission_id).first()
-        finished = {"progress": 1.0, "report": scored.report.as_dict()}
+        finished = {"progress": 1.0, "report": results[-1].scored.report.as_dict()}
         if not advance(job.pk, State.DONE, fence=job.fence, unless_cancelled=True, **finished):
             stopped = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
             raise Cancelled if stopped else LeaseLost
-        evaluation = record(job, submission, system, stored, scored, qrels, provenance)
-        entry = publish_entry(
-            evaluation=evaluation,
-            provenance=provenance,
-            public=submission.public if submission else True,
-            submission_reference=submission.pk if submission else "",
-            is_baseline=job.kind == Job.Kind.BASELINE or bool(job.payload.get("baseline")),
-        )
-        already_there = Job.objects.filter(entry=entry).exclude(pk=job.pk).exists()
-        if already_there and submission is not None:
+        entries = [
+            publish_entry(
+                evaluation=record(job, submission, system, result, qrels, provenance),
+                provenance=provenance,
+                public=submission.public if submission else True,
+                submission_reference=submission.pk if submission else "",
+                is_baseline=job.kind == Job.Kind.BASELINE or bool(job.payload.get("baseline")),
+                facts=result.facts,
+            )
+            for result in results
+        ]
+        _tie(job, submission, entries)
+        write_log(job.pk, "Scored and published." if entries[-1].visibility == "public" else "Scored.")
+    return entries
+
+
+def _tie(job: Job, submission: Submission | None, entries: Sequence[Entry]) -> None:
+    """Note on the job what it made: an entry of its own and, for each variant, a further one.
+
+    A run that is there already is refused where it was uploaded; a model that was run again, or a retrieval of ours
+    that was asked for again, comes to the same entry. Raises InvalidRun.
+    """
+    *further, main = entries
+    already_there = Job.objects.filter(entry=main).exclude(pk=job.pk).exists()
+    if already_there and submission is not None:
+        withdrawn = main.visibility == Entry.Visibility.WITHDRAWN
+        if job.kind != Job.Kind.MODEL or withdrawn:
             raise InvalidRun.of(_already_there(job))
-        if not already_there:  # a retrieval of ours that is asked for again comes to the same entry
-            Job.objects.filter(pk=job.pk).update(entry=entry)
-        write_log(job.pk, "Scored and published." if entry.visibility == "public" else "Scored.")
-    return entry
+        write_log(job.pk, "It found what it had found before: the entry stays, and is measured again.")
+    if already_there:
+        further = list(entries) if submission is not None else []
+    else:
+        Job.objects.filter(pk=job.pk).update(entry=main)
+    if further:
+        job.further_entries.set(further)
 
 
 def record(
     job: Job,
     submission: Submission | None,
     system: System,
-    stored: StoredRun,
-    scored: ScoredRun,
+    result: Result,
     qrels: Qrels,
     provenance: Entry.Provenance,
 ) -> Evaluation:
     """The rows of the run and of its evaluation, unrounded."""
+    stored, scored = result.stored, result.scored
     statistics = scored.report.statistics
+    configuration = submission.configuration if submission else ""
     run = record_run(
         version=qrels.version,
         system=system,
@@ -126,7 +169,8 @@ def record(
         size=stored.size,
         lines=statistics.lines,
         tag=statistics.tags[0] if statistics.tags else "",
-        configuration=submission.configuration if submission else "",
+        # The variant first: what tells runs apart must survive the cut.
+        configuration=" · ".join(filter(None, [result.label, configuration]))[:80],
         metadata={**statistics.metadata, **(made_by(submission) if submission else {})},
         reusable=submission.reusable if submission else False,
         built_from=job.payload.get("run_ids", []),
