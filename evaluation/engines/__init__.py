@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from evaluation.engines import bm25
+from evaluation.engines import bm25, rm3
 from evaluation.engines.base import (
     FACTS,
     SHARD_SIZE,
@@ -44,7 +44,14 @@ __all__ = [
 ]
 
 #: Every engine by its name.
-ENGINES: dict[str, EngineDescription] = {description.name: description for description in bm25.DESCRIPTIONS}
+ENGINES: dict[str, EngineDescription] = {
+    description.name: description
+    for module in (
+        bm25,
+        rm3,
+    )
+    for description in module.DESCRIPTIONS
+}
 
 #: Other names that are understood: what papers and Anserini call an engine.
 ALIASES = {"bm25-flat": "bm25"}

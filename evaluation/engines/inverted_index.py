@@ -64,6 +64,10 @@ class InvertedIndex:
             self._places[term] = place
         return place
 
+    def terms(self) -> Iterator[str]:
+        """All terms (with their fields' marks) in the order of their numbers."""
+        return (str(term, "utf-8") for term in self._terms)
+
     def identifiers(self, ranks: NDArray[np.uint32]) -> list[str]:
         """The identifiers at these places of the descending order."""
         return self._ids.at(ranks)
