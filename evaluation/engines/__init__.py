@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from evaluation.engines import bm25, fusion, rm3
+from evaluation.engines import bm25, bm25_wordpiece, fusion, rm3
 from evaluation.engines.base import (
     FACTS,
     SHARD_SIZE,
@@ -49,6 +49,7 @@ ENGINES: dict[str, EngineDescription] = {
     for module in (
         bm25,
         rm3,
+        bm25_wordpiece,
         fusion,
     )
     for description in module.DESCRIPTIONS

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from heapq import merge
@@ -35,6 +35,9 @@ Number = TypeVar("Number", np.int32, np.int64)
 
 #: A shard is inverted once it has this many tokens: 64 MiB of them, and about four times that at work.
 TOKENS_IN_SHARD = 2**24
+
+#: For documents that come as terms.
+NO_ANALYSER = Analyser(name="none", description="terms as they are")
 
 #: Stands before a term once for each field before its own, so that fields share one sorted vocabulary.
 FIELD_MARK = "\x01"
@@ -76,7 +79,11 @@ class IndexBuilder:
     """Takes documents one by one, and leaves an index in `folder` (see `inverted_index` for its files)."""
 
     def __init__(
-        self, folder: Path, analyser: Analyser, fields: int, tokens_in_shard: int = TOKENS_IN_SHARD
+        self,
+        folder: Path,
+        analyser: Analyser = NO_ANALYSER,
+        fields: int = 1,
+        tokens_in_shard: int = TOKENS_IN_SHARD,
     ) -> None:
         self._folder = folder
         self._analyser = analyser
@@ -106,6 +113,18 @@ class IndexBuilder:
                 del self._tokens[start:]
                 self._tokens.extend(numbers[piece] for word in found for piece in pieces(word))
             self._ends.append(len(self._tokens))
+        self._end_document()
+
+    def add_terms(self, identifier: str, terms: Iterable[str]) -> None:
+        """Index a document of one field by terms that are taken as they are, each as often as it stands there."""
+        self._ids.append(identifier)
+        numbers = self._numbers
+        self._tokens.extend([numbers.setdefault(term, len(numbers)) for term in terms])
+        self._ends.append(len(self._tokens))
+        self._end_document()
+
+    def _end_document(self) -> None:
+        """Write the shard if it is full."""
         if len(self._tokens) >= self._tokens_in_shard:
             self._write_shard(self._invert())
             self._start_shard()

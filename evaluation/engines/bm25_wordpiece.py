@@ -1,0 +1,87 @@
+"""BM25 over a model's word pieces in place of words: what learned weights of pieces are to be compared with.
+
+The same formula as `bm25` (see `term_search`). A document's terms are all pieces of its title and text, however long,
+without stop words or stems; special tokens, also the one for unknown pieces, are no terms. N counts the documents that
+have a piece.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evaluation.checkpoints.description import CheckpointKind
+from evaluation.collection import Document, Query
+from evaluation.engines import kernels
+from evaluation.engines.base import EngineDescription, Ranking, Resources, shards_of
+from evaluation.engines.inversion import IndexBuilder
+from evaluation.engines.term_search import K1, B, TermEngine
+from evaluation.engines.word_pieces import WordPieces
+
+#: Documents are tokenised so many at a time.
+_DOCUMENTS_AT_ONCE = 256
+
+
+class WordPieceEngine(TermEngine):
+    """An index of word pieces, whose terms are the pieces' numbers in decimal."""
+
+    def __init__(self, k1: float, b: float, pieces: WordPieces) -> None:
+        super().__init__(k1, b)
+        self.pieces = pieces
+
+    @property
+    def analyser_name(self) -> str:
+        """Word pieces, and how many the model knows."""
+        return f"word pieces ({self.pieces.size:,})"
+
+    def build(
+        self, corpus: Iterable[Document], folder: Path, progress: Callable[[float], None] | None = None
+    ) -> None:
+        """Index the corpus into the empty `folder` and open it. `progress` is told 1 at the end."""
+        builder = IndexBuilder(folder)
+        for some in shards_of(corpus, _DOCUMENTS_AT_ONCE):
+            texts = [f"{document.title} {document.text}" for document in some]
+            for document, numbers in zip(some, self.pieces.pieces(texts), strict=True):
+                builder.add_terms(document.id, map(str, numbers))
+        builder.finish()
+        self.open(folder)
+        if progress is not None:
+            progress(1.0)
+
+
+class WordPieceBM25(WordPieceEngine):
+    """BM25 over word pieces; a query's pieces count as often as they are there."""
+
+    @classmethod
+    def create(cls, parameters: Mapping[str, Any], resources: Resources) -> WordPieceBM25:
+        """An engine with the tokenizer of the checkpoint given. Raises ModelFailure."""
+        kernels.load()
+        return cls(**parameters, pieces=load_pieces(resources))
+
+    def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
+        """The best `depth` documents of each query; only documents that have a piece of it."""
+        for query in queries:
+            (numbers,) = self.pieces.pieces([query.text])
+            yield self.searcher.ranking(query.id, Counter(map(str, numbers)), depth)
+
+
+def load_pieces(resources: Resources) -> WordPieces:
+    """The tokenizer of the checkpoint. Raises ModelFailure."""
+    if resources.checkpoint is None:
+        raise ValueError("word pieces are those of a checkpoint, and none was given")
+    return WordPieces(resources.checkpoint, resources.threads)
+
+
+DESCRIPTIONS = (
+    EngineDescription(
+        name="bm25-wordpiece",
+        label="BM25 (word pieces)",
+        architecture="lexical",
+        description="BM25 over the word pieces of a model's tokenizer in place of stemmed words.",
+        parameters=(K1, B),
+        create=WordPieceBM25.create,
+        checkpoints=tuple(CheckpointKind),
+    ),
+)
