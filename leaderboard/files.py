@@ -24,6 +24,8 @@ _DESCRIPTIONS = {
     Kind.DOCUMENT_IDS: "The ids of all documents, one a line",
     Kind.EXAMPLE_RUN: "The baseline's run, in TREC format",
     Kind.BROKEN_RUN: "A run with mistakes, to see how they are reported",
+    Kind.EXAMPLE_MODEL: "A checkpoint to upload as it is",
+    Kind.REFUSED_MODEL: "A checkpoint with pickled weights, to see how it is refused",
 }
 
 #: How the names of splits begin that everyone may have beside hidden judgements. Under any other name may be anything.
@@ -105,7 +107,7 @@ def _may_have(dataset: Dataset, file: DatasetFile, user: User | AnonymousUser) -
         scored = dataset.current_qrels.split if dataset.current_qrels else "test"
         split = file.name.removeprefix("qrels.").removesuffix(".tsv.gz")
         return may_offer_judgements(split, scored=scored, hidden=dataset.hidden)
-    if file.kind == Kind.CORPUS:
+    if file.kind in (Kind.CORPUS, Kind.EXAMPLE_MODEL, Kind.REFUSED_MODEL):  # a vocabulary is the documents'
         return sees(user, dataset.documents_visibility)
     if file.kind in (Kind.QUERIES, Kind.ALL_QUERIES, Kind.EXAMPLE_RUN, Kind.BROKEN_RUN):
         return sees(user, dataset.queries_visibility)

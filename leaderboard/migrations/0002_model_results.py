@@ -135,4 +135,34 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        migrations.AddField(
+            model_name="benchmark",
+            name="efficiency_from",
+            field=models.ForeignKey(
+                blank=True,
+                help_text="The dataset whose measured costs the board shows; empty for the one that most systems share.",
+                null=True,
+                on_delete=django.db.models.deletion.SET_NULL,
+                related_name="+",
+                to="leaderboard.dataset",
+            ),
+        ),
+        migrations.AlterField(
+            model_name="datasetfile",
+            name="kind",
+            field=models.CharField(
+                choices=[
+                    ("queries", "queries"),
+                    ("all_queries", "all queries"),
+                    ("corpus", "corpus"),
+                    ("document_ids", "document ids"),
+                    ("qrels", "judgements"),
+                    ("example_run", "example run"),
+                    ("broken_run", "example of a rejected run"),
+                    ("example_model", "example checkpoint"),
+                    ("refused_model", "example of a refused checkpoint"),
+                ],
+                max_length=16,
+            ),
+        ),
     ]

@@ -25,6 +25,14 @@ class Benchmark(models.Model):
     datasets: models.ManyToManyField[models.Model, BenchmarkMember] = models.ManyToManyField(
         "Dataset", through="BenchmarkMember", related_name="benchmarks"
     )
+    efficiency_from = models.ForeignKey(
+        "Dataset",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text="The dataset whose measured costs the board shows; empty for the one that most systems share.",
+    )
     position = models.PositiveSmallIntegerField(default=0)
 
     class Meta:

@@ -157,6 +157,8 @@ class DatasetFile(models.Model):
         QRELS = "qrels", "judgements"
         EXAMPLE_RUN = "example_run", "example run"
         BROKEN_RUN = "broken_run", "example of a rejected run"
+        EXAMPLE_MODEL = "example_model", "example checkpoint"
+        REFUSED_MODEL = "refused_model", "example of a refused checkpoint"
 
     version = models.ForeignKey(DatasetVersion, on_delete=models.CASCADE, related_name="files")
     kind = models.CharField(max_length=16, choices=Kind.choices)
