@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from evaluation.engines import bm25, bm25_wordpiece, fusion, rm3
+from evaluation.engines import bm25, bm25_wordpiece, dense, fusion, rm3
 from evaluation.engines.base import (
     FACTS,
     SHARD_SIZE,
@@ -50,6 +50,7 @@ ENGINES: dict[str, EngineDescription] = {
         bm25,
         rm3,
         bm25_wordpiece,
+        dense,
         fusion,
     )
     for description in module.DESCRIPTIONS

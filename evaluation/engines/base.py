@@ -158,6 +158,9 @@ class Clock:
 class Engine(ABC):
     """One engine with its parameters set."""
 
+    #: How many queries `search` is best given at a time.
+    queries_at_once = 64
+
     def __init__(self) -> None:
         self.clock = Clock()
 

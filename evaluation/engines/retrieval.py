@@ -29,8 +29,6 @@ from evaluation.engines.base import (
 #: Called with the engine, the queries and what was done, while the index is still there: to measure.
 Afterwards = Callable[[Engine, Sequence[Query], Retrieval], None]
 
-#: How many queries are searched between two reports of progress.
-_QUERIES_AT_ONCE = 64
 #: Share of indexing that reading the corpus takes; the rest is merging and writing.
 _SHARE_OF_READING = 0.9
 _GZIP_LEVEL = 6
@@ -226,8 +224,8 @@ def _search(
     depth = next(iter(writers.values())).depth_to_search
     seconds = 0.0
     report("searching", 0.0)
-    for start in range(0, len(queries), _QUERIES_AT_ONCE):
-        some = queries[start : start + _QUERIES_AT_ONCE]
+    for start in range(0, len(queries), engine.queries_at_once):
+        some = queries[start : start + engine.queries_at_once]
         started = perf_counter()
         found: list[Mapping[str, Ranking]]
         if engine.variants:

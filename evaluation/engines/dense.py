@@ -1,0 +1,263 @@
+"""Dense retrieval: a text is one vector, made by one encoder or by one each for queries and documents.
+
+V. Karpukhin et al., "Dense Passage Retrieval for Open-Domain Question Answering", 2020 (two encoders); N. Reimers and
+I. Gurevych, "Sentence-BERT", 2019 (one, with mean pooling). Texts are cut as in the BEIR paper (§4): at 512 tokens, or
+at what the checkpoint was trained with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
+from evaluation.collection import Document, Query
+from evaluation.engines import approximate
+from evaluation.engines.base import (
+    EngineDescription,
+    FactValue,
+    InvalidParameter,
+    Parameter,
+    Ranking,
+    Resources,
+    ShardedEngine,
+)
+from evaluation.engines.strings import Strings, StringsWriter
+from evaluation.engines.vector_index import VectorIndex, build_index, new_vectors
+
+if TYPE_CHECKING:
+    from evaluation.neural.encoding import Encoder
+
+VECTORS = "embeddings.npy"
+IDS = "ids"
+
+FIELDS: dict[str, Callable[[Document], str]] = {
+    "title+text": lambda document: f"{document.title} {document.text}".strip(),
+    "title": lambda document: document.title,
+    "text": lambda document: document.text,
+}
+
+#: Stands for what the checkpoint says.
+AUTO = "auto"
+#: Queries whose results are compared with the exact ones.
+_SAMPLE = 100
+
+
+class DenseRetrieval(ShardedEngine):
+    """A dense engine; see `engines.base` for its methods."""
+
+    #: All of them in one pass over the documents, as far as that can be.
+    queries_at_once = 1_024
+
+    def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
+        from evaluation.neural import batching, loading
+        from evaluation.neural.encoding import Encoder, EncoderSettings
+
+        super().__init__()
+        assert resources.checkpoint is not None  # EngineDescription.check saw to it
+        self.parameters = parameters
+        self.resources = resources
+        self.checkpoint = CheckpointDescription.read(resources.checkpoint)
+        self._check()
+        self.similarity = (
+            parameters["similarity"]
+            if parameters["similarity"] != AUTO
+            else self.checkpoint.similarity or "cosine"
+        )
+        self.text_of = FIELDS[parameters["fields"]]
+        loading.prepare(resources.threads)
+        batching.use_cores(resources.threads)
+        settings = EncoderSettings(
+            pooling=parameters["pooling"],
+            maximum_length=parameters["maximum_length"],
+            truncate_dimension=parameters["truncate_dimension"],
+            unit_length=self.similarity == "cosine" or parameters["normalise"],
+            batch_size=parameters["batch_size"],
+            compute_dtype=parameters["compute_dtype"],
+        )
+        encoders = {
+            part: Encoder(resources.checkpoint / part, resources.device, settings)
+            for part in self.checkpoint.parts
+        }
+        self._documents: Encoder = encoders.get("document") or encoders["model"]
+        self._queries: Encoder = encoders.get("query") or encoders["model"]
+        self._index: VectorIndex | None = None
+        self._sample: list[NDArray[np.float32]] = []
+
+    def _check(self) -> None:
+        """Raise InvalidParameter where parameters do not go together."""
+        values = self.parameters
+        if values["search"] != "exact" and values["stored_dtype"] != "float32":
+            raise InvalidParameter(
+                f"search = {values['search']} builds an index of its own from float32; leave stored_dtype at that."
+            )
+        if self.checkpoint.kind == CheckpointKind.STATIC_EMBEDDINGS and values["pooling"] not in (
+            AUTO,
+            "mean",
+        ):
+            raise InvalidParameter("Static embeddings are averaged; leave pooling at auto.")
+
+    @property
+    def analyser_name(self) -> str:
+        """What makes the vectors, as printed beside results."""
+        pooling = f", {self._documents.pooling} pooling" if self._documents.pooling else ""
+        return f"{self.checkpoint.model_type}{pooling}, {self.similarity}"
+
+    @property
+    def documents(self) -> int:
+        """How many documents are indexed."""
+        return self._opened().documents
+
+    def encode_shard(
+        self, documents: Sequence[Document], folder: Path, progress: Callable[[float], None] | None = None
+    ) -> None:
+        """Write the documents' vectors (documents × dimension, float32) and ids."""
+        vectors = new_vectors(folder / VECTORS, len(documents), self._documents.dimension)
+        self._documents.encode(
+            list(map(self.text_of, documents)), self._prompt("document"), vectors, progress
+        )
+        with StringsWriter(folder, IDS) as ids:
+            for document in documents:
+                ids.write(document.id)
+
+    def build_from_shards(
+        self, shards: Sequence[Path], folder: Path, progress: Callable[[float], None] | None = None
+    ) -> None:
+        """Open the shards for exact search, or index them approximately."""
+        build_index(
+            [shard / VECTORS for shard in shards],
+            [str(name, "utf-8") for shard in shards for name in Strings(shard, IDS)],
+            folder,
+            self.parameters,
+            self.resources.threads,
+        )
+        self.open(folder)
+        if progress is not None:
+            progress(1.0)
+
+    def open(self, folder: Path) -> None:
+        """Open an index that was built."""
+        self._index = VectorIndex(folder, self.parameters, self.resources)
+
+    def size(self) -> int:
+        """Bytes of vectors (or their index) and ids."""
+        return self._opened().size()
+
+    def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
+        """The best `depth` documents of each query."""
+        index = self._opened()
+        waiting = iter(queries)
+        while some := list(islice(waiting, self.queries_at_once)):
+            vectors = np.zeros((len(some), self._queries.dimension), np.float32)
+            with self.clock.part("query_encoding"):
+                self._queries.encode([query.text for query in some], self._prompt("query"), vectors)
+            self._sample += list(vectors[: _SAMPLE - len(self._sample)])
+            with self.clock.part("search"):
+                found = list(index.search(vectors, depth))
+            for query, (documents, scores) in zip(some, found, strict=True):
+                yield Ranking(query.id, index.identifiers(documents), scores)
+
+    def facts(self) -> Mapping[str, FactValue]:
+        """Dimension, similarity, lengths; what an approximate search or float16 loses, over up to 100 queries."""
+        facts: dict[str, FactValue] = {
+            "dimension": self._documents.dimension,
+            "similarity": self.similarity,
+            "stored_dtype": self.parameters["stored_dtype"],
+            "index_kind": self.parameters["search"],
+        }
+        if self._documents.maximum_length is not None:
+            facts["maximum_length"] = self._documents.maximum_length
+        if self._sample and self.documents:
+            sample = np.stack(self._sample)
+            if self.parameters["search"] != "exact":
+                facts["recall_against_exact"] = self._opened().overlap_with_exact(sample)
+            elif self.parameters["stored_dtype"] != "float32":
+                facts["overlap_with_float32"] = self._opened().overlap_with_exact(sample)
+        return facts
+
+    def _prompt(self, side: str) -> str:
+        asked: str = self.parameters[f"{side}_prompt"]
+        return self.checkpoint.prompts.get(side, "") if asked == AUTO else asked
+
+    def _opened(self) -> VectorIndex:
+        if self._index is None:
+            raise RuntimeError("build or open an index first")
+        return self._index
+
+
+PARAMETERS = (
+    Parameter(
+        "fields",
+        "title+text",
+        "what is encoded: title and text with a blank between, or one of them",
+        choices=tuple(FIELDS),
+    ),
+    Parameter(
+        "similarity",
+        AUTO,
+        "inner product (dot) or cosine; auto is what the checkpoint says, and cosine where it says nothing",
+        choices=(AUTO, "cosine", "dot"),
+    ),
+    Parameter("normalise", False, "whether vectors get length one also where similarity is dot"),
+    Parameter("query_prompt", AUTO, "put before each query; auto is what the checkpoint says"),
+    Parameter("document_prompt", AUTO, "put before each document; auto is what the checkpoint says"),
+    Parameter(
+        "pooling",
+        AUTO,
+        "how token vectors become one: their mean, or that of [CLS]; auto is what the checkpoint says",
+        choices=(AUTO, "mean", "cls"),
+    ),
+    Parameter(
+        "maximum_length",
+        0,
+        "tokens read of a text; 0 is what the checkpoint says; never more than it has positions for",
+        least=0,
+        most=512,
+    ),
+    Parameter("truncate_dimension", 0, "leading dimensions kept of a vector; 0 is all", least=0, most=65_536),
+    Parameter(
+        "compute_dtype",
+        "float32",
+        "what the model computes in; its vectors are float32 in any case",
+        choices=("float32", "bfloat16"),
+    ),
+    Parameter("batch_size", 0, "texts encoded at a time; 0 chooses by the machine", least=0, most=65_536),
+    Parameter(
+        "stored_dtype", "float32", "what vectors are stored and searched in", choices=("float32", "float16")
+    ),
+    Parameter(
+        "search",
+        "exact",
+        "exact, or an approximate index of faiss, whose recall is measured",
+        choices=("exact", "hnsw", "ivf", "pq"),
+    ),
+    *approximate.PARAMETERS,
+)
+
+DESCRIPTIONS = (
+    EngineDescription(
+        name="dense",
+        label="Dense",
+        architecture="dense",
+        description="Dense bi-encoder: one vector for each text, by one encoder or two, searched by inner product.",
+        parameters=PARAMETERS,
+        create=DenseRetrieval,
+        checkpoints=(CheckpointKind.SENTENCE_ENCODER, CheckpointKind.STATIC_EMBEDDINGS),
+        encoding_parameters=(
+            "fields",
+            "similarity",
+            "normalise",
+            "document_prompt",
+            "pooling",
+            "maximum_length",
+            "truncate_dimension",
+            "compute_dtype",
+            "batch_size",
+        ),
+    ),
+)
