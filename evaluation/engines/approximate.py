@@ -96,12 +96,13 @@ class Approximate:
         import faiss
 
         faiss.omp_set_num_threads(threads)
-        self._index: Any = faiss.read_index(str(folder / FILE_NAME))
+        index: Any = faiss.read_index(str(folder / FILE_NAME))
+        if parameters["search"] == "hnsw" and hasattr(index, "hnsw"):
+            index.hnsw.efSearch = parameters["hnsw_search_width"]
+        if parameters["search"] == "ivf" and hasattr(index, "nprobe"):
+            index.nprobe = min(parameters["ivf_probes"], index.nlist)
+        self._index = index
         self._ranks = ranks
-        if parameters["search"] == "hnsw" and hasattr(self._index, "hnsw"):
-            self._index.hnsw.efSearch = parameters["hnsw_search_width"]
-        if parameters["search"] == "ivf" and hasattr(self._index, "nprobe"):
-            self._index.nprobe = min(parameters["ivf_probes"], self._index.nlist)
 
     def search(self, queries: NDArray[np.float32], depth: int) -> Iterator[Found]:
         """What the index takes for the best `depth` documents of each query; fewer where it finds no more."""

@@ -123,7 +123,7 @@ def load_vectors(path: Path) -> Vectors:
 
 
 def _write_float16(vectors: Vectors, path: Path) -> None:
-    copy = new_vectors(path, *vectors.shape, np.float16)
+    copy = new_vectors(path, len(vectors), vectors.shape[1], np.float16)
     for start in range(0, len(vectors), _ROWS_AT_ONCE):
         with np.errstate(over="ignore"):
             copy[start : start + _ROWS_AT_ONCE] = vectors[start : start + _ROWS_AT_ONCE]
