@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import floor, isfinite, log10
 from typing import NamedTuple
 
 from leaderboard.boards.measures import better
@@ -23,6 +24,14 @@ def signed(value: float | None, decimals: int, *, percent: bool = False) -> str:
     if value == 0:
         return f"±{0:.{decimals}f}"
     return f"{value * 100 if percent else value:+.{decimals}f}".replace("-", MINUS)
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """A quantity as people read it: three significant digits, whole numbers in full with commas, never an exponent."""
+    if value == 0 or not isfinite(value):
+        return f"{value:g}"
+    decimals = digits - 1 - floor(log10(abs(value)))
+    return f"{value:,.{max(decimals, 0)}f}"
 
 
 def direction(value: float | None, measure: str) -> str:

@@ -1,0 +1,69 @@
+"""A re-ranker by depth: what is drawn stands in the table as well."""
+
+from __future__ import annotations
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+from django.template.loader import render_to_string
+
+from leaderboard.boards.depth import DepthPoint, depth_of, depth_series
+
+POINTS = [
+    DepthPoint(100, 0.71, 1234.5),
+    DepthPoint(10, 0.61, 130.0),
+    DepthPoint(50, 0.69, 640.0),
+    DepthPoint(200, 0.70, 2400.0),
+]
+
+
+@pytest.mark.parametrize(
+    ("label", "depth"),
+    [
+        ("top 100", 100),
+        ("seed 1, top 50", 50),
+        ("", None),
+        ("top", None),
+        ("stop 10", None),
+        ("top 10 b", None),
+    ],
+)
+def test_the_depth_is_read_from_the_label(label: str, depth: int | None) -> None:
+    assert depth_of(label) == depth
+
+
+def test_rows_are_in_order_of_depth_with_three_digits_of_latency() -> None:
+    series = depth_series("nDCG@10", POINTS)
+    assert series is not None
+    assert [tuple(row) for row in series.rows] == [
+        (10, "0.6100", "130"),
+        (50, "0.6900", "640"),
+        (100, "0.7100", "1,234"),
+        (200, "0.7000", "2,400"),
+    ]
+
+
+def test_the_charts_are_well_formed_and_say_what_they_show() -> None:
+    series = depth_series("nDCG@10", POINTS)
+    assert series is not None
+    drawn = ElementTree.fromstring(f"<p>{series.charts}</p>")
+    effectiveness, latency = drawn
+    assert effectiveness.get("aria-label", "").startswith("nDCG@10 by depth: 0.6100 at 10, 0.6900 at 50")
+    heights = [float(circle.get("cy", "")) for circle in latency.iter("circle")]
+    assert heights == sorted(heights, reverse=True)
+    assert all(0 <= float(number) <= 320 for number in re.findall(r'c[xy]="([^"]+)"', series.charts))
+    assert "style" not in series.charts
+
+
+def test_without_times_there_is_one_chart_and_no_column_of_them() -> None:
+    series = depth_series("AP", [DepthPoint(10, 0.5), DepthPoint(20, 0.5)])
+    assert series is not None
+    assert series.charts.count("<svg") == 1
+    page = render_to_string("leaderboard/_depth.html", {"depth": series})
+    assert "0.5000" in page
+    assert "Latency" not in page
+
+
+def test_one_depth_is_no_series() -> None:
+    assert depth_series("AP", [DepthPoint(10, 0.5)]) is None
