@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,16 @@ def cache_location(url: str) -> str:
 def cores() -> int:
     """How many cores this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def usable_cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def three_quarters_of_memory() -> int:
+    """Three quarters of the machine's memory, in bytes."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 3 // 4
 
 
 DEBUG = env.bool("DEBUG", default=False)
@@ -319,6 +330,22 @@ MODEL_THREADS = env.int("MODEL_THREADS", default=cores())
 SHARD_SIZE = env.int("SHARD_SIZE", default=50_000)
 #: What kept embeddings may take on disk, in bytes; those that were used longest ago go first.
 EMBEDDINGS_CACHE_BYTES = env.int("EMBEDDINGS_CACHE_BYTES", default=50 * 2**30)
+
+
+# --- models: run in a sandbox (docs/decisions/0008)
+#: auto (the first of bwrap and docker that works), bwrap, docker, or none (staff on this machine only).
+SANDBOX = env.str("SANDBOX", default="auto")
+#: The image that the docker sandbox runs.
+SANDBOX_IMAGE = env.str("SANDBOX_IMAGE", default="runboard")
+#: A control group, version 2, whose children have memory.max and pids.max; empty: the worker's own.
+SANDBOX_CGROUP = env.str("SANDBOX_CGROUP", default="")
+#: What one model may use: memory, wall clock, bytes written (index and run), and cores.
+MODEL_MEMORY_BYTES = env.int("MODEL_MEMORY_BYTES", default=three_quarters_of_memory())
+MODEL_WALL_CLOCK_SECONDS = env.int("MODEL_WALL_CLOCK_SECONDS", default=JOB_WALL_CLOCK_SECONDS * 9 // 10)
+MODEL_OUTPUT_BYTES = env.int("MODEL_OUTPUT_BYTES", default=64 * 1024**3)
+MODEL_THREADS = env.int("MODEL_THREADS", default=usable_cores())
+#: The lock of everybody who works or measures on this machine; containers on one machine must share it.
+TIMING_LOCK = env.str("TIMING_LOCK", default=f"{tempfile.gettempdir()}/runboard-timing-{os.geteuid()}.lock")
 
 CELERY_BEAT_SCHEDULE = {
     "dispatch": {"task": "runboard.dispatch", "schedule": 5.0, "options": {"expires": 5.0}},

@@ -20,11 +20,31 @@ RUN_NAME = "run.txt"
 RESULT_NAME = "result.json"
 FAILURE_NAME = "failure.json"
 SHARD_FOLDER = "shard"
+#: Where the child keeps what only it needs, such as an index; part of its output folder, and gone when it ends well.
+WORK_FOLDER = "work"
 #: The line that asks whether the machine is free for measuring, and the answer that starts it.
 ASK_TO_MEASURE = '{"ask": "measure"}'
 ANSWER_GO = "go"
 
+#: How the child ends: beside 0, the ways that it can tell apart. Anything else is a crash.
+EXIT_MODEL_FAILED = 3
+EXIT_OUT_OF_MEMORY = 4
+EXIT_DISK_FULL = 5
+
 Task = Literal["retrieve", "encode_shard", "measure"]
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a child is: the stage, its share done (0 to 1), and perhaps "12,000 of 50,000 documents"."""
+
+    stage: str
+    share: float
+    note: str = ""
+
+    def to_json(self) -> str:
+        """The progress as one line."""
+        return json.dumps(asdict(self))
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,49 @@
+"""The child's side of the conversation: progress out, and the one question it asks."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from time import monotonic
+
+from evaluation.execution.job import ANSWER_GO, ASK_TO_MEASURE, Progress
+
+#: Seconds between two lines of progress of one stage.
+_PAUSE = 0.2
+
+
+class Channel:
+    """Lines to the parent on what was standard output; whatever a library prints goes to standard error instead."""
+
+    def __init__(self) -> None:
+        sys.stdout.flush()
+        self._lines = os.fdopen(os.dup(1), "w", encoding="utf-8")
+        os.dup2(2, 1)
+        self._stage = ""
+        self._told = -_PAUSE
+        #: By stage, what is counted in it and how many there are (asked once, on entering the stage): for the notes.
+        self.totals: Mapping[str, tuple[str, Callable[[], int]]] = {}
+        self._total = 0
+
+    def report(self, stage: str, share: float) -> None:
+        """Tell the stage and its share: at once when the stage changes or ends, else a few times a second."""
+        now = monotonic()
+        if stage == self._stage and share < 1 and now - self._told < _PAUSE:
+            return
+        what, count = self.totals.get(stage, ("", int))
+        if stage != self._stage:
+            self._total = count()
+        self._stage, self._told = stage, now
+        note = f"{round(share * self._total):,} of {self._total:,} {what}" if self._total else ""
+        self._say(Progress(stage, share, note).to_json())
+
+    def ask_to_measure(self) -> None:
+        """Wait until the parent has the machine to itself. Raises EOFError when the parent is gone."""
+        self._say(ASK_TO_MEASURE)
+        if sys.stdin.readline().strip() != ANSWER_GO:
+            raise EOFError("nobody answered")
+
+    def _say(self, line: str) -> None:
+        self._lines.write(line + "\n")
+        self._lines.flush()

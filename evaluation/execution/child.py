@@ -1,0 +1,188 @@
+"""What runs inside the sandbox: one job, read from JSON, done, and its result left in the output folder."""
+
+from __future__ import annotations
+
+import errno
+import json
+import shutil
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from evaluation.collection import Query, count_documents, read_corpus, read_queries
+from evaluation.efficiency.hardware import describe as describe_hardware
+from evaluation.efficiency.protocol import measure
+from evaluation.engines import (
+    Engine,
+    InvalidParameter,
+    Resources,
+    Retrieval,
+    ShardedEngine,
+    describe,
+    retrieve,
+)
+from evaluation.errors import ModelFailure
+from evaluation.execution.channel import Channel
+from evaluation.execution.job import (
+    EXIT_DISK_FULL,
+    EXIT_MODEL_FAILED,
+    EXIT_OUT_OF_MEMORY,
+    FAILURE_NAME,
+    RESULT_NAME,
+    RUN_NAME,
+    SHARD_FOLDER,
+    WORK_FOLDER,
+    ExecutionJob,
+)
+
+_DISK_FULL = (errno.EFBIG, errno.ENOSPC, errno.EDQUOT)
+
+
+def main(job_file: Path) -> int:
+    """Do the job; the exit status says how it ended. Tracebacks go to standard error, for the operator's log."""
+    channel = Channel()
+    job = ExecutionJob.from_json(job_file.read_text(encoding="utf-8"))
+    try:
+        result = perform(job, channel)
+    except ModelFailure as failure:
+        return _fail(job, failure)
+    except InvalidParameter as error:
+        return _fail(job, ModelFailure("invalid_parameter", str(error)))
+    except OSError as error:
+        traceback.print_exc()
+        return EXIT_DISK_FULL if error.errno in _DISK_FULL else 1
+    except Exception as error:
+        traceback.print_exc()
+        if not is_out_of_memory(error):
+            return 1
+        return _fail(job, ModelFailure("out_of_memory", "the memory was used up"))
+    _write(job.out / RESULT_NAME, result)
+    return 0
+
+
+def perform(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
+    """Do the job and return what goes into `result.json`. Raises ModelFailure and InvalidParameter."""
+    if job.task == "encode_shard":
+        return _encode_shard(job, channel)
+    return _retrieve(job, channel)
+
+
+def _retrieve(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
+    assert job.queries is not None
+    corpus, queries = job.corpus, job.queries
+    channel.totals = {
+        "encoding": ("documents", lambda: count_documents(corpus)),
+        "searching": ("queries", lambda: sum(1 for _ in read_queries(queries))),
+    }
+    work = job.out / WORK_FOLDER
+    work.mkdir()
+    figures: dict[str, Any] = {"figures": None, "variants": {}}
+
+    def afterwards(engine: Engine, asked: Sequence[Query], done: Retrieval) -> None:
+        if job.measure and asked:
+            figures.update(_measure(job, channel, engine, asked, done))
+
+    done = retrieve(
+        job.engine,
+        corpus,
+        queries,
+        (work if job.task == "measure" else job.out) / RUN_NAME,
+        job.parameters,
+        k=job.depth,
+        drop_self_matches=job.drop_self_matches,
+        progress=channel.report,
+        work_folder=work,
+        tag=job.tag,
+        resources=_resources(job),
+        shards=job.shards,
+        shard_size=job.shard_size,
+        afterwards=afterwards,
+    )
+    shutil.rmtree(work)
+    retrieval = {**asdict(done), "variants": {label: path.name for label, path in done.variants.items()}}
+    return {"retrieval": retrieval, **figures, "hardware": _hardware(job)}
+
+
+def _measure(
+    job: ExecutionJob, channel: Channel, engine: Engine, asked: Sequence[Query], done: Retrieval
+) -> dict[str, Any]:
+    """The figures of the engine, and of each variant, once the machine is free. The main variant is the last one."""
+    channel.ask_to_measure()
+    engines = {label: engine.variant(label) for label in engine.variants} or {"": engine}
+    measured = {}
+    for number, (label, one) in enumerate(engines.items()):
+        measured[label] = measure(
+            one,
+            asked,
+            done,
+            threads=job.threads,
+            device=job.device,
+            checkpoint=job.checkpoint,
+            progress=partial(_report_measuring, channel, number, len(engines)),
+        ).as_data()
+    main = measured[list(engines)[-1]]
+    return {"figures": main, "variants": measured if engine.variants else {}}
+
+
+def _encode_shard(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
+    description = describe(job.engine)
+    resources = _resources(job)
+    description.check(resources)
+    channel.report("loading", 0.0)
+    engine = description.create(description.complete(job.parameters), resources)
+    if not isinstance(engine, ShardedEngine) or job.shard is None:
+        raise TypeError(f"{job.engine} does not encode in shards, or no shard was named")
+    first = job.shard * job.shard_size
+    documents = list(islice(read_corpus(job.corpus), first, first + job.shard_size))
+    channel.totals = {"encoding": ("documents", lambda: len(documents))}
+    channel.report("encoding", 0.0)
+    folder = job.out / SHARD_FOLDER
+    folder.mkdir()
+    started = perf_counter()
+    engine.encode_shard(documents, folder, lambda share: channel.report("encoding", share))
+    seconds = perf_counter() - started
+    shard = {"number": job.shard, "documents": len(documents), "seconds": seconds}
+    return {"shard": shard, "hardware": _hardware(job)}
+
+
+def _report_measuring(channel: Channel, done: int, engines: int, share: float) -> None:
+    channel.report("measuring", (done + share) / engines)
+
+
+def _hardware(job: ExecutionJob) -> dict[str, Any]:
+    return describe_hardware(job.threads, job.device).as_data()
+
+
+def _resources(job: ExecutionJob) -> Resources:
+    return Resources(checkpoint=job.checkpoint, runs=job.runs, device=job.device, threads=job.threads)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out: Python's, numpy's, CUDA's, or torch's on the CPU, which has no type of its own."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+
+
+def _fail(job: ExecutionJob, failure: ModelFailure) -> int:
+    _write(job.out / FAILURE_NAME, {"code": failure.code, "message": failure.message})
+    return EXIT_OUT_OF_MEMORY if failure.code == "out_of_memory" else EXIT_MODEL_FAILED
+
+
+def _write(path: Path, content: Mapping[str, Any]) -> None:
+    unfinished = path.with_name(f"{path.name}.part")
+    unfinished.write_text(json.dumps(content), encoding="utf-8")
+    unfinished.replace(path)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """`python -I -m evaluation.execution JOB.json`."""
+    if len(arguments) != 1:
+        print("usage: python -I -m evaluation.execution JOB.json", file=sys.stderr)
+        return 2
+    return main(Path(arguments[0]))

@@ -1,0 +1,73 @@
+"""What can be wrong with a model, by code: what it means, and what would be right.
+
+The codes are stable: pages, the API and scripts know them. Engines raise the first group as `ModelFailure`; the others
+are what the sandbox sees from outside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFailureText:
+    """A way in which a model fails, for its owner: what happened, and what would be right."""
+
+    meaning: str
+    remedy: str
+
+
+MODEL_FAILURES: Mapping[str, ModelFailureText] = {
+    "missing_weights": ModelFailureText(
+        "The checkpoint lacks weights that the architecture needs; they would have been made up at random.",
+        "Save the whole model after training, with every tensor that its configuration names, "
+        "as `python -m evaluation pack` does.",
+    ),
+    "not_loadable": ModelFailureText(
+        "The checkpoint passed validation, but the library could not load it.",
+        "Load the folder with sentence-transformers or transformers of the published versions, save it again with "
+        "`save_pretrained`, and pack it with `python -m evaluation pack`, which loads it as the server does.",
+    ),
+    "not_finite_output": ModelFailureText(
+        "The model gave a value that is not a number, or infinite.",
+        "Look for overflow (weights saved in float16 often do) and for NaN in the weights; "
+        "`python -m evaluation pack` scores 20 texts and shows it.",
+    ),
+    "constant_output": ModelFailureText(
+        "The model gave the same output for different texts, so its ranking would be arbitrary.",
+        "Check that the trained weights were saved, and that the pooling is the one of training.",
+    ),
+    "wrong_output": ModelFailureText(
+        "The model's output has not the shape that its architecture gives.",
+        "Choose the engine that fits the checkpoint, and check its last layers.",
+    ),
+    "invalid_parameter": ModelFailureText(
+        "A parameter does not fit this checkpoint.",
+        "Send it again with a value that the message names.",
+    ),
+    "out_of_memory": ModelFailureText(
+        "The model needed more memory than it may use here, even with the smallest batches.",
+        "Use a smaller model, a lesser maximum length, fewer dimensions, or float16 where the engine offers it.",
+    ),
+    "timed_out": ModelFailureText(
+        "The model ran longer than it may.",
+        "Use a smaller model, a lesser depth or maximum length, or a smaller dataset.",
+    ),
+    "too_much_output": ModelFailureText(
+        "The model wrote more to disk than it may.",
+        "Use fewer dimensions, fewer terms or vectors per document, or a smaller dataset.",
+    ),
+    "too_many_processes": ModelFailureText(
+        "The model started more processes than it may.",
+        "A model has no need to start processes; the library's own encoding uses threads.",
+    ),
+    "no_usable_result": ModelFailureText(
+        "The model ended without a result that could be read.",
+        "Send the submission again; if it happens again, tell the operators its id.",
+    ),
+    "crashed": ModelFailureText(
+        "The process that ran the model ended unexpectedly.",
+        "Run the same checkpoint with `python -m evaluation retrieve`, which shows the library's own messages.",
+    ),
+}

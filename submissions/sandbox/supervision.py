@@ -1,0 +1,171 @@
+"""Beside a running child: hear what it says, look at what it uses, and end it when that is too much."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Literal
+
+from evaluation.execution.job import ANSWER_GO, Progress
+from evaluation.execution.outcome import is_question, read_progress
+from submissions.sandbox.backends import Contained
+from submissions.sandbox.limits import Limits
+from submissions.sandbox.watching import exceeds, free_bytes, usage_of
+from submissions.timing import MachineLock
+
+Breach = Literal["timed_out", "memory", "disk", "processes"]
+OnProgress = Callable[[str, float, str], None]
+
+#: Seconds between two looks at what is used, at what is written, and between two signs of life to the caller.
+_LOOK = 0.2
+_LOOK_AT_FILES = 0.5
+_SIGN = 1.0
+_CHUNK = 1 << 16
+_LONGEST_LINE = 4096
+_TAIL = 8192
+_WAITING = "waiting until nothing else runs on this machine"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How the child ended: by itself with an exit status, or for something that it used too much of."""
+
+    status: int
+    breach: Breach | None
+    seconds: float
+    peak_memory: int
+    complaints: str
+
+
+class Supervision:
+    """One child from its start to its end. `folders` are those it may write to."""
+
+    def __init__(
+        self,
+        contained: Contained,
+        limits: Limits,
+        folders: list[Path],
+        lock: MachineLock,
+        on_progress: OnProgress,
+    ) -> None:
+        self._contained = contained
+        self._limits = limits
+        self._folders = folders
+        self._lock = lock
+        self._on_progress = on_progress
+        self._started = time.monotonic()
+        self._deadline = self._started + limits.wall_clock_seconds
+        self._progress = Progress("loading", 0.0)
+        self._asked_at: float | None = None
+        self._answered = False
+        self._line = b""
+        self._tail = b""
+        self._peak = 0
+        self._next_look = self._next_look_at_files = self._next_sign = 0.0
+
+    def run(self) -> Ending:
+        """Stay with the child until it has ended. What `on_progress` raises ends it, and goes on."""
+        process = self._contained.process
+        assert process.stdout is not None
+        assert process.stderr is not None
+        breach: Breach | None = None
+        try:
+            with selectors.DefaultSelector() as selector:
+                for stream in (process.stdout, process.stderr):
+                    os.set_blocking(stream.fileno(), False)
+                    selector.register(stream, selectors.EVENT_READ)
+                while process.poll() is None and breach is None:
+                    self._hear(selector)
+                    breach = self._look()
+                    self._tell()
+        finally:
+            self._contained.kill()
+        self._finish_hearing(process.stderr)
+        if breach is None and self._contained.ran_out_of_memory():
+            breach = "memory"
+        seconds = time.monotonic() - self._started
+        return Ending(process.returncode, breach, seconds, self._peak, self._tail.decode(errors="replace"))
+
+    def _hear(self, selector: selectors.BaseSelector) -> None:
+        if not selector.get_map():
+            time.sleep(_LOOK)
+            return
+        for key, _ in selector.select(_LOOK):
+            stream = key.fileobj
+            assert not isinstance(stream, int)
+            content = os.read(stream.fileno(), _CHUNK)
+            if not content:
+                selector.unregister(stream)
+            elif stream is self._contained.process.stdout:
+                self._take(content)
+            else:
+                self._tail = (self._tail + content)[-_TAIL:]
+
+    def _take(self, content: bytes) -> None:
+        """Take lines in; what is longer than any line of ours is dropped."""
+        *lines, self._line = (self._line + content).split(b"\n")
+        self._line = self._line[: _LONGEST_LINE + 1]
+        for line in lines[-100:]:
+            if len(line) > _LONGEST_LINE:
+                continue
+            if is_question(line):
+                self._asked_at = self._asked_at or time.monotonic()
+            elif progress := read_progress(line):
+                self._progress = progress
+
+    def _finish_hearing(self, stderr: IO[bytes]) -> None:
+        """What is left in the pipe when all is over."""
+        while content := stderr.read(_CHUNK):
+            self._tail = (self._tail + content)[-_TAIL:]
+
+    def _look(self) -> Breach | None:
+        """What the child uses too much of, if anything; and the answer to its question, once that can be given."""
+        now = time.monotonic()
+        if self._asked_at is not None and not self._answered:
+            self._try_to_answer(now)
+        elif now > self._deadline:
+            return "timed_out"
+        if now >= self._next_look:
+            self._next_look = now + _LOOK
+            usage = usage_of(self._contained.root)
+            self._peak = max(self._peak, usage.memory)
+            if usage.memory > self._limits.memory_bytes:
+                return "memory"
+            if usage.processes > self._limits.processes:
+                return "processes"
+        if now >= self._next_look_at_files:
+            too_much = exceeds(self._folders, self._limits.output_bytes, self._limits.files)
+            if too_much or free_bytes(self._folders[0]) < self._limits.reserve_bytes:
+                return "disk"
+            # Looking costs time in proportion to the files: at most a tenth of ours goes there.
+            self._next_look_at_files = time.monotonic() + max(_LOOK_AT_FILES, 9 * (time.monotonic() - now))
+        return None
+
+    def _try_to_answer(self, now: float) -> None:
+        """Let the child measure once the machine is ours alone. Waiting for that is not its time."""
+        assert self._asked_at is not None
+        self._progress = Progress("measuring", 0.0, _WAITING)
+        if not self._lock.try_for("exclusive"):
+            return
+        waited = now - self._asked_at
+        self._deadline = min(self._deadline + waited, now + self._limits.measuring_seconds)
+        self._answered = True
+        self._progress = Progress("measuring", 0.0)
+        stdin = self._contained.process.stdin
+        assert stdin is not None
+        try:
+            stdin.write(f"{ANSWER_GO}\n".encode())
+            stdin.flush()
+        except BrokenPipeError:  # it has ended, or closed the pipe: its end tells
+            return
+
+    def _tell(self) -> None:
+        """Tell the caller where the child is, also when nothing changed: the caller may want to stop."""
+        now = time.monotonic()
+        if now >= self._next_sign:
+            self._next_sign = now + _SIGN / 4
+            self._on_progress(self._progress.stage, self._progress.share, self._progress.note)

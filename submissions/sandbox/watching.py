@@ -1,0 +1,136 @@
+"""What the parent sees from outside: how many processes a child has, the memory they hold, and what they write."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_PROC = Path("/proc")
+#: Folders deeper than this are nothing that a child of ours makes.
+_DEEPEST = 12
+_BLOCK = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Threads of all processes of a tree, and bytes of memory that they do not share with files."""
+
+    processes: int
+    memory: int
+
+
+def processes_under(root: int) -> list[int]:
+    """The process and all its descendants, by the numbers they have here."""
+    children: dict[int, list[int]] = {}
+    with suppress(FileNotFoundError):
+        for entry in os.scandir(_PROC):
+            if entry.name.isdigit() and (parent := _parent(int(entry.name))) is not None:
+                children.setdefault(parent, []).append(int(entry.name))
+    found, waiting = [], [root]
+    while waiting:
+        process = waiting.pop()
+        found.append(process)
+        waiting += children.get(process, [])
+    return found
+
+
+def _parent(process: int) -> int | None:
+    try:
+        text = (_PROC / str(process) / "stat").read_bytes()
+    except OSError:
+        return None
+    # "pid (name) state ppid …", where the name may hold anything
+    return int(text[text.rindex(b")") + 2 :].split()[1])
+
+
+def usage_of(root: int) -> Usage:
+    """What the process and its descendants use. Pages of mapped files are the system's cache, not theirs."""
+    threads = memory = 0
+    for process in processes_under(root):
+        fields = _status(process)
+        threads += fields.get("Threads", 0)
+        memory += 1024 * (fields.get("RssAnon", 0) + fields.get("RssShmem", 0))
+    return Usage(threads, memory)
+
+
+def threads_of_user(user: int) -> int:
+    """How many threads a user has on this machine: what RLIMIT_NPROC is counted against."""
+    total = 0
+    with suppress(FileNotFoundError):
+        for entry in os.scandir(_PROC):
+            if entry.name.isdigit():
+                fields = _status(int(entry.name))
+                total += fields.get("Threads", 0) if fields.get("Uid") == user else 0
+    return total
+
+
+def _status(process: int) -> dict[str, int]:
+    """The numbers of /proc/PID/status that are looked at here; empty when the process is gone."""
+    try:
+        lines = (_PROC / str(process) / "status").read_text(errors="replace").splitlines()
+    except OSError:
+        return {}
+    wanted = ("Threads", "RssAnon", "RssShmem", "Uid")
+    pairs = (line.partition(":") for line in lines)
+    return {name: int(rest.split()[0]) for name, _, rest in pairs if name in wanted}
+
+
+def exceeds(folders: Sequence[Path], most_bytes: int, most_files: int) -> bool:
+    """Whether what lies in the folders is more than this, or deeper than anything of ours. Links are not followed."""
+    size = files = 0
+    waiting = [(folder, 0) for folder in folders]
+    while waiting:
+        folder, depth = waiting.pop()
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(folder) as entries:
+            for entry in entries:
+                files += 1
+                with suppress(FileNotFoundError):
+                    status = entry.stat(follow_symlinks=False)
+                    size += status.st_blocks * _BLOCK
+                    if stat.S_ISDIR(status.st_mode):
+                        waiting.append((Path(entry.path), depth + 1))
+                if size > most_bytes or files > most_files or depth > _DEEPEST:
+                    return True
+    return False
+
+
+def size_of(folders: Sequence[Path]) -> int:
+    """Bytes on disk of what lies in the folders, before anybody untrusted wrote there."""
+    paths = [path for folder in folders for path in folder.rglob("*")]
+    return sum(path.lstat().st_blocks * _BLOCK for path in paths)
+
+
+def free_bytes(folder: Path) -> int:
+    """Free space of the disk that the folder is on."""
+    return shutil.disk_usage(folder).free
+
+
+def tidy(folder: Path) -> None:
+    """Remove everything but plain files in plain folders, once nobody writes there any more."""
+    for entry in list(os.scandir(folder)):
+        if not _is_plain(Path(entry.path), 1):
+            remove(Path(entry.path))
+
+
+def _is_plain(path: Path, depth: int) -> bool:
+    """Whether it is a file under one name, or a folder of such things, not too deep."""
+    status = path.lstat()
+    if stat.S_ISREG(status.st_mode):
+        return status.st_nlink == 1
+    if not stat.S_ISDIR(status.st_mode) or depth > _DEEPEST:
+        return False
+    return all(_is_plain(Path(entry.path), depth + 1) for entry in list(os.scandir(path)))
+
+
+def remove(path: Path) -> None:
+    """Remove a file or a folder of any depth: Python's own rmtree gives up a thousand folders down."""
+    if path.is_dir() and not path.is_symlink():
+        subprocess.run(["rm", "-rf", "--", str(path)], check=False)
+    else:
+        path.unlink(missing_ok=True)

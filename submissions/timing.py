@@ -1,0 +1,99 @@
+"""One lock for the machine: whoever measures time has it alone, whoever merely works shares it.
+
+It is a pair of files locked with flock, which the system releases when a process dies. Those who want the machine
+alone hold the gate first, so that a stream of others cannot keep them waiting for ever.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from django.conf import settings
+
+Mode = Literal["shared", "exclusive"]
+#: Seconds between two attempts.
+PAUSE = 0.2
+_OPERATIONS = {"shared": fcntl.LOCK_SH, "exclusive": fcntl.LOCK_EX}
+
+
+class MachineLock:
+    """The lock as this job holds it: not at all, shared or exclusive. Not for several threads at once."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        path = path or Path(settings.TIMING_LOCK)
+        self._lock = _open(path)
+        self._gate = _open(path.with_name(path.name + ".gate"))
+        self.held: Mode | None = None
+
+    def try_for(self, mode: Mode) -> bool:
+        """Take the lock in this mode if that is possible now; what was held in another mode is given up first.
+
+        An attempt at the exclusive lock that fails keeps new sharers out until `release` or success.
+        """
+        if self.held == mode:
+            return True
+        if self.held is not None:
+            self.release()
+        if not _try(self._gate, _OPERATIONS[mode]):
+            return False
+        if not _try(self._lock, _OPERATIONS[mode]):
+            if mode == "shared":
+                fcntl.flock(self._gate, fcntl.LOCK_UN)
+            return False
+        self.held = mode
+        fcntl.flock(self._gate, fcntl.LOCK_UN)
+        return True
+
+    def acquire(self, mode: Mode, waiting: Callable[[], None]) -> None:
+        """Take the lock, however long that takes; `waiting` is called between attempts and may raise to give up."""
+        while not self.try_for(mode):
+            waiting()
+            time.sleep(PAUSE)
+
+    def release(self) -> None:
+        """Give up whatever is held."""
+        fcntl.flock(self._lock, fcntl.LOCK_UN)
+        fcntl.flock(self._gate, fcntl.LOCK_UN)
+        self.held = None
+
+    def close(self) -> None:
+        """Give up the lock for good."""
+        os.close(self._lock)
+        os.close(self._gate)
+        self.held = None
+
+
+@contextmanager
+def machine_lock(mode: Mode, waiting: Callable[[], None], path: Path | None = None) -> Iterator[MachineLock]:
+    """Hold the machine's lock while the block runs. `waiting` is called until it is had, and may raise to give up."""
+    lock = MachineLock(path)
+    try:
+        lock.acquire(mode, waiting)
+        yield lock
+    finally:
+        lock.close()
+
+
+def _open(path: Path) -> int:
+    """The file, made for us alone; others may have put something in its place, since its folder is everybody's."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+        os.close(descriptor)
+        raise PermissionError(f"{path} is not ours; TIMING_LOCK names another place for the lock of timings")
+    return descriptor
+
+
+def _try(descriptor: int, operation: int) -> bool:
+    try:
+        fcntl.flock(descriptor, operation | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
