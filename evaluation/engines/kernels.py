@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Frequency = TypeVar("Frequency", np.uint16, np.float32)
 
 #: Scores are added up for this many documents at a time, so that the sums stay in the processor's cache.
 BLOCK_SIZE = 8_192
@@ -103,14 +104,14 @@ def append_postings(
     numbers: NDArray[np.int32],
     offsets: NDArray[np.int64],
     documents: NDArray[np.uint32],
-    frequencies: NDArray[np.uint16],
+    frequencies: NDArray[Frequency],
     cursors: NDArray[np.int64],
     all_documents: NDArray[np.uint32],
-    all_frequencies: NDArray[np.uint16],
+    all_frequencies: NDArray[Frequency],
 ) -> None:
     """Copy a shard's postings behind those of earlier shards, and move the cursors on.
 
-    `numbers[t]` is the number that the shard's term t has in the whole index.
+    `numbers[t]` is the number that the shard's term t has in the whole index. Weights may stand for frequencies.
     """
     for term in range(len(numbers)):
         cursor = cursors[numbers[term]]
@@ -179,6 +180,42 @@ def _nearest_document(
 
 
 @_compiled
+def _gather(
+    strips: NDArray[np.float64],
+    first: np.uint64,
+    ranks: NDArray[np.uint32],
+    wanted: int,
+    places: NDArray[np.int32],
+    keys: NDArray[np.uint64],
+    found: int,
+    least_key: np.uint64,
+) -> tuple[int, np.uint64]:
+    """Write the keys of a block's positive sums that are above `least_key` behind the `found` that are in `keys`.
+
+    `first` is the block's first document. When `keys` is full, the best `wanted` stay, and `least_key` rises to the
+    least of them. Returns both numbers as they are now; see `search` for keys.
+    """
+    score = np.empty(1, np.float32)
+    bits = score.view(np.uint32)
+    bits[0] = np.uint32(least_key >> np.uint64(32))
+    least_sum = np.float64(score[0]) * _ROUNDING
+    sums = strips.reshape(-1)
+    low_half = np.uint64(0xFFFFFFFF)
+    for place in places[: _places_above(strips, least_sum, places)]:
+        score[0] = sums[place]
+        below = low_half - np.uint64(ranks[first + np.uint64(place)])
+        key = (np.uint64(bits[0]) << np.uint64(32)) | below
+        if key > least_key:
+            keys[found] = key
+            found += 1
+            if found == len(keys):
+                _keep_greatest(keys, found, wanted)
+                found = wanted
+                least_key = keys[wanted - 1]
+    return found, least_key
+
+
+@_compiled
 def search(
     documents: NDArray[np.uint32],
     frequencies: NDArray[np.uint16],
@@ -209,14 +246,10 @@ def search(
     """
     cursors = starts.copy()
     found = 0
-    least_sum = 0.0
     least_key = np.uint64(0)
-    score = np.empty(1, np.float32)
-    bits = score.view(np.uint32)
     places = np.empty(BLOCK_SIZE, np.int32)
     strips = sums.reshape((BLOCK_SIZE // _STRIP, _STRIP))
     one = np.float32(1)
-    low_half = np.uint64(0xFFFFFFFF)
     while True:
         nearest = _nearest_document(documents, cursors, ends)
         if nearest == _NO_DOCUMENT:
@@ -237,19 +270,53 @@ def search(
                 sums[document - first] += weight - weight / (one + weighted)
                 cursor += _ONE
             cursors[row] = cursor
-        for place in places[: _places_above(strips, least_sum, places)]:
-            score[0] = sums[place]
-            below = low_half - np.uint64(ranks[first + np.uint64(place)])
-            key = (np.uint64(bits[0]) << np.uint64(32)) | below
-            if key > least_key:
-                keys[found] = key
-                found += 1
-                if found == len(keys):
-                    _keep_greatest(keys, found, wanted)
-                    found = wanted
-                    least_key = keys[wanted - 1]
-        bits[0] = np.uint32(least_key >> np.uint64(32))
-        least_sum = np.float64(score[0]) * _ROUNDING
+        found, least_key = _gather(strips, first, ranks, wanted, places, keys, found, least_key)
+        sums[:] = 0.0
+    if found > wanted:
+        _keep_greatest(keys, found, wanted)
+        found = wanted
+    return found
+
+
+@_compiled
+def search_weighted(
+    documents: NDArray[np.uint32],
+    weights: NDArray[np.float32],
+    starts: NDArray[np.uint64],
+    ends: NDArray[np.uint64],
+    query_weights: NDArray[np.float32],
+    ranks: NDArray[np.uint32],
+    wanted: int,
+    sums: NDArray[np.float64],
+    keys: NDArray[np.uint64],
+) -> int:
+    """As `search`, with weights in place of frequencies: a document's score is the dot product with the query.
+
+    Products and sums are in float64, term by term in the order given; only positive scores are found.
+    """
+    cursors = starts.copy()
+    found = 0
+    least_key = np.uint64(0)
+    places = np.empty(BLOCK_SIZE, np.int32)
+    strips = sums.reshape((BLOCK_SIZE // _STRIP, _STRIP))
+    while True:
+        nearest = _nearest_document(documents, cursors, ends)
+        if nearest == _NO_DOCUMENT:
+            break
+        first = nearest - nearest % _BLOCK
+        behind = first + _BLOCK
+        for row in range(len(cursors)):
+            cursor = cursors[row]
+            end = ends[row]
+            query_weight = np.float64(query_weights[row])
+            while cursor < end:
+                document = np.uint64(documents[cursor])
+                if document >= behind:
+                    break
+                sums[document - first] += query_weight * np.float64(weights[cursor])
+                cursor += _ONE
+            cursors[row] = cursor
+        found, least_key = _gather(strips, first, ranks, wanted, places, keys, found, least_key)
         sums[:] = 0.0
     if found > wanted:
         _keep_greatest(keys, found, wanted)
@@ -279,3 +346,14 @@ def load() -> None:
         np.zeros(BLOCK_SIZE, np.float64),
         np.empty(8, np.uint64),
     )
+
+
+@lru_cache(maxsize=1)
+def load_weighted() -> None:
+    """As `load`, for indexes of weights."""
+    one, offsets = np.ones(1, np.int64), np.zeros(2, np.int64)
+    documents, weights = np.zeros(1, np.uint32), np.zeros(1, np.float32)
+    append_postings(np.zeros(1, np.int32), offsets, documents, weights, one, documents, weights)
+    sums, keys = np.zeros(BLOCK_SIZE, np.float64), np.empty(8, np.uint64)
+    starts, ends = np.zeros(1, np.uint64), np.ones(1, np.uint64)
+    search_weighted(documents, weights, starts, ends, weights, documents, 1, sums, keys)
