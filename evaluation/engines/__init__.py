@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from evaluation.engines import bm25, bm25_wordpiece, dense, fusion, rm3
+from evaluation.engines import (
+    bm25,
+    bm25_wordpiece,
+    cross_encoder,
+    dense,
+    fusion,
+    learned_sparse,
+    rm3,
+)
 from evaluation.engines.base import (
     FACTS,
     SHARD_SIZE,
@@ -52,6 +60,8 @@ ENGINES: dict[str, EngineDescription] = {
         bm25_wordpiece,
         dense,
         fusion,
+        learned_sparse,
+        cross_encoder,
     )
     for description in module.DESCRIPTIONS
 }

@@ -65,6 +65,27 @@ class OrderedIds:
             return list(map(self._held.__getitem__, ranks.tolist()))
         return [str(self._ids[rank], "utf-8") for rank in ranks.tolist()]
 
+    def of(self, documents: NDArray[np.integer]) -> list[str]:
+        """The ids of documents by their numbers in the corpus's order."""
+        return self.at(self.ranks[documents])
+
+    def find(self, identifier: str) -> int:
+        """The number of the document with this id, -1 where there is none."""
+        wanted = identifier.encode("utf-8", "replace")
+        low, high = 0, len(self._ids)
+        while low < high:
+            middle = (low + high) // 2
+            if self._ids[middle] > wanted:
+                low = middle + 1
+            else:
+                high = middle
+        return int(self._documents[low]) if low < len(self._ids) and self._ids[low] == wanted else -1
+
+    @cached_property
+    def _documents(self) -> NDArray[np.intp]:
+        """The document at each place of the descending order."""
+        return np.argsort(self.ranks)
+
     @cached_property
     def _held(self) -> list[str]:
         return [str(identifier, "utf-8") for identifier in self._ids]

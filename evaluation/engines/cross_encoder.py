@@ -1,0 +1,202 @@
+"""Re-ranking: a cross-encoder reads the query together with each of the first documents of BM25, or of a run.
+
+As in the BEIR paper (N. Thakur et al., 2021, §4: BM25 + CE over the top 100) and in MTEB, the run holds the k documents
+that were re-ranked and nothing below them, so that every score is the model's: recall at k and beyond is that of the
+first stage at k. One search scores the greatest k; the rankings of smaller ones follow from the same scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from evaluation.checkpoints.description import CheckpointKind
+from evaluation.collection import Document, Query
+from evaluation.engines.base import (
+    Clock,
+    Engine,
+    EngineDescription,
+    FactValue,
+    InvalidParameter,
+    Parameter,
+    Ranking,
+    Resources,
+)
+from evaluation.engines.bm25 import FIELDS
+from evaluation.engines.first_stage import FirstStage, numbers_of
+from evaluation.engines.texts import Texts, keep_texts
+from evaluation.ordering import trec_order
+
+if TYPE_CHECKING:
+    from evaluation.neural.pair_scoring import PairScorer
+
+_FIELDS = {name: FIELDS[name] for name in ("title+text", "title", "text")}
+_MOST = 1000
+
+
+class CrossEncoderReRanking(Engine):
+    """A re-ranking engine; see `engines.base.Engine` for its methods."""
+
+    def __init__(
+        self, scorer: PairScorer, first_stage: FirstStage, depths: tuple[int, ...], fields: str
+    ) -> None:
+        super().__init__()
+        self.scorer = scorer
+        self.first_stage = first_stage
+        self.depths = depths
+        self.fields = _FIELDS[fields]
+        self.texts: Texts | None = None
+
+    @classmethod
+    def create(cls, parameters: Mapping[str, Any], resources: Resources) -> CrossEncoderReRanking:
+        """An engine with all of PARAMETERS given, its model loaded. Raises InvalidParameter and ModelFailure."""
+        from evaluation.neural.pair_scoring import PairScorer
+
+        assert resources.checkpoint is not None  # `EngineDescription.check` saw to it
+        depths = depths_of(parameters["depths"], parameters["depth"])
+        first_stage = FirstStage(resources.runs, depths[-1])
+        scorer = PairScorer(
+            resources.checkpoint,
+            resources.device,
+            resources.threads,
+            maximum_length=parameters["maximum_length"],
+            batch_size=parameters["batch_size"],
+        )
+        return cls(scorer, first_stage, depths, parameters["fields"])
+
+    @property
+    def analyser_name(self) -> str:
+        """What is re-ranked, as printed beside results."""
+        return (
+            f"top {self.depths[-1]} of {self.first_stage.name}, {self.scorer.maximum_length} tokens at most"
+        )
+
+    @property
+    def documents(self) -> int:
+        """How many documents may be re-ranked."""
+        return len(self._opened())
+
+    def build(
+        self, corpus: Iterable[Document], folder: Path, progress: Callable[[float], None] | None = None
+    ) -> None:
+        """Keep the texts, and index them for the first stage, in one pass."""
+        self.first_stage.build(keep_texts(corpus, folder / "texts"), folder / "first_stage")
+        self.open(folder)
+        if progress is not None:
+            progress(1.0)
+
+    def open(self, folder: Path) -> None:
+        """Open what `build` left."""
+        self.first_stage.open(folder / "first_stage")
+        self.texts = Texts(folder / "texts")
+
+    def size(self) -> int:
+        """Bytes of the texts and of the first stage's index."""
+        return self._opened().size() + self.first_stage.size()
+
+    def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
+        """The re-ranked documents of each query, the best `depth` of them."""
+        for found in self._scored(queries):
+            yield _ranking(found, self.depths[-1], depth)
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """One label for each depth, if there are several."""
+        return tuple(map(_label, self.depths)) if len(self.depths) > 1 else ()
+
+    def search_variants(self, queries: Sequence[Query], depth: int) -> Iterator[Mapping[str, Ranking]]:
+        """The rankings for all depths, from one set of scores."""
+        for found in self._scored(queries):
+            yield {_label(one): _ranking(found, one, depth) for one in self.depths}
+
+    def variant(self, label: str) -> CrossEncoderReRanking:
+        """An engine over the same index that re-ranks only so many documents."""
+        engine = copy(self)
+        engine.clock = Clock()
+        engine.depths = (next(depth for depth in self.depths if _label(depth) == label),)
+        return engine
+
+    def facts(self) -> Mapping[str, FactValue]:
+        """How many documents are re-ranked, and how much of them is read."""
+        return {"depth": self.depths[-1], "maximum_length": self.scorer.maximum_length}
+
+    def _scored(self, queries: Sequence[Query]) -> list[Ranking]:
+        """The first stage's documents in its order, with the model's scores; the longest of all queries first."""
+        texts = self._opened()
+        with self.clock.part("first_stage"):
+            candidates = self.first_stage.rankings(queries, self.depths[-1])
+        with self.clock.part("search"):
+            pairs = [
+                (query.text, self.fields(texts[number])[0].strip())
+                for query, ranking in zip(queries, candidates, strict=True)
+                for number in numbers_of(ranking, texts.ids).tolist()
+            ]
+            scores = self.scorer.score([query for query, _ in pairs], [text for _, text in pairs])
+        ends = np.cumsum([len(ranking.document_ids) for ranking in candidates], dtype=np.int64)
+        return [
+            Ranking(ranking.query_id, ranking.document_ids, scores[end - len(ranking.document_ids) : end])
+            for ranking, end in zip(candidates, ends.tolist(), strict=True)
+        ]
+
+    def _opened(self) -> Texts:
+        if self.texts is None:
+            raise RuntimeError("build or open an index first")
+        return self.texts
+
+
+def depths_of(text: str, deepest: int) -> tuple[int, ...]:
+    """The depths that a text such as "10,50,100,200" names below `deepest`, and that. Raises InvalidParameter."""
+    try:
+        depths = {int(part) for part in text.split(",") if part.strip()}
+    except ValueError:
+        depths = {0}
+    if any(not 1 <= depth <= _MOST for depth in depths):
+        raise InvalidParameter(
+            f"depths = {text!r} is not possible; it takes numbers from 1 to {_MOST}, such as 10,50,100."
+        )
+    return (*sorted(depth for depth in depths if depth < deepest), deepest)
+
+
+def _label(depth: int) -> str:
+    return f"top {depth}"
+
+
+def _ranking(found: Ranking, re_ranked: int, depth: int) -> Ranking:
+    """The first `re_ranked` documents in the order of their scores, cut to `depth`."""
+    ids, scores = found.document_ids[:re_ranked], found.scores[:re_ranked]
+    order = trec_order(ids, scores)[:depth]
+    return Ranking(found.query_id, [ids[place] for place in order.tolist()], scores[order])
+
+
+PARAMETERS = (
+    Parameter("depth", 100, "how many documents of the first stage are re-ranked", least=1, most=_MOST),
+    Parameter(
+        "depths", "10,50,100,200", "smaller depths that are shown too, from the same scores; empty for none"
+    ),
+    Parameter("fields", "title+text", "what of a document is read", choices=tuple(_FIELDS)),
+    Parameter(
+        "maximum_length",
+        0,
+        "tokens of query and document that are read; 0: what the checkpoint says, at most 512",
+        least=0,
+        most=512,
+    ),
+    Parameter("batch_size", 0, "pairs scored at a time; 0: as suits the device", least=0, most=4096),
+)
+
+DESCRIPTIONS = (
+    EngineDescription(
+        name="cross-encoder",
+        label="Cross-encoder",
+        architecture="re-ranking",
+        description="A cross-encoder re-ranks the first documents of BM25, or of a run that is given.",
+        parameters=PARAMETERS,
+        create=CrossEncoderReRanking.create,
+        checkpoints=(CheckpointKind.CROSS_ENCODER,),
+        runs=(0, 1),
+    ),
+)

@@ -1,0 +1,153 @@
+"""Learned sparse retrieval: a model weighs the terms of its vocabulary, and an inverted index of weights is searched.
+
+SPLADE: T. Formal et al., "SPLADE v2", 2021. SPARTA: T. Zhao et al., "SPARTA", 2021, of whose weights the BEIR paper
+(N. Thakur et al., 2021, §4) keeps 2,000 a document. Inference-free models look queries' weights up in a table. The
+search is exact: a score is the dot product of the stored float32 weights. Only documents with a positive one are found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evaluation.checkpoints.description import CheckpointKind
+from evaluation.collection import Document, Query
+from evaluation.engines.base import (
+    EngineDescription,
+    FactValue,
+    Parameter,
+    Ranking,
+    Resources,
+    ShardedEngine,
+)
+from evaluation.engines.bm25 import FIELDS
+from evaluation.engines.weighted_index import WeightedIndex, write_sparse_shard, write_weighted_index
+
+if TYPE_CHECKING:
+    from evaluation.neural.sparse_encoding import SparseTextEncoder
+
+_FIELDS = {name: FIELDS[name] for name in ("title+text", "title", "text")}
+
+
+class LearnedSparse(ShardedEngine):
+    """A learned sparse engine; see `engines.base` for its methods."""
+
+    def __init__(self, encoder: SparseTextEncoder, fields: str) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.texts = _FIELDS[fields]
+        self.index: WeightedIndex | None = None
+        self._queries = self._query_nonzeros = 0
+
+    @classmethod
+    def create(cls, parameters: Mapping[str, Any], resources: Resources) -> LearnedSparse:
+        """An engine with all of PARAMETERS given, its model loaded. Raises ModelFailure."""
+        from evaluation.neural.sparse_encoding import SparseTextEncoder
+
+        assert resources.checkpoint is not None  # `EngineDescription.check` saw to it
+        encoder = SparseTextEncoder(
+            resources.checkpoint,
+            resources.device,
+            resources.threads,
+            maximum_length=parameters["maximum_length"],
+            batch_size=parameters["batch_size"],
+            most_terms=parameters["most_terms"],
+            prompts={"query": parameters["query_prompt"], "document": parameters["document_prompt"]},
+        )
+        return cls(encoder, parameters["fields"])
+
+    @property
+    def analyser_name(self) -> str:
+        """The vocabulary's size and the maximum length, as printed beside results."""
+        return f"{self.encoder.dimension:,} terms, {self.encoder.maximum_length} tokens at most"
+
+    @property
+    def documents(self) -> int:
+        """How many documents are indexed."""
+        return len(self._opened())
+
+    def encode_shard(
+        self, documents: Sequence[Document], folder: Path, progress: Callable[[float], None] | None = None
+    ) -> None:
+        """Write one sparse row a document, and the ids."""
+        texts = [self.texts(document)[0].strip() for document in documents]
+        rows = self.encoder.encode(texts, "document", progress)
+        write_sparse_shard(folder, [document.id for document in documents], rows)
+
+    def build_from_shards(
+        self, shards: Sequence[Path], folder: Path, progress: Callable[[float], None] | None = None
+    ) -> None:
+        """Turn the shards' rows into one inverted index."""
+        write_weighted_index(shards, folder, self.encoder.dimension, progress)
+        self.open(folder)
+
+    def open(self, folder: Path) -> None:
+        """Open an index that `build_from_shards` left."""
+        self.index = WeightedIndex(folder)
+
+    def size(self) -> int:
+        """Bytes of the inverted index."""
+        return self._opened().size()
+
+    def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
+        """The best `depth` documents of each query; only documents whose score is positive."""
+        index = self._opened()
+        with self.clock.part("query_encoding"):
+            rows = self.encoder.encode([query.text for query in queries], "query")
+        self._queries += len(queries)
+        self._query_nonzeros += len(rows.terms)
+        for number, query in enumerate(queries):
+            with self.clock.part("search"):
+                ranking = index.search(query.id, *rows.row(number), depth)
+            yield ranking
+
+    def facts(self) -> Mapping[str, FactValue]:
+        """Sizes of the vectors."""
+        return {
+            "dimension": self.encoder.dimension,
+            "similarity": "dot",
+            "maximum_length": self.encoder.maximum_length,
+            "nonzeros_per_document": self._opened().nonzeros / max(self.documents, 1),
+            "nonzeros_per_query": self._query_nonzeros / max(self._queries, 1),
+        }
+
+    def _opened(self) -> WeightedIndex:
+        if self.index is None:
+            raise RuntimeError("build or open an index first")
+        return self.index
+
+
+PARAMETERS = (
+    Parameter(
+        "most_terms",
+        2000,
+        "how many terms a document keeps, those of greatest weight; 0 keeps all",
+        least=0,
+        most=1_000_000,
+    ),
+    Parameter("fields", "title+text", "what of a document is encoded", choices=tuple(_FIELDS)),
+    Parameter("query_prompt", "", "what stands before each query; empty: what the checkpoint says"),
+    Parameter("document_prompt", "", "what stands before each document; empty: what the checkpoint says"),
+    Parameter(
+        "maximum_length",
+        0,
+        "tokens of a text that are read; 0: what the checkpoint says, at most 512",
+        least=0,
+        most=512,
+    ),
+    Parameter("batch_size", 0, "texts encoded at a time; 0: as suits the device", least=0, most=4096),
+)
+
+DESCRIPTIONS = (
+    EngineDescription(
+        name="learned-sparse",
+        label="Learned sparse",
+        architecture="learned-sparse",
+        description="A model weighs terms of its vocabulary (SPLADE, SPARTA, inference-free); searched exactly.",
+        parameters=PARAMETERS,
+        create=LearnedSparse.create,
+        checkpoints=(CheckpointKind.SPARSE_ENCODER,),
+        encoding_parameters=("most_terms", "fields", "document_prompt", "maximum_length", "batch_size"),
+    ),
+)

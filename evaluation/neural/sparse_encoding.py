@@ -1,0 +1,97 @@
+"""Texts to sparse vectors over a vocabulary, through sentence-transformers' SparseEncoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sentence_transformers.util import select_max_active_dims
+
+from evaluation.engines.weighted_index import SparseRows
+from evaluation.neural.batching import Indices, in_batches, use_cores
+from evaluation.neural.checks import OutputCheck, input_keys
+from evaluation.neural.loading import load_sparse_encoder, prepare
+from evaluation.neural.roles import LONGEST, Role, character_lengths, features_of, part_folder, prompt_for
+
+#: Terms and weights of one text.
+_Row = tuple[NDArray[np.int32], NDArray[np.float32]]
+
+
+class SparseTextEncoder:
+    """A learned sparse model: SPLADE, SPARTA-like, or with a table of weights instead of a model for queries."""
+
+    def __init__(
+        self,
+        checkpoint: Path,
+        device: str,
+        threads: int,
+        *,
+        maximum_length: int,
+        batch_size: int,
+        most_terms: int,
+        prompts: Mapping[Role, str],
+    ) -> None:
+        use_cores(threads)
+        prepare(threads)
+        folders: dict[Role, Path] = {"query": part_folder(checkpoint, "query")}
+        folders["document"] = part_folder(checkpoint, "document")
+        loaded = {folder: load_sparse_encoder(folder, device).eval() for folder in set(folders.values())}
+        self._models = {role: loaded[folder] for role, folder in folders.items()}
+        for model in loaded.values():
+            model.max_seq_length = min(model.max_seq_length or LONGEST, maximum_length or LONGEST, LONGEST)
+        self._prompts = {role: prompt_for(model, role, prompts[role]) for role, model in self._models.items()}
+        self._device, self._batch_size, self._most_terms = device, batch_size, most_terms
+        self.maximum_length: int = self._models["document"].max_seq_length
+        #: Terms of the vocabulary, which only an output shows for sure.
+        self.dimension = int(self._outputs([""], np.zeros(1, np.intp), "document", None).shape[1])
+
+    def encode(
+        self, texts: Sequence[str], role: Role, progress: Callable[[float], None] | None = None
+    ) -> SparseRows:
+        """One row for each text. Of a document only the `most_terms` greatest weights stay. Raises ModelFailure."""
+        found: dict[int, _Row] = {}
+        check = OutputCheck()
+
+        def keep(indices: Indices, batch: torch.Tensor) -> None:
+            matrix = batch.cpu().float().numpy()
+            for index, row in zip(indices.tolist(), matrix, strict=True):
+                terms = np.flatnonzero(row).astype(np.int32)
+                found[index] = terms, row[terms]
+
+        in_batches(
+            character_lengths(texts),
+            lambda indices: self._outputs(texts, indices, role, check),
+            keep,
+            batch_size=self._batch_size,
+            device=self._device,
+            progress=progress,
+        )
+        if role == "document":
+            check.finish()
+        rows = [found[index] for index in range(len(texts))]
+        return SparseRows(
+            np.cumsum([0, *(len(terms) for terms, _ in rows)], dtype=np.int64),
+            np.concatenate([np.empty(0, np.int32), *(terms for terms, _ in rows)]),
+            np.concatenate([np.empty(0, np.float32), *(weights for _, weights in rows)]),
+        )
+
+    @torch.inference_mode()
+    def _outputs(
+        self, texts: Sequence[str], indices: Indices, role: Role, check: OutputCheck | None
+    ) -> torch.Tensor:
+        """Vectors of some of the texts: texts × terms."""
+        model = self._models[role]
+        features: dict[str, Any] = features_of(model, texts, indices, role, self._prompts[role], self._device)
+        if not features["input_ids"].shape[1]:  # a table of weights adds no special tokens to no words
+            return torch.zeros(len(indices), self.dimension)
+        keys = input_keys(features)
+        outputs: torch.Tensor = model(features, task=role)["sentence_embedding"]
+        if role == "document" and self._most_terms:
+            outputs = select_max_active_dims(outputs, self._most_terms)
+        if check is not None:
+            check.see(keys, outputs)
+        return outputs

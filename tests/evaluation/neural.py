@@ -1,0 +1,68 @@
+"""What tests of engines with models share: a checkpoint as it lies after rebuilding, and awkward texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
+from evaluation.collection import Document, Query
+from evaluation.engines import ENGINES, Engine, Ranking, Resources
+
+#: Documents of every awkward kind: empty, endless, in scripts that no vocabulary here has, of one word.
+AWKWARD = [
+    Document("empty", "", ""),
+    Document("endless", "", "query document model " * 34_000),
+    Document("thai", "ภาษาไทย", "ระบบสืบค้นข้อมูล"),
+    Document("arabic", "", "استرجاع المعلومات"),
+    Document("control", "", "\x00\u200b\ufeff \n\t"),
+    Document("word", "cat", ""),
+    Document("marks", "", "!?.,;:"),
+]
+DOCUMENTS = [
+    Document("d1", "quick fox", "the quick brown fox jumps over the lazy dog"),
+    Document("d2", "", "cat and dog sat on the mat"),
+    Document("d3", "stock market", "stock price fell and the market rose"),
+    Document("d4", "", "heart disease and cancer drug trial in patient"),
+    Document("d5", "wing", "boundary layer flow over a wing at high mach number"),
+    Document("d6", "", "information retrieval system with query and document model"),
+    Document("d7", "heat", "heat transfer in the boundary layer by theory"),
+    Document("d8", "", "vitamin and protein in health diet food"),
+    Document("d9", "program", "computer program in python language with function and class"),
+    Document("d10", "", "bank money trade in the stock market"),
+]
+QUERIES = [
+    Query("q1", "quick fox"),
+    Query("q2", "how does heat flow in a boundary layer"),
+    Query("q3", "stock market price"),
+]
+AWKWARD_QUERIES = [
+    Query("empty", ""),
+    Query("thai", "ระบบ"),
+    Query("blank", " \n "),
+    Query("endless", "query " * 100_000),
+]
+
+
+def rebuilt(folder: Path, make: Callable[..., Path], kind: CheckpointKind, **options: Any) -> Path:
+    """The checkpoint that `make` writes, in a folder laid out as rebuilt ones are."""
+    make(folder / "model", **options)
+    CheckpointDescription(kind, ("model",), "bert", 1, 1, "0" * 64).write(folder)
+    return folder
+
+
+def created(name: str, checkpoint: Path, runs: tuple[Path, ...] = (), **parameters: Any) -> Any:
+    """The engine of this name with a checkpoint."""
+    description = ENGINES[name]
+    return description.create(description.complete(parameters), Resources(checkpoint=checkpoint, runs=runs))
+
+
+def searched(engine: Engine, queries: list[Query], depth: int = 100) -> dict[str, dict[str, float]]:
+    """Scores of documents by query."""
+    return {ranking.query_id: scores_of(ranking) for ranking in engine.search(queries, depth)}
+
+
+def scores_of(ranking: Ranking) -> dict[str, float]:
+    """Scores by document, in order."""
+    return dict(zip(ranking.document_ids, ranking.scores.tolist(), strict=True))
