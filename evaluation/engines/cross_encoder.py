@@ -26,7 +26,7 @@ from evaluation.engines.base import (
     Ranking,
     Resources,
 )
-from evaluation.engines.bm25 import FIELDS
+from evaluation.engines.dense import FIELDS
 from evaluation.engines.first_stage import FirstStage, numbers_of
 from evaluation.engines.texts import Texts, keep_texts
 from evaluation.ordering import trec_order
@@ -34,7 +34,6 @@ from evaluation.ordering import trec_order
 if TYPE_CHECKING:
     from evaluation.neural.pair_scoring import PairScorer
 
-_FIELDS = {name: FIELDS[name] for name in ("title+text", "title", "text")}
 _MOST = 1000
 
 
@@ -48,7 +47,7 @@ class CrossEncoderReRanking(Engine):
         self.scorer = scorer
         self.first_stage = first_stage
         self.depths = depths
-        self.fields = _FIELDS[fields]
+        self.text_of = FIELDS[fields]
         self.texts: Texts | None = None
 
     @classmethod
@@ -58,7 +57,7 @@ class CrossEncoderReRanking(Engine):
 
         assert resources.checkpoint is not None  # `EngineDescription.check` saw to it
         depths = depths_of(parameters["depths"], parameters["depth"])
-        first_stage = FirstStage(resources.runs, depths[-1])
+        first_stage = FirstStage(resources.runs)
         scorer = PairScorer(
             resources.checkpoint,
             resources.device,
@@ -131,7 +130,7 @@ class CrossEncoderReRanking(Engine):
             candidates = self.first_stage.rankings(queries, self.depths[-1])
         with self.clock.part("search"):
             pairs = [
-                (query.text, self.fields(texts[number])[0].strip())
+                (query.text, self.text_of(texts[number]))
                 for query, ranking in zip(queries, candidates, strict=True)
                 for number in numbers_of(ranking, texts.ids).tolist()
             ]
@@ -177,15 +176,15 @@ PARAMETERS = (
     Parameter(
         "depths", "10,50,100,200", "smaller depths that are shown too, from the same scores; empty for none"
     ),
-    Parameter("fields", "title+text", "what of a document is read", choices=tuple(_FIELDS)),
+    Parameter("fields", "title+text", "what of a document is read", choices=tuple(FIELDS)),
     Parameter(
         "maximum_length",
         0,
-        "tokens of query and document that are read; 0: what the checkpoint says, at most 512",
+        "tokens of query and document that are read; 0 is what the checkpoint says, at most 512",
         least=0,
         most=512,
     ),
-    Parameter("batch_size", 0, "pairs scored at a time; 0: as suits the device", least=0, most=4096),
+    Parameter("batch_size", 0, "pairs scored at a time; 0 chooses by the machine", least=0, most=4096),
 )
 
 DESCRIPTIONS = (

@@ -13,52 +13,55 @@ from evaluation.collection import Document, Query
 from evaluation.engines import bm25
 from evaluation.engines.base import Engine, Ranking, Resources
 from evaluation.engines.ordered_ids import OrderedIds
-from evaluation.engines.rankings import read_rankings
+from evaluation.engines.stored_run import StoredRun
 from evaluation.errors import InvalidContent
 from evaluation.problems import Problem
-
-_NO_SCORES: NDArray[np.float32] = np.empty(0, np.float32)
 
 
 class FirstStage:
     """BM25 with its defaults over the same corpus, or, where one is given, a run."""
 
-    def __init__(self, runs: Sequence[Path], deepest: int) -> None:
-        """`deepest` says how much of a run will be asked for."""
-        self._rankings = read_rankings(runs[0], deepest) if runs else {}
-        self._engine: Engine | None = None
+    def __init__(self, runs: Sequence[Path]) -> None:
+        self._run_file = runs[0] if runs else None
+        self._run: StoredRun | None = None
+        (description,) = (one for one in bm25.DESCRIPTIONS if one.name == "bm25")
+        self._bm25: Engine | None = None
         if not runs:
-            (description,) = (one for one in bm25.DESCRIPTIONS if one.name == "bm25")
-            self._engine = description.create(description.complete({}), Resources())
+            self._bm25 = description.create(description.complete({}), Resources())
 
     @property
     def name(self) -> str:
         """What it is, for people."""
-        return "BM25" if self._engine else "a run"
+        return "BM25" if self._bm25 else "a run"
 
     def build(self, documents: Iterable[Document], folder: Path) -> None:
-        """Read all documents, and index them in `folder`, which is made, if an index is needed."""
+        """Read all documents, and leave what is searched in `folder`, which is made."""
         folder.mkdir()
-        if self._engine is None:
+        if self._bm25 is not None:
+            self._bm25.build(documents, folder)
+        elif self._run_file is not None:
             deque(documents, maxlen=0)
-        else:
-            self._engine.build(documents, folder)
+            StoredRun.write(self._run_file, folder / "run")
 
     def open(self, folder: Path) -> None:
         """Open what `build` left."""
-        if self._engine is not None:
-            self._engine.open(folder)
+        if self._bm25 is not None:
+            self._bm25.open(folder)
+        else:
+            self._run = StoredRun(folder / "run")
 
     def size(self) -> int:
-        """Bytes of its index."""
-        return self._engine.size() if self._engine else 0
+        """Bytes of the index; a run is none."""
+        return self._bm25.size() if self._bm25 else 0
 
     def rankings(self, queries: Sequence[Query], depth: int) -> list[Ranking]:
         """The best `depth` documents of each query; none for a query that the run does not name."""
-        if self._engine is not None:
-            return list(self._engine.search(queries, depth))
-        found = (self._rankings.get(query.id, Ranking(query.id, [], _NO_SCORES)) for query in queries)
-        return [Ranking(one.query_id, one.document_ids[:depth], one.scores[:depth]) for one in found]
+        if self._bm25 is not None:
+            return list(self._bm25.search(queries, depth))
+        if self._run is None:
+            raise RuntimeError("build or open an index first")
+        found = [(query.id, *self._run.documents(query.id)) for query in queries]
+        return [Ranking(name, ids[:depth], scores[:depth].astype(np.float32)) for name, ids, scores in found]
 
 
 def numbers_of(ranking: Ranking, ids: OrderedIds) -> NDArray[np.int64]:

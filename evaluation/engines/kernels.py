@@ -346,14 +346,3 @@ def load() -> None:
         np.zeros(BLOCK_SIZE, np.float64),
         np.empty(8, np.uint64),
     )
-
-
-@lru_cache(maxsize=1)
-def load_weighted() -> None:
-    """As `load`, for indexes of weights."""
-    one, offsets = np.ones(1, np.int64), np.zeros(2, np.int64)
-    documents, weights = np.zeros(1, np.uint32), np.zeros(1, np.float32)
-    append_postings(np.zeros(1, np.int32), offsets, documents, weights, one, documents, weights)
-    sums, keys = np.zeros(BLOCK_SIZE, np.float64), np.empty(8, np.uint64)
-    starts, ends = np.zeros(1, np.uint64), np.ones(1, np.uint64)
-    search_weighted(documents, weights, starts, ends, weights, documents, 1, sums, keys)

@@ -21,13 +21,11 @@ from evaluation.engines.base import (
     Resources,
     ShardedEngine,
 )
-from evaluation.engines.bm25 import FIELDS
+from evaluation.engines.dense import AUTO, FIELDS
 from evaluation.engines.weighted_index import WeightedIndex, write_sparse_shard, write_weighted_index
 
 if TYPE_CHECKING:
     from evaluation.neural.sparse_encoding import SparseTextEncoder
-
-_FIELDS = {name: FIELDS[name] for name in ("title+text", "title", "text")}
 
 
 class LearnedSparse(ShardedEngine):
@@ -36,7 +34,7 @@ class LearnedSparse(ShardedEngine):
     def __init__(self, encoder: SparseTextEncoder, fields: str) -> None:
         super().__init__()
         self.encoder = encoder
-        self.texts = _FIELDS[fields]
+        self.text_of = FIELDS[fields]
         self.index: WeightedIndex | None = None
         self._queries = self._query_nonzeros = 0
 
@@ -71,7 +69,7 @@ class LearnedSparse(ShardedEngine):
         self, documents: Sequence[Document], folder: Path, progress: Callable[[float], None] | None = None
     ) -> None:
         """Write one sparse row a document, and the ids."""
-        texts = [self.texts(document)[0].strip() for document in documents]
+        texts = list(map(self.text_of, documents))
         rows = self.encoder.encode(texts, "document", progress)
         write_sparse_shard(folder, [document.id for document in documents], rows)
 
@@ -126,17 +124,17 @@ PARAMETERS = (
         least=0,
         most=1_000_000,
     ),
-    Parameter("fields", "title+text", "what of a document is encoded", choices=tuple(_FIELDS)),
-    Parameter("query_prompt", "", "what stands before each query; empty: what the checkpoint says"),
-    Parameter("document_prompt", "", "what stands before each document; empty: what the checkpoint says"),
+    Parameter("fields", "title+text", "what of a document is encoded", choices=tuple(FIELDS)),
+    Parameter("query_prompt", AUTO, "put before each query; auto is what the checkpoint says"),
+    Parameter("document_prompt", AUTO, "put before each document; auto is what the checkpoint says"),
     Parameter(
         "maximum_length",
         0,
-        "tokens of a text that are read; 0: what the checkpoint says, at most 512",
+        "tokens of a text that are read; 0 is what the checkpoint says, at most 512",
         least=0,
         most=512,
     ),
-    Parameter("batch_size", 0, "texts encoded at a time; 0: as suits the device", least=0, most=4096),
+    Parameter("batch_size", 0, "texts encoded at a time; 0 chooses by the machine", least=0, most=4096),
 )
 
 DESCRIPTIONS = (

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -106,7 +107,7 @@ class WeightedIndex:
         self._weights = mapped(folder / "weights.npy")
         self._ids = OrderedIds(folder)
         self._sums = np.zeros(kernels.BLOCK_SIZE, np.float64)
-        kernels.load_weighted()
+        load_kernels()
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -140,3 +141,14 @@ class WeightedIndex:
         scores = (best >> np.uint64(32)).astype(np.uint32).view(np.float32)
         ranks = np.uint32(0xFFFFFFFF) - best.astype(np.uint32)
         return Ranking(query, self._ids.at(ranks), scores)
+
+
+@lru_cache(maxsize=1)
+def load_kernels() -> None:
+    """As `kernels.load`, for indexes of weights."""
+    one, offsets = np.ones(1, np.int64), np.zeros(2, np.int64)
+    documents, weights = np.zeros(1, np.uint32), np.zeros(1, np.float32)
+    kernels.append_postings(np.zeros(1, np.int32), offsets, documents, weights, one, documents, weights)
+    sums, keys = np.zeros(kernels.BLOCK_SIZE, np.float64), np.empty(8, np.uint64)
+    starts, ends = np.zeros(1, np.uint64), np.ones(1, np.uint64)
+    kernels.search_weighted(documents, weights, starts, ends, weights, documents, 1, sums, keys)

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from evaluation.checkpoints.description import CheckpointDescription
+from evaluation.engines.dense import AUTO
 from evaluation.neural.batching import MOST_CHARACTERS, Indices
 
 Role = Literal["query", "document"]
@@ -31,8 +32,8 @@ def part_folder(checkpoint: Path, role: Role) -> Path:
 
 
 def prompt_for(model: Any, role: Role, wanted: str) -> str | None:
-    """What stands before each text: what is wanted, else what the model itself names for that role."""
-    if wanted:
+    """What stands before each text: what is wanted, or, for AUTO, what the model itself names for that role."""
+    if wanted != AUTO:
         return wanted
     return next((model.prompts[name] for name in _PROMPT_NAMES[role] if model.prompts.get(name)), None)
 
