@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evaluation.engines import ENGINES, InvalidParameter, Parameter, Retrieval, retrieve
-from evaluation.errors import InvalidContent
+from evaluation.checkpoints.description import FILE_NAME as CHECKPOINT_FILE
+from evaluation.engines import (
+    ENGINES,
+    FACTS,
+    InvalidParameter,
+    Parameter,
+    Resources,
+    Retrieval,
+    describe,
+    retrieve,
+)
+from evaluation.errors import InvalidContent, ModelFailure
 
 if TYPE_CHECKING:
     from evaluation.engines import Stage
+    from evaluation.engines.base import FactValue, ParameterValue
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -35,57 +48,128 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--drop-self-matches", action="store_true", help="leave out a document with the query's own id"
     )
-    settings = parser.add_argument_group("parameters of the engine")
-    for parameter in _all_parameters():
-        if parameter.default is True:
-            settings.add_argument(
-                f"--no-{parameter.name}",
-                dest=parameter.name,
-                action="store_const",
-                const=False,
-                help=f"turn {parameter.name} off ({parameter.description})",
-            )
-        else:
-            settings.add_argument(
-                f"--{parameter.name}",
-                help=f"{parameter.description} ({parameter.values}; default: {parameter.default})",
-            )
+    given = parser.add_argument_group("what the engine is given")
+    given.add_argument("--checkpoint", type=Path, help="folder of a model, as its library saves it")
+    given.add_argument(
+        "--runs",
+        "--run",
+        type=Path,
+        nargs="+",
+        action="extend",
+        default=[],
+        help="runs to re-rank or to fuse",
+    )
+    given.add_argument(
+        "--device",
+        choices=("auto", "cpu", "cuda"),
+        default="auto",
+        help="where a model runs; auto is cuda where there is one (default: %(default)s)",
+    )
+    given.add_argument("--threads", type=int, help="cores to use (default: all that this process may)")
+    given.add_argument(
+        "--shards", type=Path, help="folder of encoded shards: those in it are used, others are left there"
+    )
+    _add_parameters(parser.add_argument_group("parameters of the engine"))
     parser.set_defaults(run=run_retrieve)
     listing = subparsers.add_parser("engines", help="list the engines and their parameters")
     listing.set_defaults(run=run_engines)
 
 
-def _all_parameters() -> list[Parameter]:
-    """The parameters of all engines, each name once."""
-    return list({p.name: p for engine in reversed(ENGINES.values()) for p in engine.parameters}.values())
+def _add_parameters(group: argparse._ArgumentGroup) -> None:
+    """One option for each name of a parameter; its help tells the engines apart where they differ."""
+    for name, meanings in _parameters().items():
+        text = "; ".join(
+            f"{parameter.description} ({parameter.values}; default: {_shown(parameter.default)}; {', '.join(engines)})"
+            for parameter, engines in meanings.items()
+        ).replace("%", "%%")
+        words = name.replace("_", "-")
+        if any(isinstance(parameter.default, bool) for parameter in meanings):
+            group.add_argument(
+                f"--{words}", dest=_destination(name), metavar="VALUE", nargs="?", const=True, help=text
+            )
+            group.add_argument(
+                f"--no-{words}",
+                dest=_destination(name),
+                action="store_const",
+                const=False,
+                help=f"the same as --{words} false",
+            )
+        else:
+            group.add_argument(f"--{words}", dest=_destination(name), metavar="VALUE", help=text)
+
+
+def _parameters() -> dict[str, dict[Parameter, list[str]]]:
+    """By each name of a parameter what it means, and to which engines."""
+    found: dict[str, dict[Parameter, list[str]]] = {}
+    for engine in ENGINES.values():
+        for parameter in engine.parameters:
+            found.setdefault(parameter.name, {}).setdefault(parameter, []).append(engine.name)
+    return found
+
+
+def _destination(name: str) -> str:
+    """Where the parser puts a parameter's value: apart from the command's own options."""
+    return f"parameter_{name}"
 
 
 def run_retrieve(arguments: argparse.Namespace) -> int:
     """Make the run; say on standard error what was done, or why it could not be."""
-    names = [parameter.name for parameter in _all_parameters()]
-    given = {name: getattr(arguments, name) for name in names if getattr(arguments, name) is not None}
+    values = {name: getattr(arguments, _destination(name)) for name in _parameters()}
     try:
-        done = retrieve(
-            arguments.engine,
-            arguments.corpus,
-            arguments.queries,
-            arguments.out,
-            given,
-            k=arguments.depth,
-            drop_self_matches=arguments.drop_self_matches,
-            progress=_show_progress if sys.stderr.isatty() else None,
-            tag=arguments.tag,
-        )
+        with tempfile.TemporaryDirectory(prefix="checkpoint-"):
+            done = retrieve(
+                arguments.engine,
+                arguments.corpus,
+                arguments.queries,
+                arguments.out,
+                {name: value for name, value in values.items() if value is not None},
+                k=arguments.depth,
+                drop_self_matches=arguments.drop_self_matches,
+                progress=_show_progress if sys.stderr.isatty() else None,
+                tag=arguments.tag,
+                resources=_resources(arguments),
+                shards=arguments.shards,
+            )
     except InvalidContent as error:
         for problem in error.report.problems:
             where = f" (line {', '.join(map(str, problem.lines))})" if problem.lines else ""
             print(f"{problem.severity}: {problem.message}{where}. {problem.hint}", file=sys.stderr)
+        return 1
+    except ModelFailure as error:
+        print(f"error: the model cannot be used: {error.message} ({error.code})", file=sys.stderr)
         return 1
     except (InvalidParameter, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     print(_summary(done, arguments.out), file=sys.stderr)
     return 0
+
+
+def _resources(arguments: argparse.Namespace) -> Resources:
+    """What the engine is given. Raises InvalidContent where the checkpoint is none that it can run."""
+    description = describe(arguments.engine)
+    if arguments.threads is not None and arguments.threads < 1:
+        raise InvalidParameter(f"{arguments.threads} threads compute nothing; give at least 1.")
+    checkpoint = arguments.checkpoint
+    if checkpoint is not None and not (checkpoint / CHECKPOINT_FILE).is_file():
+        raise InvalidParameter(f"{checkpoint} is no rebuilt checkpoint: it has no {CHECKPOINT_FILE}.")
+    return Resources(
+        checkpoint=checkpoint,
+        runs=tuple(arguments.runs),
+        device=_device(arguments.device) if description.needs_checkpoint else "cpu",
+        threads=arguments.threads or len(os.sched_getaffinity(0)),
+    )
+
+
+def _device(asked: str) -> str:
+    """The device that is asked for, or the best there is. Raises InvalidParameter where it is not there."""
+    if asked == "cpu":
+        return asked
+    from torch.cuda import is_available
+
+    if asked == "cuda" and not is_available():
+        raise InvalidParameter("There is no CUDA device here; leave out --device, or use --device cpu.")
+    return "cuda" if is_available() else "cpu"
 
 
 def _show_progress(stage: Stage, share: float) -> None:
@@ -99,7 +183,21 @@ def _summary(done: Retrieval, out: Path) -> str:
         f"queries over {done.documents:,} documents\n"
         f"{done.engine} ({settings}; {done.analyser}): index {done.index_bytes / 1e6:,.1f} MB "
         f"in {done.build_seconds:.2f} s, search {done.search_seconds:.2f} s"
+        + "".join(f"\n{FACTS[name].label}: {_fact(name, value)}" for name, value in done.facts.items())
     )
+
+
+def _fact(name: str, value: FactValue) -> str:
+    fact = FACTS[name]
+    number = value if isinstance(value, str) else f"{value:,.{fact.decimals}f}"
+    return f"{number} {fact.unit}".rstrip()
+
+
+def _shown(value: ParameterValue) -> str:
+    """A default, as one would type it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) or "nothing"
 
 
 def run_engines(arguments: argparse.Namespace) -> int:
@@ -107,5 +205,7 @@ def run_engines(arguments: argparse.Namespace) -> int:
     for engine in ENGINES.values():
         print(f"{engine.name}: {engine.description}")
         for parameter in engine.parameters:
-            print(f"    {parameter.name} = {parameter.default}: {parameter.description} ({parameter.values})")
+            print(
+                f"    {parameter.name} = {_shown(parameter.default)}: {parameter.description} ({parameter.values})"
+            )
     return 0

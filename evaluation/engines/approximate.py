@@ -29,9 +29,9 @@ _VECTORS_PER_LIST = 39
 PARAMETERS = (
     Parameter("hnsw_links", 32, "hnsw: neighbours that a vector is linked with", least=2, most=256),
     Parameter("hnsw_build_width", 200, "hnsw: candidates looked at to find them", least=4, most=4_096),
-    Parameter("hnsw_search_width", 128, "hnsw: candidates kept in a search", least=1, most=65_536),
-    Parameter("ivf_lists", 0, "ivf: lists of vectors; 0 is 4 √documents", least=0, most=1_048_576),
-    Parameter("ivf_probes", 16, "ivf: lists that a search reads", least=1, most=1_048_576),
+    Parameter("hnsw_search_width", 128, "hnsw: candidates kept in a search", least=1, most=10_000),
+    Parameter("ivf_lists", 0, "ivf: lists of vectors; 0 is 4 √documents", least=0, most=100_000),
+    Parameter("ivf_probes", 16, "ivf: lists that a search reads", least=1, most=100_000),
     Parameter(
         "pq_bytes",
         0,

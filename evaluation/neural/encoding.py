@@ -145,7 +145,9 @@ class Encoder:
         poolings = [module for module in self._model if isinstance(module, Pooling)]
         if not poolings:
             if self.settings.pooling != "auto":
-                raise ModelFailure("no_pooling", "the model has no pooling that could be changed")
+                raise ModelFailure(
+                    "invalid_parameter", "the model has no pooling that could be changed; leave it at auto"
+                )
             return "mean" if self._static is not None else ""
         pooling = poolings[0]
         if self.settings.pooling != "auto":

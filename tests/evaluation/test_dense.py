@@ -1,0 +1,333 @@
+"""Dense retrieval against sentence-transformers' own encoding and search, with tiny models."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
+import pytest
+
+from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
+from evaluation.engines import InvalidParameter, Resources, Retrieval, describe, retrieve
+from evaluation.errors import InvalidContent, ModelFailure
+from tests.evaluation import tiny_models
+
+QUERIES = ["heart disease", "the price of stock", "brown fox", "zzz 12", ""]
+DOCUMENTS = [
+    ("", "heart disease and the blood pressure of patients"),
+    ("Markets", "the stock market fell, and the price rose"),
+    ("", ""),
+    ("", "検索システム"),
+    ("Fox", "the quick brown fox jumped over the lazy dog " * 3),
+    ("", "wing flow pressure layer boundary heat " * 200),
+    *((f"number {n}", " ".join(tiny_models._WORDS[n * 5 : n * 5 + n % 9 + 2])) for n in range(24)),
+]
+
+
+def write_lines(path: Path, rows: list[dict[str, str]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def collection(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("collection")
+    corpus = [{"_id": f"d{n}", "title": title, "text": text} for n, (title, text) in enumerate(DOCUMENTS)]
+    queries = [{"_id": f"q{n}", "text": text} for n, text in enumerate(QUERIES)]
+    return write_lines(folder / "corpus.jsonl", corpus), write_lines(folder / "queries.jsonl", queries)
+
+
+def describe_checkpoint(folder: Path, kind: CheckpointKind, *parts: str, **known: Any) -> Path:
+    """Make the folder of parts one that `evaluation.checkpoints` could have rebuilt."""
+    CheckpointDescription(kind, parts, "bert", 1, 1, "0" * 64, **known).write(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tiny")
+    tiny_models.tiny_dense(folder / "model")
+    return describe_checkpoint(folder, CheckpointKind.SENTENCE_ENCODER, "model", similarity="cosine")
+
+
+@pytest.fixture(scope="module")
+def two_encoders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("two")
+    tiny_models.tiny_dense(folder / "query", seed=1, pooling="cls", normalize=False)
+    tiny_models.tiny_dense(folder / "document", seed=2, pooling="cls", normalize=False)
+    kind = CheckpointKind.SENTENCE_ENCODER
+    return describe_checkpoint(folder, kind, "query", "document", similarity="dot")
+
+
+@pytest.fixture(scope="module")
+def static(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("static")
+    tiny_models.tiny_static(folder / "model")
+    return describe_checkpoint(folder, CheckpointKind.STATIC_EMBEDDINGS, "model", similarity="cosine")
+
+
+Run = dict[str, dict[str, float]]
+
+
+@pytest.fixture
+def search(collection: tuple[Path, Path], tmp_path: Path) -> Callable[..., tuple[Run, Retrieval]]:
+    """Retrieve with a checkpoint and parameters: the run by query and document, and what was done."""
+
+    def searched(
+        checkpoint: Path, *, shard_size: int = 50_000, **parameters: object
+    ) -> tuple[Run, Retrieval]:
+        out = tmp_path / "run.txt"
+        resources = Resources(checkpoint)
+        done = retrieve(
+            "dense", *collection, out, parameters, resources=resources, shard_size=shard_size, k=100
+        )
+        return read_run(out), done
+
+    return searched
+
+
+def read_run(path: Path) -> Run:
+    run: Run = {}
+    for line in path.read_text().splitlines():
+        query, _, document, _, score, _ = line.split()
+        run.setdefault(query, {})[document] = float(score)
+    return run
+
+
+def expected(
+    queries: Any, documents: Any, *, query_prompt: str = "", document_prompt: str = "", dot: bool = False
+) -> Run:
+    """What sentence-transformers finds with these models."""
+    from sentence_transformers import util
+
+    texts = [f"{title} {text}".strip() for title, text in DOCUMENTS]
+    found = util.semantic_search(
+        queries.encode(QUERIES, prompt=query_prompt, convert_to_tensor=True),
+        documents.encode(texts, prompt=document_prompt, convert_to_tensor=True),
+        top_k=100,
+        score_function=util.dot_score if dot else util.cos_sim,
+    )
+    return {
+        f"q{number}": {f"d{hit['corpus_id']}": hit["score"] for hit in hits}
+        for number, hits in enumerate(found)
+    }
+
+
+def assert_same(run: Run, reference: Run) -> None:
+    assert run.keys() == reference.keys()
+    for query, scores in reference.items():
+        assert run[query] == pytest.approx(scores, abs=1e-5)
+
+
+def library(folder: Path, **options: Any) -> Any:
+    from sentence_transformers import SentenceTransformer
+
+    return SentenceTransformer(str(folder), device="cpu", **options)
+
+
+Search = Callable[..., tuple[Run, Retrieval]]
+
+
+@pytest.mark.parametrize("batch_size", [0, 1, 7])
+def test_scores_are_the_librarys(search: Search, tiny: Path, batch_size: int) -> None:
+    model = library(tiny / "model")
+    run, done = search(tiny, batch_size=batch_size)
+    assert_same(run, expected(model, model))
+    assert done.facts["dimension"] == tiny_models.HIDDEN
+    assert done.facts["similarity"] == "cosine"
+    assert done.facts["maximum_length"] == tiny_models.LENGTH
+    assert done.index_bytes > len(DOCUMENTS) * tiny_models.HIDDEN * 4
+    assert done.analyser == "bert, mean pooling, cosine"
+
+
+def test_queries_and_documents_may_have_an_encoder_each(search: Search, two_encoders: Path) -> None:
+    reference = expected(library(two_encoders / "query"), library(two_encoders / "document"), dot=True)
+    run, done = search(two_encoders)
+    assert_same(run, reference)
+    assert done.facts["similarity"] == "dot"
+
+
+def test_static_embeddings_read_whole_texts(search: Search, static: Path) -> None:
+    model = library(static / "model")
+    run, done = search(static)
+    assert_same(run, expected(model, model))
+    assert "maximum_length" not in done.facts
+
+
+def test_prompts_are_the_checkpoints_unless_given(search: Search, tiny: Path, tmp_path: Path) -> None:
+    model = library(tiny / "model")
+    with_prompts = tmp_path / "prompted"
+    with_prompts.mkdir()
+    (with_prompts / "model").symlink_to(tiny / "model")
+    prompts = {"query": "query: ", "document": "data: "}
+    describe_checkpoint(with_prompts, CheckpointKind.SENTENCE_ENCODER, "model", prompts=prompts)
+    reference = expected(model, model, query_prompt="query: ", document_prompt="data: ")
+    assert_same(search(with_prompts)[0], reference)
+    assert_same(search(tiny, query_prompt="query: ", document_prompt="data: ")[0], reference)
+    assert_same(search(with_prompts, query_prompt="", document_prompt="")[0], expected(model, model))
+
+
+def test_pooling_and_length_may_be_chosen(search: Search, tiny: Path) -> None:
+    model = library(tiny / "model")
+    model[1].pooling_mode = "cls"
+    model.max_seq_length = 9
+    run, done = search(tiny, pooling="cls", maximum_length=9)
+    assert_same(run, expected(model, model))
+    assert done.facts["maximum_length"] == 9
+    assert done.analyser == "bert, cls pooling, cosine"
+
+
+def test_dimensions_may_be_cut(search: Search, two_encoders: Path) -> None:
+    queries, documents = (library(two_encoders / part, truncate_dim=8) for part in ("query", "document"))
+    assert_same(search(two_encoders, truncate_dimension=8)[0], expected(queries, documents, dot=True))
+    run, done = search(two_encoders, truncate_dimension=8, similarity="cosine")
+    assert_same(run, expected(queries, documents))
+    assert done.facts["dimension"] == 8
+    assert_same(search(two_encoders, truncate_dimension=8, normalise=True)[0], run)
+
+
+def test_float16_halves_the_index_and_says_what_it_loses(search: Search, tiny: Path) -> None:
+    whole, before = search(tiny)
+    run, done = search(tiny, stored_dtype="float16")
+    assert done.facts["overlap_with_float32"] == pytest.approx(1.0, abs=0.05)
+    assert before.index_bytes - done.index_bytes == len(DOCUMENTS) * tiny_models.HIDDEN * 2
+    for query, scores in whole.items():
+        assert run[query] == pytest.approx(scores, abs=2e-3)
+
+
+@pytest.mark.parametrize("kind", ["hnsw", "ivf", "pq"])
+def test_an_approximate_search_says_its_recall(search: Search, tiny: Path, kind: str) -> None:
+    run, done = search(tiny, search=kind, pq_bytes=4)
+    recall = done.facts["recall_against_exact"]
+    assert isinstance(recall, float)
+    assert 0 < recall <= 1
+    assert done.facts["index_kind"] == kind
+    assert run.keys() == {f"q{number}" for number in range(len(QUERIES))}
+
+
+def test_shards_give_the_bytes_of_one(
+    search: Search, tiny: Path, collection: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """Shards encoded apart, by other engines, are what a single job would have made itself."""
+    from evaluation.collection import read_corpus
+    from evaluation.engines.base import ShardedEngine, shard_name, shards_of
+
+    alone, apart = tmp_path / "alone", tmp_path / "apart"
+    outs = [tmp_path / "alone.txt", tmp_path / "apart.txt"]
+    retrieve("dense", *collection, outs[0], resources=Resources(tiny), shards=alone, shard_size=7)
+    description = describe("dense")
+    apart.mkdir()
+    for number, documents in reversed(list(enumerate(shards_of(read_corpus(collection[0]), 7)))):
+        engine = description.create(description.complete({}), Resources(tiny))
+        assert isinstance(engine, ShardedEngine)
+        (apart / shard_name(number)).mkdir()
+        engine.encode_shard(documents, apart / shard_name(number))
+    retrieve("dense", *collection, outs[1], resources=Resources(tiny), shards=apart, shard_size=7)
+    assert outs[0].read_bytes() == outs[1].read_bytes()
+    files = sorted(path.relative_to(alone) for path in alone.rglob("*") if path.is_file())
+    assert all((alone / name).read_bytes() == (apart / name).read_bytes() for name in files)
+    assert_same(read_run(outs[0]), search(tiny)[0])
+
+
+@pytest.mark.parametrize(
+    "parameters", [{}, {"stored_dtype": "float16"}, {"search": "pq"}, {"search": "hnsw"}]
+)
+def test_collections_may_be_as_small_as_can_be(
+    tiny: Path, tmp_path: Path, parameters: dict[str, str]
+) -> None:
+    queries = write_lines(tmp_path / "queries.jsonl", [{"_id": "q", "text": "cat"}])
+    corpus = tmp_path / "corpus.jsonl"
+    out = tmp_path / "run.txt"
+    write_lines(corpus, [{"_id": "d", "text": "word " * 100_000}])
+    retrieve("dense", corpus, queries, out, parameters, resources=Resources(tiny))
+    assert out.read_text().startswith("q Q0 d 1 ")
+    write_lines(corpus, [])
+    retrieve("dense", corpus, queries, out, parameters, resources=Resources(tiny))
+    assert out.read_text() == ""
+    write_lines(queries, [])
+    retrieve("dense", corpus, queries, out, parameters, resources=Resources(tiny))
+    assert out.read_text() == ""
+
+
+def test_repeated_ids_are_refused(tiny: Path, tmp_path: Path) -> None:
+    corpus = write_lines(tmp_path / "corpus.jsonl", [{"_id": "d", "text": "a"}, {"_id": "d", "text": "b"}])
+    queries = write_lines(tmp_path / "queries.jsonl", [{"_id": "q", "text": "cat"}])
+    with pytest.raises(InvalidContent, match="identifier"):
+        retrieve("dense", corpus, queries, tmp_path / "run.txt", resources=Resources(tiny))
+
+
+def test_parameters_that_do_not_go_together_are_refused(search: Search, tiny: Path, static: Path) -> None:
+    with pytest.raises(InvalidParameter, match="stored_dtype"):
+        search(tiny, search="hnsw", stored_dtype="float16")
+    with pytest.raises(InvalidParameter, match="pooling"):
+        search(static, pooling="cls")
+
+
+@pytest.fixture
+def spoiled(tiny: Path, tmp_path: Path) -> Iterator[Callable[[float], Path]]:
+    """A copy of the tiny model whose last weights all have one value."""
+    from safetensors.numpy import load_file, save_file
+
+    def spoil(value: float) -> Path:
+        folder = tmp_path / "spoiled"
+        (folder / "model").mkdir(parents=True)
+        for path in (tiny / "model").iterdir():
+            (folder / "model" / path.name).symlink_to(path)
+        weights = load_file(tiny / "model" / "model.safetensors")
+        for name in weights:
+            if "LayerNorm" in name:
+                weights[name] = np.full_like(weights[name], value)
+        (folder / "model" / "model.safetensors").unlink()
+        save_file(weights, folder / "model" / "model.safetensors", {"format": "pt"})
+        return describe_checkpoint(folder, CheckpointKind.SENTENCE_ENCODER, "model")
+
+    return spoil
+
+
+@pytest.mark.parametrize(("value", "code"), [(float("nan"), "not_finite_output"), (0.0, "constant_output")])
+def test_a_model_that_says_nothing_fails_by_name(
+    search: Search, spoiled: Callable[[float], Path], value: float, code: str
+) -> None:
+    with pytest.raises(ModelFailure) as failure:
+        search(spoiled(value))
+    assert failure.value.code == code
+
+
+def test_batches_are_halved_until_they_fit() -> None:
+    from evaluation.neural.batching import in_batches
+
+    lengths = np.array([5, 1, 9, 3, 7])
+    tried: list[list[int]] = []
+    kept: list[list[int]] = []
+
+    def run(indices: Any) -> int:
+        tried.append(indices.tolist())
+        if len(indices) > 2:
+            raise MemoryError
+        return len(indices)
+
+    shares: list[float] = []
+    in_batches(
+        lengths, run, lambda indices, _: kept.append(indices.tolist()), batch_size=8, progress=shares.append
+    )
+    assert tried == [[2, 4, 0, 3, 1], [2, 4], [0, 3], [1]]
+    assert kept == [[2, 4], [0, 3], [1]]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+
+
+def test_one_text_that_does_not_fit_is_the_models_failure() -> None:
+    from evaluation.neural.batching import in_batches
+
+    def run(indices: Any) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+
+    with pytest.raises(ModelFailure) as failure:
+        in_batches(np.array([1, 2]), run, lambda indices, _: None)
+    assert failure.value.code == "out_of_memory"
