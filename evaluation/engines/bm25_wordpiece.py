@@ -44,7 +44,7 @@ class WordPieceEngine(TermEngine):
         for some in shards_of(corpus, _DOCUMENTS_AT_ONCE):
             texts = [f"{document.title} {document.text}" for document in some]
             for document, numbers in zip(some, self.pieces.pieces(texts), strict=True):
-                builder.add_terms(document.id, map(str, numbers))
+                builder.add_counts(document.id, Counter(map(str, numbers)))
         builder.finish()
         self.open(folder)
         if progress is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from heapq import merge
@@ -115,11 +115,12 @@ class IndexBuilder:
             self._ends.append(len(self._tokens))
         self._end_document()
 
-    def add_terms(self, identifier: str, terms: Iterable[str]) -> None:
-        """Index a document of one field by terms that are taken as they are, each as often as it stands there."""
+    def add_counts(self, identifier: str, counts: Mapping[str, int]) -> None:
+        """Index a document of one field by its terms, taken as they are, and how often each counts."""
         self._ids.append(identifier)
         numbers = self._numbers
-        self._tokens.extend([numbers.setdefault(term, len(numbers)) for term in terms])
+        for term, count in counts.items():
+            self._tokens.extend([numbers.setdefault(term, len(numbers))] * count)
         self._ends.append(len(self._tokens))
         self._end_document()
 

@@ -32,6 +32,8 @@ class WordPieces:
             tokenizer.no_truncation()
             tokenizer.no_padding()
         self.size: int = self._whole.get_vocab_size(with_added_tokens=True)
+        #: One more than the greatest number of a piece.
+        self.behind_last: int = max(self._whole.get_vocab(with_added_tokens=True).values(), default=-1) + 1
         #: Numbers of tokens that are no part of a text: [CLS], padding, and what stands for unknown pieces.
         self.special = frozenset(
             number for number, token in self._whole.get_added_tokens_decoder().items() if token.special
