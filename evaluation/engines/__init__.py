@@ -12,6 +12,7 @@ from evaluation.engines import (
     dense,
     fusion,
     learned_sparse,
+    query_augmentation,
     rm3,
 )
 from evaluation.engines.base import (
@@ -58,6 +59,7 @@ ENGINES: dict[str, EngineDescription] = {
         bm25,
         rm3,
         bm25_wordpiece,
+        query_augmentation,
         dense,
         fusion,
         learned_sparse,
