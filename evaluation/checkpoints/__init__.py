@@ -1,1 +1,16 @@
 """Model checkpoints that strangers send: validated without loading anything, then rebuilt file by file."""
+
+from evaluation.checkpoints.codes import CODES
+from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
+from evaluation.checkpoints.rebuilding import open_checkpoint, rebuild
+from evaluation.checkpoints.validation import Validation, validate_folder
+
+__all__ = [
+    "CODES",
+    "CheckpointDescription",
+    "CheckpointKind",
+    "Validation",
+    "open_checkpoint",
+    "rebuild",
+    "validate_folder",
+]

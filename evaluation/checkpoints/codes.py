@@ -1,0 +1,71 @@
+"""Every code that a checkpoint may be refused with, or remarked on, and what would be right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+PACK_COMMAND = "python -m evaluation pack FOLDER"
+_PACK = f"`{PACK_COMMAND}` makes such an archive from the folder, on your machine."
+
+CODES: Mapping[str, str] = {
+    # The archive
+    "archive_kind": f"Send a zip or a tar compressed with zstd (.tar.zst). {_PACK}",
+    "archive_damaged": f"Pack it again, and check that it was sent whole. {_PACK}",
+    "archive_member_kind": f"Pack regular files only: no links, devices, sparse files or passwords. {_PACK}",
+    "archive_member_name": f"Pack every file once, under a plain relative name of letters, digits, . _ - /. {_PACK}",
+    "archive_trailing_data": f"The file has to end where the archive does. {_PACK}",
+    "archive_expansion": f"Weights shrink little; an archive may expand to 50 times its size. {_PACK}",
+    "too_many_files": f"Pack what the model is loaded from: at most 64 files. {_PACK}",
+    # The files
+    "pickle_weights": f"Weights are read from safetensors only: a pickle can run code when it is opened. {_PACK}",
+    "dangerous_file": f"Leave it out: only safetensors, JSON and text are taken. {_PACK}",
+    "nested_archive": f"Pack the files themselves, not an archive of them. {_PACK}",
+    "unknown_file": f"Leave it out: only safetensors, JSON and text are taken. {_PACK}",
+    "adapter": "Merge the adapter into its base model (merge_and_unload) and send the whole model.",
+    "file_kind": "Every file has to be a regular file of its own: no symbolic or hard link, no device.",
+    "file_too_large": "JSON files have at most 4 MiB, tokenizer.json 32 MiB, all weights together 8 GiB.",
+    "empty_folder": "Send the folder that the model is loaded from, with config.json, safetensors and tokenizer.json.",
+    # JSON
+    "json_damaged": "Every JSON file is UTF-8 text with one value, no key twice, no NaN, and few levels deep.",
+    "forbidden_key": "Remove the key: it can load code or files from elsewhere. Models are loaded without it.",
+    "unknown_key": "Remove the key: only the keys that the documentation lists are taken in this file.",
+    "value": "Give a value of the kind and size that the message names.",
+    # The model
+    "missing_config": "The model's folder needs a config.json as transformers saves it.",
+    "model_type": "The architecture has to be one that is known here; the documentation lists them.",
+    "dimension_cap": "The size is over what is accepted here; the message names the limit.",
+    "wrong_kind": "Choose the architecture that the checkpoint is for, or send another checkpoint.",
+    "unknown_kind": "Send a sentence-transformers folder (modules.json), or say what the model is.",
+    "pooling_needed": "Say how the tokens' outputs become one: max or sum for SPLADE, mean or cls for a dense encoder.",
+    "module_type": "modules.json may name Transformer, Pooling, Normalize, Dense, StaticEmbedding, SpladePooling, "
+    "SparseStaticEmbedding, MultiVectorMask and Router, all of sentence-transformers itself.",
+    "module_order": "The modules have to be in an order that makes one of the known kinds of model.",
+    "activation": "The activation has to be torch.nn.modules.linear.Identity, or Tanh, ReLU, GELU or Sigmoid of "
+    "torch.nn.modules.activation.",
+    "dimension_mismatch": "Each module has to take as many dimensions as the one before gives.",
+    "missing_projection": "A ColBERT checkpoint has to bring its projection; without one the library makes up a random "
+    "one.",
+    "labels": "The model has to have exactly one label.",
+    # Weights
+    "missing_weights": f"Send all weights that the architecture has; made-up ones would be random. {_PACK}",
+    "weights_header": f"The file has to be whole safetensors, as its library writes it. {_PACK}",
+    "weights_index": "Every value of weight_map is the name of a safetensors file beside the index.",
+    "weights_type": "Weights are float32, float16 or bfloat16.",
+    "weights_shape": "Every weight has to have the shape that config.json says.",
+    "nan_weights": "Weights have to be finite numbers. The training diverged, or the conversion overflowed.",
+    # Tokenizer
+    "missing_tokenizer": "Send tokenizer.json: load the tokenizer with transformers, and save it with save_pretrained.",
+    "tokenizer_type": "tokenizer.json may use the parts of the tokenizers library that the documentation lists.",
+    "tokenizer_vocabulary": "Every token needs an id of its own, below the number of the model's embeddings.",
+    "tokenizer_regex": "Regular expressions in tokenizer.json are those of well-known tokenizers, or simple ones.",
+    "tokenizer_value": "tokenizer.json has to be as the tokenizers library writes it.",
+    # Fetching
+    "hub_downloads_off": "Upload the checkpoint as an archive; the operator turns fetching on with HUB_DOWNLOADS=on.",
+    "hub_name": "Name the model as owner/name, and a commit by its 40 hexadecimal digits.",
+    "hub_too_large": "Choose a smaller model, or upload only what is needed.",
+    "hub_unreachable": "Try again later, or upload the checkpoint as an archive.",
+    # Remarks
+    "left_out": "Nothing to do: the file is not needed, and was not taken.",
+    "keys_left_out": "Nothing to do: the keys are not needed, and were not taken.",
+    "weights_left_out": "Nothing to do: the weights belong to no part that is used.",
+}

@@ -1,0 +1,112 @@
+"""JSON of strangers: bounded before it is parsed, strict while it is, typed afterwards."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import stat
+from pathlib import Path
+from typing import Any, NoReturn
+
+from evaluation.checkpoints.files import Source
+from evaluation.checkpoints.findings import Findings
+from evaluation.formats.compression import MIB, describe_bytes
+
+JSON_BYTES = 4 * MIB
+TOKENIZER_BYTES = 32 * MIB
+#: Brackets and commas, of which each may become an object in memory: this many take up to 300 MB.
+_MOST_VALUES = 3_000_000
+_MOST_DIGITS = 18
+
+
+class NotJson(ValueError):
+    """What is wrong with a JSON text, in words."""
+
+
+class FileTooLarge(NotJson):
+    """A file is over its limit."""
+
+
+def read_file(path: Path, most: int) -> bytes:
+    """The bytes of a regular file with one name, at most `most`. Raises NotJson where it is another or larger."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode):
+            raise NotJson("it is no regular file")
+        if facts.st_size > most:
+            raise FileTooLarge(
+                f"it has {describe_bytes(facts.st_size)}, over the limit of {describe_bytes(most)}"
+            )
+        return file.read(most)
+
+
+def parse(data: bytes) -> Any:
+    """The value of a JSON text. Raises NotJson."""
+    if sum(data.count(mark) for mark in (b"[", b"{", b",")) > _MOST_VALUES:
+        raise NotJson(f"it has more than {_MOST_VALUES:,} values")
+    try:
+        text = data.decode("utf-8")
+        value = json.loads(
+            text,
+            object_pairs_hook=_unique,
+            parse_constant=_no_constant,
+            parse_int=_whole,
+            parse_float=_finite,
+        )
+        if "\\u" in text:  # an escape may hide half a character, which no file can hold again
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except RecursionError as error:
+        raise NotJson("it is nested too deep") from error
+    except UnicodeEncodeError as error:
+        raise NotJson("it has half of a surrogate pair") from error
+    except ValueError as error:
+        raise NotJson(str(error)[:200]) from error
+    return value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise NotJson("it has a key twice")
+    return result
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise NotJson(f"it holds {name}")
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS:
+        raise NotJson("it holds a number of many digits")
+    return int(digits)
+
+
+def _finite(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise NotJson("it holds a number too large")
+    return value
+
+
+def read_json(source: Source, name: str, findings: Findings, most: int = JSON_BYTES) -> Any:
+    """The value in a file, or None where it is refused (and said so)."""
+    try:
+        return parse(read_file(source.root / name, most))
+    except FileTooLarge as error:
+        findings.refuse("file_too_large", source.shown(name), str(error))
+    except NotJson as error:
+        findings.refuse("json_damaged", source.shown(name), str(error))
+    return None
+
+
+def read_object(
+    source: Source, name: str, findings: Findings, most: int = JSON_BYTES
+) -> dict[str, Any] | None:
+    """As `read_json`, where only an object will do."""
+    value = read_json(source, name, findings, most)
+    if value is not None and not isinstance(value, dict):
+        findings.refuse("json_damaged", source.shown(name), "it holds no object { … }")
+        return None
+    return value

@@ -1,0 +1,373 @@
+"""From the files of a folder to the plan of a checkpoint of one kind."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evaluation.checkpoints import modules as m
+from evaluation.checkpoints import weights
+from evaluation.checkpoints.architectures import Head
+from evaluation.checkpoints.chains import (
+    MODULES,
+    Chain,
+    kind_of,
+    read_chain,
+    read_listed,
+    read_routes,
+    routed,
+)
+from evaluation.checkpoints.configuration import NAME as CONFIG
+from evaluation.checkpoints.configuration import read_classes
+from evaluation.checkpoints.description import CheckpointKind
+from evaluation.checkpoints.files import Source
+from evaluation.checkpoints.findings import Findings, listed
+from evaluation.checkpoints.json_reading import read_object
+from evaluation.checkpoints.modules import Module
+from evaluation.checkpoints.plan import Part, Plan
+from evaluation.checkpoints.settings import NAME as SETTINGS
+from evaluation.checkpoints.settings import Settings, read_settings
+from evaluation.checkpoints.transformer import Transformer, read_transformer
+from evaluation.checkpoints.values import TRUTH, forbidden_keys, take, text, whole
+
+AUGMENTATION = "augmentation.safetensors"
+STANFORD = "artifact.metadata"
+_FOLDERS = {
+    "query": ("query", "query_encoder", "question_encoder"),
+    "document": ("document", "document_encoder", "ctx_encoder", "context_encoder"),
+}
+_ENCODERS = (CheckpointKind.SENTENCE_ENCODER, CheckpointKind.STATIC_EMBEDDINGS)
+_POOLINGS = {"sparse-encoder": ("max", "sum"), "sentence-encoder": ("mean", "cls", "max", "lasttoken")}
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What the checkpoint is for: kinds that would do (empty: any), and how to pool where its files do not say."""
+
+    kinds: frozenset[CheckpointKind] = frozenset()
+    pooling: str = ""
+
+    def allows(self, kind: CheckpointKind) -> bool:
+        """Whether a checkpoint of this kind would do."""
+        return not self.kinds or kind in self.kinds
+
+
+def make_plan(source: Source, wanted: Wanted, findings: Findings) -> Plan | None:
+    """The plan for the files of a folder, or None where they are refused."""
+    if source.has(MODULES):
+        plan = _from_modules(source, wanted, findings)
+    elif source.has(AUGMENTATION):
+        plan = _augmentation(source, wanted, findings)
+    elif source.has(CONFIG):
+        plan = _from_transformers(source, wanted, findings)
+    elif (pair := _two_folders(source)) is not None:
+        plan = _two_encoders(pair, wanted, findings)
+    else:
+        findings.refuse(
+            "missing_config", source.shown(CONFIG), "there is neither modules.json nor config.json"
+        )
+        return None
+    return plan
+
+
+def _right_kind(kind: CheckpointKind, wanted: Wanted, source: Source, findings: Findings) -> bool:
+    if wanted.allows(kind):
+        return True
+    if CheckpointKind.MULTI_VECTOR in wanted.kinds and kind in _ENCODERS:
+        findings.refuse(
+            "missing_projection", source.prefix, f"this is a {kind}, which has no projection of tokens"
+        )
+    else:
+        findings.refuse(
+            "wrong_kind", source.prefix, f"this is a {kind}; wanted is {listed(sorted(wanted.kinds))}"
+        )
+    return False
+
+
+def _from_modules(source: Source, wanted: Wanted, findings: Findings) -> Plan | None:
+    modules = read_listed(source, findings)
+    settings = read_settings(source, findings)
+    if modules is None:
+        return None
+    roles = [role for role, _ in modules]
+    if roles == [m.ROUTER]:
+        return _from_router(modules[0][1], settings, wanted, findings)
+    if m.ROUTER in roles:
+        findings.refuse("module_order", source.shown(MODULES), "a Router has to be the only module")
+        return None
+    kind = kind_of(roles, settings.model_type, read_classes(source, findings))
+    if kind is None:
+        findings.refuse(
+            "module_order", source.shown(MODULES), f"{', '.join(roles)} make no model of a known kind"
+        )
+        return None
+    if not _right_kind(kind, wanted, source, findings):
+        return None
+    chain = read_chain(modules, kind, source.shown(MODULES), findings)
+    return None if chain is None else _plan_of(chain, kind, settings)
+
+
+def _plan_of(chain: Chain, kind: CheckpointKind, settings: Settings) -> Plan:
+    """The plan of a model that is one chain."""
+    if kind is CheckpointKind.MULTI_VECTOR:
+        return _late_plan(chain, settings)
+    names = {CheckpointKind.SPARSE_ENCODER: "SparseEncoder", CheckpointKind.CROSS_ENCODER: "CrossEncoder"}
+    part = chain.part() | Part({SETTINGS: settings.written(names.get(kind, "SentenceTransformer"))})
+    dimension = chain.dimension
+    if kind is CheckpointKind.CROSS_ENCODER:
+        dimension = None
+    elif kind is CheckpointKind.SPARSE_ENCODER and chain.transformer is not None:
+        dimension = chain.transformer.configuration.sizes["vocab_size"]
+    return Plan(
+        kind, {"model": part}, chain.model_type, dimension, chain.maximum_length, chain.pooling,
+        settings.similarity, settings.prompts,
+    )  # fmt: skip
+
+
+def _late_plan(chain: Chain, settings: Settings) -> Plan:
+    """Late interaction, as sentence-transformers saves it, or as PyLate did where the mask is not a module.
+
+    A projection that does not say what it takes is of tokens; the library reads it so in these models alone.
+    """
+    modules = tuple(_token_level(module) for module in chain.modules)
+    model_type = "MultiVectorEncoder" if m.MASK in chain.roles else "ColBERT"
+    if model_type == "ColBERT":
+        modules = tuple(module for module in modules if module.role != m.NORMALIZE)
+    part = Chain(modules, chain.transformer).part()
+    part |= Part({SETTINGS: settings.written(model_type, **settings.late)})
+    length = settings.late.get("document_length")
+    if chain.transformer is not None:
+        length = chain.transformer.settings.get("document_length", length)
+    maximum = chain.maximum_length if length is None else length
+    return Plan(
+        CheckpointKind.MULTI_VECTOR, {"model": part}, chain.model_type, chain.dimension, maximum,
+        prompts=settings.prompts,
+    )  # fmt: skip
+
+
+def _token_level(module: Module) -> Module:
+    if module.role == m.NORMALIZE:
+        return m.normalize("token_embeddings")
+    if module.role != m.DENSE:
+        return module
+    names = {"module_input_name": "token_embeddings", "module_output_name": "token_embeddings"}
+    json = {**module.part.json, m.CONFIG: {**module.part.json[m.CONFIG], **names}}
+    return replace(module, part=Part(json, module.part.weights))
+
+
+def _from_router(source: Source, settings: Settings, wanted: Wanted, findings: Findings) -> Plan | None:
+    routes = read_routes(source, findings)
+    if routes is None:
+        return None
+    roles = [role for modules in routes.values() for role, _ in modules]
+    kind = kind_of(roles, "", ())
+    if kind is CheckpointKind.STATIC_EMBEDDINGS and m.TRANSFORMER in roles:
+        kind = CheckpointKind.SENTENCE_ENCODER
+    if kind not in (*_ENCODERS, CheckpointKind.SPARSE_ENCODER):
+        findings.refuse("module_order", source.shown(MODULES), "the two routes make no model of a known kind")
+        return None
+    if not _right_kind(kind, wanted, source, findings):
+        return None
+    chains: dict[str, Chain] = {}
+    for route, modules in sorted(routes.items(), reverse=True):  # queries first, as everywhere
+        own = kind
+        if kind in _ENCODERS:
+            own = _ENCODERS[modules[0][0] == m.STATIC]
+        chain = read_chain(modules, own, source.shown(route), findings)
+        if chain is None:
+            return None
+        chains[route] = chain
+    return _two_chains(chains, kind, settings, source, findings)
+
+
+def _two_chains(
+    chains: Mapping[str, Chain], kind: CheckpointKind, settings: Settings, source: Source, findings: Findings
+) -> Plan | None:
+    """A dense model as two that load by themselves, a sparse one as the library's own Router."""
+    query, document = chains["query"], chains["document"]
+    widths = {route: _width(chain) for route, chain in chains.items()}
+    if widths["query"] != widths["document"]:
+        what = f"queries have {widths['query']} dimensions, and documents {widths['document']}"
+        findings.refuse("dimension_mismatch", source.prefix, what)
+        return None
+    if kind is CheckpointKind.SPARSE_ENCODER:
+        parts = {"model": routed(chains) | Part({SETTINGS: settings.written("SparseEncoder")})}
+    else:
+        own = Part({SETTINGS: settings.written("SentenceTransformer")})
+        parts = {route: chain.part() | own for route, chain in chains.items()}
+    kinds = dict.fromkeys(chain.model_type for chain in (document, query))
+    return Plan(
+        kind, parts, "+".join(kinds), widths["document"], document.maximum_length,
+        document.pooling, settings.similarity, settings.prompts,
+    )  # fmt: skip
+
+
+def _width(chain: Chain) -> int | None:
+    if m.SPLADE in chain.roles and chain.transformer is not None:
+        return chain.transformer.configuration.sizes["vocab_size"]
+    return chain.dimension
+
+
+def _two_folders(source: Source) -> dict[str, Source] | None:
+    found = {
+        role: source.within(name)
+        for role, names in _FOLDERS.items()
+        for name in names
+        if source.within(name).has(CONFIG) or source.within(name).has(MODULES)
+    }
+    return found if len(found) == 2 else None
+
+
+def _two_encoders(pair: Mapping[str, Source], wanted: Wanted, findings: Findings) -> Plan | None:
+    """A folder for queries and one for documents, each a whole encoder."""
+    within = Wanted(frozenset(_ENCODERS), wanted.pooling)
+    plans = {role: make_plan(source, within, findings) for role, source in pair.items()}
+    query, document = plans["query"], plans["document"]
+    if (
+        query is None
+        or document is None
+        or not _right_kind(document.kind, wanted, pair["document"], findings)
+    ):
+        return None
+    if set(query.parts) != {"model"} or set(document.parts) != {"model"}:
+        findings.refuse("module_order", "", "an encoder for queries cannot have two parts itself")
+        return None
+    if query.dimension != document.dimension:
+        what = f"queries have {query.dimension} dimensions, and documents {document.dimension}"
+        findings.refuse("dimension_mismatch", "", what)
+        return None
+    kind = CheckpointKind.SENTENCE_ENCODER
+    if query.kind is document.kind is CheckpointKind.STATIC_EMBEDDINGS:
+        kind = CheckpointKind.STATIC_EMBEDDINGS
+    prompts = {role: plan.prompts[role] for role, plan in plans.items() if plan and role in plan.prompts}
+    parts = {"query": query.parts["model"], "document": document.parts["model"]}
+    return replace(document, kind=kind, parts=parts, prompts=prompts)
+
+
+def _from_transformers(source: Source, wanted: Wanted, findings: Findings) -> Plan | None:
+    """A folder as transformers saves it: what it is, its classes say, or who sends it."""
+    classes = read_classes(source, findings)
+    if source.has(STANFORD) or "HF_ColBERT" in classes:
+        return _stanford(source, wanted, findings)
+    ends = {
+        "ForSequenceClassification": CheckpointKind.CROSS_ENCODER,
+        "ForTokenClassification": CheckpointKind.TERM_WEIGHTING,
+        "ForConditionalGeneration": CheckpointKind.SEQ2SEQ,
+        "WithLMHeadModel": CheckpointKind.SEQ2SEQ,
+    }
+    kind = next((kind for end, kind in ends.items() for name in classes if name.endswith(end)), None)
+    if kind is None:
+        return _pooled_here(source, wanted, classes, findings)
+    if not _right_kind(kind, wanted, source, findings):
+        return None
+    if kind is CheckpointKind.CROSS_ENCODER:
+        chain = read_chain([(m.TRANSFORMER, source)], kind, source.shown(CONFIG), findings)
+        return None if chain is None else _plan_of(chain, kind, read_settings(source, findings))
+    head: Head = "token" if kind is CheckpointKind.TERM_WEIGHTING else "writer"
+    model = read_transformer(source, head, findings)
+    return None if model is None else _plain_plan(kind, model, model.plain())
+
+
+def _plain_plan(kind: CheckpointKind, model: Transformer, part: Part) -> Plan:
+    return Plan(kind, {"model": part}, model.configuration.model_type, None, model.maximum_length)
+
+
+def _pooled_here(source: Source, wanted: Wanted, classes: Collection[str], findings: Findings) -> Plan | None:
+    """A plain encoder, pooled as its sender says: SPLADE for a masked language model, else a dense encoder."""
+    shown = source.shown(CONFIG)
+    masked = any(name.endswith(("ForMaskedLM", "ForPreTraining")) for name in classes)
+    if wanted.kinds == {CheckpointKind.MULTI_VECTOR}:
+        findings.refuse(
+            "missing_projection", shown, "it is a plain encoder, without a projection of its tokens"
+        )
+        return None
+    sparse = CheckpointKind.SPARSE_ENCODER in wanted.kinds or (masked and not wanted.kinds)
+    kind = CheckpointKind.SPARSE_ENCODER if sparse else CheckpointKind.SENTENCE_ENCODER
+    if not wanted.allows(kind):
+        findings.refuse(
+            "unknown_kind", shown, f"{listed(list(classes)) or 'it'} is no {listed(sorted(wanted.kinds))}"
+        )
+        return None
+    dpr = any(name.startswith("DPR") for name in classes)
+    pooling = wanted.pooling or ("cls" if dpr else "")
+    if pooling not in _POOLINGS[kind]:
+        what = f"it does not say how tokens are pooled for a {kind}: {', '.join(_POOLINGS[kind])}"
+        findings.refuse("pooling_needed", shown, what)
+        return None
+    model = read_transformer(source, "masked" if sparse else "base", findings)
+    if model is None:
+        return None
+    last = m.splade_by_name(pooling) if sparse else m.pooling_by_name(pooling, model.hidden)
+    chain = Chain((Module(m.TRANSFORMER, model.module(), gives=model.hidden), last), model)
+    settings = read_settings(source, findings)
+    return _plan_of(chain, kind, replace(settings, similarity=settings.similarity or "dot"))
+
+
+def _augmentation(source: Source, wanted: Wanted, findings: Findings) -> Plan | None:
+    """Learned query augmentation: an encoder, and W (vocabulary × hidden) and u (hidden) beside it."""
+    kind = CheckpointKind.QUERY_AUGMENTATION
+    if not _right_kind(kind, wanted, source, findings):
+        return None
+    model = read_transformer(source, "base", findings)
+    tensors = weights.read_file(source, AUGMENTATION, findings)
+    if model is None or tensors is None:
+        return None
+    shapes = {"W": (model.configuration.sizes["vocab_size"], model.hidden), "u": (model.hidden,)}
+    if not weights.check_weights(shapes, tensors, AUGMENTATION, source, findings):
+        return None
+    taken = {name: tensors[name] for name in shapes}
+    weights.refuse_not_finite(taken, source, findings)
+    return _plain_plan(kind, model, model.plain() | Part(weights={AUGMENTATION: taken}))
+
+
+def _stanford(source: Source, wanted: Wanted, findings: Findings) -> Plan | None:
+    """ColBERT as its authors save it: the projection among the encoder's weights, settings in artifact.metadata."""
+    if not _right_kind(CheckpointKind.MULTI_VECTOR, wanted, source, findings):
+        return None
+    late = _stanford_settings(source, findings)
+    model = read_transformer(source, "base", Findings() if findings.refused else findings)
+    tensors = weights.read_weights(source, Findings())
+    if model is None or tensors is None:
+        return None
+    projection = tensors.get("linear.weight")
+    if projection is None or len(projection.shape) != 2 or projection.shape[1] != model.hidden:
+        what = f"there is no linear.weight with {model.hidden:,} columns"
+        findings.refuse("missing_projection", source.shown(weights.NAME), what)
+        return None
+    if not projection.usable:
+        findings.refuse(
+            "weights_type", source.shown(weights.NAME), f"its type is {projection.dtype}", "linear.weight"
+        )
+    gives, takes = projection.shape
+    values = {"in_features": takes, "out_features": gives, "module_input_name": "token_embeddings"}
+    dense = m.dense(values, m.ACTIVATIONS[0], {"linear.weight": projection}, source, findings)
+    chain = Chain((Module(m.TRANSFORMER, model.module(), gives=takes), dense), model)
+    return _late_plan(chain, Settings("ColBERT", late=late))
+
+
+def _stanford_settings(source: Source, findings: Findings) -> dict[str, Any]:
+    found = read_object(source, STANFORD, findings) if source.has(STANFORD) else {}
+    shown = source.shown(STANFORD)
+    found = {key: value for key, value in (found or {}).items() if key in _STANFORD_RULES}
+    forbidden_keys(found, findings, shown)
+    values = take(found, _STANFORD_RULES, findings, shown)
+    length = values.get("query_maxlen", 32)
+    return {
+        "query_prefix": values.get("query_token_id", "[unused0]") + " ",
+        "document_prefix": values.get("doc_token_id", "[unused1]") + " ",
+        "query_expansion": {
+            "strategy": "fixed",
+            "attend": values.get("attend_to_mask_tokens", False),
+            "length": length,
+        },
+        "skiplist_words": list(string.punctuation) if values.get("mask_punctuation", True) else [],
+        **({"document_length": values["doc_maxlen"]} if "doc_maxlen" in values else {}),
+    }
+
+
+_STANFORD_RULES = {
+    "query_token_id": text(32), "doc_token_id": text(32), "query_maxlen": whole(1, 512), "doc_maxlen": whole(1, 32_768),
+    "mask_punctuation": TRUTH, "attend_to_mask_tokens": TRUTH,
+}  # fmt: skip

@@ -1,0 +1,48 @@
+"""What a rebuilt checkpoint will consist of: JSON of our own writing, and tensors to copy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from evaluation.checkpoints.description import CheckpointKind
+from evaluation.checkpoints.safetensors import Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One folder of a rebuilt checkpoint, or a folder in it: files by name, relative to it."""
+
+    json: Mapping[str, Any] = field(default_factory=dict)
+    weights: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)
+
+    def under(self, folder: str) -> Part:
+        """The same files in a sub-folder."""
+        start = f"{folder}/" if folder else ""
+        return Part(
+            {start + name: value for name, value in self.json.items()},
+            {start + name: value for name, value in self.weights.items()},
+        )
+
+    def __or__(self, other: Part) -> Part:
+        return Part({**self.json, **other.json}, {**self.weights, **other.weights})
+
+    @property
+    def parameters(self) -> int:
+        """How many weights there are."""
+        return sum(tensor.parameters for tensors in self.weights.values() for tensor in tensors.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A whole checkpoint, valid: what its description will say, and its parts by name."""
+
+    kind: CheckpointKind
+    parts: Mapping[str, Part]
+    model_type: str
+    dimension: int | None = None
+    maximum_length: int | None = None
+    pooling: str = ""
+    similarity: str = ""
+    prompts: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,174 @@
+"""Weights in safetensors: headers read and written here, bytes only copied.
+
+The format: eight bytes with the header's length (little endian), the header as JSON, the tensors' bytes without gaps.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import stat
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from evaluation.checkpoints.json_reading import NotJson, parse
+from evaluation.formats.compression import MIB, describe_bytes
+
+_MOST_HEADER = 16 * MIB
+_MOST_TENSORS = 50_000
+_MOST_DIMENSIONS = 8
+_MOST_NAME = 256
+_BLOCK = 8 * MIB
+#: Bytes of a value. Whole numbers are read, because some models keep the numbers of their positions, and left out.
+_BYTES = {"F32": 4, "F16": 2, "BF16": 2, "F64": 8, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}
+#: The types that weights may have, and the bits that are all set in infinities and in what is no number.
+_EXPONENTS = {"F32": ("<u4", 0x7F800000), "F16": ("<u2", 0x7C00), "BF16": ("<u2", 0x7F80)}
+_WEIGHT_TYPES = frozenset(_EXPONENTS)
+_SHARD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}\.safetensors", re.ASCII)
+
+
+class NotSafetensors(ValueError):
+    """What is wrong with a file of weights, in words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """Where a tensor lies: bytes `start` to `end` of the file."""
+
+    path: Path
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+    @property
+    def parameters(self) -> int:
+        """How many values it has."""
+        return math.prod(self.shape)
+
+    @property
+    def usable(self) -> bool:
+        """Whether it is of a type that weights may have."""
+        return self.dtype in _WEIGHT_TYPES
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """The file opened for reading. Raises NotSafetensors where it is a link or anything but a file."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise NotSafetensors("it cannot be opened") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise NotSafetensors("it is no regular file")
+    return os.fdopen(descriptor, "rb")
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file by name, from its header alone. Raises NotSafetensors."""
+    with open_regular(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        first = file.read(8)
+        if len(first) < 8:
+            raise NotSafetensors("it is too short for a header")
+        (length,) = struct.unpack("<Q", first)
+        if length > _MOST_HEADER:
+            raise NotSafetensors(
+                f"its header has {describe_bytes(length)}; at most {describe_bytes(_MOST_HEADER)}"
+            )
+        if length > size - 8:
+            raise NotSafetensors("its header is longer than the file")
+        data = file.read(length)
+    if not data.startswith(b"{"):
+        raise NotSafetensors("its header is no JSON object")
+    try:
+        header = parse(data)
+    except NotJson as error:
+        raise NotSafetensors(f"its header is no JSON: {error}") from error
+    return _tensors(header, path, 8 + length, size)
+
+
+def _tensors(header: dict[str, Any], path: Path, offset: int, size: int) -> dict[str, Tensor]:
+    header.pop("__metadata__", None)
+    if len(header) > _MOST_TENSORS:
+        raise NotSafetensors(f"it has {len(header):,} tensors; at most {_MOST_TENSORS:,}")
+    tensors = {name: _tensor(name, entry, path, offset) for name, entry in header.items()}
+    end = offset
+    for tensor in sorted(tensors.values(), key=lambda tensor: (tensor.start, tensor.end)):
+        if tensor.start != end:
+            raise NotSafetensors(
+                "its tensors overlap" if tensor.start < end else "it has gaps between tensors"
+            )
+        end = tensor.end
+    if end != size:
+        raise NotSafetensors(f"its tensors end at byte {end:,} of {size:,}")
+    return tensors
+
+
+def _tensor(name: str, entry: object, path: Path, offset: int) -> Tensor:
+    if not name or len(name) > _MOST_NAME or not name.isprintable():
+        raise NotSafetensors("a tensor's name is empty, too long, or not printable")
+    if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
+        raise NotSafetensors(f"{name} needs dtype, shape and data_offsets, and nothing else")
+    dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if not isinstance(dtype, str) or dtype not in _BYTES:
+        raise NotSafetensors(f"{name} has a type that is not read here")
+    if not _are_sizes(shape) or len(shape) > _MOST_DIMENSIONS:
+        raise NotSafetensors(f"{name} has a shape that is no short list of sizes")
+    if not _are_sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
+        raise NotSafetensors(f"{name} has data_offsets that are no two places")
+    if math.prod(shape) * _BYTES[dtype] != offsets[1] - offsets[0]:
+        raise NotSafetensors(f"{name} has as many bytes as do not fit its shape")
+    return Tensor(path, dtype, tuple(shape), offset + offsets[0], offset + offsets[1])
+
+
+def _are_sizes(values: object) -> bool:
+    return isinstance(values, list) and all(type(value) is int and 0 <= value < 1 << 48 for value in values)
+
+
+def is_shard_name(name: object) -> bool:
+    """Whether the name in an index is that of a safetensors file beside it, and of nothing elsewhere."""
+    return isinstance(name, str) and _SHARD.fullmatch(name) is not None
+
+
+def blocks(tensor: Tensor) -> Iterator[bytes]:
+    """The tensor's bytes, a few MiB at a time. Raises NotSafetensors where the file has become shorter."""
+    with open_regular(tensor.path) as file:
+        file.seek(tensor.start)
+        left = tensor.end - tensor.start
+        while left:
+            block = file.read(min(left, _BLOCK))
+            if not block:
+                raise NotSafetensors("it became shorter while it was read")
+            left -= len(block)
+            yield block
+
+
+def is_finite(tensor: Tensor) -> bool:
+    """Whether all of the tensor's values are finite numbers; it must be usable."""
+    dtype, exponent = _EXPONENTS[tensor.dtype]
+    return all(not _has_exponent(np.frombuffer(block, dtype=dtype), exponent) for block in blocks(tensor))
+
+
+def _has_exponent(bits: np.ndarray[Any, np.dtype[Any]], exponent: int) -> bool:
+    return bool(((bits & exponent) == exponent).any())
+
+
+def header_of(tensors: Mapping[str, Tensor]) -> bytes:
+    """The eight bytes and the header of a file that holds these tensors in this order, as the library pads it."""
+    entries: dict[str, Any] = {"__metadata__": {"format": "pt"}}
+    place = 0
+    for name, tensor in tensors.items():
+        end = place + tensor.end - tensor.start
+        entries[name] = {"dtype": tensor.dtype, "shape": list(tensor.shape), "data_offsets": [place, end]}
+        place = end
+    text = json.dumps(entries, separators=(",", ":")).encode("utf-8")
+    text += b" " * (-len(text) % 8)
+    return struct.pack("<Q", len(text)) + text

@@ -1,0 +1,105 @@
+"""config_sentence_transformers.json: prompts, similarity, and what late interaction keeps there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from evaluation.checkpoints.files import Source
+from evaluation.checkpoints.findings import Findings, quoted
+from evaluation.checkpoints.json_reading import read_object
+from evaluation.checkpoints.modules import ACTIVATIONS, WORDS_RULE
+from evaluation.checkpoints.transformer import is_expansion
+from evaluation.checkpoints.values import (
+    TRUTH,
+    Rule,
+    choice,
+    forbidden_keys,
+    remark_on_others,
+    take,
+    text,
+    whole,
+)
+
+NAME = "config_sentence_transformers.json"
+_MOST_PROMPTS, _MOST_PROMPT = 32, 2000
+#: What `encode_query` and `encode_document` look for, in their order.
+_ROLES = {"query": ("query",), "document": ("document", "passage", "corpus")}
+_PROMPTS = Rule(
+    lambda value: (
+        isinstance(value, dict)
+        and len(value) <= _MOST_PROMPTS
+        and all(
+            prompt is None or (isinstance(prompt, str) and len(prompt) <= _MOST_PROMPT)
+            for prompt in value.values()
+        )
+    ),
+    f"an object of at most {_MOST_PROMPTS} prompts of at most {_MOST_PROMPT:,} characters",
+)
+#: What PyLate keeps beside them.
+LATE: Mapping[str, Rule] = {
+    "query_prefix": text(64), "document_prefix": text(64), "query_length": whole(1, 512),
+    "document_length": whole(1, 32_768), "attend_to_expansion_tokens": TRUTH, "do_query_expansion": TRUTH,
+    "query_expansion": Rule(is_expansion, "a known way to lengthen queries"), "skiplist_words": WORDS_RULE,
+}  # fmt: skip
+_RULES: Mapping[str, Rule] = {
+    **LATE,
+    "prompts": _PROMPTS,
+    "default_prompt_name": text(64),
+    "similarity_fn_name": choice("cosine", "dot", "dot_product", "maxsim", "MaxSim"),
+    "model_type": choice(
+        "SentenceTransformer", "SparseEncoder", "MultiVectorEncoder", "ColBERT", "CrossEncoder"
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What was understood. `similarity` is "cosine", "dot" or empty; `prompts` has "query" and "document" at most."""
+
+    model_type: str = ""
+    similarity: str = ""
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    late: Mapping[str, Any] = field(default_factory=dict)
+
+    def written(self, model_type: str, **late: Any) -> dict[str, Any]:
+        """The file of the rebuilt model."""
+        similarity = self.similarity if model_type in ("SentenceTransformer", "SparseEncoder") else ""
+        return {
+            "model_type": model_type,
+            "prompts": dict(self.prompts),
+            "default_prompt_name": None,
+            "similarity_fn_name": similarity or None,
+            **late,
+        }
+
+
+def read_settings(source: Source, findings: Findings) -> Settings:
+    """The settings of a folder; the library's own where there are none."""
+    if not source.has(NAME):
+        return Settings()
+    found = read_object(source, NAME, findings) or {}
+    shown = source.shown(NAME)
+    forbidden_keys({key: value for key, value in found.items() if key != "prompts"}, findings, shown)
+    activation = found.get("activation_fn")
+    if activation is not None and activation not in ACTIVATIONS:
+        findings.refuse("activation", shown, f"{quoted(activation)} is not one of them", "activation_fn")
+    values = take(found, _RULES, findings, shown)
+    remark_on_others(found, {*_RULES, "__version__", "activation_fn"}, findings, shown)
+    similarity = {"cosine": "cosine", "dot": "dot", "dot_product": "dot"}.get(
+        values.get("similarity_fn_name", ""), ""
+    )
+    late = {key: values[key] for key in LATE if key in values}
+    return Settings(values.get("model_type", ""), similarity, _prompts(values), late)
+
+
+def _prompts(values: Mapping[str, Any]) -> dict[str, str]:
+    """What is put before queries and documents."""
+    given: Mapping[str, Any] = values.get("prompts", {})
+    default = given.get(values.get("default_prompt_name", ""))
+    prompts = {
+        role: next((given[name] for name in names if given.get(name)), default)
+        for role, names in _ROLES.items()
+    }
+    return {role: prompt for role, prompt in prompts.items() if prompt}

@@ -1,0 +1,54 @@
+"""Validate a checkpoint folder without loading anything, so that all that is wrong is said at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from evaluation.checkpoints.description import CheckpointKind
+from evaluation.checkpoints.files import Source, walk
+from evaluation.checkpoints.findings import Findings
+from evaluation.checkpoints.kinds import Wanted, make_plan
+from evaluation.checkpoints.plan import Plan
+from evaluation.problems import Report
+
+Kinds = CheckpointKind | Collection[CheckpointKind] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """The verdict on a checkpoint: `plan` is what to rebuild, and None where `report` has errors."""
+
+    report: Report
+    plan: Plan | None
+
+    @property
+    def valid(self) -> bool:
+        """Whether it may be rebuilt."""
+        return self.plan is not None
+
+
+def validate_folder(source: Path, wanted: Kinds = None, pooling: str = "") -> Validation:
+    """Check a folder as people upload it.
+
+    `wanted` is the kind, or the kinds, that would do; None for any. `pooling` says how tokens become one vector where
+    the files do not: "max" or "sum" for SPLADE, "mean", "cls", "max" or "lasttoken" for a dense encoder. Raises OSError
+    for faults of the disk, never for what is in the files.
+    """
+    findings = Findings()
+    return judge(walk(source, findings), wanted_of(wanted, pooling), findings)
+
+
+def wanted_of(wanted: Kinds, pooling: str) -> Wanted:
+    """What is asked of a checkpoint, in one value."""
+    if wanted is None:
+        return Wanted(pooling=pooling)
+    return Wanted(frozenset([wanted] if isinstance(wanted, CheckpointKind) else wanted), pooling)
+
+
+def judge(source: Source, wanted: Wanted, findings: Findings) -> Validation:
+    """The verdict on the files of a folder, with what was found before."""
+    plan = make_plan(source, wanted, findings) if source.names else None
+    report = findings.report()
+    return Validation(report, plan if report.valid else None)
