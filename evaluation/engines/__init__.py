@@ -11,6 +11,7 @@ from evaluation.engines import (
     cross_encoder,
     dense,
     fusion,
+    late_interaction,
     learned_sparse,
     query_augmentation,
     rm3,
@@ -63,6 +64,7 @@ ENGINES: dict[str, EngineDescription] = {
         dense,
         fusion,
         learned_sparse,
+        late_interaction,
         cross_encoder,
     )
     for description in module.DESCRIPTIONS

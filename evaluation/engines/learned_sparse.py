@@ -22,7 +22,12 @@ from evaluation.engines.base import (
     ShardedEngine,
 )
 from evaluation.engines.dense import AUTO, FIELDS
-from evaluation.engines.weighted_index import WeightedIndex, write_sparse_shard, write_weighted_index
+from evaluation.engines.weighted_index import (
+    WeightedIndex,
+    load_kernels,
+    write_sparse_shard,
+    write_weighted_index,
+)
 
 if TYPE_CHECKING:
     from evaluation.neural.sparse_encoding import SparseTextEncoder
@@ -44,6 +49,7 @@ class LearnedSparse(ShardedEngine):
         from evaluation.neural.sparse_encoding import SparseTextEncoder
 
         assert resources.checkpoint is not None  # `EngineDescription.check` saw to it
+        load_kernels()
         encoder = SparseTextEncoder(
             resources.checkpoint,
             resources.device,

@@ -1,0 +1,280 @@
+"""Late interaction: a text has a vector for each token, and a document's score is MaxSim over them.
+
+MaxSim sums, over the query's vectors, the greatest inner product with any of the document's: O. Khattab and M. Zaharia,
+"ColBERT: Efficient and Effective Passage Search via Contextualized Late Interaction over BERT", 2020. Documents are cut
+at 300 tokens as in the BEIR paper (N. Thakur et al., 2021, §4), queries as the checkpoint says. Scores are always exact
+over the stored vectors; what differs is which documents get one:
+
+- candidates: the first documents of BM25, or of a run that is given;
+- end-to-end: those that own one of the vectors nearest to any of the query's, found by faiss (inverted lists of vectors
+  in eight bits a dimension), without any first stage;
+- exhaustive: all of them, in one pass over the vectors for several queries at a time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluation.checkpoints.description import CheckpointKind
+from evaluation.collection import Document, Query
+from evaluation.engines.base import (
+    EngineDescription,
+    FactValue,
+    InvalidParameter,
+    Parameter,
+    Ranking,
+    Resources,
+    ShardedEngine,
+)
+from evaluation.engines.dense import AUTO, FIELDS
+from evaluation.engines.first_stage import FirstStage, numbers_of
+from evaluation.engines.nearest_tokens import NearestTokens
+from evaluation.engines.ordered_ids import OrderedIds, write_ordered_ids
+from evaluation.engines.texts import Texts, keep_texts
+from evaluation.engines.token_store import TokenStore, TokenWriter
+
+if TYPE_CHECKING:
+    import torch
+
+    from evaluation.neural.token_vectors import TokenEncoder
+
+#: Inner products that are held at once: 128 MiB of them.
+_PRODUCTS = 2**25
+#: Scores of all documents that are held at once: 256 MiB.
+_SCORES = 2**26
+_STATE = "shards.json"
+#: Queries whose end-to-end results are compared with the exhaustive ones, and the depth at which they are.
+_SAMPLE, _COMPARED_DEPTH = 20, 100
+
+Vectors = Sequence["torch.Tensor"]
+
+
+class LateInteraction(ShardedEngine):
+    """A late-interaction engine; see `engines.base` for its methods."""
+
+    def __init__(self, encoder: TokenEncoder, parameters: Mapping[str, Any], resources: Resources) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.parameters = parameters
+        self.mode: str = parameters["mode"]
+        self.text_of = FIELDS[parameters["fields"]]
+        self.first_stage = FirstStage(resources.runs) if self.mode == "candidates" else None
+        self.nearest = NearestTokens(parameters, resources.threads) if self.mode == "end-to-end" else None
+        self.ids: OrderedIds | None = None
+        self._sample: list[torch.Tensor] = []
+
+    @classmethod
+    def create(cls, parameters: Mapping[str, Any], resources: Resources) -> LateInteraction:
+        """An engine with all of PARAMETERS given, its model loaded. Raises InvalidParameter and ModelFailure."""
+        from evaluation.neural.token_vectors import TokenEncoder
+
+        assert resources.checkpoint is not None  # `EngineDescription.check` saw to it
+        if resources.runs and parameters["mode"] != "candidates":
+            raise InvalidParameter(
+                "A run is re-ranked with mode = candidates only; leave it out, or the mode."
+            )
+        encoder = TokenEncoder(
+            resources.checkpoint,
+            resources.device,
+            resources.threads,
+            maximum_length=parameters["maximum_length"],
+            batch_size=parameters["batch_size"],
+            prompts={"query": parameters["query_prompt"], "document": parameters["document_prompt"]},
+        )
+        return cls(encoder, parameters, resources)
+
+    @property
+    def analyser_name(self) -> str:
+        """What gets a score, and how much of documents is read, as printed beside results."""
+        found = self.mode
+        if self.first_stage is not None:
+            found = f"top {self.parameters['candidates']} of {self.first_stage.name}"
+        return f"MaxSim, {found}, {self.encoder.maximum_length} tokens at most"
+
+    @property
+    def documents(self) -> int:
+        """How many documents are indexed."""
+        return len(self._opened())
+
+    def encode_shard(
+        self, documents: Sequence[Document], folder: Path, progress: Callable[[float], None] | None = None
+    ) -> None:
+        """Write the vectors of the documents' tokens, and their texts, which BM25 indexes."""
+        for _ in keep_texts(documents, folder / "texts"):
+            pass
+        with TokenWriter(folder, self.encoder.dimension, self.parameters["stored_dtype"]) as writer:
+            self.encoder.encode(list(map(self.text_of, documents)), "document", writer.write, progress)
+
+    def build_from_shards(
+        self, shards: Sequence[Path], folder: Path, progress: Callable[[float], None] | None = None
+    ) -> None:
+        """Index the texts for the first stage, or the vectors for finding the nearest ones."""
+        texts = [Texts(shard / "texts") for shard in shards]
+        write_ordered_ids(folder, [name for part in texts for name in part.ids.of(np.arange(len(part)))])
+        (folder / _STATE).write_text(json.dumps([str(shard.resolve()) for shard in shards]), "utf-8")
+        if self.first_stage is not None:
+            self.first_stage.build(chain.from_iterable(texts), folder / "first_stage")
+        if self.nearest is not None:
+            self.nearest.build(TokenStore(shards), self.encoder.dimension, folder)
+        self.open(folder)
+        if progress is not None:
+            progress(1.0)
+
+    def open(self, folder: Path) -> None:
+        """Open an index that `build_from_shards` left, and the shards it names."""
+        self.ids = OrderedIds(folder)
+        self.store = TokenStore([Path(name) for name in json.loads((folder / _STATE).read_text("utf-8"))])
+        if self.first_stage is not None:
+            self.first_stage.open(folder / "first_stage")
+        if self.nearest is not None:
+            self.nearest.open(folder)
+
+    def size(self) -> int:
+        """Bytes of the vectors, and of what finds documents."""
+        finding = self.first_stage or self.nearest
+        return self.store.size() + (finding.size() if finding is not None else 0)
+
+    def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
+        """The best `depth` documents of each query, of those that get a score."""
+        self._opened()
+        with self.clock.part("query_encoding"):
+            vectors = self.encoder.encode_queries([query.text for query in queries])
+        self._sample += vectors[: _SAMPLE - len(self._sample)]
+        if self.mode == "exhaustive":
+            with self.clock.part("search"):
+                found = self._exhaustively(vectors, depth)
+        else:
+            with self.clock.part("first_stage"):
+                candidates = self._candidates(queries, vectors)
+            with self.clock.part("search"):
+                pairs = zip(vectors, candidates, strict=True)
+                found = [self._among(query, documents, depth) for query, documents in pairs]
+        for query, (documents, scores) in zip(queries, found, strict=True):
+            yield Ranking(query.id, self._opened().of(documents), scores)
+
+    def facts(self) -> Mapping[str, FactValue]:
+        """Sizes of the vectors; what end-to-end search finds of the exhaustive ranking, over up to 20 queries."""
+        facts: dict[str, FactValue] = {
+            "dimension": self.encoder.dimension,
+            "similarity": "mean MaxSim" if self.encoder.mean else "MaxSim",
+            "maximum_length": self.encoder.maximum_length,
+            "stored_dtype": self.parameters["stored_dtype"],
+            "index_kind": self.mode,
+            "vectors_per_document": self.store.vectors / max(self.documents, 1),
+        }
+        if self.first_stage is not None:
+            facts["depth"] = self.parameters["candidates"]
+        if self.nearest is not None and self._sample and self.documents:
+            facts["recall_against_exact"] = self._recall()
+        return facts
+
+    def _candidates(self, queries: Sequence[Query], vectors: Vectors) -> list[NDArray[np.int64]]:
+        """For each query the documents that get a score."""
+        if self.first_stage is not None:
+            rankings = self.first_stage.rankings(queries, self.parameters["candidates"])
+            return [numbers_of(ranking, self._opened()) for ranking in rankings]
+        assert self.nearest is not None
+        return [self.nearest.documents(query.cpu().numpy()) for query in vectors]
+
+    def _among(
+        self, query: torch.Tensor, documents: NDArray[np.int64], depth: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The best of these documents for a query."""
+        from evaluation.neural.token_vectors import late_interaction
+
+        scores = [
+            late_interaction([query], block, self.encoder.mean)[0]
+            for block in self.store.read(documents, _PRODUCTS // max(len(query), self.encoder.dimension))
+        ]
+        return self._best(documents, np.concatenate([np.empty(0, np.float32), *scores]), depth)
+
+    def _exhaustively(
+        self, queries: Vectors, depth: int
+    ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+        """The best of all documents for each query, for as many queries at a time as there is room for scores."""
+        from evaluation.neural.token_vectors import late_interaction
+
+        found = []
+        everything = np.arange(self.documents)
+        at_once = max(_SCORES // max(self.documents, 1), 1)
+        for start in range(0, len(queries), at_once):
+            some = queries[start : start + at_once]
+            scores = np.full((len(some), self.documents), -np.inf, np.float32)
+            width = max(sum(map(len, some)), self.encoder.dimension)
+            for block in self.store.blocks(max(_PRODUCTS // width, 1)):
+                scores[:, block.documents] = late_interaction(some, block, self.encoder.mean)
+            found += [self._best(everything, row, depth) for row in scores]
+        return found
+
+    def _best(
+        self, documents: NDArray[np.int64], scores: NDArray[np.float32], depth: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """The `depth` documents of greatest score in trec_eval's order; those without vectors have none."""
+        least = np.partition(scores, -depth)[-depth] if depth < len(scores) else -np.inf
+        kept = np.flatnonzero((scores >= least) & np.isfinite(scores))
+        documents, scores = documents[kept], scores[kept]
+        order = np.lexsort((self._opened().ranks[documents], -scores))[:depth]
+        return documents[order], scores[order]
+
+    def _recall(self) -> float:
+        """Mean share of the exhaustive top 100 that is found, for the first queries."""
+        assert self.nearest is not None
+        depth = min(_COMPARED_DEPTH, self.documents)
+        shares = [
+            np.isin(exact, self.nearest.documents(query.cpu().numpy())).mean()
+            for query, (exact, _) in zip(self._sample, self._exhaustively(self._sample, depth), strict=True)
+        ]
+        return float(np.mean(shares))
+
+    def _opened(self) -> OrderedIds:
+        if self.ids is None:
+            raise RuntimeError("build or open an index first")
+        return self.ids
+
+
+PARAMETERS = (
+    Parameter(
+        "mode",
+        "candidates",
+        "what gets a score: candidates of a first stage, documents owning the nearest vectors, or every document",
+        choices=("candidates", "end-to-end", "exhaustive"),
+    ),
+    Parameter("candidates", 1000, "candidates: how many of the first stage", least=1, most=10_000),
+    Parameter(
+        "nearest_vectors", 500, "end-to-end: vectors sought for each of the query's", least=1, most=16_384
+    ),
+    Parameter("probes", 32, "end-to-end: lists of vectors that are read for each", least=1, most=16_384),
+    Parameter("fields", "title+text", "what of a document is encoded", choices=tuple(FIELDS)),
+    Parameter("query_prompt", AUTO, "put before each query; auto is what the checkpoint says"),
+    Parameter("document_prompt", AUTO, "put before each document; auto is what the checkpoint says"),
+    Parameter(
+        "maximum_length",
+        300,
+        "tokens of a document that are read; 0 is what the checkpoint says; queries have the checkpoint's length",
+        least=0,
+        most=512,
+    ),
+    Parameter("stored_dtype", "float32", "what vectors are stored in", choices=("float32", "float16")),
+    Parameter("batch_size", 0, "texts encoded at a time; 0 chooses by the machine", least=0, most=4096),
+)
+
+DESCRIPTIONS = (
+    EngineDescription(
+        name="late-interaction",
+        label="Late interaction",
+        architecture="late-interaction",
+        description="A vector for each token (ColBERT), compared by MaxSim: over candidates or the whole collection.",
+        parameters=PARAMETERS,
+        create=LateInteraction.create,
+        checkpoints=(CheckpointKind.MULTI_VECTOR,),
+        runs=(0, 1),
+        encoding_parameters=("fields", "document_prompt", "maximum_length", "stored_dtype", "batch_size"),
+    ),
+)
