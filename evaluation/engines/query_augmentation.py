@@ -60,10 +60,12 @@ class QueryAugmentation(WordPieceEngine):
         if resources.checkpoint is None:
             raise ValueError("queries are augmented by a checkpoint, and none was given")
         from evaluation.neural.augmentation import AugmentationModel
+        from evaluation.neural.batching import use_cores
         from evaluation.neural.loading import prepare
 
         kernels.load()
         prepare(resources.threads)
+        use_cores(resources.threads)
         pieces = WordPieces(resources.checkpoint, resources.threads)
         part = resources.checkpoint / CheckpointDescription.read(resources.checkpoint).parts[0]
         settings = dict(parameters)

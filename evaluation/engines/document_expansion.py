@@ -1,0 +1,151 @@
+"""Document expansion: queries that a model writes for each document are indexed with it, and found by BM25.
+
+R. Nogueira, J. Lin, "From doc2query to docTTTTTquery", 2019: a T5 reads the document (512 word pieces, as in the BEIR
+paper, which uses 40 queries) and queries are drawn token by token from the 10 likeliest. Here the draws follow from
+the seed and the document's text alone, so that shards and batches make no difference. What is indexed is title, text
+and all queries, as one field; a document without a word has no queries.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from evaluation.analysis import analyser_for
+from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
+from evaluation.collection import Document, Query
+from evaluation.engines import kernels
+from evaluation.engines.base import (
+    EngineDescription,
+    FactValue,
+    Parameter,
+    Ranking,
+    Resources,
+    ShardedEngine,
+)
+from evaluation.engines.inversion import IndexBuilder
+from evaluation.engines.term_search import K1, LANGUAGE, STEMMING, B, TermEngine
+
+if TYPE_CHECKING:
+    from evaluation.neural.generation import TextWriter
+
+#: A line for each document of a shard: its id, its text and the queries written for it.
+_SHARD_FILE = "documents.jsonl"
+
+
+class DocumentExpansion(TermEngine, ShardedEngine):
+    """BM25 over documents and the queries written for them. `sampling` are the settings of TextWriter.sample."""
+
+    def __init__(
+        self, k1: float, b: float, stemming: bool, language: str, writer: TextWriter, sampling: dict[str, int]
+    ) -> None:
+        super().__init__(k1, b)
+        self.analyser = analyser_for(language, stemming)
+        self.writer, self.sampling = writer, sampling
+        self._written = self._words = 0
+
+    @classmethod
+    def create(cls, parameters: Mapping[str, Any], resources: Resources) -> DocumentExpansion:
+        """An engine with the model of the checkpoint given. Raises ModelFailure."""
+        kernels.load()
+        sampling = {
+            "count": parameters["queries_per_document"],
+            "top_k": parameters["top_k"],
+            "maximum_length": parameters["maximum_length"],
+            "new_tokens": parameters["generated_tokens"],
+            "seed": parameters["seed"],
+        }
+        search = {name: parameters[name] for name in ("k1", "b", "stemming", "language")}
+        return cls(**search, writer=load_writer(resources), sampling=sampling)
+
+    @property
+    def analyser_name(self) -> str:
+        """The analyser, as printed beside results."""
+        return self.analyser.name
+
+    def encode_shard(
+        self, documents: Sequence[Document], folder: Path, progress: Callable[[float], None] | None = None
+    ) -> None:
+        """Write queries for the documents, and both into the empty `folder`. Raises ModelFailure."""
+        texts = [f"{document.title} {document.text}".strip() for document in documents]
+        worded = [number for number, text in enumerate(texts) if text]
+        written = self.writer.sample([texts[number] for number in worded], **self.sampling, progress=progress)
+        queries = dict(zip(worded, written, strict=True))
+        with (folder / _SHARD_FILE).open("wb") as file:
+            for number, (document, text) in enumerate(zip(documents, texts, strict=True)):
+                row = {"_id": document.id, "text": text, "queries": queries.get(number, [])}
+                file.write(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
+
+    def build_from_shards(
+        self, shards: Sequence[Path], folder: Path, progress: Callable[[float], None] | None = None
+    ) -> None:
+        """Index the documents of all shards with their queries into the empty `folder`, and open the index."""
+        builder = IndexBuilder(folder, self.analyser)
+        for number, shard in enumerate(shards):
+            with (shard / _SHARD_FILE).open("rb") as file:
+                for line in file:
+                    row = orjson.loads(line)
+                    expansion = " ".join(row["queries"])
+                    self._written += len(row["queries"])
+                    self._words += len(expansion.split())
+                    builder.add(row["_id"], (f"{row['text']} {expansion}",))
+            if progress is not None:
+                progress((number + 1) / len(shards))
+        builder.finish()
+        self.open(folder)
+
+    def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
+        """The best `depth` documents of each query; only documents that have a term of it, or were given one."""
+        for query in queries:
+            with self.clock.part("search"):
+                ranking = self.searcher.ranking(query.id, Counter(self.analyser(query.text)), depth)
+            yield ranking
+
+    def facts(self) -> Mapping[str, FactValue]:
+        """How many queries a document has, and how many words they have together, in the mean."""
+        documents = max(self.documents, 1)
+        return {
+            "queries_per_document": self._written / documents,
+            "generated_length": self._words / documents,
+            "maximum_length": self.sampling["maximum_length"],
+        }
+
+
+def load_writer(resources: Resources) -> TextWriter:
+    """The sequence-to-sequence model of the checkpoint. Raises ModelFailure."""
+    if resources.checkpoint is None:
+        raise ValueError("texts are written by the model of a checkpoint, and none was given")
+    from evaluation.neural.batching import use_cores
+    from evaluation.neural.generation import TextWriter
+    from evaluation.neural.loading import prepare
+
+    prepare(resources.threads)
+    use_cores(resources.threads)
+    part = resources.checkpoint / CheckpointDescription.read(resources.checkpoint).parts[0]
+    return TextWriter(part, resources.device)
+
+
+_SAMPLING = (
+    Parameter("queries_per_document", 40, "how many queries are written for a document", least=1, most=200),
+    Parameter("top_k", 10, "how many of the likeliest tokens each is drawn from", least=1, most=1000),
+    Parameter("maximum_length", 512, "how many tokens of a text are read", least=8, most=512),
+    Parameter("generated_tokens", 64, "how many tokens a generated text has at most", least=1, most=512),
+    Parameter("seed", 0, "which draws are made", least=0, most=2**31 - 1),
+)
+
+DESCRIPTIONS = (
+    EngineDescription(
+        name="doc2query",
+        label="Document expansion",
+        architecture="document-expansion",
+        description="BM25 over documents and queries that a T5 writes for them (docT5query).",
+        parameters=(*_SAMPLING, K1, B, STEMMING, LANGUAGE),
+        create=DocumentExpansion.create,
+        checkpoints=(CheckpointKind.SEQ2SEQ,),
+        encoding_parameters=tuple(parameter.name for parameter in _SAMPLING),
+    ),
+)

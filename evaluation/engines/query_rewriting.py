@@ -1,0 +1,95 @@
+"""Generative query rewriting: what a model writes for a query is added to it, and both are found by BM25.
+
+Y. Mao and others, "Generation-Augmented Retrieval for Open-Domain Question Answering" (GAR), ACL 2021: a
+sequence-to-sequence model reads the query and writes a context (an answer, a sentence, a title), greedily or by beam
+search; the query and the context, one behind the other, are searched with BM25. The documents are not touched.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from evaluation.checkpoints.description import CheckpointKind
+from evaluation.collection import Query
+from evaluation.engines import kernels
+from evaluation.engines.base import EngineDescription, FactValue, Parameter, Ranking, Resources
+from evaluation.engines.bm25 import BM25
+from evaluation.engines.bm25 import PARAMETERS as SEARCH_PARAMETERS
+from evaluation.engines.document_expansion import load_writer
+
+if TYPE_CHECKING:
+    from evaluation.neural.generation import TextWriter
+
+#: Queries are rewritten so many at a time.
+_QUERIES_AT_ONCE = 64
+
+
+class QueryRewriting(BM25):
+    """BM25 for queries with what a model writes for them. `expansion` are the settings of TextWriter.expand."""
+
+    def __init__(self, writer: TextWriter, prompt: str, expansion: dict[str, int], **search: Any) -> None:
+        super().__init__(**search)
+        self.writer, self.prompt, self.expansion = writer, prompt, expansion
+        self._queries = self._words = 0
+
+    @classmethod
+    def create(cls, parameters: Mapping[str, Any], resources: Resources) -> QueryRewriting:
+        """An engine with the model of the checkpoint given. Raises ModelFailure."""
+        kernels.load()
+        expansion = {
+            "beams": parameters["beams"],
+            "maximum_length": parameters["maximum_length"],
+            "new_tokens": parameters["generated_tokens"],
+        }
+        search = {parameter.name: parameters[parameter.name] for parameter in SEARCH_PARAMETERS}
+        return cls(load_writer(resources), parameters["prompt"], expansion, **search)
+
+    def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
+        """The best `depth` documents of each query; only documents that have a term of it, or of its expansion."""
+        for start in range(0, len(queries), _QUERIES_AT_ONCE):
+            some = queries[start : start + _QUERIES_AT_ONCE]
+            with self.clock.part("query_encoding"):
+                expansions = self.expansions([query.text for query in some])
+            for query, expansion in zip(some, expansions, strict=True):
+                with self.clock.part("search"):
+                    terms = Counter(self.analyser(f"{query.text} {expansion}"))
+                    ranking = self.searcher.ranking(query.id, terms, depth)
+                yield ranking
+
+    def expansions(self, texts: Sequence[str]) -> list[str]:
+        """What the model writes for each query; nothing for a query without a word."""
+        worded = [number for number, text in enumerate(texts) if text.strip()]
+        written = self.writer.expand([self.prompt + texts[number] for number in worded], **self.expansion)
+        found = dict(zip(worded, written, strict=True))
+        self._queries += len(texts)
+        self._words += sum(len(text.split()) for text in written)
+        return [found.get(number, "") for number in range(len(texts))]
+
+    def facts(self) -> Mapping[str, FactValue]:
+        """How many words a query gains, in the mean."""
+        return {
+            "generated_length": self._words / max(self._queries, 1),
+            "maximum_length": self.expansion["maximum_length"],
+        }
+
+
+_WRITING = (
+    Parameter("prompt", "", "what stands before a query for the model"),
+    Parameter("beams", 1, "how many beams the search for a text has; 1 is greedy", least=1, most=16),
+    Parameter("maximum_length", 512, "how many tokens of a query are read", least=8, most=512),
+    Parameter("generated_tokens", 64, "how many tokens an expansion has at most", least=1, most=512),
+)
+
+DESCRIPTIONS = (
+    EngineDescription(
+        name="query-rewriting",
+        label="Generative query rewriting",
+        architecture="generative",
+        description="BM25 for queries with a context that a sequence-to-sequence model writes for them (GAR).",
+        parameters=(*_WRITING, *SEARCH_PARAMETERS),
+        create=QueryRewriting.create,
+        checkpoints=(CheckpointKind.SEQ2SEQ,),
+    ),
+)

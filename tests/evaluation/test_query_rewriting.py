@@ -1,0 +1,62 @@
+"""Generative query rewriting: BM25 for the query and what the model itself writes for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluation.checkpoints.description import CheckpointKind
+from evaluation.collection import Query
+from evaluation.engines import Resources, describe
+from tests.evaluation.neural import AWKWARD, AWKWARD_QUERIES, DOCUMENTS, QUERIES, created, rebuilt, searched
+from tests.evaluation.tiny_models import tiny_t5
+
+pytest.importorskip("torch")
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return rebuilt(tmp_path_factory.mktemp("model"), tiny_t5, CheckpointKind.SEQ2SEQ)
+
+
+def written_by_the_library(checkpoint: Path, text: str, beams: int, tokens: int) -> str:
+    from transformers import AutoTokenizer, T5ForConditionalGeneration
+
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint / "model")
+    model = T5ForConditionalGeneration.from_pretrained(checkpoint / "model").eval()
+    encoded = tokenizer(text, return_tensors="pt", truncation=True, max_length=512)
+    output = model.generate(**encoded, max_new_tokens=tokens, do_sample=False, num_beams=beams)
+    return " ".join(tokenizer.decode(output[0], skip_special_tokens=True).split())
+
+
+@pytest.mark.parametrize(("beams", "prompt"), [(1, ""), (3, ""), (1, "question: ")])
+def test_what_is_searched_is_the_query_and_its_expansion(
+    checkpoint: Path, tmp_path: Path, beams: int, prompt: str
+) -> None:
+    engine = created("query-rewriting", checkpoint, beams=beams, prompt=prompt, generated_tokens=10)
+    engine.build(DOCUMENTS, tmp_path)
+    found = searched(engine, QUERIES)
+    description = describe("bm25")
+    plain: Any = description.create(description.complete({}), Resources())
+    plain.open(tmp_path)
+    words = []
+    for query in QUERIES:
+        expansion = written_by_the_library(checkpoint, prompt + query.text, beams, 10)
+        words.append(len(expansion.split()))
+        assert found[query.id] == searched(plain, [Query("q", f"{query.text} {expansion}")])["q"]
+    assert engine.facts() == {
+        "generated_length": pytest.approx(sum(words) / len(words)),
+        "maximum_length": 512,
+    }
+    assert set(engine.clock.seconds) == {"query_encoding", "search"}
+
+
+def test_any_query_is_answered(checkpoint: Path, tmp_path: Path) -> None:
+    engine = created("query-rewriting", checkpoint, generated_tokens=4)
+    engine.build(AWKWARD, tmp_path)
+    found = searched(engine, AWKWARD_QUERIES)
+    assert set(found) == {query.id for query in AWKWARD_QUERIES}
+    assert found["empty"] == found["blank"] == {}
+    assert "endless" in found["endless"]
