@@ -101,7 +101,7 @@ class Bubblewrap(Backend):
             program,
             user=user,
             address_space=not group.limits_memory and not program.cuda,
-            processes=threads_of_user(os.geteuid() if user is None else user) + program.limits.processes,
+            processes=threads_of_user(os.geteuid() if user is None else user) + program.limits.most_processes,
         )
         try:
             return self._start(program, [*arguments(program, is_root=is_root), "--", *command], group)

@@ -39,7 +39,7 @@ class ControlGroup:
             folder.mkdir()
         except OSError:
             return
-        processes = not self.limits_processes and _write(folder / "pids.max", limits.processes)
+        processes = not self.limits_processes and _write(folder / "pids.max", limits.most_processes)
         memory = not self.limits_memory and (
             _write(folder / "memory.max", limits.memory_bytes)
             or _write(folder / "memory.limit_in_bytes", limits.memory_bytes)

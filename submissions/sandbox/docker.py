@@ -80,7 +80,7 @@ def arguments(program: Program, name: str) -> list[str]:
     user = f"{os.geteuid()}:{os.getegid()}" if os.geteuid() else "65534:65534"
     made = ["docker", "run", "--rm", "--interactive", "--init", "--name", name]
     made += ["--network", "none", "--read-only", "--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
-    made += ["--pids-limit", str(limits.processes), "--memory", str(limits.memory_bytes)]
+    made += ["--pids-limit", str(limits.most_processes), "--memory", str(limits.memory_bytes)]
     made += ["--memory-swap", str(limits.memory_bytes), "--ulimit", "core=0"]
     made += ["--ulimit", f"fsize={limits.output_bytes}", "--ulimit", f"nofile={limits.open_files}"]
     made += ["--tmpfs", f"/tmp:rw,nosuid,nodev,mode=1777,size={limits.scratch_bytes}"]  # noqa: S108

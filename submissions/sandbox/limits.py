@@ -14,9 +14,9 @@ MEBIBYTE = 1 << 20
 class Limits:
     """What a child may use before it is ended. Bytes, seconds and counts.
 
-    `output_bytes` and `files` are of everything it writes, `scratch_bytes` of its /tmp, which lies in memory;
-    `measuring_seconds` is how long it may have the machine to itself; below `reserve_bytes` of free disk it is ended
-    whatever it wrote.
+    `processes` counts threads. `output_bytes` and `files` are of everything it writes, `scratch_bytes` of its /tmp,
+    which lies in memory; `measuring_seconds` is how long it may have the machine to itself; below `reserve_bytes` of
+    free disk it is ended whatever it wrote.
     """
 
     memory_bytes: int
@@ -28,6 +28,11 @@ class Limits:
     scratch_bytes: int = 512 * MEBIBYTE
     measuring_seconds: float = 3600
     reserve_bytes: int = 512 * MEBIBYTE
+
+    @property
+    def most_processes(self) -> int:
+        """Where the kernel refuses another process: above `processes`, so that the parent sees that limit passed."""
+        return self.processes + 32
 
     @classmethod
     def from_settings(cls) -> Self:

@@ -25,7 +25,7 @@ class Plain(Backend):
             program,
             user=None,
             address_space=not program.cuda,
-            processes=threads_of_user(os.geteuid()) + program.limits.processes,
+            processes=threads_of_user(os.geteuid()) + program.limits.most_processes,
         )
         process = subprocess.Popen(
             command,

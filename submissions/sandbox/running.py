@@ -7,6 +7,7 @@ import os
 import stat
 import tempfile
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.execution.job import EXIT_DISK_FULL, EXIT_OUT_OF_MEMORY, ExecutionJob
 from evaluation.execution.outcome import InvalidOutcome, read_failure, read_result
 from evaluation.kernel.building import cache_folder
+from evaluation.warming import warm_up_engines
 from submissions.sandbox.backends import (
     CACHE,
     NOBODY,
@@ -69,6 +71,7 @@ def run_job(backend: Backend, job: ExecutionJob, limits: Limits, on_progress: On
     if not backend.available:
         raise SandboxUnavailable(f"{backend.name}: {backend.reason}")
     _prepare(job, isolates=backend.isolates)
+    _compile_once()
     lock = MachineLock()
     try:
         lock.acquire("shared", lambda: on_progress("loading", 0.0, _WAITING))
@@ -80,6 +83,12 @@ def run_job(backend: Backend, job: ExecutionJob, limits: Limits, on_progress: On
         lock.close()
     tidy(job.out)
     return _outcome(job, ending)
+
+
+@cache
+def _compile_once() -> None:
+    """Have compiled code ready to be copied into sandboxes, once per worker process."""
+    warm_up_engines()
 
 
 def _run(

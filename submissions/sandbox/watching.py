@@ -113,9 +113,8 @@ def free_bytes(folder: Path) -> int:
 
 def tidy(folder: Path) -> None:
     """Remove everything but plain files in plain folders, once nobody writes there any more."""
-    for entry in list(os.scandir(folder)):
-        if not _is_plain(Path(entry.path), 1):
-            remove(Path(entry.path))
+    for path in [path for path in folder.iterdir() if not _is_plain(path, 1)]:
+        remove(path)
 
 
 def _is_plain(path: Path, depth: int) -> bool:
@@ -125,7 +124,7 @@ def _is_plain(path: Path, depth: int) -> bool:
         return status.st_nlink == 1
     if not stat.S_ISDIR(status.st_mode) or depth > _DEEPEST:
         return False
-    return all(_is_plain(Path(entry.path), depth + 1) for entry in list(os.scandir(path)))
+    return all(_is_plain(entry, depth + 1) for entry in list(path.iterdir()))
 
 
 def remove(path: Path) -> None:

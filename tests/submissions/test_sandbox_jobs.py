@@ -1,0 +1,229 @@
+"""The sandbox as the worker uses it: whole jobs, other users, other backends, and the worker's own end."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+
+from submissions import sandbox
+from submissions.sandbox import docker, running
+from submissions.sandbox.backends import Backend, Mount, Program
+from tests.submissions.sandboxes import SMALL, Stranger
+
+
+def test_a_real_job_and_its_measuring(
+    bubblewrap: Backend, own_lock: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """BM25 through the sandbox: a run, figures, the stages on the way, and compiled code found, not made again."""
+    job = Stranger(bubblewrap, tmp_path, monkeypatch).job(checkpoint=None, measure=True)
+    told: list[str] = []
+    limits = replace(SMALL, memory_bytes=2 << 30, processes=512, scratch_bytes=64 << 20)
+    outcome = running.run_job(bubblewrap, job, limits, lambda stage, share, note: told.append(stage))
+    assert outcome.kind == "done", outcome
+    assert outcome.result["figures"]["searches"] == 200
+    assert outcome.result["retrieval"]["documents"] == 20
+    assert outcome.result["hardware"]["details"]["cores"] == 1
+    assert (job.out / "run.txt").read_text().startswith("q1 Q0 d7 1 ")
+    assert sorted(path.name for path in job.out.iterdir()) == ["result.json", "run.txt"]
+    assert told[0] == "loading"
+    assert told[-1] == "measuring"
+
+
+DRIVER = """
+import json, logging, os, sys
+sys.path[:0] = json.loads(os.environ["SEARCHED"])
+os.environ["DJANGO_SETTINGS_MODULE"] = "leaderboard.settings"
+import django; django.setup(); logging.disable()
+import pytest
+from pathlib import Path
+from submissions.sandbox import running
+from submissions.sandbox.bubblewrap import Bubblewrap
+from tests.submissions.sandboxes import Stranger
+running.warm_up_engines = lambda: None  # the payload has no use for compiled code
+backend = Bubblewrap()
+assert backend.available, backend.reason
+print("ready", flush=True)
+stranger = Stranger(backend, Path(os.environ["HOME"]), pytest.MonkeyPatch())
+outcome = stranger.run(sys.argv[1], checkpoint=None)
+print(json.dumps([outcome.kind, stranger.found]), flush=True)
+"""
+
+
+def start_driver(payload: str, folder: Path, *, user: int | None, python: str) -> subprocess.Popen[str]:
+    """A worker of its own, perhaps under another user, that runs the payload."""
+    folder.mkdir(exist_ok=True)
+    if user is not None:
+        os.chown(folder, user, user)
+    searched = [
+        str(Path(running.__file__).parents[2]),
+        *(path for path in sys.path if "site-packages" in path),
+    ]
+    return subprocess.Popen(
+        [python, "-B", "-c", DRIVER, payload],
+        env={
+            "HOME": str(folder),
+            "TMPDIR": str(folder),
+            "RUNBOARD_VAR": str(folder / "var"),
+            "PATH": "/usr/bin:/bin",
+            "SEARCHED": json.dumps(searched),
+        },
+        cwd="/",
+        stdout=subprocess.PIPE,
+        text=True,
+        user=user,
+        group=user,
+        extra_groups=None if user is None else [],
+        start_new_session=True,
+    )
+
+
+def test_a_worker_that_is_not_root_contains_too(bubblewrap: Backend, tmp_path: Path) -> None:
+    """The sandbox needs no privileges: through a user namespace it holds the same."""
+    if os.geteuid() != 0:
+        pytest.skip("the other tests ran without privileges already")
+    python = shutil.which("python3.11", path="/usr/bin") or shutil.which("python3", path="/usr/bin")
+    if python is None or not os.access(Path(running.__file__), os.R_OK):
+        pytest.skip("there is no Python that another user can start")
+    version = subprocess.run(
+        [python, "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True
+    )
+    if version.stdout.split() != [str(part) for part in sys.version_info[:2]]:
+        pytest.skip("the system's Python is of another version, and cannot read our packages")
+    folder = Path(
+        tempfile.mkdtemp(prefix="runboard-nobody-")
+    )  # pytest's own folders are closed to other users
+    payload = """
+        import socket
+        tell(user=os.getuid(), shadow=attempt(lambda: open("/etc/shadow").read()),
+             socket=attempt(lambda: socket.socket()), processes=len([n for n in os.listdir("/proc") if n.isdigit()]),
+             new=attempt(lambda: open("/new", "w")),
+             capabilities=[line.split()[1] for line in open("/proc/self/status") if line.startswith("CapEff")],
+             filter=[line.split()[1] for line in open("/proc/self/status") if line.startswith("Seccomp:")])
+    """
+    driver = start_driver(payload, folder, user=65534, python=python)
+    lines = driver.communicate(timeout=30)[0].splitlines()
+    shutil.rmtree(folder)
+    _, found = json.loads(lines[-1])
+    assert found["user"] == 65534
+    assert found["capabilities"] == ["0000000000000000"]
+    assert found["filter"] == ["2"]
+    assert found["processes"] <= 3
+    for name in ("shadow", "socket", "new"):
+        assert "refused" in found[name]
+
+
+def test_killing_the_worker_ends_its_child(bubblewrap: Backend, tmp_path: Path) -> None:
+    """Whatever ends the worker ends the program in the same moment: nothing is left behind."""
+    marker = f"runboard-canary-{os.getpid()}"
+    payload = f"print('{marker}')\nwhile True: pass"
+    driver = start_driver(payload, tmp_path / "home", user=None, python=sys.executable)
+    assert driver.stdout is not None
+    assert driver.stdout.readline() == "ready\n"
+    wait_until(lambda: len(with_marker(marker)) > 1)
+    driver.kill()
+    driver.wait()
+    driver.stdout.close()
+    wait_until(lambda: not with_marker(marker))
+
+
+def with_marker(marker: str) -> list[str]:
+    """The processes of this machine that have the marker in their command."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if entry.name.isdigit() and marker.encode() in (entry / "cmdline").read_bytes():
+                found.append(entry.name)
+    return found
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    """Until it holds, five seconds at most."""
+    deadline = time.monotonic() + 5
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_docker_is_asked_for_a_closed_container() -> None:
+    """No network, no privileges, nothing writable but the output, and limits; our own Python stays outside."""
+    program = Program(
+        command=(sys.executable, "-I", "-B", "-c", "pass"),
+        limits=SMALL,
+        mounts=(Mount(Path("/data/model"), "/in/model"), Mount(Path("/data/out"), "/out", writable=True)),
+        environment={"LANG": "C.UTF-8"},
+    )
+    command = docker.arguments(program, "runboard-test")
+    text = " ".join(command)
+    for part in (
+        "docker run --rm --interactive",
+        "--network none",
+        "--read-only",
+        "--cap-drop ALL",
+        "--security-opt no-new-privileges",
+        f"--pids-limit {SMALL.most_processes}",
+        f"--memory {SMALL.memory_bytes} --memory-swap {SMALL.memory_bytes}",
+        f"size={SMALL.scratch_bytes}",
+        "type=bind,source=/data/model,target=/in/model,readonly",
+        "--mount type=bind,source=/data/out,target=/out ",
+        "--env LANG=C.UTF-8",
+    ):
+        assert part in f"{text} "
+    user = command[command.index("--user") + 1]
+    assert not user.startswith("0:")
+    assert sys.executable not in command
+    assert command[-5:] == ["python", "-I", "-B", "-c", "pass"]
+
+
+def test_what_is_chosen_and_whom_it_serves(settings: Any, bubblewrap: Backend) -> None:
+    """A sandbox serves anybody; none serves staff on the machine itself; a name that is none is refused."""
+    try:
+        for name, chosen, serves in (
+            ("auto", "bwrap", True),
+            ("bwrap", "bwrap", True),
+            ("none", "none", False),
+        ):
+            settings.SANDBOX = name
+            sandbox.backend.cache_clear()
+            assert sandbox.backend().name == chosen
+            assert sandbox.allows(user_is_staff=False, loopback=True) is serves
+            assert sandbox.allows(user_is_staff=True, loopback=False) is serves
+            assert sandbox.allows(user_is_staff=True, loopback=True)
+        settings.SANDBOX = "nsjail"
+        sandbox.backend.cache_clear()
+        with pytest.raises(ImproperlyConfigured, match="auto, bwrap, docker, none"):
+            sandbox.backend()
+    finally:
+        sandbox.backend.cache_clear()
+
+
+def test_without_a_sandbox_nothing_runs(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, own_lock: None, tmp_path: Path
+) -> None:
+    """Where neither bwrap nor docker works, the reason and the remedy are said, and a job is refused."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    settings.SANDBOX = "auto"
+    sandbox.backend.cache_clear()
+    try:
+        backend = sandbox.backend()
+        assert (backend.available, backend.reason) == (False, "bwrap is not installed")
+        assert "apt-get install bubblewrap" in backend.remedy
+        assert not sandbox.allows(user_is_staff=True, loopback=True)
+        job = Stranger(backend, tmp_path, monkeypatch).job()
+        with pytest.raises(sandbox.SandboxUnavailable, match="bwrap is not installed"):
+            sandbox.run_in_sandbox(job, on_progress=lambda *told: None)
+    finally:
+        sandbox.backend.cache_clear()
