@@ -13,7 +13,9 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +23,13 @@ from numpy.typing import NDArray
 from evaluation.engines import exact_kernels
 from evaluation.errors import ModelFailure
 
+if TYPE_CHECKING:
+    from evaluation.neural.device_search import DeviceSearch
+
 Vectors = NDArray[Any]
+Scores = NDArray[np.float32]
 #: The best documents of a query by their numbers, in trec order, and their scores.
-Found = tuple[NDArray[np.int64], NDArray[np.float32]]
+Found = tuple[NDArray[np.int64], Scores]
 
 #: Scores held at a time: 32 MiB of them.
 _SCORES_HELD = 2**23
@@ -61,9 +67,9 @@ def greatest_norm(vectors: Vectors) -> float:
 class ExactSearch:
     """Searches shards of one collection, whose documents are numbered through in their order.
 
-    `ranks[d]` is the place of document d in the descending order of ids, which decides among equal scores. `device`
-    "cuda" computes matrix products there; everything else is done with `threads` threads here. `block` is how many
-    documents are scored at a time, by default what suits the number of queries.
+    `ranks[d]` is the place of document d in the descending order of ids, which decides among equal scores. A `device`
+    other than "cpu" computes the matrix products; everything else is done with `threads` threads here. `block` is how
+    many documents are scored at a time, by default what suits the number of queries.
     """
 
     def __init__(
@@ -80,8 +86,8 @@ class ExactSearch:
         self._ranks = ranks
         self._threads = max(threads, 1)
         self._block = block
-        self._greatest_norm = max((shard.greatest_norm for shard in shards), default=0.0)
-        self._multiply = _multiplier(device)
+        self.greatest_norm = max((shard.greatest_norm for shard in shards), default=0.0)
+        self._device_search = _device_search(shards, device)
         exact_kernels.load()
 
     @property
@@ -89,7 +95,7 @@ class ExactSearch:
         """How many documents there are."""
         return int(self._starts[-1])
 
-    def search(self, queries: NDArray[np.float32], depth: int) -> Iterator[Found]:
+    def search(self, queries: Scores, depth: int) -> Iterator[Found]:
         """The best `depth` documents of each query (queries × dimensions), in the order of the queries.
 
         Raises ModelFailure where a score could be beyond float32.
@@ -102,7 +108,7 @@ class ExactSearch:
             else:
                 yield from [(np.zeros(0, np.int64), np.zeros(0, np.float32))] * len(some)
 
-    def rescore(self, query: NDArray[np.float32], documents: NDArray[np.int64]) -> NDArray[np.float32]:
+    def rescore(self, query: Scores, documents: NDArray[np.int64]) -> Scores:
         """The exact scores of these documents, rounded to float32."""
         scores = np.empty(len(documents), np.float32)
         for start in range(0, len(documents), _ROWS_AT_ONCE):
@@ -110,27 +116,35 @@ class ExactSearch:
             exact_kernels.inner_products(query, self._rows(documents[some]), scores[some])
         return scores
 
-    def _search(self, queries: NDArray[np.float32], wanted: int) -> Iterator[Found]:
-        candidates = _Candidates(self, queries, wanted, self._greatest_norm)
+    def _search(self, queries: Scores, wanted: int) -> Iterator[Found]:
+        """The best of each query: from what the device says, or from all scores where that leaves doubts."""
+        if self._device_search is None:
+            yield from self._search_here(queries, wanted)
+            return
+        candidates = _Candidates(self, queries, wanted)
+        undecided = candidates.take(*self._device_search.candidates(queries, wanted, self._block))
+        found_here = self._search_here(queries[undecided], wanted)
+        for query in range(len(queries)):
+            yield next(found_here) if undecided[query] else candidates.best(query)
+
+    def _search_here(self, queries: Scores, wanted: int) -> Iterator[Found]:
+        """Let all documents pass by."""
+        if not len(queries):
+            return
+        candidates = _Candidates(self, queries, wanted)
         width = self._block or min(max(_SCORES_HELD // len(queries), _SHORTEST_BLOCK), _LONGEST_BLOCK)
         held = np.empty(len(queries) * min(width, self.documents), np.float32)
-        parts = np.array_split(np.arange(len(queries)), min(self._threads, len(queries)))
-        multiply = self._multiply(queries)
+        edges = np.linspace(0, len(queries), min(self._threads, len(queries)) + 1, dtype=int).tolist()
+        parts = [slice(start, end) for start, end in pairwise(edges)]
+        multiply = _multiplier(queries)
         with ThreadPoolExecutor(len(parts)) as pool:
             for first, vectors in self._blocks(width):
                 scores = held[: len(queries) * len(vectors)].reshape(len(queries), len(vectors))
                 multiply(vectors, scores)
                 if len(parts) == 1:
-                    candidates.sieve(scores, first, slice(None))
+                    candidates.sieve(scores, first, parts[0])
                 else:
-                    list(
-                        pool.map(
-                            lambda part, s=scores, f=first: candidates.sieve(
-                                s, f, slice(part[0], part[-1] + 1)
-                            ),
-                            parts,
-                        )
-                    )
+                    list(pool.map(partial(candidates.sieve, scores, first), parts))
             yield from pool.map(candidates.best, range(len(queries)))
 
     def _blocks(self, width: int) -> Iterator[tuple[int, Vectors]]:
@@ -139,7 +153,7 @@ class ExactSearch:
             for start in range(0, len(shard.vectors), width):
                 yield first + start, shard.vectors[start : start + width]
 
-    def _rows(self, documents: NDArray[np.int64]) -> NDArray[np.float32]:
+    def _rows(self, documents: NDArray[np.int64]) -> Scores:
         """The vectors of these documents, in float32."""
         homes = np.searchsorted(self._starts, documents, side="right") - 1
         rows = np.empty((len(documents), self._shards[0].vectors.shape[1]), np.float32)
@@ -148,7 +162,7 @@ class ExactSearch:
             rows[here] = self._shards[home].vectors[documents[here] - self._starts[home]]
         return rows
 
-    def in_order(self, documents: NDArray[np.int64], scores: NDArray[np.float32], wanted: int) -> Found:
+    def in_order(self, documents: NDArray[np.int64], scores: Scores, wanted: int) -> Found:
         """The best `wanted` of these documents, in trec order."""
         order = np.lexsort((self._ranks[documents], -scores))[:wanted]
         return documents[order], scores[order]
@@ -157,13 +171,12 @@ class ExactSearch:
 class _Candidates:
     """What may be among the best `wanted` documents of each query, while the documents pass by."""
 
-    def __init__(
-        self, searcher: ExactSearch, queries: NDArray[np.float32], wanted: int, greatest_norm: float
-    ) -> None:
+    def __init__(self, searcher: ExactSearch, queries: Scores, wanted: int) -> None:
         self._searcher = searcher
         self._queries = queries
         self._wanted = wanted
         count, dimensions = queries.shape
+        greatest_norm = searcher.greatest_norm
         norms = np.sqrt(np.einsum("ij,ij->i", queries, queries, dtype=np.float64))
         greatest = float(norms.max(initial=0.0)) * greatest_norm
         if not greatest < float(np.finfo(np.float32).max) / 2:
@@ -177,20 +190,25 @@ class _Candidates:
         self._documents = np.empty((count, capacity), np.int64)
         self._found = np.zeros(count, np.int64)
 
-    def sieve(self, block: NDArray[np.float32], first_document: int, rows: slice) -> None:
-        """Take the candidates among a block's scores, for some rows of them."""
-        scores = block[rows]
+    def sieve(self, scores: Scores, first_document: int, rows: slice) -> None:
+        """Take the candidates of some queries (rows) among the scores of a block (queries × documents)."""
+        scores = scores[rows]
         columns = np.zeros(len(scores), np.int64)
-        arrays = (
-            self._margins[rows],
-            self._least[rows],
-            self._scores[rows],
-            self._documents[rows],
-            self._found[rows],
-        )
+        arrays = [
+            array[rows] for array in (self._margins, self._least, self._scores, self._documents, self._found)
+        ]
         while not exact_kernels.sieve(scores, first_document, columns, self._wanted, *arrays):
             for row in np.flatnonzero(columns < scores.shape[1]).tolist():
-                self._settle(row + (rows.start or 0))
+                self._settle(rows.start + row)
+
+    def take(self, scores: Scores, documents: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Take what is best by approximate scores (descending); say for which queries more might belong to it."""
+        width = scores.shape[1]
+        self._scores[:, :width], self._documents[:, :width], self._found[:] = scores, documents, width
+        if width == self._searcher.documents:
+            return np.zeros(len(scores), np.bool_)
+        undecided: NDArray[np.bool_] = scores[:, -1] >= scores[:, self._wanted - 1] - self._margins
+        return undecided
 
     def _settle(self, query: int) -> None:
         """Decide among too many candidates of almost equal score by their exact scores and ids."""
@@ -213,35 +231,23 @@ class _Candidates:
         )
 
 
-Multiply = Callable[[Vectors, NDArray[np.float32]], None]
+def _device_search(shards: Sequence[Shard], device: str) -> DeviceSearch | None:
+    if device == "cpu":
+        return None
+    from evaluation.neural.device_search import DeviceSearch
+
+    return DeviceSearch([shard.vectors for shard in shards], device)
 
 
-def _multiplier(device: str) -> Callable[[NDArray[np.float32]], Multiply]:
-    """By the queries, a function that writes their products with a block of vectors into an array."""
-    if device.startswith("cuda"):
-        return lambda queries: _multiply_on(device, queries)
-    if "torch" in sys.modules:  # its threads are set by whoever loaded it
-        return lambda queries: _multiply_on("cpu", queries)
-    return _multiply_with_numpy
+def _multiplier(queries: Scores) -> Callable[[Vectors, Scores], object]:
+    """A function that writes the products of the queries with a block of vectors into an array."""
+    if "torch" not in sys.modules:
+        return lambda vectors, products: np.matmul(
+            queries, vectors.astype(np.float32, copy=False).T, out=products
+        )
+    import torch  # whoever loaded it has set its threads
 
-
-def _multiply_with_numpy(queries: NDArray[np.float32]) -> Multiply:
-    def multiply(vectors: Vectors, products: NDArray[np.float32]) -> None:
-        np.matmul(queries, vectors.astype(np.float32, copy=False).T, out=products)
-
-    return multiply
-
-
-def _multiply_on(device: str, queries: NDArray[np.float32]) -> Multiply:
-    import torch
-
-    ours = torch.from_numpy(queries).to(device)
-
-    def multiply(vectors: Vectors, products: NDArray[np.float32]) -> None:
-        theirs = torch.from_numpy(np.asarray(vectors)).to(device).float()
-        if device == "cpu":
-            torch.mm(ours, theirs.T, out=torch.from_numpy(products))
-        else:
-            torch.from_numpy(products).copy_(ours @ theirs.T)
-
-    return multiply
+    ours = torch.from_numpy(queries)
+    return lambda vectors, products: torch.mm(
+        ours, torch.from_numpy(vectors).float().T, out=torch.from_numpy(products)
+    )

@@ -45,10 +45,11 @@ def searched(
     cuts: tuple[int, ...] = (),
     block: int | None = None,
     threads: int = 1,
+    device: str = "cpu",
 ) -> list[list[tuple[str, float]]]:
     ids = names(len(vectors))
     shards = [Shard.of(part) for part in np.split(vectors, sorted(cuts))]
-    search = ExactSearch(shards, ranks_of(ids), block=block, threads=threads)
+    search = ExactSearch(shards, ranks_of(ids), block=block, threads=threads, device=device)
     return [
         [(ids[document], float(score)) for document, score in zip(documents, scores, strict=True)]
         for documents, scores in search.search(queries, depth)
@@ -116,10 +117,21 @@ def test_the_result_does_not_depend_on_blocks_shards_or_threads() -> None:
         assert searched(vectors, asked, 100, block=block, cuts=cuts, threads=threads) == expected
 
 
+@pytest.mark.parametrize("levels", [2, 1_000_000])
+def test_what_a_device_finds_is_the_same(levels: int) -> None:
+    """The way of a graphics card, walked on the processor ("cpu:0" is no "cpu"): with ties and without."""
+    random = np.random.default_rng(5)
+    vectors = (random.integers(-levels, levels, (3_000, 12)) / levels).astype(np.float32)
+    asked = (random.integers(-levels, levels, (9, 12)) / levels).astype(np.float32)
+    expected = brute_force(vectors.astype(np.float64), asked.astype(np.float64), 50)
+    assert searched(vectors, asked, 50, cuts=(1_000, 1_003), block=700, device="cpu:0") == expected
+    assert searched(vectors, asked, 4_000, device="cpu:0") == searched(vectors, asked, 4_000)
+
+
 def test_vectors_are_read_from_mapped_files(tmp_path: Path) -> None:
     vectors = np.random.default_rng(0).standard_normal((1_000, 8)).astype(np.float32)
     np.save(tmp_path / "vectors.npy", vectors)
-    mapped = np.load(tmp_path / "vectors.npy", mmap_mode="r")
+    mapped = np.load(tmp_path / "vectors.npy", mmap_mode="c")
     assert searched(mapped, vectors[:3], 10) == searched(vectors, vectors[:3], 10)
 
 

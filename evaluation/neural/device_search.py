@@ -1,0 +1,69 @@
+"""Candidates for exact search from a graphics card: matrix products and the best of them stay there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+#: Scores held on the device at a time: 512 MiB of them.
+_SCORES_HELD = 2**27
+#: Documents kept beyond those wanted, so that rounding seldom leaves out one that belongs to them.
+_SPARE = 64
+#: Share of the device's free memory that vectors may take to stay there between searches.
+_SHARE_OF_MEMORY = 0.6
+
+
+class DeviceSearch:
+    """Scores shards of vectors (documents × dimensions, float32 or float16) on a device of torch, in float32."""
+
+    def __init__(self, shards: Sequence[NDArray[Any]], device: str) -> None:
+        torch.backends.cuda.matmul.allow_tf32 = False  # its rounding is beyond the margin of the search
+        self._device = torch.device(device)
+        self._shards: Sequence[NDArray[Any] | torch.Tensor] = shards
+        if sum(shard.nbytes for shard in shards) < _SHARE_OF_MEMORY * _free_memory(self._device):
+            self._shards = [torch.from_numpy(shard).to(self._device) for shard in shards]
+
+    @torch.inference_mode()
+    def candidates(
+        self, queries: NDArray[np.float32], wanted: int, block: int | None = None
+    ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Scores (descending) and numbers of the best documents of each query, `wanted` and some more.
+
+        There are fewer only where all documents are among them. `block` is how many are scored at a time.
+        """
+        asked = torch.from_numpy(queries).to(self._device)
+        kept = wanted + _SPARE
+        width = block or max(_SCORES_HELD // len(queries), kept)
+        scores = torch.empty((len(queries), 0), device=self._device)
+        documents = torch.empty((len(queries), 0), dtype=torch.int64, device=self._device)
+        for first, vectors in self._blocks(width):
+            products = asked @ vectors.float().T
+            best = products.topk(min(kept, products.shape[1]), dim=1)
+            scores = torch.cat([scores, best.values], dim=1)
+            documents = torch.cat([documents, best.indices + first], dim=1)
+            if scores.shape[1] > kept:
+                scores, places = scores.topk(kept, dim=1)
+                documents = documents.gather(1, places)
+        scores, places = scores.sort(dim=1, descending=True)
+        return scores.cpu().numpy(), documents.gather(1, places).cpu().numpy()
+
+    def _blocks(self, width: int) -> Iterator[tuple[int, torch.Tensor]]:
+        """(number of the first document, vectors on the device) of blocks of at most `width` documents."""
+        first = 0
+        for shard in self._shards:
+            for start in range(0, len(shard), width):
+                block = shard[start : start + width]
+                yield (
+                    first + start,
+                    block if isinstance(block, torch.Tensor) else torch.from_numpy(block).to(self._device),
+                )
+            first += len(shard)
+
+
+def _free_memory(device: torch.device) -> int:
+    """Bytes that are free on a card; none where vectors need not be copied to be there."""
+    return int(torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else 0
