@@ -7,9 +7,9 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from evaluation.checkpoints.description import FILE_NAME as CHECKPOINT_FILE
+from evaluation.checkpoints import open_checkpoint
 from evaluation.engines import (
     ENGINES,
     FACTS,
@@ -21,6 +21,7 @@ from evaluation.engines import (
     retrieve,
 )
 from evaluation.errors import InvalidContent, ModelFailure
+from evaluation.execution.failures import MODEL_FAILURES
 
 if TYPE_CHECKING:
     from evaluation.engines import Stage
@@ -69,33 +70,35 @@ def add_parser(subparsers: Subparsers) -> None:
     given.add_argument(
         "--shards", type=Path, help="folder of encoded shards: those in it are used, others are left there"
     )
-    _add_parameters(parser.add_argument_group("parameters of the engine"))
+    _add_parameters(parser)
     parser.set_defaults(run=run_retrieve)
     listing = subparsers.add_parser("engines", help="list the engines and their parameters")
     listing.set_defaults(run=run_engines)
 
 
-def _add_parameters(group: argparse._ArgumentGroup) -> None:
-    """One option for each name of a parameter; its help tells the engines apart where they differ."""
+def _add_parameters(parser: argparse.ArgumentParser) -> None:
+    """One option for each name of a parameter; its help tells the engines apart where they differ.
+
+    A parameter that is called like an option of the command has `engine-` before its name.
+    """
+    own = {option for action in parser._actions for option in action.option_strings}
+    group = parser.add_argument_group("parameters of the engine")
     for name, meanings in _parameters().items():
         text = "; ".join(
             f"{parameter.description} ({parameter.values}; default: {_shown(parameter.default)}; {', '.join(engines)})"
             for parameter, engines in meanings.items()
         ).replace("%", "%%")
         words = name.replace("_", "-")
+        if f"--{words}" in own:
+            words = f"engine-{words}"
+        options: dict[str, Any] = {"dest": _destination(name), "help": text, "metavar": "VALUE"}
         if any(isinstance(parameter.default, bool) for parameter in meanings):
-            group.add_argument(
-                f"--{words}", dest=_destination(name), metavar="VALUE", nargs="?", const=True, help=text
-            )
-            group.add_argument(
-                f"--no-{words}",
-                dest=_destination(name),
-                action="store_const",
-                const=False,
-                help=f"the same as --{words} false",
-            )
+            group.add_argument(f"--{words}", nargs="?", const=True, **options)
+            options = {**options, "action": "store_const", "const": False, "help": f"as --{words} false"}
+            del options["metavar"]
+            group.add_argument(f"--no-{words}", **options)
         else:
-            group.add_argument(f"--{words}", dest=_destination(name), metavar="VALUE", help=text)
+            group.add_argument(f"--{words}", **options)
 
 
 def _parameters() -> dict[str, dict[Parameter, list[str]]]:
@@ -116,7 +119,7 @@ def run_retrieve(arguments: argparse.Namespace) -> int:
     """Make the run; say on standard error what was done, or why it could not be."""
     values = {name: getattr(arguments, _destination(name)) for name in _parameters()}
     try:
-        with tempfile.TemporaryDirectory(prefix="checkpoint-"):
+        with tempfile.TemporaryDirectory(prefix="checkpoint-") as scratch:
             done = retrieve(
                 arguments.engine,
                 arguments.corpus,
@@ -127,7 +130,7 @@ def run_retrieve(arguments: argparse.Namespace) -> int:
                 drop_self_matches=arguments.drop_self_matches,
                 progress=_show_progress if sys.stderr.isatty() else None,
                 tag=arguments.tag,
-                resources=_resources(arguments),
+                resources=_resources(arguments, Path(scratch)),
                 shards=arguments.shards,
             )
     except InvalidContent as error:
@@ -136,7 +139,8 @@ def run_retrieve(arguments: argparse.Namespace) -> int:
             print(f"{problem.severity}: {problem.message}{where}. {problem.hint}", file=sys.stderr)
         return 1
     except ModelFailure as error:
-        print(f"error: the model cannot be used: {error.message} ({error.code})", file=sys.stderr)
+        remedy = MODEL_FAILURES[error.code].remedy if error.code in MODEL_FAILURES else ""
+        print(f"error: the model cannot be used: {error.message} ({error.code}). {remedy}", file=sys.stderr)
         return 1
     except (InvalidParameter, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -145,14 +149,15 @@ def run_retrieve(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _resources(arguments: argparse.Namespace) -> Resources:
+def _resources(arguments: argparse.Namespace, scratch: Path) -> Resources:
     """What the engine is given. Raises InvalidContent where the checkpoint is none that it can run."""
     description = describe(arguments.engine)
     if arguments.threads is not None and arguments.threads < 1:
         raise InvalidParameter(f"{arguments.threads} threads compute nothing; give at least 1.")
     checkpoint = arguments.checkpoint
-    if checkpoint is not None and not (checkpoint / CHECKPOINT_FILE).is_file():
-        raise InvalidParameter(f"{checkpoint} is no rebuilt checkpoint: it has no {CHECKPOINT_FILE}.")
+    if checkpoint is not None and description.needs_checkpoint:
+        pooling = getattr(arguments, _destination("pooling")) or ""
+        checkpoint = open_checkpoint(checkpoint, description.checkpoints, scratch, pooling)
     return Resources(
         checkpoint=checkpoint,
         runs=tuple(arguments.runs),

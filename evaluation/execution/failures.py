@@ -42,6 +42,11 @@ MODEL_FAILURES: Mapping[str, ModelFailureText] = {
         "The model's output has not the shape that its architecture gives.",
         "Choose the engine that fits the checkpoint, and check its last layers.",
     ),
+    "does_not_run": ModelFailureText(
+        "The library raised an error when it ran the model.",
+        "Run the same checkpoint on a few texts with the published versions of the libraries; often the tokenizer has "
+        "more tokens, or the maximum length more positions, than the weights.",
+    ),
     "invalid_parameter": ModelFailureText(
         "A parameter does not fit this checkpoint.",
         "Send it again with a value that the message names.",

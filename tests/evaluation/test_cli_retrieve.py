@@ -45,6 +45,17 @@ def test_retrieve_writes_a_run_and_says_what_it_did(
 def test_options_reach_the_engine(files: list[str | Path], tmp_path: Path) -> None:
     assert run_command("retrieve", *files, "--no-stemming", "--fields", "text", "--engine", "bm25") == 0
     assert (tmp_path / "run.txt").read_text() == ""
+    assert run_command("retrieve", *files, "--stemming", "false", "--fields", "text") == 0
+    assert (tmp_path / "run.txt").read_text() == ""
+
+
+def test_help_tells_parameters_of_one_name_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run_command("retrieve", "--help")
+    said = " ".join(capsys.readouterr().out.split())
+    assert "default: title+text; bm25" in said
+    assert "default: multifield; bm25-multifield)" in said
+    assert "--no-stemming" in said
 
 
 @pytest.mark.parametrize(
@@ -54,6 +65,11 @@ def test_options_reach_the_engine(files: list[str | Path], tmp_path: Path) -> No
         (["--b", "7"], "b = '7' is not possible"),
         (["--tag", "two words"], "tag"),
         (["--depth", "0"], "at least 1"),
+        (["--threads", "0"], "at least 1"),
+        (["--engine", "dense"], "give a checkpoint"),
+        (["--checkpoint", "."], "bm25 runs no model"),
+        (["--runs", "x.txt"], "takes 0 runs"),
+        (["--rrf-k", "60"], "bm25 has no parameter rrf_k"),
         (["--corpus", "/nowhere/corpus.jsonl"], "/nowhere/corpus.jsonl"),
     ],
 )

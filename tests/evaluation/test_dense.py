@@ -13,6 +13,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import numpy as np
 import pytest
 
+from evaluation.__main__ import main
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.engines import InvalidParameter, Resources, Retrieval, describe, retrieve
 from evaluation.errors import InvalidContent, ModelFailure
@@ -297,6 +298,36 @@ def test_a_model_that_says_nothing_fails_by_name(
     with pytest.raises(ModelFailure) as failure:
         search(spoiled(value))
     assert failure.value.code == code
+
+
+def test_the_command_takes_folders_as_people_have_them(
+    collection: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two encoders that one Router holds, validated and taken apart on the way."""
+    folder = tiny_models.tiny_dpr(tmp_path / "dpr")
+    out = tmp_path / "run.txt"
+    words = ["--corpus", collection[0], "--queries", collection[1], "--out", out, "--checkpoint", folder]
+    options = [*map(str, words), "--engine", "dense", "--depth", "100", "--threads", "1", "--device", "cpu"]
+    assert main(["retrieve", *options]) == 0
+    said = capsys.readouterr().err
+    assert f"Dimension: {tiny_models.HIDDEN}" in said
+    assert "Similarity: dot" in said
+    model = library(folder)
+    texts = [f"{title} {text}".strip() for title, text in DOCUMENTS]
+    scores = model.encode_query(QUERIES) @ model.encode_document(texts).T
+    reference = {f"q{q}": {f"d{d}": float(s) for d, s in enumerate(row)} for q, row in enumerate(scores)}
+    assert_same(read_run(out), reference)
+
+
+def test_the_command_says_what_a_folder_lacks(
+    tiny: Path, collection: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    words = ["--corpus", collection[0], "--queries", collection[1], "--out", tmp_path / "run.txt"]
+    options = [*map(str, words), "--engine", "dense", "--checkpoint", str(tmp_path / "empty")]
+    assert main(["retrieve", *options]) == 1
+    assert "error: " in capsys.readouterr().err
+    assert not (tmp_path / "run.txt").exists()
 
 
 def test_batches_are_halved_until_they_fit() -> None:
