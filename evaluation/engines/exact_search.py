@@ -194,10 +194,11 @@ class _Candidates:
         """Take the candidates of some queries (rows) among the scores of a block (queries × documents)."""
         scores = scores[rows]
         columns = np.zeros(len(scores), np.int64)
-        arrays = [
-            array[rows] for array in (self._margins, self._least, self._scores, self._documents, self._found)
-        ]
-        while not exact_kernels.sieve(scores, first_document, columns, self._wanted, *arrays):
+        margins, least, found = self._margins[rows], self._least[rows], self._found[rows]
+        kept, documents = self._scores[rows], self._documents[rows]
+        while not exact_kernels.sieve(
+            scores, first_document, columns, self._wanted, margins, least, kept, documents, found
+        ):
             for row in np.flatnonzero(columns < scores.shape[1]).tolist():
                 self._settle(rows.start + row)
 
