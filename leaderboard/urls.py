@@ -8,7 +8,7 @@ from django.urls import include, path
 from leaderboard.api import boards as board_api
 from leaderboard.api import documents
 from leaderboard.api.files import DatasetFiles
-from leaderboard.views import boards, public, reference
+from leaderboard.views import boards, efficiency, public, reference
 from leaderboard.views.files import dataset_file, favicon
 from leaderboard.views.health import healthz
 
@@ -26,6 +26,7 @@ pages = [
     path("systems/<slug:slug>/", public.system, name="system"),
     path("teams/<slug:slug>/", public.team, name="team"),
     path("measures/", reference.measures, name="measures"),
+    path("efficiency/", efficiency.efficiency, name="efficiency"),
     path("formats/", reference.formats, name="formats"),
 ]
 

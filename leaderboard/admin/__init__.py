@@ -4,9 +4,9 @@ from allauth.account.decorators import secure_admin_login
 from django.conf import settings
 from django.contrib import admin
 
-from leaderboard.admin import benchmarks, datasets, people, results
+from leaderboard.admin import benchmarks, datasets, efficiency, people, results
 
-__all__ = ["benchmarks", "datasets", "people", "results"]
+__all__ = ["benchmarks", "datasets", "efficiency", "people", "results"]
 
 admin.site.site_header = f"{settings.SITE_NAME} curation"
 admin.site.site_title = settings.SITE_NAME

@@ -24,6 +24,11 @@ VIEW_PARAMETERS = [
     OpenApiParameter("architecture", str, enum=Architecture.values, many=True),
     OpenApiParameter("provenance", str, enum=Entry.Provenance.values, many=True),
     OpenApiParameter("q", str, description="Text in the name of a system, team or source."),
+    OpenApiParameter(
+        "hardware",
+        str,
+        description="The hardware class whose measurements are shown, one of `hardware_choices`.",
+    ),
 ]
 
 
@@ -149,7 +154,11 @@ class SystemView(APIView):
         if facts is None:
             raise Http404
         results = [
-            {**result._asdict(), "scores": dict([(result.measure, result.value), *result.scores])}
+            {
+                **result._asdict(),
+                "scores": dict([(result.measure, result.value), *result.scores]),
+                "measured": [one.as_data() for one in result.measured],
+            }
             for result in system_page.results_of(facts["pk"])
         ]
         shown = {

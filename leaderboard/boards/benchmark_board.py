@@ -6,16 +6,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from leaderboard.baselines import BM25
 from leaderboard.boards import deltas
+from leaderboard.boards.benchmark_costs import CostsShown, costs_shown
 from leaderboard.boards.collecting import BenchmarkFacts, Line, Member, available_measures, collect
+from leaderboard.boards.cost_columns import CostColumns, cost_group, notes_on_costs
 from leaderboard.boards.dataset_board import ARCHITECTURES, in_view
 from leaderboard.boards.entries import DatasetEntries, Figures
 from leaderboard.boards.figures import FigureKey, figure_columns, place_figures
+from leaderboard.boards.measured import with_baseline
 from leaderboard.boards.measures import better
 from leaderboard.boards.model import (
     ABOUT,
     EFFECTIVENESS,
     REPORTED,
+    SCORED,
     SYSTEM_COLUMN,
     Board,
     Column,
@@ -51,17 +56,48 @@ def benchmark_board(
     measured_on, costs = _measured(facts, entries)
     of_lines = [costs.get((line.system_id, line.configuration), ()) for line in lines]
     efficiency = figure_columns([(found, {}) for found in of_lines if found])
-    columns = _columns(facts, measure, efficiency, measured_on)
-    layout = _Layout.of(facts, measure, len(efficiency))
+    shown, cost_columns = _measured_costs(facts, entries, lines, systems, state.hardware)
+    columns = _columns(facts, measure, cost_columns.columns, efficiency, measured_on)
+    layout = _Layout.of(facts, measure, len(cost_columns.columns) + len(efficiency))
     rows = [_row(layout, line, systems[line.system_id]) for line in lines]
     start = leading(facts) + len(facts.members)
-    places = {key: start + number for number, key in enumerate(efficiency)}
+    places = {key: number for number, key in enumerate(efficiency, start + len(cost_columns.columns))}
     for found, row in zip(of_lines, rows, strict=True):
         if found:
             place_figures(row, found, places)
+    if shown.machine:
+        for line, row in zip(lines, rows, strict=True):
+            measured = shown.measured.get((line.system_id, line.configuration))
+            if measured and line.ranked_in == SCORED:
+                cost_columns.place(row, measured, start)
     board = _view(facts, columns, rows, measure, state)
     board.measures = measures
+    if shown.machine:
+        board.machine, board.machines = shown.machine, shown.machines
+        board.cost_group = cost_group(shown.machine, shown.dataset)
+        board.notes += notes_on_costs(shown.machine, shown.elsewhere, shown.dataset)
     return board
+
+
+def _measured_costs(
+    facts: BenchmarkFacts,
+    entries: Mapping[int, DatasetEntries],
+    lines: Sequence[Line],
+    systems: Mapping[int, SystemRow],
+    hardware: str,
+) -> tuple[CostsShown, CostColumns]:
+    """The measured costs that the board shows, BM25's too, and their columns."""
+    shown = costs_shown(facts, entries, lines, hardware)
+    bm25 = next(
+        (
+            (line.system_id, line.configuration)
+            for line in lines
+            if line.baseline_on and line.ranked_in == SCORED and systems[line.system_id].slug == BM25.slug
+        ),
+        None,
+    )
+    with_baseline(shown.measured, bm25)
+    return shown, CostColumns.of(shown.measured.values(), shown.machine, shown.dataset)
 
 
 def _measured(
@@ -112,13 +148,18 @@ def _view(
 
 
 def _columns(
-    facts: BenchmarkFacts, measure: str, efficiency: Mapping[FigureKey, Column], figures_of: str
+    facts: BenchmarkFacts,
+    measure: str,
+    costs: Sequence[Column],
+    efficiency: Mapping[FigureKey, Column],
+    figures_of: str,
 ) -> list[Column]:
     good = better(measure)
     return [
         SYSTEM_COLUMN,
         *_aggregates(len(facts.counted), good),
         *(_dataset_column(member, measure, good) for member in facts.members),
+        *costs,
         *(_from(column, figures_of) for column in efficiency.values()),
         Column("architecture", "Architecture", ABOUT, "text"),
         Column("provenance", "Provenance", ABOUT, "text", note="how the numbers were obtained"),

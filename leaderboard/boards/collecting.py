@@ -28,12 +28,16 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkFacts:
-    """What a board needs of its benchmark. `source_id` is the publication whose reported figures it shows, if one."""
+    """What a board needs of its benchmark. `source_id` is the publication whose reported figures it shows, if one.
+
+    `efficiency_from` is the dataset whose measured costs it shows, None for the one that most systems share.
+    """
 
     name: str
     measure: str
     members: Sequence[Member]
     source_id: int | None = None
+    efficiency_from: int | None = None
 
     @property
     def counted(self) -> list[Member]:

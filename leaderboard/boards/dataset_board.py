@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
+from leaderboard.baselines import BM25
 from leaderboard.boards import deltas
+from leaderboard.boards.cost_columns import CostColumns, cost_group, notes_on_costs
 from leaderboard.boards.figures import FigureKey, figure_columns, place_figures
+from leaderboard.boards.measured import Measured, chosen_machine, machines_of, with_baseline
 from leaderboard.boards.measures import better, measure_column
 from leaderboard.boards.model import (
     ABOUT,
@@ -52,17 +55,28 @@ class _Read(NamedTuple):
     figures: Sequence[Mapping[str, Any]]
 
 
-def dataset_board(facts: DatasetFacts, entries: Sequence[EntryRow], state: BoardState) -> Board:
-    """The view of the board that `state` asks for. Raises UnknownChoice for a column or measure it does not have."""
+def dataset_board(
+    facts: DatasetFacts, entries: Sequence[EntryRow], state: BoardState, measured: Sequence[Measured] = ()
+) -> Board:
+    """The view of the board that `state` asks for; `measured` is what was measured of the entries.
+
+    Raises UnknownChoice for a column, a measure or hardware that it does not have.
+    """
     read = [_Read(entry, entry.scores, entry.figures) for entry in entries if entry.visibility == "public"]
     measures = _measures(facts, read)
     measure = _measure_in_focus(state, measures)
     figures = figure_columns([(row.figures, row.scores) for row in read if row.figures])
     shown = [measure, *(name for name in measures if name != measure)]
-    columns = _columns(shown, figures)
+    machines = machines_of(measured)
+    machine = chosen_machine(machines, state.hardware)
+    on_machine = with_baseline(
+        {one.entry_id: one for one in measured if one.machine == machine}, _bm25(facts, read)
+    )
+    costs = CostColumns.of(on_machine.values(), machine)
+    columns = _columns(shown, costs.columns, figures)
     sort = state.sort or measure
     place = _place(columns, sort)
-    rows = _rows(facts, read, shown, figures)
+    rows = _rows(facts, read, shown, figures, costs, on_machine)
     assign_ranks(rows, FOCUS, lower_is_better=better(measure) == "lower")
     view = in_view(rows, state)
     kept = _with_values(view, columns, {place, FOCUS})
@@ -80,10 +94,26 @@ def dataset_board(facts: DatasetFacts, entries: Sequence[EntryRow], state: Board
         measure=measure,
         total=len(rows),
         measures=list(measures),
+        machine=machine,
+        machines=machines,
+        cost_group=cost_group(machine) if machine else "",
     )
     mark_best(board, rows)
     board.notes = _notes(facts, rows, measure)
+    if machine:
+        elsewhere = {one.entry_id for one in measured}.difference(on_machine)
+        board.notes += notes_on_costs(machine, len(elsewhere))
     return board
+
+
+def _bm25(facts: DatasetFacts, read: Sequence[_Read]) -> int | None:
+    """The entry of our own BM25 that present results are compared with."""
+    current = current_group(facts, [row.entry for row in read])
+    for row in read:
+        entry = row.entry
+        if entry.is_baseline and entry.slug == BM25.slug and entry.comparison_group == current:
+            return entry.pk
+    return None
 
 
 def _measures(facts: DatasetFacts, read: Sequence[_Read]) -> list[str]:
@@ -109,7 +139,9 @@ def _place(columns: Sequence[Column], sort: str) -> int:
     return keys.index(sort)
 
 
-def _columns(measures: Sequence[str], figures: Mapping[FigureKey, Column]) -> list[Column]:
+def _columns(
+    measures: Sequence[str], costs: Sequence[Column], figures: Mapping[FigureKey, Column]
+) -> list[Column]:
     """All columns; the first measure is the one in focus, and its differences stand right beside it."""
     first, *others = measures
     good = better(first)
@@ -121,6 +153,7 @@ def _columns(measures: Sequence[str], figures: Mapping[FigureKey, Column]) -> li
             RELATIVE, "Δ %", DIFFERENCE, "relative", good, note="relative difference to the same baseline"
         ),
         *(replace(measure_column(name), group=OTHER_MEASURES) for name in others),
+        *costs,
         *figures.values(),
         Column("architecture", "Architecture", ABOUT, "text"),
         Column("provenance", "Provenance", ABOUT, "text", note="how the numbers were obtained"),
@@ -148,13 +181,15 @@ def _rows(
     read: Sequence[_Read],
     measures: Sequence[str],
     figures: Mapping[FigureKey, Column],
+    costs: CostColumns,
+    measured: Mapping[int, Measured],
 ) -> list[Row]:
     measure, *others = measures
     baselines = {row.entry.comparison_group: row.scores.get(measure) for row in read if row.entry.is_baseline}
     current = current_group(facts, [row.entry for row in read])
-    first_figure = 1 + len(measures) + 2  # after the system, its measures and the two differences
-    places = {key: first_figure + number for number, key in enumerate(figures)}
-    blank = [None] * len(figures)
+    first_cost = 1 + len(measures) + 2  # after the system, its measures and the two differences
+    places = {key: number for number, key in enumerate(figures, first_cost + len(costs.columns))}
+    blank = [None] * (len(costs.columns) + len(figures))
     rows = []
     for item in read:
         entry, value = item.entry, item.scores.get(measure)
@@ -177,6 +212,8 @@ def _rows(
         row = Row(entry, kind, 3 if reported or facts.hidden else 4, values)
         if item.figures:
             place_figures(row, item.figures, places)
+        if entry.pk in measured:
+            costs.place(row, measured[entry.pk], first_cost)
         rows.append(row)
     return rows
 

@@ -20,6 +20,7 @@ from django.db.models import TextField
 from django.db.models.functions import Cast
 
 from leaderboard.boards.figures import COSTS
+from leaderboard.boards.measured import Measured, measured_on
 from leaderboard.boards.model import REPORTED, SCORED
 from leaderboard.models import Entry
 from leaderboard.models.results import EntryQuerySet
@@ -43,7 +44,7 @@ class DatasetEntries:
     Lists, because there are thousands of entries, and an object of each would take longer to make than to use.
     `sources` are those of reported entries, None for scored ones. Of all entries together, `kinds` are their pairs of
     source and comparison group, `measures` by source those that any has, and `costs` the figures of what systems need,
-    each with its source, system and configuration.
+    each with its source, system and configuration. `measured` is what was measured of any, oldest first.
     """
 
     lines: Sequence[LineKey]
@@ -57,6 +58,7 @@ class DatasetEntries:
     kinds: set[tuple[int | None, str]]
     measures: Mapping[int | None, set[str]]
     costs: Sequence[tuple[int | None, int, str, Figures]]
+    measured: Sequence[Measured] = ()
 
     def measures_of(self, source: int | None) -> set[str]:
         """The measures that any entry has; of reported ones only those of `source`, if given."""
@@ -85,7 +87,9 @@ def forget_entries() -> None:
 
 
 def entries_by_dataset(revisions: Mapping[int, str]) -> dict[int, DatasetEntries]:
-    """What datasets have, by their ids, `revisions` being their present ones. One query, none where all is known.
+    """What datasets have, by their ids, `revisions` being their present ones.
+
+    Three queries at most, none where all is known.
 
     Revisions must have been read before this is asked, so that nothing is remembered under a newer one than its own.
     """
@@ -100,13 +104,19 @@ def entries_by_dataset(revisions: Mapping[int, str]) -> dict[int, DatasetEntries
 
 def _read(datasets: Sequence[int]) -> dict[int, DatasetEntries]:
     rows = _rows(datasets)
+    measured: dict[int, list[Measured]] = {}
+    for one in measured_on(datasets):
+        measured.setdefault(one.dataset_id, []).append(one)
     # A row begins with what it is ordered by. SQLite would sort the JSON along with it, and take longer.
     rows.sort()
-    read = {dataset: _entries(list(of_dataset)) for dataset, of_dataset in groupby(rows, itemgetter(0))}
-    return {dataset: read.get(dataset) or _entries([]) for dataset in datasets}
+    read = {
+        dataset: _entries(list(of_dataset), measured.get(dataset, ()))
+        for dataset, of_dataset in groupby(rows, itemgetter(0))
+    }
+    return {dataset: read.get(dataset) or _entries([], ()) for dataset in datasets}
 
 
-def _entries(rows: Sequence[tuple[Any, ...]]) -> DatasetEntries:
+def _entries(rows: Sequence[tuple[Any, ...]], measured: Sequence[Measured]) -> DatasetEntries:
     columns = list(zip(*rows, strict=True)) or [()] * len(FIELDS)
     _, dates, ids, systems, configurations, provenances, sources, groups, baselines, trainings, *texts = (
         columns
@@ -141,6 +151,7 @@ def _entries(rows: Sequence[tuple[Any, ...]]) -> DatasetEntries:
             if text != "[]"
             and (costs := [figure for figure in orjson.loads(text) if figure["name"] in COSTS])
         ],
+        measured=measured,
     )
 
 

@@ -15,13 +15,16 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 LEADING = ("rank", "ranked_among")
 #: What every row says after them.
 TRAILING = ("configuration", "baseline", "training", "comparison_group", "missing_queries", "doubtful")
+#: And, where a board shows measured costs, how they were measured.
+MEASURED = ("hardware", "protocol", "latency_p50 [ms]", "latency_p95 [ms]", "latency_p99 [ms]")
 
 
 def to_csv(board: Board) -> str:
     """The board as CSV text: empty cells are missing values, differences are columns of their own."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
-    writer.writerow([*LEADING, *(_heading(column) for column in board.columns), *TRAILING])
+    measured = MEASURED if board.machine else ()
+    writer.writerow([*LEADING, *(_heading(column) for column in board.columns), *TRAILING, *measured])
     for row in board.rows:
         writer.writerow(
             [
@@ -34,6 +37,7 @@ def to_csv(board: Board) -> str:
                 _plain(row.entry.comparison_group),
                 row.entry.missing_queries,
                 "; ".join(doubtful(board, row)),
+                *(_measured_cells(row) if measured else ()),
             ]
         )
     return out.getvalue()
@@ -44,6 +48,17 @@ def exported(board: Board, row: Row) -> list[Value]:
     return [
         row.shown.get(place, value) if column.kind == "count" and value is not None else value
         for place, (column, value) in enumerate(zip(board.columns, row.values, strict=True))
+    ]
+
+
+def _measured_cells(row: Row) -> list[Value]:
+    if row.measured is None:
+        return [""] * len(MEASURED)
+    latency = row.measured.latency
+    return [
+        row.measured.machine.slug,
+        row.measured.protocol,
+        *(latency[name] for name in ("p50", "p95", "p99")),
     ]
 
 
@@ -77,6 +92,8 @@ def to_json(board: Board) -> dict[str, Any]:
         "sort": board.sort,
         "order": board.order,
         "total": board.total,
+        "hardware": board.machine._asdict() if board.machine else None,
+        "hardware_choices": [machine._asdict() for machine in board.machines],
         "columns": [
             {
                 "key": column.key,
@@ -112,4 +129,5 @@ def _row(board: Board, row: Row) -> dict[str, Any]:
         },
         "marks": {board.columns[place].key: mark for place, mark in row.marks.items()},
         "doubtful": doubtful(board, row),
+        "measured": row.measured.as_data() if row.measured else None,
     }

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from leaderboard.boards.measured import Machine, Measured
 
 Kind = Literal["score", "delta", "relative", "figure", "count", "text", "date"]
 Value = float | str | None
@@ -104,7 +107,8 @@ class Identified(Protocol):
 class Row:
     """One row. `values` has one place per column: None is missing, sorts last and is never 0.
 
-    `shown` replaces the text of a cell (a doubtful figure as printed), `marks` follow it (in-domain ‡).
+    `shown` replaces the text of a cell (a doubtful figure as printed), `marks` follow it (in-domain ‡), `titles` say
+    more on hover. `measured` is what the efficiency columns show.
     `ranked_in` names whom the row is ranked among: rows of different kinds are never ranked together.
     """
 
@@ -115,6 +119,8 @@ class Row:
     rank: int | None = None
     shown: dict[int, str] = field(default_factory=dict)
     marks: dict[int, str] = field(default_factory=dict)
+    titles: dict[int, str] = field(default_factory=dict)
+    measured: Measured | None = None
 
     def keep_only(self, places: list[int]) -> None:
         """Leave out all cells but those at `places`, which ascend."""
@@ -122,6 +128,7 @@ class Row:
         self.values = [self.values[place] for place in places]
         self.shown = {moved[place]: text for place, text in self.shown.items() if place in moved}
         self.marks = {moved[place]: mark for place, mark in self.marks.items() if place in moved}
+        self.titles = {moved[place]: title for place, title in self.titles.items() if place in moved}
 
     @property
     def rank_label(self) -> str:
@@ -156,6 +163,10 @@ class Board:
     notes: list[str] = field(default_factory=list)
     best: dict[tuple[int, str], float] = field(default_factory=dict)
     second: dict[tuple[int, str], float] = field(default_factory=dict)
+    #: On which machine the costs were measured that it shows, of which ones it can, and the head of their columns.
+    machine: Machine | None = None
+    machines: list[Machine] = field(default_factory=list)
+    cost_group: str = ""
 
     def index(self, key: str) -> int:
         """The place of a column. Raises KeyError for one that the board does not have."""

@@ -9,6 +9,7 @@ from leaderboard.boards.benchmark_board import benchmark_board
 from leaderboard.boards.collecting import BenchmarkFacts, Member
 from leaderboard.boards.dataset_board import DatasetFacts, dataset_board
 from leaderboard.boards.entries import entries_by_dataset
+from leaderboard.boards.measured import measured_on
 from leaderboard.boards.model import Board
 from leaderboard.boards.state import BoardState
 from leaderboard.models import Benchmark, BenchmarkMember
@@ -74,12 +75,12 @@ class BenchmarkPage(NamedTuple):
 
 
 def dataset_page(slug: str, state: BoardState) -> DatasetPage | None:
-    """The dataset's page in this view, None where there is none. Two queries. Raises UnknownChoice."""
+    """The dataset's page in this view, None where there is none. Four queries at most. Raises UnknownChoice."""
     dataset = DatasetQuerySet(Dataset).listed().filter(slug=slug).values(*DATASET_FIELDS).first()
     if dataset is None:
         return None
     entries = reading.entries_of(dataset["pk"])
-    board = dataset_board(_facts(dataset), entries, state)
+    board = dataset_board(_facts(dataset), entries, state, measured_on([dataset["pk"]]))
     tombstones = [
         Tombstone(entry.system, entry.slug, entry.published[:10], entry.withdrawal_reason)
         for entry in entries
@@ -100,7 +101,7 @@ def _facts(dataset: dict[str, Any], prefix: str = "") -> DatasetFacts:
 
 
 def benchmark_page(slug: str, state: BoardState) -> BenchmarkPage | None:
-    """The benchmark's page in this view, None where there is none. Four queries at most. Raises UnknownChoice."""
+    """The benchmark's page in this view, None where there is none. Six queries at most. Raises UnknownChoice."""
     benchmark = (
         Benchmark.objects.filter(slug=slug)
         .values(
@@ -111,6 +112,7 @@ def benchmark_page(slug: str, state: BoardState) -> BenchmarkPage | None:
             "citation",
             "measure",
             "source_id",
+            "efficiency_from_id",
             "source__title",
             "source__url",
         )
@@ -119,7 +121,13 @@ def benchmark_page(slug: str, state: BoardState) -> BenchmarkPage | None:
     if benchmark is None:
         return None
     members = _members(benchmark["pk"])
-    facts = BenchmarkFacts(benchmark["name"], benchmark["measure"], members, benchmark["source_id"])
+    facts = BenchmarkFacts(
+        benchmark["name"],
+        benchmark["measure"],
+        members,
+        benchmark["source_id"],
+        benchmark["efficiency_from_id"],
+    )
     entries = entries_by_dataset({member.dataset_id: member.revision for member in members})
     board = benchmark_board(facts, entries, reading.systems_by_id, state)
     return BenchmarkPage(dict(benchmark), board, members)

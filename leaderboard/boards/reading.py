@@ -44,6 +44,7 @@ class EntryRow(NamedTuple):
     submission: str
     locator: str
     published: str
+    pk: int
 
     @property
     def scores(self) -> dict[str, float]:
@@ -125,6 +126,7 @@ def _entries_query() -> tuple[str, tuple[Any, ...]]:
             "submission_reference",
             "locator",
             Cast("published_at", TextField()),
+            "pk",
         )
     )
     return rows.query.sql_with_params()

@@ -37,6 +37,8 @@ def body(board: Board) -> SafeString:
     marked = {place for row in board.rows if row.marks for place in row.marks}
     for place in marked:
         _add_marks(board.rows, place, cells[place - 1])
+    if board.machine:
+        _add_titles(board.rows, cells)
     heads = map(_head, board.rows)
     return mark_safe("</tr>\n".join(map("".join, zip(heads, *cells, strict=True))) + "</tr>")  # noqa: S308
 
@@ -148,6 +150,14 @@ def _add_marks(rows: Sequence[Row], place: int, cells: Cells) -> None:
         if mark:
             written = f"<sup>{mark}</sup>" if len(mark) == 1 else f" <i>{escape(mark)}</i>"
             cells[number] = cells[number].replace("</td>", f"{written}</td>", 1)
+
+
+def _add_titles(rows: Sequence[Row], cells: list[Cells]) -> None:
+    """What cells say on hover."""
+    for number, row in enumerate(rows):
+        for place, title in row.titles.items():
+            column = cells[place - 1]
+            column[number] = column[number].replace("<td", f'<td title="{escape(title)}"', 1)
 
 
 def _deltas(board: Board, place: int, values: Values) -> Cells:

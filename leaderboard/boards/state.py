@@ -45,6 +45,7 @@ class BoardState:
     architectures: tuple[str, ...] = ()
     provenances: tuple[str, ...] = ()
     text: str = ""
+    hardware: str = ""
 
     @classmethod
     def read(cls, parameters: Parameters) -> BoardState:
@@ -59,6 +60,7 @@ class BoardState:
             architectures=_several(parameters, "architecture", ARCHITECTURES),
             provenances=_several(parameters, "provenance", PROVENANCES),
             text=_last(parameters, "q").strip()[:LONGEST_QUERY],
+            hardware=_last(parameters, "hardware"),
         )
 
     @property
@@ -68,7 +70,13 @@ class BoardState:
 
     def pairs(self) -> list[tuple[str, str]]:
         """Its parameters, in one fixed order."""
-        single = {"measure": self.measure, "sort": self.sort, "order": self.order, "q": self.text}
+        single = {
+            "measure": self.measure,
+            "sort": self.sort,
+            "order": self.order,
+            "q": self.text,
+            "hardware": self.hardware,
+        }
         return [
             *((name, value) for name, value in single.items() if value),
             *(("architecture", value) for value in self.architectures),

@@ -11,8 +11,10 @@ from django.db.models.functions import Cast
 
 from leaderboard.boards import deltas, wording
 from leaderboard.boards.dataset_board import ARCHITECTURES
+from leaderboard.boards.measured import Measured, measured_of
 from leaderboard.boards.measures import better
 from leaderboard.boards.reading import short_citation
+from leaderboard.boards.system_costs import fact_texts
 from leaderboard.models import Entry, System, Team
 from leaderboard.models.results import EntryQuerySet
 
@@ -42,6 +44,13 @@ class Result(NamedTuple):
     published: str
     scores: list[tuple[str, float]]
     figures: list[dict[str, Any]]
+    facts: Mapping[str, Any]
+    measured: list[Measured]
+
+    @property
+    def fact_texts(self) -> list[tuple[str, str]]:
+        """What papers report of such a system, as label and value."""
+        return fact_texts(self.facts)
 
     @property
     def text(self) -> dict[str, Any]:
@@ -113,13 +122,14 @@ def system_facts(slug: str) -> dict[str, Any] | None:
 
 
 def results_of(system_id: int) -> list[Result]:
-    """The system's public entries, by dataset. Two queries."""
+    """The system's public entries, by dataset. Four queries at most."""
     mine = list(
         EntryQuerySet(Entry)
         .public()
         .filter(system_id=system_id)
         .order_by("dataset__name", "published_at", "pk")
         .values(
+            "pk",
             "dataset_id",
             "dataset__name",
             "dataset__slug",
@@ -127,6 +137,7 @@ def results_of(system_id: int) -> list[Result]:
             "dataset__measures",
             "scores",
             "figures",
+            "facts",
             "comparison_group",
             "provenance",
             "training",
@@ -138,7 +149,10 @@ def results_of(system_id: int) -> list[Result]:
         )
     )
     others = _others({row["dataset_id"] for row in mine})
-    results = (_result(row, others) for row in mine)
+    measured: dict[int, list[Measured]] = {}
+    for one in measured_of(system_id):
+        measured.setdefault(one.entry_id, []).append(one)
+    results = (_result(row, others, measured.get(row["pk"], [])) for row in mine)
     return [result for result in results if result is not None]
 
 
@@ -165,7 +179,9 @@ def _others(dataset_ids: Iterable[int]) -> dict[int, list[_Other]]:
     return found
 
 
-def _result(row: Mapping[str, Any], others: Mapping[int, list[_Other]]) -> Result | None:
+def _result(
+    row: Mapping[str, Any], others: Mapping[int, list[_Other]], measured: list[Measured]
+) -> Result | None:
     scores: dict[str, float] = row["scores"]
     ordered = [name for name in row["dataset__measures"] if name in scores] or list(scores)
     if not ordered:
@@ -208,6 +224,8 @@ def _result(row: Mapping[str, Any], others: Mapping[int, list[_Other]]) -> Resul
         published="" if reported else row["published"][:10],
         scores=[(name, scores[name]) for name in ordered[1:]],
         figures=[figure for figure in row["figures"] if figure["name"] not in scores],
+        facts=row["facts"],
+        measured=measured,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any, NamedTuple
 
+from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
 
 from leaderboard.boards import rendering, wording
@@ -40,6 +41,9 @@ def board_context(board: Board, state: BoardState, path: str) -> dict[str, Any]:
         "architectures": _options(Architecture.choices, state.architectures),
         "provenances": _options(Entry.Provenance.choices, state.provenances),
         "measures": [Option(name, name, name == board.measure) for name in board.measures],
+        "machines": [
+            Option(machine.slug, machine.name, machine == board.machine) for machine in board.machines
+        ],
         "chips": _chips(state, path),
         "csv_url": f"{path}board.csv{state.query_string()}",
         "json_url": f"{path}board.json{state.query_string()}",
@@ -85,9 +89,10 @@ def _groups(board: Board) -> SafeString:
     cells = []
     for number, (label, span) in enumerate(wording.spans(board.columns[1:])):
         first = ' class="first"' if number else ""
-        cells.append(
-            f'<th scope="colgroup" colspan="{span}"{first}><span><em>{escape(label)}</em></span></th>'
-        )
+        text = escape(label)
+        if label and label == board.cost_group:
+            text = f'<a href="{reverse("efficiency")}">{text}</a>'
+        cells.append(f'<th scope="colgroup" colspan="{span}"{first}><span><em>{text}</em></span></th>')
     return mark_safe("".join(cells))  # noqa: S308
 
 

@@ -6,7 +6,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from leaderboard.boards import lists, pages, reading, system_page, wording
+from leaderboard.boards import lists, pages, reading, system_costs, system_page, wording
 from leaderboard.boards.state import BoardState
 from leaderboard.page_cache import kept_page
 
@@ -63,7 +63,14 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
     facts = system_page.system_facts(slug)
     if facts is None:
         raise Http404
-    context = {"section": "system", "system": facts, "results": system_page.results_of(facts["pk"])}
+    results = system_page.results_of(facts["pk"])
+    context = {
+        "section": "system",
+        "system": facts,
+        "results": results,
+        "costs": system_costs.cost_table(results),
+        "depths": system_costs.depths(results),
+    }
     return render(request, "leaderboard/system.html", context)
 
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from leaderboard.models import Dataset, Entry, Qrels, Source, System, Team
+from evaluation.efficiency import Hardware
+from leaderboard.efficiency import record_measurement
+from leaderboard.models import Dataset, Entry, Measurement, Qrels, Source, System, Team
 from leaderboard.publishing import ReportedEntry, publish_entry, publish_reported
 from leaderboard.results import record_evaluation, record_run
 from tests.factories import make_dataset, make_version
@@ -111,3 +113,41 @@ def report(
             )
         ]
     )
+
+
+def figures(mean: float, **changes: Any) -> dict[str, Any]:
+    """What a measurement of a mean latency of `mean` ms says; other figures may be given by name."""
+    return {
+        "protocol": "v1",
+        "depth": 100,
+        "threads": 2,
+        "device": "cpu",
+        "searches": 200,
+        "queries": 50,
+        "documents": 1000,
+        "latency_ms": {"mean": mean, "p50": mean * 0.9, "p95": mean * 2, "p99": mean * 3},
+        "parts_ms": {"query_encoding": mean / 2, "search": mean / 4},
+        "queries_per_second": 1500 / mean,
+        "documents_per_second": 1234.5,
+        "build_seconds": 42.0,
+        "index_bytes": 12_345_678,
+        "peak_memory_bytes": 987_654_321,
+        "peak_gpu_memory_bytes": None,
+        "parameters": 22_713_216,
+        "energy_joules_per_query": None,
+        "energy_source": "",
+        **changes,
+    }
+
+
+def machine(cpu: str = "AMD EPYC", cores: int = 2, gpu: str | None = None) -> dict[str, Any]:
+    """A hardware class as a worker describes it."""
+    details = {"cpu": cpu, "cores": cores, "gpu": gpu, "python": "3.11.7", "libraries": {"numpy": "2.4.6"}}
+    return Hardware.of(details).as_data()
+
+
+def cost(entry: Entry, mean: float, *, bm25: float = 1.0, **options: Any) -> Measurement:
+    """Record that the entry's system takes `mean` ms a search, and BM25 beside it `bm25` ms."""
+    hardware = options.pop("hardware", None) or machine()
+    baseline = figures(bm25, parameters=None, documents=options.get("documents", 1000))
+    return record_measurement(entry, hardware, figures(mean, **options), baseline)

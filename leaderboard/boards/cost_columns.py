@@ -1,0 +1,156 @@
+"""The columns of measured costs: what a board shows of each measurement, in which unit, and which way is good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from leaderboard.boards.measured import Machine, Measured
+from leaderboard.boards.model import EFFICIENCY, Column, Row
+from leaderboard.boards.wording import significant
+from leaderboard.efficiency import cost_per_million
+
+
+class Cost(NamedTuple):
+    """One column: how it is called, and its value of a measurement, None where that has none."""
+
+    key: str
+    label: str
+    unit: str
+    better: Literal["higher", "lower", ""]
+    note: str
+    value: Callable[[Measured], float | None]
+
+
+def _figure(name: str, per: float = 1.0) -> Callable[[Measured], float | None]:
+    def value(measured: Measured) -> float | None:
+        found = measured.figures.get(name)
+        return None if found is None else found / per
+
+    return value
+
+
+def times_baseline(measured: Measured) -> float | None:
+    """How many times the mean latency of BM25, on the same machine in the same job."""
+    baseline = measured.baseline.get("latency_ms", {}).get("mean")
+    return measured.latency["mean"] / baseline if baseline else None
+
+
+def cost(measured: Measured) -> float | None:
+    """What a million queries cost at today's price of the machine."""
+    if measured.per_hour is None:
+        return None
+    return cost_per_million(measured.latency["mean"], measured.per_hour)
+
+
+MILLION = 1e6
+
+COSTS: tuple[Cost, ...] = (
+    Cost(
+        "mean-latency",
+        "Latency",
+        "ms",
+        "lower",
+        "mean of single warm searches, from text to top 100; p95 beside each value",
+        lambda measured: measured.latency["mean"],
+    ),
+    Cost("times-bm25", "× BM25", "", "lower", "mean latency over BM25's, in the same job", times_baseline),
+    Cost(
+        "queries-per-second",
+        "Throughput",
+        "queries/s",
+        "higher",
+        "all queries in batches",
+        _figure("queries_per_second"),
+    ),
+    Cost(
+        "documents-per-second",
+        "Encoding",
+        "docs/s",
+        "higher",
+        "documents encoded or indexed a second",
+        _figure("documents_per_second"),
+    ),
+    Cost(
+        "build-time", "Build", "s", "lower", "from the corpus to a searchable index", _figure("build_seconds")
+    ),
+    Cost("index-bytes", "Index", "MB", "lower", "the index on disk", _figure("index_bytes", MILLION)),
+    Cost(
+        "peak-memory",
+        "Memory",
+        "MB",
+        "lower",
+        "peak of the whole process, mapped files included",
+        _figure("peak_memory_bytes", MILLION),
+    ),
+    Cost("gpu-memory", "VRAM", "MB", "lower", "peak on the GPU", _figure("peak_gpu_memory_bytes", MILLION)),
+    Cost("model-parameters", "Parameters", "M", "", "weights of the model", _figure("parameters", MILLION)),
+    Cost("energy", "Energy", "J/query", "lower", "of a single search", _figure("energy_joules_per_query")),
+    Cost(
+        "cost-per-million",
+        "Cost",
+        "per M queries",
+        "lower",
+        "mean latency × 10⁶ × price of an hour / 3600",
+        cost,
+    ),
+)
+
+
+class CostColumns(NamedTuple):
+    """The columns that measurements on one machine fill, in the order of the board."""
+
+    columns: list[Column]
+    costs: Sequence[Cost]
+
+    @classmethod
+    def of(cls, measured: Iterable[Measured], machine: Machine | None, dataset: str = "") -> CostColumns:
+        """Those that any of the measurements has a value for; `dataset` is named where the board has several."""
+        found = list(measured)
+        costs = [each for each in COSTS if any(each.value(one) is not None for one in found)]
+        if machine is None:
+            return cls([], [])
+        group = cost_group(machine, dataset)
+        currencies = {one.currency for one in found if one.currency}
+        currency = currencies.pop() if len(currencies) == 1 else ""
+        return cls([_column(each, group, currency) for each in costs], costs)
+
+    def place(self, row: Row, measured: Measured, first: int) -> None:
+        """Put a measurement's values into the row, whose column of the first cost is at `first`."""
+        row.measured = measured
+        for place, each in enumerate(self.costs, first):
+            value = each.value(measured)
+            if value is None:
+                continue
+            row.values[place] = value
+            row.shown[place] = significant(value)
+            if each.key == "mean-latency":
+                row.titles[place] = spread_of_latency(measured.latency)
+
+
+def cost_group(machine: Machine, dataset: str = "") -> str:
+    """What the columns' common head says."""
+    return f"{EFFICIENCY} on {machine.name}" + (f", {dataset}" if dataset else "")
+
+
+def spread_of_latency(latency: Mapping[str, float]) -> str:
+    """How latency varies, in few words."""
+    return " · ".join(f"{name} {significant(latency[name])}" for name in ("p50", "p95", "p99")) + " ms"
+
+
+def _column(each: Cost, group: str, currency: str) -> Column:
+    unit = f"{currency} {each.unit}".strip() if each.key == "cost-per-million" else each.unit
+    return Column(each.key, each.label, group, "figure", each.better, unit, each.note)
+
+
+def notes_on_costs(machine: Machine, others: int, dataset: str = "") -> list[str]:
+    """What a reader of the columns has to know; `others` counts systems that were measured on other machines only."""
+    where = f" on {dataset}" if dataset else ""
+    notes = [
+        f"Efficiency was measured here{where} under protocol v1 on {machine.name}; × BM25 is the latency over that of "
+        "BM25 on the same machine in the same job."
+    ]
+    if others:
+        systems = "1 system was" if others == 1 else f"{others} systems were"
+        notes.append(f"{systems} measured on other hardware only, which Hardware above shows instead.")
+    return notes

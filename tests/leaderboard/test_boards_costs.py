@@ -1,0 +1,240 @@
+"""Measured costs on boards: one machine at a time, beside the BM25 of the same job."""
+
+from __future__ import annotations
+
+import csv
+import io
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from leaderboard.boards.model import Board
+from leaderboard.boards.pages import benchmark_page, dataset_page
+from leaderboard.boards.state import BoardState, UnknownChoice
+from leaderboard.efficiency import price_changed
+from leaderboard.models import Benchmark, Dataset, HardwareClass, Price
+from leaderboard.systems import house_system
+from tests.leaderboard.entries import (
+    cost,
+    machine,
+    make_source,
+    make_system,
+    report,
+    score,
+    scored_dataset,
+)
+
+pytestmark = pytest.mark.django_db
+
+GPU = machine(gpu="NVIDIA H200")
+
+
+def board_of(dataset: Dataset, **state: Any) -> Board:
+    """The dataset's board in a view."""
+    page = dataset_page(dataset.slug, BoardState(**state))
+    assert page is not None
+    return page.board
+
+
+def benchmark_of(*datasets: Dataset, **state: Any) -> Board:
+    """A board over the datasets."""
+    benchmark, _ = Benchmark.objects.get_or_create(slug="all", name="All")
+    for position, dataset in enumerate(datasets):
+        benchmark.members.get_or_create(dataset=dataset, defaults={"position": position})
+    page = benchmark_page("all", BoardState(**state))
+    assert page is not None
+    return page.board
+
+
+def shown(board: Board, system: str) -> dict[str, str]:
+    """The text of the row's efficiency columns that have a value, by key."""
+    row = next(row for row in board.rows if row.entry.system == system)
+    return {
+        column.key: row.shown[place]
+        for place, column in enumerate(board.columns)
+        if column.group.startswith("Efficiency") and place in row.shown
+    }
+
+
+def bm25() -> Any:
+    """The house's BM25."""
+    return house_system(slug="bm25", name="BM25", architecture="lexical", description="", parameters={})
+
+
+def test_a_board_without_measurements_has_no_such_columns() -> None:
+    dataset = scored_dataset()
+    score(dataset, "dense", ndcg=0.5)
+    assert not [column for column in board_of(dataset).columns if "Efficiency" in column.group]
+    with pytest.raises(UnknownChoice):
+        board_of(dataset, hardware="some-machine")
+
+
+def test_what_was_measured_stands_in_its_columns_and_what_was_not_is_missing() -> None:
+    dataset = scored_dataset()
+    cost(score(dataset, "dense", ndcg=0.5), 12.345, bm25=1.5)
+    score(dataset, "uploaded", ndcg=0.6)
+    board = board_of(dataset)
+    assert shown(board, "dense") == {
+        "mean-latency": "12.3",
+        "times-bm25": "8.23",
+        "queries-per-second": "122",
+        "documents-per-second": "1,234",
+        "build-time": "42.0",
+        "index-bytes": "12.3",
+        "peak-memory": "988",
+        "model-parameters": "22.7",
+    }
+    assert shown(board, "uploaded") == {}
+    assert board.columns[board.index("mean-latency")].group == "Efficiency on AMD EPYC, 2 cores"
+
+
+def test_bm25_has_the_figures_that_it_had_beside_the_system_measured_last() -> None:
+    dataset = scored_dataset()
+    score(dataset, bm25(), baseline=True, ndcg=0.4)
+    cost(score(dataset, "early", ndcg=0.5), 10.0, bm25=3.0)
+    cost(score(dataset, "late", ndcg=0.5), 10.0, bm25=2.0)
+    found = shown(board_of(dataset), "BM25")
+    assert (found["mean-latency"], found["times-bm25"]) == ("2.00", "1.00")
+    assert "model-parameters" not in found
+
+
+def test_a_baseline_that_is_another_system_borrows_nothing() -> None:
+    dataset = scored_dataset()
+    score(dataset, "a run of somebody's", baseline=True, ndcg=0.4)
+    cost(score(dataset, "dense", ndcg=0.5), 10.0)
+    assert shown(board_of(dataset), "a run of somebody's") == {}
+
+
+def test_the_machine_of_most_systems_is_shown_and_another_on_request() -> None:
+    dataset = scored_dataset()
+    one, other, third = (score(dataset, name, ndcg=0.5) for name in ("one", "other", "third"))
+    for entry in (one, other):
+        cost(entry, 10.0)
+    cost(one, 1.0, hardware=GPU)
+    cost(third, 2.0, hardware=GPU, peak_gpu_memory_bytes=3_000_000_000)
+    cost(other, 11.0)
+    usual, gpu = board_of(dataset), board_of(dataset, hardware=GPU["slug"])
+    assert usual.machine is not None
+    # Two systems on each: the class measured on last comes first.
+    assert usual.machine.name == "AMD EPYC, 2 cores"
+    assert shown(usual, "other")["mean-latency"] == "11.0"
+    assert shown(usual, "third") == {}
+    assert any("1 system was measured on other hardware" in note for note in usual.notes)
+    assert shown(gpu, "third")["gpu-memory"] == "3,000"
+    assert "mean-latency" not in shown(gpu, "other")
+    with pytest.raises(UnknownChoice, match="hardware"):
+        board_of(dataset, hardware="abacus")
+
+
+def test_columns_sort_best_first_and_missing_last() -> None:
+    dataset = scored_dataset()
+    for name, mean in (("slow", 30.0), ("quick", 3.0), ("middling", 9.0)):
+        cost(score(dataset, name, ndcg=0.5), mean)
+    score(dataset, "unmeasured", ndcg=0.9)
+    for sort, order in (("mean-latency", ""), ("queries-per-second", ""), ("times-bm25", "asc")):
+        board = board_of(dataset, sort=sort, order=order)
+        assert [row.entry.system for row in board.rows] == ["quick", "middling", "slow", "unmeasured"], sort
+    assert board.best[board.index("mean-latency"), "scored"] == 3.0
+
+
+def test_reported_figures_keep_columns_of_their_own() -> None:
+    dataset = scored_dataset()
+    cost(score(dataset, "dense", ndcg=0.5), 10.0)
+    report(
+        dataset,
+        make_source("paper"),
+        "reported",
+        ndcg=0.4,
+        figures=[{"name": "latency", "unit": "ms", "value": 20.0}],
+    )
+    board = board_of(dataset)
+    assert shown(board, "reported") == {"latency": "20"}
+    assert "latency" not in shown(board, "dense")
+
+
+def test_exports_have_every_figure_and_name_the_machine(client: Client) -> None:
+    dataset = scored_dataset()
+    cost(score(dataset, "dense", ndcg=0.5), 10.0)
+    score(dataset, "uploaded", ndcg=0.6)
+    answer = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()
+    assert answer["hardware"]["name"] == "AMD EPYC, 2 cores"
+    rows = {row["system"]: row for row in answer["rows"]}
+    assert rows["dense"]["measured"]["figures"]["latency_ms"]["p95"] == 20.0
+    assert rows["dense"]["measured"]["baseline"]["latency_ms"]["mean"] == 1.0
+    assert rows["dense"]["values"]["mean-latency"] == 10.0
+    assert rows["uploaded"]["measured"] is None
+    text = client.get(f"/datasets/{dataset.slug}/board.csv").content.decode()
+    table = {row["system"]: row for row in csv.DictReader(io.StringIO(text))}
+    assert table["dense"]["mean-latency [ms]"] == "10.0"
+    assert table["dense"]["latency_p95 [ms]"] == "20.0"
+    assert table["dense"]["hardware"] == answer["hardware"]["slug"]
+    assert table["uploaded"]["hardware"] == ""
+
+
+def test_the_page_links_the_protocol_tells_p95_on_hover_and_offers_the_machines(client: Client) -> None:
+    dataset = scored_dataset()
+    entry = score(dataset, "dense", ndcg=0.5)
+    cost(entry, 10.0, hardware=GPU)
+    page = client.get(f"/datasets/{dataset.slug}/").content.decode()
+    assert '<a href="/efficiency/">Efficiency on NVIDIA H200, AMD EPYC, 2 cores</a>' in page
+    assert 'title="p50 9.00 · p95 20.0 · p99 30.0 ms"' in page
+    assert "board-hardware" not in page
+    cost(entry, 10.0)
+    page = client.get(f"/datasets/{dataset.slug}/?hardware={GPU['slug']}&sort=times-bm25").content.decode()
+    assert f'<option value="{GPU["slug"]}" selected>' in page
+    assert f"hardware={GPU['slug']}" in page.split("board.csv?")[1].split('"')[0]
+    assert client.get(f"/datasets/{dataset.slug}/?hardware=abacus").status_code == 400
+
+
+def test_a_benchmark_takes_costs_from_the_dataset_that_most_systems_share_the_largest_among_equals() -> None:
+    small, large = scored_dataset(name="Small"), scored_dataset(name="Large")
+    for name in ("one", "two"):
+        system = make_system(name)
+        cost(score(small, system, ndcg=0.5), 1.0, documents=100)
+        cost(score(large, system, ndcg=0.5), 7.0, documents=9000)
+    board = benchmark_of(small, large)
+    assert shown(board, "one")["mean-latency"] == "7.00"
+    assert board.cost_group == "Efficiency on AMD EPYC, 2 cores, Large"
+    cost(score(small, "three", ndcg=0.5), 1.0, documents=100)
+    assert benchmark_of().cost_group.endswith("Small")
+    Benchmark.objects.update(efficiency_from=large)
+    assert benchmark_of().cost_group.endswith("Large")
+    cost(score(large, "only on a GPU", ndcg=0.5), 1.0, hardware=GPU)
+    assert any("1 system was measured on other hardware" in note for note in benchmark_of().notes)
+
+
+def test_a_benchmarks_bm25_and_machines_are_those_of_its_dataset() -> None:
+    dataset, other = scored_dataset(), scored_dataset()
+    score(dataset, bm25(), baseline=True, ndcg=0.4)
+    entry = score(dataset, "dense", ndcg=0.5)
+    score(other, "elsewhere", ndcg=0.5)
+    cost(entry, 10.0, bm25=2.0)
+    cost(entry, 1.0, bm25=2.5, hardware=GPU)
+    board = benchmark_of(dataset, other, hardware=GPU["slug"])
+    assert shown(board, "BM25")["mean-latency"] == "2.50"
+    assert shown(board, "dense")["times-bm25"] == "0.400"
+    assert len(board.machines) == 2
+    with pytest.raises(UnknownChoice):
+        benchmark_of(dataset, hardware="abacus")
+
+
+def test_a_benchmark_without_measurements_is_as_before(client: Client) -> None:
+    dataset = scored_dataset()
+    score(dataset, "dense", ndcg=0.5)
+    board = benchmark_of(dataset)
+    assert board.machine is None
+    assert "Efficiency" not in client.get("/benchmarks/all/").content.decode()
+
+
+def test_a_price_reaches_a_remembered_benchmark() -> None:
+    dataset = scored_dataset()
+    cost(score(dataset, "dense", ndcg=0.5), 36.0)
+    assert "cost-per-million" not in shown(benchmark_of(dataset), "dense")
+    hardware = HardwareClass.objects.get()
+    Price.objects.create(hardware=hardware, valid_from="2026-01-01", per_hour=Decimal("0.5"))
+    price_changed(hardware)
+    board = benchmark_of(dataset)
+    assert shown(board, "dense")["cost-per-million"] == "5.00"
+    assert board.columns[board.index("cost-per-million")].unit == "USD per M queries"

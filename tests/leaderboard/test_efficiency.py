@@ -1,0 +1,161 @@
+"""What systems cost: recorded once per machine, priced by curators, shown where it was measured."""
+
+from __future__ import annotations
+
+import datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from leaderboard.efficiency import cost_per_million, measurement_of, price_of, record_measurement
+from leaderboard.models import HardwareClass, Measurement, Price, User
+from tests.leaderboard.entries import cost, figures, machine, make_system, score, scored_dataset
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_measurement_is_kept_once_for_each_machine_and_the_newest_stays() -> None:
+    entry = score(scored_dataset(), "dense", ndcg=0.5)
+    cost(entry, 10.0)
+    cost(entry, 20.0)
+    cost(entry, 3.0, hardware=machine(gpu="NVIDIA H200"))
+    assert Measurement.objects.count() == 2
+    assert [each.name for each in HardwareClass.objects.all()] == [
+        "AMD EPYC, 2 cores",
+        "NVIDIA H200, AMD EPYC, 2 cores",
+    ]
+    cpu = HardwareClass.objects.get(name="AMD EPYC, 2 cores")
+    on_cpu, newest = measurement_of(entry, cpu), measurement_of(entry)
+    assert on_cpu is not None
+    assert newest is not None
+    assert on_cpu.figures["latency_ms"]["mean"] == 20.0
+    assert newest.figures["latency_ms"]["mean"] == 3.0
+
+
+@pytest.mark.parametrize(
+    ("hardware", "of_system", "of_baseline", "named"),
+    [
+        ({}, figures(1.0), {}, "details"),
+        (machine(), {}, {}, "latency_ms"),
+        (machine(), figures(-1.0), {}, "mean"),
+        (machine(), figures(1.0), {"latency_ms": 3}, "latency_ms"),
+        (machine(), figures(1.0), figures(1.0, protocol="v0"), "different protocols"),
+    ],
+)
+def test_what_is_no_measurement_is_refused_and_leaves_nothing(
+    hardware: Any, of_system: Any, of_baseline: Any, named: str
+) -> None:
+    entry = score(scored_dataset(), "dense", ndcg=0.5)
+    with pytest.raises(ValueError, match=named):
+        record_measurement(entry, hardware, of_system, of_baseline)
+    assert not HardwareClass.objects.exists()
+
+
+def test_the_price_of_a_day_is_the_last_one_said_before() -> None:
+    cost(score(scored_dataset(), "dense", ndcg=0.5), 10.0)
+    hardware = HardwareClass.objects.get()
+    for day, per_hour in (("2026-01-01", "1"), ("2026-06-01", "2"), ("2999-01-01", "9")):
+        Price.objects.create(hardware=hardware, valid_from=day, per_hour=Decimal(per_hour))
+    assert price_of(hardware, datetime.date(2025, 12, 31)) is None
+    spring, today = price_of(hardware, datetime.date(2026, 5, 31)), price_of(hardware)
+    assert spring is not None
+    assert today is not None
+    assert (spring.per_hour, today.per_hour) == (1, 2)
+
+
+def test_a_million_queries_of_36_ms_take_ten_hours() -> None:
+    assert cost_per_million(36.0, 1.5) == pytest.approx(15.0)
+
+
+def test_a_price_that_a_curator_writes_is_on_the_board_at_once_and_in_the_log(client: Client) -> None:
+    dataset = scored_dataset()
+    cost(score(dataset, "dense", ndcg=0.5), 36.0)
+    assert b"per M queries" not in client.get(f"/datasets/{dataset.slug}/").content
+    curator = User.objects.create_superuser("curator@example.org", "a long passphrase")
+    client.force_login(curator)
+    hardware = HardwareClass.objects.get()
+    said = {"hardware": hardware.pk, "per_hour": "1.5", "currency": "EUR", "valid_from": "2026-01-01"}
+    assert client.post("/admin/leaderboard/price/add/", said).status_code == 302
+    price = Price.objects.get()
+    assert "Added" in client.get(f"/admin/leaderboard/price/{price.pk}/history/").content.decode()
+    assert (
+        client.get(f"/admin/leaderboard/measurement/{Measurement.objects.get().pk}/change/").status_code
+        == 200
+    )
+    assert client.get("/admin/leaderboard/hardwareclass/").status_code == 200
+    board = Client().get(f"/datasets/{dataset.slug}/").content.decode()
+    assert "EUR per M queries" in board
+    assert "15.0" in board
+    assert client.post(f"/admin/leaderboard/price/{price.pk}/delete/", {"post": "yes"}).status_code == 302
+    assert "per M queries" not in Client().get(f"/datasets/{dataset.slug}/").content.decode()
+
+
+def test_nobody_but_the_site_writes_measurements(admin_client: Client) -> None:
+    assert admin_client.get("/admin/leaderboard/measurement/add/").status_code == 403
+    assert admin_client.get("/admin/leaderboard/hardwareclass/add/").status_code == 403
+
+
+def test_the_page_publishes_protocol_columns_machines_and_every_price(client: Client) -> None:
+    page = client.get("/efficiency/").content.decode()
+    assert "Nothing has been measured here yet" in page
+    cost(score(scored_dataset(), "dense", ndcg=0.5), 10.0)
+    hardware = HardwareClass.objects.get()
+    for day, per_hour in (("2026-01-01", "12"), ("2026-02-01", "0.085"), ("2999-01-01", "9")):
+        Price.objects.create(hardware=hardware, valid_from=day, per_hour=Decimal(per_hour), note="a list")
+    page = client.get("/efficiency/").content.decode()
+    for text in (
+        "Protocol v1",
+        "top 100",
+        "20 searches warm up",
+        "at least 200",
+        "× BM25",
+        "AMD EPYC, 2 cores",
+    ):
+        assert text in page
+    for text in ("12 USD from 2026-01-01", "0.0850 USD from 2026-02-01", "9 USD from 2999-01-01"):
+        assert text in page
+    assert page.count(">valid<") == 1
+    assert 'href="/efficiency/"' in client.get("/measures/").content.decode()
+
+
+def test_a_systems_page_shows_each_entry_on_each_machine_with_its_facts(client: Client) -> None:
+    system = make_system("dense")
+    dataset = scored_dataset(name="Papers")
+    entry = score(dataset, system, ndcg=0.5)
+    entry.facts = {"dimension": 384, "similarity": "cosine", "nonzeros_per_document": 12.34, "unknown": 1}
+    entry.save()
+    cost(entry, 12.345, bm25=2.0)
+    cost(entry, 1.5, hardware=machine(gpu="NVIDIA H200"), peak_gpu_memory_bytes=2e9)
+    page = client.get(f"/systems/{system.slug}/").content.decode()
+    for text in ("12.3", "6.17", "24.7", "NVIDIA H200, AMD EPYC, 2 cores", "2,000", "Query encoding", "v1"):
+        assert text in page, text
+    for text in ("Dimension 384", "Similarity cosine", "Non-zeros per document 12.3"):
+        assert text in page, text
+    assert "unknown" not in page
+    answer = client.get(f"/api/v1/systems/{system.slug}/").json()
+    [result] = answer["results"]
+    assert result["facts"]["dimension"] == 384
+    assert [one["figures"]["latency_ms"]["mean"] for one in result["measured"]] == [12.345, 1.5]
+
+
+def test_a_re_ranker_is_drawn_against_its_depth(client: Client) -> None:
+    system, dataset = make_system("cross-encoder", architecture="re-ranking"), scored_dataset(name="Papers")
+    for depth, value in ((10, 0.5), (50, 0.6), (100, 0.65)):
+        entry = score(dataset, system, ndcg=value)
+        entry.configuration = f"top {depth}"
+        entry.save()
+        cost(entry, 12.0 * depth)
+    page = client.get(f"/systems/{system.slug}/").content.decode()
+    assert "Papers by depth" in page
+    assert page.count('<svg class="chart"') == 2
+    assert "1,200 ms" in page
+
+
+def test_a_system_that_was_not_measured_has_no_such_section(client: Client) -> None:
+    system = make_system("plain")
+    score(scored_dataset(), system, ndcg=0.5)
+    page = client.get(f"/systems/{system.slug}/").content.decode()
+    assert 'id="efficiency"' not in page
+    assert '<svg class="chart"' not in page
