@@ -39,7 +39,7 @@ def test_a_measurement_is_kept_once_for_each_machine_and_the_newest_stays() -> N
     [
         ({}, figures(1.0), {}, "details"),
         (machine(), {}, {}, "latency_ms"),
-        (machine(), figures(-1.0), {}, "mean"),
+        (machine(), figures(1.0, searches=-1), {}, "searches"),
         (machine(), figures(1.0), {"latency_ms": 3}, "latency_ms"),
         (machine(), figures(1.0), figures(1.0, protocol="v0"), "different protocols"),
     ],
