@@ -273,6 +273,12 @@ FILE_UPLOAD_TEMP_DIR = VAR / "uploads"
 FILE_UPLOAD_TEMP_DIR.mkdir(parents=True, exist_ok=True)
 #: The largest request body with files that is read, in bytes.
 UPLOAD_LIMIT_BYTES = env.int("UPLOAD_LIMIT_BYTES", default=512 * 1024 * 1024)
+#: The same where a model's checkpoint comes with it.
+CHECKPOINT_LIMIT_BYTES = env.int("CHECKPOINT_LIMIT_BYTES", default=2 * 1024 * 1024 * 1024)
+#: How many datasets a team's models may be run on from midnight to midnight, UTC.
+MODEL_JOBS_PER_DAY = env.int("MODEL_JOBS_PER_DAY", default=60)
+#: Whether workers fetch models from the hub for whoever names one with its commit. It needs a way to the internet.
+HUB_DOWNLOADS = env.bool("HUB_DOWNLOADS", default=False)
 #: Up to this many bytes, expanded, a run is validated while its sender waits.
 VALIDATE_AT_ONCE_BYTES = 16 * 1024 * 1024
 

@@ -167,6 +167,11 @@ class SubmissionForm(forms.Form):
         widget=forms.RadioSelect,
         initial="yes",
     )
+    reusable = forms.BooleanField(
+        label="Others may build on its runs: re-rank or fuse them here, with credit",
+        required=False,
+        help_text="Once the results are public. The run files themselves are not handed out by this.",
+    )
     note = forms.CharField(
         required=False,
         max_length=2000,

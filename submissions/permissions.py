@@ -7,7 +7,7 @@ from django.db.models import Q, QuerySet
 
 from leaderboard.files import sees
 from leaderboard.models import Entry, System, Team, User
-from submissions.models import Job, Submission
+from submissions.models import Checkpoint, Job, Submission
 
 Person = User | AnonymousUser
 
@@ -36,6 +36,11 @@ def submissions_of(person: Person) -> QuerySet[Submission]:
     if not isinstance(person, User):
         return Submission.objects.none()
     return Submission.objects.filter(Q(submitter=person) | Q(team__in=teams_of(person)))
+
+
+def checkpoints_of(person: Person) -> QuerySet[Checkpoint]:
+    """The models that the person's teams have sent, newest first."""
+    return Checkpoint.objects.filter(team__in=teams_of(person))
 
 
 def may_manage(person: Person, submission: Submission) -> bool:

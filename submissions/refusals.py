@@ -49,6 +49,12 @@ class Refused(Exception):
         named = bad[0].name if len(bad) == 1 else f"{len(bad)} of {len(files)} files"
         return cls("invalid_run", f"Nothing was submitted: {named} cannot be scored.", files=files)
 
+    @classmethod
+    def for_checkpoint(cls, file: FileReport) -> Refused:
+        """A refusal because of what a checkpoint contains, or lacks."""
+        detail = f"Nothing was submitted: {file.name} is not a checkpoint that can be run here."
+        return cls("invalid_checkpoint", detail, files=[file])
+
     def all_problems(self) -> list[dict[str, Any]]:
         """Every problem, those of files named by file where there are several."""
         found = [problem.as_dict() for problem in self.problems]

@@ -10,10 +10,12 @@ from typing import Any
 from django.db.models import Prefetch, QuerySet
 from django.utils import timezone
 
+from evaluation.execution.failures import MODEL_FAILURES
 from leaderboard.boards.measures import better
 from leaderboard.models import Entry
 from submissions.heartbeat import workers_alive
 from submissions.lifecycle import submission_state
+from submissions.model_status import ModelPart, model_part
 from submissions.models import TERMINAL, WAITING, Job, State, Submission
 from submissions.queue import queue_position
 
@@ -72,6 +74,7 @@ class JobStatus:
     problems: Sequence[dict[str, Any]] = ()
     log: Sequence[str] = ()
     error: str = ""
+    model: ModelPart = ModelPart()  # noqa: RUF009 - it is immutable
 
     @property
     def waits(self) -> bool:
@@ -119,8 +122,13 @@ class SubmissionStatus:
 
 def with_jobs(submissions: QuerySet[Submission]) -> QuerySet[Submission]:
     """The submissions with all that `describe` needs, read at once."""
-    jobs = Prefetch("jobs", Job.objects.select_related("dataset", "entry"))
-    return submissions.select_related("system", "team").prefetch_related(jobs)
+    rows = (
+        Job.objects.exclude(kind=Job.Kind.SHARD)
+        .select_related("dataset", "entry", "waits_for")
+        .prefetch_related("entry__measurements__hardware", "further_entries__measurements__hardware")
+    )
+    jobs = Prefetch("jobs", rows)
+    return submissions.select_related("system", "team", "checkpoint").prefetch_related(jobs)
 
 
 def describe(submission: Submission, *, complete: bool, compare: bool = True) -> SubmissionStatus:
@@ -156,6 +164,7 @@ def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus
         elapsed=_elapsed(job),
         scores=_scores(entry, compare) if state == State.DONE and entry else (),
         entry=entry,
+        model=model_part(job, entry, complete=complete) if job.kind == Job.Kind.MODEL else ModelPart(),
         **private,
     )
 
@@ -176,6 +185,8 @@ def _meaning(job: Job, state: State) -> str:
 
 def _error(job: Job) -> str:
     """What went wrong, for a job that ended badly; empty otherwise."""
+    if job.error_code in MODEL_FAILURES:
+        return MODEL_FAILURES[job.error_code].meaning
     if job.state == State.FAILED:
         known = f" Our log knows it as {job.fault}." if job.fault else ""
         return MEANING[State.FAILED] + known

@@ -65,16 +65,23 @@ class TeamForm(forms.Form):
         return name
 
 
-class SubmitPage:
-    """The forms bound to a request, and the translation of what was sent into the domain's words."""
+class SubmissionPage:
+    """What the pages for runs and for models have in common: who submits which system, under which name.
 
-    def __init__(self, request: HttpRequest) -> None:
+    `architecture` is the one that systems here are of; empty where the submitter says it.
+    """
+
+    def __init__(self, request: HttpRequest, architecture: str = "") -> None:
         if not isinstance(request.user, User):
             raise PermissionDenied
-        self.request, self.person = request, request.user
-        self.systems = list(systems_of(self.person))
+        self.request, self.person, self.architecture = request, request.user, architecture
+        self.systems = [
+            system
+            for system in systems_of(self.person)
+            if not architecture or system.architecture == architecture
+        ]
         self.checking = request.method == "POST" and request.POST.get("action") == "check"
-        data = request.POST if request.method == "POST" and not self.checking else None
+        data = self._entered() if request.method == "POST" and not self.checking else None
         self.form = SubmissionForm(data, systems=self.systems, initial=self._initial(), label_suffix="")
         self.system_form = SystemForm(
             data if self._new_system() else None,
@@ -83,6 +90,14 @@ class SubmitPage:
             label_suffix="",
         )
         self.team_form = self._team_form(data)
+
+    def _entered(self) -> QueryDict:
+        """What was sent; a system's architecture is not asked for where it is known."""
+        if not self.architecture:
+            return self.request.POST
+        entered = self.request.POST.copy()
+        entered[f"{PREFIX}-architecture"] = self.architecture
+        return entered
 
     def _team_form(self, data: QueryDict | None) -> TeamForm | None:
         """Asks for the team's name while it has the one that it was given."""
@@ -121,21 +136,40 @@ class SubmitPage:
         needed = [self.form, self.team_form, self.system_form if self._new_system() else None]
         return not any(form.errors for form in needed if form is not None)
 
-    def submission(self) -> dict[str, Any]:
-        """What `accept_submission` takes, from valid forms."""
+    def about(self) -> dict[str, Any]:
+        """What every submission has, whatever its kind, from valid forms."""
         values = self.form.cleaned_data
-        return {
-            "system": self._system(values["system"]),
-            "files": self.files(),
-            "configuration": values["configuration"],
-            "public": values["public"],
-            "note": values["note"],
-        }
+        kept = {name: values[name] for name in ("configuration", "public", "reusable", "note")}
+        return {"system": self._system(values["system"]), **kept}
 
     def _system(self, slug: str) -> System | SystemFields:
         if not slug:
             return self.system_form.fields_of_system()
         return next(system for system in self.systems if system.slug == slug)
+
+    def shared_context(self) -> dict[str, Any]:
+        """What the templates of both pages show."""
+        optional = [name for name in OPTIONAL if not (self.architecture and name == "parameters")]
+        return {
+            "section": "submit",
+            "form": self.form,
+            "system_form": self.system_form,
+            "optional_fields": [self.system_form[name] for name in optional],
+            "optional_open": any(self.system_form[name].errors for name in optional),
+            "architecture": self.architecture,
+            "team_form": self.team_form,
+            "systems": self.systems,
+            "files_lost": self.request.method == "POST" and bool(self.request.FILES),
+            "api_address": self.request.build_absolute_uri("/api/v1/"),
+        }
+
+
+class SubmitPage(SubmissionPage):
+    """The page for runs: the forms bound to a request, and the translation of what was sent."""
+
+    def submission(self) -> dict[str, Any]:
+        """What `accept_submission` takes, from valid forms."""
+        return {**self.about(), "files": self.files()}
 
     def files(self) -> list[IncomingFile]:
         """The files that were chosen, each with the dataset whose input it came through."""
@@ -156,22 +190,14 @@ class SubmitPage:
     ) -> dict[str, Any]:
         """What the template shows."""
         return {
-            "section": "submit",
-            "form": self.form,
-            "system_form": self.system_form,
-            "optional_fields": [self.system_form[name] for name in OPTIONAL],
-            "optional_open": any(self.system_form[name].errors for name in OPTIONAL),
-            "team_form": self.team_form,
-            "systems": self.systems,
+            **self.shared_context(),
             "datasets": self._datasets(),
             "several": SEVERAL,
             "refusal": refusal,
             "reports": refusal.files if refusal else reports,
             "checked": bool(reports) and refusal is None,
             "slow_down": slow_down,
-            "files_lost": self.request.method == "POST" and bool(self.request.FILES),
             "at_once": describe_bytes(settings.VALIDATE_AT_ONCE_BYTES),
-            "api_address": self.request.build_absolute_uri("/api/v1/"),
             "largest": describe_bytes(settings.UPLOAD_LIMIT_BYTES),
         }
 

@@ -8,7 +8,7 @@ from allauth import urls as allauth
 from django.urls import URLPattern, URLResolver, include, path
 from django.views.decorators.cache import never_cache
 
-from submissions import views
+from submissions import model_views, views
 from submissions.api import views as api
 from submissions.people import views as people
 
@@ -25,6 +25,7 @@ def _never_cached(patterns: Iterable[URLPattern | URLResolver]) -> list[URLPatte
 
 pages = [
     path("submit/", views.submit, name="submit"),
+    path("submit/model/", model_views.submit_model, name="submit-model"),
     path("submissions/", views.submissions, name="submissions"),
     path("submissions/<slug:identifier>/", views.submission, name="submission"),
     path("submissions/<slug:identifier>/progress/", views.progress, name="submission-progress"),
@@ -32,6 +33,7 @@ pages = [
     path("submissions/<slug:identifier>/cancel/", views.cancel, name="submission-cancel"),
     path("submissions/<slug:identifier>/withdraw/", views.withdraw, name="submission-withdraw"),
     path("submissions/<slug:identifier>/visibility/", views.visibility, name="submission-visibility"),
+    path("submissions/<slug:identifier>/reusable/", views.reusable, name="submission-reusable"),
     path("systems/<slug:slug>/edit/", views.edit_system, name="system-edit"),
     path("account/", people.account, name="account"),
     path("account/profile/", people.save_profile, name="account-profile"),
@@ -52,6 +54,11 @@ api_calls = [
         "submissions/<slug:identifier>/visibility/",
         api.VisibilityView.as_view(),
         name="api-submission-visibility",
+    ),
+    path(
+        "submissions/<slug:identifier>/reusable/",
+        api.ReusableView.as_view(),
+        name="api-submission-reusable",
     ),
 ]
 

@@ -14,6 +14,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from evaluation.engines import ENGINES
 from leaderboard.models import Run, User
 from leaderboard.runs import gzipped_run
 from leaderboard.systems import NameTaken, update_system
@@ -21,6 +22,7 @@ from leaderboard.views.files import attachment
 from submissions import withdrawal
 from submissions.forms import SystemForm, WithdrawalForm
 from submissions.intake import accept_submission, check_only
+from submissions.model_runs import built_on
 from submissions.models import Submission
 from submissions.people.authentication import takes_tokens
 from submissions.permissions import downloadable_runs, editable_systems, may_manage, may_see, submissions_of
@@ -150,6 +152,19 @@ def visibility(request: HttpRequest, identifier: str) -> HttpResponse:
 
 
 @login_required
+@require_POST
+def reusable(request: HttpRequest, identifier: str) -> HttpResponse:
+    """Let others re-rank and fuse the runs, or no longer."""
+    found = _managed(request, identifier)
+    allowed = request.POST.get("reusable") == "yes"
+    withdrawal.set_reusable(found, allowed)
+    messages.success(
+        request, "Others may build on its runs now." if allowed else "Nobody else can build on its runs now."
+    )
+    return redirect(found)
+
+
+@login_required
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def edit_system(request: HttpRequest, slug: str) -> HttpResponse:
@@ -199,5 +214,7 @@ def _context(request: HttpRequest, found: Submission, **changes: Any) -> dict[st
         "submission": found,
         "runs": {job.pk for job in downloadable_runs(request.user, found)},
         "withdrawal_form": WithdrawalForm(),
+        "engine_label": ENGINES[found.engine].label if found.engine in ENGINES else found.engine,
+        "credits": built_on(found) if found.engine else [],
         **changes,
     }

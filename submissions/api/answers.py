@@ -7,6 +7,8 @@ from typing import Any
 from django.http import HttpRequest
 from django.urls import reverse
 
+from submissions.model_status import Variant
+from submissions.models import Checkpoint
 from submissions.permissions import downloadable_runs
 from submissions.refusals import FileReport, Refused
 from submissions.status import JobStatus, SubmissionStatus
@@ -29,12 +31,40 @@ def submission_answer(
         "team": submission.team.name,
         "configuration": submission.configuration,
         "public": submission.public,
+        "reusable": submission.reusable,
+        "engine": submission.engine,
+        "parameters": submission.parameters,
+        "checkpoint": checkpoint_answer(submission.checkpoint, status.complete),
         "created": submission.created_at.isoformat(),
         "withdrawal_reason": submission.withdrawal_reason,
         "queue_position": status.queue_position,
         "workers_alive": max((job.workers_alive for job in waiting), default=None),
         "jobs": [job_answer(job, request, job.job.pk in runs) for job in status.jobs],
         "url": request.build_absolute_uri(submission.get_absolute_url()),
+    }
+
+
+def checkpoint_answer(checkpoint: Checkpoint | None, complete: bool) -> dict[str, Any] | None:
+    """The model of a submission, None for runs and for engines that run none; its file's name for its team alone."""
+    if checkpoint is None:
+        return None
+    return {
+        "id": checkpoint.pk,
+        "kind": checkpoint.kind,
+        "sha256": checkpoint.model_sha256,
+        "file_name": checkpoint.file_name if complete else "",
+        "size": checkpoint.size,
+        "parameters": checkpoint.description.get("parameters"),
+    }
+
+
+def variant_answer(variant: Variant) -> dict[str, Any]:
+    """One of several results of a job."""
+    return {
+        "configuration": variant.label,
+        "scores": dict(variant.entry.scores),
+        "facts": dict(variant.entry.facts),
+        "latency_ms": variant.latency_ms,
     }
 
 
@@ -48,6 +78,8 @@ def job_answer(status: JobStatus, request: HttpRequest, downloadable: bool) -> d
         "meaning": status.meaning,
         "stage": job.stage,
         "progress": round(job.progress, 4),
+        "progress_note": status.model.note,
+        "queue": job.queue,
         "queue_position": status.queue_position,
         "attempts": job.attempts,
         "scores": {score.measure: score.value for score in status.scores},
@@ -55,6 +87,10 @@ def job_answer(status: JobStatus, request: HttpRequest, downloadable: bool) -> d
         "problems": list(status.problems),
         "log": list(status.log),
         "error": status.error,
+        "error_code": job.error_code if status.error else "",
+        "remedy": status.model.remedy,
+        "facts": dict(status.entry.facts) if status.entry else {},
+        "variants": [variant_answer(variant) for variant in status.model.variants],
         "board": request.build_absolute_uri(job.dataset.get_absolute_url()),
         "run_url": request.build_absolute_uri(run) if run else None,
     }

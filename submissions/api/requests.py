@@ -27,7 +27,7 @@ from submissions.submit_page import incoming
 #: What fields of a system are called in requests, where forms call them otherwise.
 ALIASES = {"paper": "paper_url", "code": "code_url", "model": "model_url", "license": "licence"}
 _NO = frozenset({"no", "false", "0", "off", "private"})
-_YES = frozenset({"", "yes", "true", "1", "on", "public"})
+_YES = frozenset({"yes", "true", "1", "on", "public"})
 
 
 class StrictJSONParser(JSONParser):
@@ -69,64 +69,73 @@ def files_of(request: Request) -> list[IncomingFile]:
     """The uploaded files with their datasets. Raises Refused where they do not pair, or are too large."""
     refuse_oversize(request)
     uploads = [incoming(upload) for upload in request.FILES.getlist("file")]
-    return pair([(file.name, file.path) for file in uploads], _list(data_of(request), "dataset"))
+    return pair([(file.name, file.path) for file in uploads], list_of(data_of(request), "dataset"))
 
 
 def submission_of(request: Request, person: User) -> dict[str, Any]:
     """What `accept_submission` takes. Raises ApiError for a malformed request, Refused for unpaired files."""
     refuse_oversize(request)  # first: what a request that was cut off seems to say is misleading
     data = data_of(request)
-    kind = data.get("kind", "run")
-    if kind != "run":
-        raise _malformed("kind", f"“{kind}” cannot be submitted.", "Send kind=run.")
+    return {"system": system_of(data, person), "files": files_of(request), **about(data)}
+
+
+def kind_of(data: Mapping[str, Any]) -> str:
+    """What is brought, "run" or "model"; missing is a run. Raises ApiError for anything else."""
+    kind = str(data.get("kind") or "run")
+    if kind not in ("run", "model"):
+        raise malformed("kind", f"“{kind}” cannot be submitted.", "Send kind=run or kind=model.")
+    return kind
+
+
+def about(data: Mapping[str, Any]) -> dict[str, Any]:
+    """What belongs to this one submission, of whatever kind. Raises ApiError."""
     form = SubmissionForm(
         {
             "configuration": data.get("configuration", ""),
             "note": data.get("note", ""),
             "public": "yes" if truth(data, "public") else "no",
+            "reusable": truth(data, "reusable", missing=False),
         },
         systems=[],
     )
     _require_valid(form)
-    values = form.cleaned_data
-    return {
-        "system": system_of(data, person),
-        "files": files_of(request),
-        "configuration": values["configuration"],
-        "public": values["public"],
-        "note": values["note"],
-    }
+    return {name: form.cleaned_data[name] for name in ("configuration", "public", "reusable", "note")}
 
 
-def system_of(data: Mapping[str, Any], person: User) -> System | SystemFields:
-    """One of the person's systems by slug or name, or what a new one says of itself. Raises ApiError."""
+def system_of(data: Mapping[str, Any], person: User, architecture: str = "") -> System | SystemFields:
+    """One of the person's systems by slug or name, or what a new one says of itself. Raises ApiError.
+
+    `architecture` is that of a new one that does not say its own.
+    """
     given = str(data.get("system", "")).strip()
     if not given:
-        raise _malformed("system", "No system was named.", "Send system=<slug of yours> or a new name.")
+        raise malformed("system", "No system was named.", "Send system=<slug of yours> or a new name.")
     described = _object(given) if given.startswith("{") else {**_flat(data), "name": given}
     described = {ALIASES.get(name, name): value for name, value in described.items()}
     mine = find_system(teams_of(person), str(described.get("name", "")))
     if mine is None:
-        return _new_system(described, person)
+        return _new_system({**({"architecture": architecture} if architecture else {}), **described}, person)
     _require_same(mine, described)
     return mine
 
 
-def truth(data: Mapping[str, Any], name: str) -> bool:
-    """A yes or no; missing is yes. Raises ApiError for anything else."""
+def truth(data: Mapping[str, Any], name: str, *, missing: bool = True) -> bool:
+    """A yes or no. Raises ApiError for anything else."""
     value = str(data.get(name, "")).strip().casefold()
+    if value == "":
+        return missing
     if value in _NO:
         return False
     if value in _YES:
         return True
-    raise _malformed(name, f"{name}: “{value}” is neither true nor false.", "Send true or false.")
+    raise malformed(name, f"{name}: “{value}” is neither true nor false.", "Send true or false.")
 
 
 def _new_system(described: Mapping[str, Any], person: User) -> SystemFields:
     form = SystemForm({name: _text(value) for name, value in described.items()})
     if not described.get("architecture"):
         known = ", ".join(systems_of(person).values_list("slug", flat=True)[:20])
-        raise _malformed(
+        raise malformed(
             "architecture",
             f"You have no system “{described.get('name', '')}”, and a new one needs its architecture.",
             f"Send architecture=dense (or another); your systems: {known or 'none yet'}.",
@@ -145,7 +154,7 @@ def _require_same(mine: System, described: Mapping[str, Any]) -> None:
     fields = form.fields_of_system()
     changed = [name for name in given if getattr(fields, name) != getattr(mine, name)]
     if changed:
-        raise _malformed(
+        raise malformed(
             "system",
             f"You have a system “{mine.name}” ({mine.slug}) already, with another {', '.join(changed)}.",
             "Leave these fields out to submit for it, or give the new system another name.",
@@ -169,7 +178,7 @@ def _flat(data: Mapping[str, Any]) -> dict[str, Any]:
     """The system's fields among the request's own."""
     known = [*SystemForm.base_fields, *ALIASES]
     found = {name: data.get(name) for name in known if data.get(name) not in (None, "")}
-    if names := _list(data, "training_datasets"):
+    if names := list_of(data, "training_datasets"):
         found["training_datasets"] = ", ".join(names)
     return found
 
@@ -178,16 +187,18 @@ def _object(text: str) -> dict[str, Any]:
     try:
         return dict(read_json(text))
     except (ValueError, TypeError) as error:
-        raise _malformed("system", f"system: not a JSON object: {error}", 'Send {"name": …}.') from None
+        raise malformed("system", f"system: not a JSON object: {error}", 'Send {"name": …}.') from None
 
 
-def _list(data: Mapping[str, Any], name: str) -> list[str]:
+def list_of(data: Mapping[str, Any], name: str) -> list[str]:
+    """The values of a field that may repeat."""
     values = data.getlist(name) if isinstance(data, QueryDict) else data.get(name, [])
     values = values if isinstance(values, list) else [values]
     return [str(value).strip() for value in values if str(value).strip()]
 
 
-def _malformed(field: str, message: str, hint: str = "") -> ApiError:
+def malformed(field: str, message: str, hint: str = "") -> ApiError:
+    """The error for one field that is missing or cannot be read."""
     found = problem(f"invalid_{field}", message, hint)
     return ApiError("invalid", message, problems=[found])
 

@@ -7,6 +7,9 @@ from typing import Any
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework import serializers
 
+from evaluation.engines import ENGINES
+from submissions.model_intake import POOLINGS
+
 
 class TokenScheme(OpenApiAuthenticationExtension):
     """`Authorization: Bearer <token>`, with a token from the account page."""
@@ -60,6 +63,26 @@ class ErrorSerializer(serializers.Serializer[Any]):
     problems = ProblemSerializer(many=True)
 
 
+class VariantSerializer(serializers.Serializer[Any]):
+    """A further result of the same job, such as a lesser depth."""
+
+    configuration = serializers.CharField()
+    scores = serializers.DictField(child=serializers.FloatField())
+    facts = serializers.DictField()
+    latency_ms = serializers.FloatField(allow_null=True)
+
+
+class CheckpointSerializer(serializers.Serializer[Any]):
+    """The model of a submission."""
+
+    id = serializers.IntegerField()
+    kind = serializers.CharField()
+    sha256 = serializers.CharField(help_text="Of the rebuilt files: the identity of the model.")
+    file_name = serializers.CharField()
+    size = serializers.IntegerField()
+    parameters = serializers.IntegerField()
+
+
 class JobSerializer(serializers.Serializer[Any]):
     """One dataset's part of a submission."""
 
@@ -67,7 +90,9 @@ class JobSerializer(serializers.Serializer[Any]):
     state = serializers.CharField()
     meaning = serializers.CharField(help_text="The state in words.")
     stage = serializers.CharField()
-    progress = serializers.FloatField(help_text="Share of the present state's work, 0 to 1.")
+    progress = serializers.FloatField(help_text="Share of the present stage's work, 0 to 1.")
+    progress_note = serializers.CharField(help_text="What a share cannot say: 12,000 of 50,000 documents.")
+    queue = serializers.CharField()
     queue_position = serializers.IntegerField(
         allow_null=True, help_text="Jobs before this one; null when it does not wait."
     )
@@ -81,6 +106,10 @@ class JobSerializer(serializers.Serializer[Any]):
     problems = ProblemSerializer(many=True)
     log = serializers.ListField(child=serializers.CharField())
     error = serializers.CharField()
+    error_code = serializers.CharField(help_text="Stable; empty where nothing went wrong.")
+    remedy = serializers.CharField(help_text="What would be right, where a model failed.")
+    facts = serializers.DictField(help_text="What papers report of such a system.")
+    variants = VariantSerializer(many=True)
     board = serializers.URLField()
     run_url = serializers.URLField(
         allow_null=True, help_text="The run as it was scored (gzip); null where you may not have it."
@@ -99,6 +128,10 @@ class SubmissionSerializer(serializers.Serializer[Any]):
     team = serializers.CharField()
     configuration = serializers.CharField()
     public = serializers.BooleanField()
+    reusable = serializers.BooleanField()
+    engine = serializers.CharField(help_text="Empty for runs.")
+    parameters = serializers.DictField(help_text="All of the engine's; empty for runs.")
+    checkpoint = CheckpointSerializer(allow_null=True)
     created = serializers.DateTimeField()
     withdrawal_reason = serializers.CharField()
     queue_position = serializers.IntegerField(allow_null=True)
@@ -112,21 +145,46 @@ class SubmissionSerializer(serializers.Serializer[Any]):
 class CheckRequest(serializers.Serializer[Any]):
     """A file to check."""
 
+    kind = serializers.ChoiceField(choices=["run", "model"], default="run")
     dataset = serializers.CharField(
         required=False, help_text="Slug; may be left out where the file is named after it."
     )
-    file = serializers.FileField()
+    file = serializers.FileField(required=False, help_text="A run.")
+    checkpoint = serializers.FileField(required=False, help_text="Of kind=model: a zip or tar.zst.")
+    engine = serializers.CharField(required=False, help_text="Of kind=model: the engine that is to run it.")
 
 
 class SubmissionRequest(serializers.Serializer[Any]):
-    """A submission. `dataset` and `file` may repeat, and pair in order; a zip names its files `<dataset>.*`."""
+    """A submission of runs, or of a model that is run here.
 
-    kind = serializers.ChoiceField(choices=["run"], default="run")
+    Of runs: `dataset` and `file` may repeat, and pair in order; a zip names its files `<dataset>.*`. Of a model:
+    `engine`, the model (`checkpoint`, `checkpoint_id` or `hub_model`) where the engine needs one, and the datasets.
+    """
+
+    kind = serializers.ChoiceField(choices=["run", "model"], default="run")
     system = serializers.CharField(
         help_text="Slug or name of yours, a new name, or a JSON object of the fields below."
     )
     dataset = serializers.ListField(child=serializers.CharField(), required=False)
-    file = serializers.ListField(child=serializers.FileField())
+    file = serializers.ListField(child=serializers.FileField(), required=False, help_text="Runs.")
+    engine = serializers.ChoiceField(choices=list(ENGINES), required=False, help_text="What runs the model.")
+    checkpoint = serializers.FileField(required=False, help_text="The model: a zip or tar.zst of its folder.")
+    pooling = serializers.ChoiceField(
+        choices=POOLINGS, required=False, help_text="Of a plain encoder whose files do not say it."
+    )
+    checkpoint_id = serializers.IntegerField(required=False, help_text="A model that your team sent before.")
+    hub_model = serializers.CharField(
+        required=False, help_text="owner/name on the hub, where the site fetches models."
+    )
+    hub_commit = serializers.CharField(required=False, help_text="Its commit, 40 hexadecimal digits.")
+    benchmark = serializers.CharField(required=False, help_text="Instead of datasets: all that are here.")
+    run = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        help_text="Runs to re-rank or fuse: ids of submissions, or slugs of the site's own systems.",
+    )
+    device = serializers.ChoiceField(choices=["auto", "cpu", "gpu"], default="auto")
+    reusable = serializers.BooleanField(default=False, help_text="Others may re-rank and fuse its runs.")
     configuration = serializers.CharField(required=False, help_text="Seed or configuration label.")
     public = serializers.BooleanField(default=True)
     note = serializers.CharField(required=False, help_text="For your team alone.")
@@ -136,7 +194,10 @@ class SubmissionRequest(serializers.Serializer[Any]):
     code = serializers.URLField(required=False)
     model = serializers.URLField(required=False)
     licence = serializers.CharField(required=False)
-    parameters = serializers.CharField(required=False, help_text="JSON object or key=value pairs.")
+    parameters = serializers.CharField(
+        required=False,
+        help_text="JSON object or key=value pairs: of a model its engine's, of runs what the system says of itself.",
+    )
     training_datasets = serializers.ListField(
         child=serializers.CharField(), required=False, help_text="Slugs or names; `none` declares zero-shot."
     )
@@ -156,6 +217,12 @@ class VisibilityRequest(serializers.Serializer[Any]):
     """Who sees a submission."""
 
     public = serializers.BooleanField()
+
+
+class ReusableRequest(serializers.Serializer[Any]):
+    """Whether others may build on a submission's runs."""
+
+    reusable = serializers.BooleanField()
 
 
 class SubmissionPageSerializer(serializers.Serializer[Any]):

@@ -17,19 +17,23 @@ from leaderboard.api.errors import ApiError, problem
 from leaderboard.models import User
 from submissions import withdrawal
 from submissions.api.answers import refusal_extra, report_answer, submission_answer
-from submissions.api.requests import StrictJSONParser, data_of, files_of, submission_of, truth
+from submissions.api.model_requests import checkpoint_to_check, model_of
+from submissions.api.requests import StrictJSONParser, data_of, files_of, kind_of, submission_of, truth
 from submissions.api.schema import (
     CheckRequest,
     ErrorSerializer,
     ReportSerializer,
+    ReusableRequest,
     SubmissionPageSerializer,
     SubmissionRequest,
     SubmissionSerializer,
     VisibilityRequest,
     WithdrawRequest,
 )
+from submissions.checkpoints import check_checkpoint
 from submissions.forms import WithdrawalForm
 from submissions.intake import accept_submission, check_only
+from submissions.model_intake import accept_model
 from submissions.models import Submission
 from submissions.permissions import may_manage, may_see, submissions_of
 from submissions.refusals import Refused
@@ -62,21 +66,26 @@ def _person(request: Request) -> User:
 
 
 class CheckView(APIView):
-    """Is this file a run that can be scored?"""
+    """Is this file a run that can be scored, or a checkpoint that can be run?"""
 
     permission_classes = [IsAuthenticated]
     parser_classes = [MultiPartParser]
     throttle_classes = [CheckThrottle]
 
     @extend_schema(
-        summary="Check a run file",
+        summary="Check a run file or a checkpoint",
         request={"multipart/form-data": CheckRequest},
         responses={200: ReportSerializer, **_ERRORS, 413: ErrorSerializer},
         tags=["submissions"],
     )
     def post(self, request: Request) -> Response:
-        """Validate one run file against a dataset. Nothing is stored; an invalid file is answered with 200 too."""
+        """Validate one run file against a dataset, or with `kind=model` one checkpoint, for an `engine` if one is said.
+
+        Nothing is stored; an invalid file is answered with 200 too.
+        """
         try:
+            if kind_of(data_of(request)) == "model":
+                return Response(report_answer(check_checkpoint(*checkpoint_to_check(request))))
             reports = check_only(files_of(request))
         except Refused as refusal:
             if refusal.files:
@@ -126,16 +135,22 @@ class SubmissionsView(APIView):
         )
 
     @extend_schema(
-        summary="Submit runs",
+        summary="Submit runs, or a model",
         request={"multipart/form-data": SubmissionRequest},
         responses={201: SubmissionSerializer, **_ERRORS},
         tags=["submissions"],
     )
     def post(self, request: Request) -> Response:
-        """Submit one or several run files for one system. On 400 nothing was stored and nothing counted."""
+        """Submit one or several run files for one system, or with `kind=model` a model that is run here.
+
+        On 400 nothing was stored and nothing counted.
+        """
         person = _person(request)
         try:
-            accepted = accept_submission(submitter=person, **submission_of(request, person))
+            if kind_of(data_of(request)) == "model":
+                accepted = accept_model(submitter=person, **model_of(request, person))
+            else:
+                accepted = accept_submission(submitter=person, **submission_of(request, person))
         except Refused as refusal:
             raise _refused(refusal) from refusal
         answer = submission_answer(describe(accepted, complete=True), request)
@@ -249,4 +264,29 @@ class VisibilityView(_OneSubmission):
         if "public" not in data_of(request):
             raise ApiError("invalid", "Send public=true or public=false.")
         withdrawal.set_public(found, truth(data_of(request), "public"))
+        return self.answer(request, found)
+
+
+class ReusableView(_OneSubmission):
+    """Let others build on a submission's runs, or not."""
+
+    permission_classes = [IsAuthenticated]
+
+    @extend_schema(
+        summary="Let others re-rank and fuse a submission's runs, or no longer",
+        request=ReusableRequest,
+        responses={
+            200: SubmissionSerializer,
+            400: ErrorSerializer,
+            403: ErrorSerializer,
+            404: ErrorSerializer,
+        },
+        tags=["submissions"],
+    )
+    def post(self, request: Request, identifier: str) -> Response:
+        """Set `reusable` to true or false. What was built on the runs before stays, with its credit."""
+        found = self.managed(request, identifier)
+        if "reusable" not in data_of(request):
+            raise ApiError("invalid", "Send reusable=true or reusable=false.")
+        withdrawal.set_reusable(found, truth(data_of(request), "reusable", missing=False))
         return self.answer(request, found)

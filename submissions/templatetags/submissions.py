@@ -7,6 +7,8 @@ from datetime import timedelta
 from django import template
 
 from leaderboard.boards import wording
+from leaderboard.models import Dataset
+from submissions.model_status import Variant
 from submissions.status import JobStatus, Score
 
 register = template.Library()
@@ -82,3 +84,22 @@ def primary(status: JobStatus) -> Score | None:
     return next((each for each in status.scores if each.measure == wanted), None) or next(
         iter(status.scores), None
     )
+
+
+@register.filter
+def milliseconds(value: float) -> str:
+    """A latency to three significant digits."""
+    return f"{value:,.0f} ms" if value >= 100 else f"{value:.3g} ms"
+
+
+@register.filter
+def parameter(value: object) -> str:
+    """A parameter's value as requests write it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@register.filter
+def score_on(variant: Variant, dataset: Dataset) -> str:
+    """A variant's published value on the dataset's primary measure."""
+    value = variant.score(dataset.primary_measure)
+    return "–" if value is None else score(value, dataset.hidden)

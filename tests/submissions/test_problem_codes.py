@@ -15,13 +15,16 @@ from django.test import Client
 from leaderboard.views.problem_codes import FILE_CODES, REQUEST_CODES
 
 READERS, SUBMISSIONS = Path("evaluation/formats"), Path("submissions")
+#: Its codes are how a model failed while it ran: evaluation.execution.failures explains those.
+SANDBOX = Path("submissions/sandbox")
 #: What is called from the readers and from submissions, and is defined elsewhere.
 SHARED = (Path("evaluation/problems.py"), Path("leaderboard/api/errors.py"))
 
 
 def codes_in(folder: Path) -> set[str]:
     """The codes that the folder's modules make problems of; one that ends in … stands for several."""
-    trees = [ast.parse(path.read_text()) for path in (*sorted(folder.rglob("*.py")), *SHARED)]
+    paths = [path for path in sorted(folder.rglob("*.py")) if SANDBOX not in path.parents]
+    trees = [ast.parse(path.read_text()) for path in (*paths, *SHARED)]
     makers = {name: place for tree in trees for name, place in _makers(tree)}
     return {code for tree in trees[: -len(SHARED)] for code in _codes(tree, makers)}
 

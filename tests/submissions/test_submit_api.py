@@ -178,7 +178,7 @@ def test_a_system_may_be_a_json_object(demo: Dataset, api: Api) -> None:
         ({"architecture": "quantum"}, "invalid_architecture"),
         ({"system": None}, "invalid_system"),
         ({"system": "{broken"}, "invalid_system"),
-        ({"kind": "model"}, "invalid_kind"),
+        ({"kind": "song"}, "invalid_kind"),
         ({"public": "perhaps"}, "invalid_public"),
         ({"parameters": "k1"}, "invalid_parameters"),
         ({"parameters": '{"a": NaN}'}, "invalid_parameters"),

@@ -1,0 +1,120 @@
+"""What an API request about a model means, in the domain's words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from django.forms import ValidationError
+from django.http import QueryDict
+from rest_framework.request import Request
+
+from evaluation.checkpoints.description import CheckpointKind
+from leaderboard.models import User
+from submissions.api.requests import about, data_of, list_of, malformed, system_of
+from submissions.checkpoints import Source
+from submissions.forms import ParametersField
+from submissions.hub import HubModel
+from submissions.model_intake import POOLINGS, Device, Model, ModelRequest, engine_of, kinds_of
+from submissions.permissions import checkpoints_of
+from submissions.readiness import is_local
+from submissions.refusals import Refused
+from submissions.request_size import refuse_oversize
+from submissions.submit_page import incoming
+from submissions.uploads import CHECKPOINT_FIELD
+
+
+def model_of(request: Request, person: User) -> dict[str, Any]:
+    """What `accept_model` takes. Raises ApiError for a malformed request, Refused for an oversized one."""
+    refuse_oversize(request)
+    data = data_of(request)
+    engine = engine_of(_text(data, "engine"))
+    device = _text(data, "device") or "auto"
+    if device not in get_args(Device):
+        raise malformed("device", f"device: “{device}” is not possible.", "Send auto, cpu or gpu.")
+    wanted = ModelRequest(
+        engine=engine.name,
+        parameters=_parameters(data),
+        model=_model(request, data, person),
+        datasets=tuple(list_of(data, "dataset")),
+        benchmark=_text(data, "benchmark"),
+        runs=tuple(list_of(data, "run")),
+        device=device,  # type: ignore[arg-type]  # one of the literals, as just checked
+    )
+    system = system_of(_without_parameters(data), person, engine.architecture)
+    return {"system": system, "request": wanted, "local": is_local(request), **about(data)}
+
+
+def checkpoint_to_check(request: Request) -> tuple[Source, tuple[CheckpointKind, ...]]:
+    """The archive, and the kinds that the named engine, where one is named, would run. Raises Refused."""
+    refuse_oversize(request)
+    archive = _archive(request)
+    if archive is None:
+        raise Refused.of("no_checkpoint", "No checkpoint was sent.", "Send -F checkpoint=@model.zip.")
+    engine = _text(data_of(request), "engine")
+    return archive, kinds_of(engine_of(engine)) if engine else ()
+
+
+def _archive(request: Request) -> Source | None:
+    uploads = request.FILES.getlist(CHECKPOINT_FIELD)
+    if len(uploads) > 1:
+        raise Refused.of("one_file", "Several checkpoints were sent.", "Send one archive for one submission.")
+    if not uploads:
+        return None
+    file = incoming(uploads[0])
+    return Source(file.name, file.path, _pooling(data_of(request)))
+
+
+def _pooling(data: Mapping[str, Any]) -> str:
+    """How a plain encoder's tokens become one output, where the request says it. Raises ApiError."""
+    asked = _text(data, "pooling")
+    if asked and asked not in POOLINGS:
+        raise malformed("pooling", f"pooling: “{asked}” is not known.", f"Send one of {', '.join(POOLINGS)}.")
+    return asked
+
+
+def _model(request: Request, data: Mapping[str, Any], person: User) -> Model | None:
+    """The one model that is meant. Raises ApiError where several are, Refused where it is not the team's."""
+    archive, number, hub = _archive(request), _text(data, "checkpoint_id"), _text(data, "hub_model")
+    if sum(map(bool, (archive, number, hub))) > 1:
+        raise malformed(
+            "checkpoint",
+            "More than one model was named.",
+            "Send one: checkpoint, checkpoint_id or hub_model.",
+        )
+    if hub:
+        return HubModel(hub, _text(data, "hub_commit"))
+    if not number:
+        return archive
+    found = checkpoints_of(person).filter(pk=int(number)).first() if number.isdecimal() else None
+    if found is None:
+        mine = ", ".join(f"{row.pk} ({row.file_name})" for row in checkpoints_of(person)[:20])
+        raise Refused.of(
+            "unknown_checkpoint", f"Your team has no checkpoint {number}.", f"It has: {mine or 'none yet'}."
+        )
+    return found
+
+
+def _parameters(data: Mapping[str, Any]) -> Mapping[str, object]:
+    given = data.get("parameters", "")
+    if isinstance(given, Mapping):
+        return given
+    try:
+        return ParametersField(required=False, max_length=5000).clean(str(given))
+    except ValidationError as error:
+        raise malformed("parameters", f"parameters: {error.messages[0]}") from None
+
+
+def _without_parameters(data: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The fields without those that are the engine's, where a system has fields of the same name."""
+    if not isinstance(data, QueryDict):
+        return {name: value for name, value in data.items() if name != "parameters"}
+    rest = QueryDict(mutable=True)
+    for name, values in data.lists():
+        if name not in ("parameters", CHECKPOINT_FIELD):
+            rest.setlist(name, values)
+    return rest
+
+
+def _text(data: Mapping[str, Any], name: str) -> str:
+    return str(data.get(name) or "").strip()

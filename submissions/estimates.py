@@ -1,0 +1,116 @@
+"""How long a model's job will take: from jobs like it that ended here, else from a rule of thumb. Never a promise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from statistics import median
+
+from evaluation.checkpoints.description import CheckpointKind
+from evaluation.engines import EngineDescription
+from leaderboard.models import Dataset
+from submissions.models import Job, State
+
+#: How many ended jobs an estimate looks at, the newest ones.
+HISTORY = 20
+#: What a job takes besides its documents: starting, loading, searching, measuring the model and BM25 beside it.
+OVERHEAD = timedelta(seconds=60)
+#: Documents that a cross-encoder scores for each query, unless told otherwise.
+PAIRS = 100
+#: A model of which nothing is known yet: as large as BERT's small siblings.
+TYPICAL_WEIGHTS = 30_000_000
+#: The rule of thumb: two operations for each weight and word piece, some 200 pieces a text, and what one core does.
+_OPERATIONS = 2 * 200
+_OPERATIONS_PER_SECOND = 2e10
+_RULE = (
+    "a rule of thumb (two operations for each weight and word piece, 200 word pieces a text, 20 billion a second): "
+    "no such model has ended here yet"
+)
+#: Documents a second where words are only counted or looked up.
+_LIGHT_TEXTS_PER_SECOND = 3_000
+_LIGHT_RULE = "a rule of thumb (3,000 documents a second): nothing of this kind has ended here yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What decides how long a model takes: how many texts go through it, and how many weights each text meets."""
+
+    engine: EngineDescription
+    kind: str = ""
+    weights: int | None = None
+
+    @property
+    def light(self) -> bool:
+        """Whether a text is not multiplied with all weights: no model, or one that looks vectors up."""
+        return not self.engine.needs_checkpoint or self.kind == CheckpointKind.STATIC_EMBEDDINGS
+
+    def of(self, dataset: Dataset) -> float:
+        """Texts times weights."""
+        weights = 1 if self.light else self.weights or TYPICAL_WEIGHTS
+        return _texts(self.engine, dataset) * weights
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """Seconds for a unit of load, and what says so."""
+
+    seconds: float
+    basis: str
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What one dataset will probably take; `documents` are those of its corpus."""
+
+    dataset: Dataset
+    documents: int
+    time: timedelta
+
+
+def pace_of(load: Load) -> Pace:
+    """How fast such models go through the workers here."""
+    jobs = (
+        Job.objects.filter(kind=Job.Kind.MODEL, state=State.DONE, submission__engine=load.engine.name)
+        .exclude(started_at=None)
+        .exclude(finished_at=None)
+        .select_related("submission__checkpoint", "dataset__current_version")
+        .order_by("-finished_at")
+    )
+    if load.kind:
+        jobs = jobs.filter(submission__checkpoint__kind=load.kind)
+    paces = [pace for pace in (_pace(job, load.engine) for job in jobs[:HISTORY]) if pace is not None]
+    if paces:
+        count = f"the last {len(paces)} jobs" if len(paces) > 1 else "the one job"
+        return Pace(median(paces), f"{count} of this kind that ended here, scaled by texts and weights")
+    if load.light:
+        return Pace(1 / _LIGHT_TEXTS_PER_SECOND, _LIGHT_RULE)
+    return Pace(_OPERATIONS / _OPERATIONS_PER_SECOND, _RULE)
+
+
+def estimate(load: Load, pace: Pace, dataset: Dataset) -> Estimate:
+    """What the dataset will probably take."""
+    seconds = pace.seconds * load.of(dataset)
+    return Estimate(dataset, _count(dataset, "documents"), OVERHEAD + timedelta(seconds=seconds))
+
+
+def _pace(job: Job, engine: EngineDescription) -> float | None:
+    """Seconds for a unit of load that the job took beyond the overhead."""
+    if job.started_at is None or job.finished_at is None or job.submission is None:
+        return None
+    checkpoint = job.submission.checkpoint
+    weights = checkpoint.description.get("parameters") if checkpoint else None
+    load = Load(engine, checkpoint.kind if checkpoint else "", weights).of(job.dataset)
+    return max((job.finished_at - job.started_at - OVERHEAD).total_seconds(), 1.0) / load if load else None
+
+
+def _texts(engine: EngineDescription, dataset: Dataset) -> int:
+    """Documents where these are encoded or indexed; pairs where candidates are scored; else queries."""
+    if engine.encoding_parameters is not None or not engine.needs_checkpoint:
+        return _count(dataset, "documents")
+    queries = _count(dataset, "queries")
+    return queries * PAIRS if engine.architecture == "re-ranking" else queries
+
+
+def _count(dataset: Dataset, what: str) -> int:
+    version = dataset.current_version
+    return int(version.statistics.get(what, 0)) if version else 0

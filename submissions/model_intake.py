@@ -1,0 +1,269 @@
+"""From a model to queued jobs: the one way in, used by the page and the API.
+
+Either everything is stored or nothing is. What costs nothing is asked first: the checkpoint is unpacked, validated and
+rebuilt only for a request that is right in everything else, and its row is written in the transaction of the jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from django.db import transaction
+
+from evaluation.checkpoints.description import CheckpointKind
+from evaluation.engines import ENGINES, EngineDescription, InvalidParameter
+from evaluation.engines import describe as describe_engine
+from leaderboard.models import Architecture, Dataset, Run, System, Team, User
+from leaderboard.systems import SystemFields
+from submissions import checkpoints, queue
+from submissions.checkpoints import KeptFiles, Source
+from submissions.heartbeat import workers_alive
+from submissions.hub import HubModel, refuse_hub
+from submissions.intake import FORGOTTEN, system_row, team_of
+from submissions.lifecycle import write_log
+from submissions.model_datasets import chosen_datasets
+from submissions.model_runs import runs_for
+from submissions.models import Checkpoint, Job, State, Submission
+from submissions.people.teams import personal_team
+from submissions.quota import hold_quota, refuse_beyond_quota
+from submissions.readiness import refuse_unready
+from submissions.refusals import Refused
+
+#: What may be asked for where a plain encoder does not say how its tokens' outputs become one.
+POOLINGS = ("mean", "cls", "max", "sum", "lasttoken")
+Device = Literal["auto", "cpu", "gpu"]
+
+
+Model = Source | Checkpoint | HubModel
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """What is to be run, and on what. `model` is an archive, a checkpoint of the team's, or a model on the hub.
+
+    `runs` are references as `model_runs` takes them; the datasets are named one by one or by a benchmark.
+    """
+
+    engine: str
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    model: Model | None = None
+    datasets: tuple[str, ...] = ()
+    benchmark: str = ""
+    runs: tuple[str, ...] = ()
+    device: Device = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A request of which everything but the checkpoint's content is known to be right."""
+
+    engine: EngineDescription
+    parameters: dict[str, Any]
+    datasets: Sequence[Dataset]
+    runs: Mapping[int, Sequence[Run]]
+    device: Device
+    hub: HubModel | None
+
+    def payload(self, dataset: Dataset) -> dict[str, Any]:
+        """What the dataset's job is told beside what its submission says."""
+        told: dict[str, Any] = {"run_ids": [run.pk for run in self.runs[dataset.pk]]}
+        return {**told, "hub_name": self.hub.name, "hub_commit": self.hub.commit} if self.hub else told
+
+
+def accept_model(
+    *,
+    submitter: User,
+    system: System | SystemFields,
+    request: ModelRequest,
+    local: bool = False,
+    configuration: str = "",
+    public: bool = True,
+    reusable: bool = False,
+    note: str = "",
+) -> Submission:
+    """Store a submission and queue its jobs, one for each dataset. Raises Refused, and then nothing is stored.
+
+    `local`: the request comes from this machine, which alone may run models without a sandbox.
+    """
+    refuse_unready(submitter, local=local)
+    team = team_of(system, submitter) if isinstance(system, System) else personal_team(submitter)
+    plan = _plan(request, team, system)
+    refuse_beyond_quota(team, len(plan.datasets))
+    kept = _kept(request.model, plan.engine, team)
+    with transaction.atomic():
+        hold_quota(team)
+        refuse_beyond_quota(team, len(plan.datasets))
+        submission = Submission(
+            kind=Submission.Kind.MODEL,
+            submitter=submitter,
+            team=team,
+            system=system_row(submitter, _completed(system, kept)),
+            configuration=configuration,
+            engine=plan.engine.name,
+            parameters=plan.parameters,
+            checkpoint=_checkpoint_row(kept, team, submitter),
+            public=public,
+            reusable=reusable,
+            note=note,
+        )
+        for dataset in plan.datasets:
+            _refuse_repeat(submission, dataset, plan)
+        submission.save()
+        for dataset in plan.datasets:
+            _create_job(submission, dataset, plan)
+    return submission
+
+
+def engine_of(name: str) -> EngineDescription:
+    """The engine that a request names. Raises Refused."""
+    if not name:
+        raise Refused.of("no_engine", "No engine was named.", f"Choose one of: {', '.join(ENGINES)}.")
+    try:
+        return describe_engine(name)
+    except InvalidParameter as error:
+        raise Refused.of("unknown_engine", str(error), "Choose one of these.") from error
+
+
+def kinds_of(engine: EngineDescription) -> tuple[CheckpointKind, ...]:
+    """The kinds of checkpoint that the engine runs."""
+    return tuple(CheckpointKind(kind) for kind in engine.checkpoints)
+
+
+def _plan(request: ModelRequest, team: Team, system: System | SystemFields) -> _Plan:
+    """The request in the domain's words. Raises Refused for anything wrong but the checkpoint's content."""
+    engine = engine_of(request.engine)
+    _refuse_other_architecture(engine, system)
+    try:
+        parameters = engine.complete(request.parameters)
+    except InvalidParameter as error:
+        hint = "The form and the API's documentation list every parameter with its default."
+        raise Refused.of("invalid_parameters", str(error), hint) from error
+    _refuse_wrong_model(engine, request.model)
+    datasets = chosen_datasets(request.datasets, request.benchmark, engine)
+    _refuse_wrong_number_of_runs(engine, len(request.runs))
+    runs = {dataset.pk: runs_for(request.runs, dataset, team) for dataset in datasets}
+    hub = request.model if isinstance(request.model, HubModel) else None
+    return _Plan(engine, dict(parameters), datasets, runs, request.device, hub)
+
+
+def _refuse_other_architecture(engine: EngineDescription, system: System | SystemFields) -> None:
+    if system.architecture != engine.architecture:
+        is_now, would_be = (Architecture(each).label for each in (system.architecture, engine.architecture))
+        raise Refused.of(
+            "architecture_mismatch",
+            f"{system.name} is said to be “{is_now}”, and {engine.label} is “{would_be}”.",
+            "Choose the engine of its architecture, or submit this as another system.",
+        )
+
+
+def _refuse_wrong_model(engine: EngineDescription, model: Model | None) -> None:
+    wanted = kinds_of(engine)
+    if wanted and model is None:
+        takes = " or ".join(checkpoints.KIND_NAMES[kind] for kind in wanted)
+        raise Refused.of(
+            "no_checkpoint",
+            f"{engine.label} runs a model, and none was given.",
+            f"Upload a checkpoint, or choose one sent before: {takes}.",
+        )
+    if not wanted and model is not None:
+        raise Refused.of(
+            "checkpoint_not_wanted",
+            f"{engine.label} runs no model.",
+            "Leave the checkpoint out, or choose the engine that runs it.",
+        )
+    if isinstance(model, HubModel):
+        refuse_hub(model)
+    if isinstance(model, Checkpoint) and CheckpointKind(model.kind) not in wanted:
+        raise checkpoints.wrong_kind(model.file_name, CheckpointKind(model.kind), wanted)
+
+
+def _refuse_wrong_number_of_runs(engine: EngineDescription, given: int) -> None:
+    least, most = engine.runs
+    if least <= given <= most:
+        return
+    wanted = f"{least}" if least == most else f"{least} to {most}"
+    raise Refused.of(
+        "number_of_runs",
+        f"{engine.label} takes {wanted if most else 'no'} run{'s' if most != 1 else ''}, and {given} were named.",
+        "Name them by the submission's id, or by the address of one of the site's own systems, such as bm25.",
+    )
+
+
+def _kept(model: Model | None, engine: EngineDescription, team: Team) -> KeptFiles | Checkpoint | None:
+    """The checkpoint, its files in their place. Of one on the hub there is none yet: a worker fetches it."""
+    if isinstance(model, Source):
+        return checkpoints.keep_files(team, model, kinds_of(engine))
+    return model if isinstance(model, Checkpoint) else None
+
+
+def _checkpoint_row(kept: KeptFiles | Checkpoint | None, team: Team, person: User) -> Checkpoint | None:
+    return checkpoints.record(kept, team=team, person=person) if isinstance(kept, KeptFiles) else kept
+
+
+def _completed(system: System | SystemFields, kept: KeptFiles | Checkpoint | None) -> System | SystemFields:
+    """What a new system says of itself, with what its checkpoint says where it was silent."""
+    if isinstance(system, System) or kept is None:
+        return system
+    known = kept.description if isinstance(kept, KeptFiles) else checkpoints.describe(kept)
+    return replace(
+        system,
+        dimension=system.dimension or known.dimension,
+        maximum_length=system.maximum_length or known.maximum_length,
+    )
+
+
+def _refuse_repeat(submission: Submission, dataset: Dataset, plan: _Plan) -> None:
+    """Raises Refused where the team had the same model run in the same way on this dataset, under the same label."""
+    earlier = (
+        Job.objects.filter(
+            kind=Job.Kind.MODEL,
+            dataset=dataset,
+            submission__team=submission.team,
+            submission__engine=submission.engine,
+            submission__configuration=submission.configuration,
+        )
+        .exclude(FORGOTTEN)
+        .select_related("submission__checkpoint", "submission__system")
+    )
+    for job in earlier:
+        same = job.submission is not None and _same_model(job.submission, submission)
+        if same and job.submission and {**job.payload, **plan.payload(dataset)} == job.payload:
+            raise Refused.of(
+                "already_submitted",
+                f"{job.submission.system.name} has had this model run on {dataset} with these parameters already: "
+                f"it came with submission {job.submission.pk} of {job.created_at:%-d %B %Y}.",
+                f"See {job.submission.get_absolute_url()}. If it is another seed or configuration, label it.",
+            )
+
+
+def _same_model(one: Submission, other: Submission) -> bool:
+    models = [each.checkpoint.model_sha256 if each.checkpoint else None for each in (one, other)]
+    return models[0] == models[1] and one.parameters == other.parameters
+
+
+def _create_job(submission: Submission, dataset: Dataset, plan: _Plan) -> None:
+    job = Job.objects.create(
+        kind=Job.Kind.MODEL,
+        queue=_queue(plan),
+        submission=submission,
+        dataset=dataset,
+        file_name=submission.checkpoint.file_name if submission.checkpoint else "",
+        state=State.QUEUED,
+        validated=True,
+        payload=plan.payload(dataset),
+    )
+    named = f" of {submission.checkpoint.file_name}" if submission.checkpoint else ""
+    write_log(
+        job.pk, f"Received: {plan.engine.label}{named} over {dataset}. Queued for a {job.queue} worker."
+    )
+    queue.ring(job.queue)
+
+
+def _queue(plan: _Plan) -> Job.Queue:
+    """As was asked for; else a GPU where a model can use one and a worker has one now."""
+    if plan.device != "auto":
+        return Job.Queue(plan.device)
+    gpu = plan.engine.needs_checkpoint and workers_alive(Job.Queue.GPU) > 0
+    return Job.Queue.GPU if gpu else Job.Queue.CPU

@@ -1,0 +1,163 @@
+"""What the status of a model's job has beside that of a run's: where it is, what it found, what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from evaluation.engines import FACTS
+from evaluation.execution.failures import MODEL_FAILURES
+from leaderboard.boards.depth import DepthPoint, DepthSeries, depth_of, depth_series
+from leaderboard.models import Entry, Measurement
+from leaderboard.publishing import HIDDEN_DECIMALS
+from submissions.models import Job, State
+
+#: The stages of a model's job, in their order, in words.
+STAGES = {
+    "loading": "loading the model",
+    "encoding": "encoding the documents",
+    "indexing": "building the index",
+    "searching": "searching",
+    "measuring": "measuring what a search costs",
+}
+#: Before this share is done, what is left is anybody's guess.
+_TELLING = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What papers report of such a system, as pages write it."""
+
+    label: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One of a job's results: its entry, how deep it re-ranked where it did, and what a search took."""
+
+    entry: Entry
+    depth: int | None
+    latency_ms: float | None
+    is_main: bool
+
+    @property
+    def label(self) -> str:
+        """What tells it apart."""
+        return self.entry.configuration
+
+    def score(self, measure: str) -> float | None:
+        """Its published value."""
+        value: float | None = self.entry.scores.get(measure)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPart:
+    """A model's job: `stage` in words, shards of the corpus (done, of how many) and the time left while it runs."""
+
+    stage: str = ""
+    note: str = ""
+    time_left: timedelta | None = None
+    shards: tuple[int, int] | None = None
+    facts: Sequence[Fact] = ()
+    variants: Sequence[Variant] = ()
+    depth: DepthSeries | None = None
+    latency_ms: float | None = None
+    hardware: str = ""
+    meaning: str = ""
+    remedy: str = ""
+
+
+def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
+    """What there is to say of a model's job; without `complete` what boards show alone."""
+    failure = MODEL_FAILURES.get(job.error_code) if complete else None
+    running = job.state == State.RETRIEVING and complete
+    variants = _variants(job, entry, complete=complete) if entry else []
+    measured = _measured(entry) if entry else None
+    return ModelPart(
+        stage=STAGES.get(job.stage, job.stage) if running else "",
+        note=job.progress_note if running else "",
+        time_left=_time_left(job) if running else None,
+        shards=_shards(job) if running else None,
+        facts=facts_of(entry) if entry else (),
+        variants=variants,
+        depth=_depth_series(job, variants),
+        latency_ms=_latency(measured),
+        hardware=measured.hardware.name if measured else "",
+        meaning=failure.meaning if failure else "",
+        remedy=failure.remedy if failure else "",
+    )
+
+
+def facts_of(entry: Entry) -> list[Fact]:
+    """The entry's facts, as far as they are known ones, in the order in which they are listed."""
+    stored: Mapping[str, Any] = entry.facts
+    return [
+        Fact(known.label, _written(stored[name], known.decimals, known.unit))
+        for name, known in FACTS.items()
+        if name in stored
+    ]
+
+
+def _written(value: object, decimals: int, unit: str) -> str:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    text = f"{value:,.{decimals}f}" if number else str(value)
+    return f"{text} {unit}" if unit else text
+
+
+def _time_left(job: Job) -> timedelta | None:
+    """From how long encoding has taken so far; other stages are short, or say nothing of their pace."""
+    if job.stage != "encoding" or job.started_at is None or job.waits_for_id or job.progress < _TELLING:
+        return None
+    taken: timedelta = timezone.now() - job.started_at
+    return taken * (1 - job.progress) / job.progress
+
+
+def _shards(job: Job) -> tuple[int, int] | None:
+    if job.waits_for is None:
+        return None
+    return job.waits_for.shards.exclude(done_at=None).count(), job.waits_for.shards_expected
+
+
+def _variants(job: Job, main: Entry, *, complete: bool) -> list[Variant]:
+    """All results of a job that has several, by depth."""
+    further = [
+        entry
+        for entry in job.further_entries.all()
+        if complete or entry.visibility == Entry.Visibility.PUBLIC
+    ]
+    if not further:
+        return []
+    found = [_variant(entry, entry.pk == main.pk) for entry in (*further, main)]
+    return sorted(found, key=lambda variant: (variant.depth or 0, variant.label))
+
+
+def _variant(entry: Entry, is_main: bool) -> Variant:
+    # The variant's own label stands first in the configuration, the submission's after it.
+    depth = depth_of(entry.configuration.split(" · ")[0])
+    return Variant(entry, depth, _latency(_measured(entry)), is_main)
+
+
+def _measured(entry: Entry) -> Measurement | None:
+    """The entry's newest measurement."""
+    return max(entry.measurements.all(), key=lambda each: each.measured_at, default=None)
+
+
+def _latency(measured: Measurement | None) -> float | None:
+    return measured.figures["latency_ms"]["mean"] if measured else None
+
+
+def _depth_series(job: Job, variants: Sequence[Variant]) -> DepthSeries | None:
+    """Effectiveness and latency against depth, of a re-ranker."""
+    measure = job.dataset.primary_measure
+    points = [
+        DepthPoint(variant.depth, value, variant.latency_ms)
+        for variant in variants
+        if variant.depth is not None and (value := variant.score(measure)) is not None
+    ]
+    return depth_series(measure, points, decimals=HIDDEN_DECIMALS if job.dataset.hidden else 4)
