@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from django.conf import settings
 
 from leaderboard.models import Run, WorkRequest
 from leaderboard.store import Area
+from submissions.embedding_cache import sweep_embeddings
 from submissions.models import TERMINAL, Job
 
 logger = logging.getLogger(__name__)
@@ -30,9 +32,20 @@ def sweep() -> int:
     for path in _old_files(Path(settings.FILE_UPLOAD_TEMP_DIR)):
         path.unlink(missing_ok=True)
         count += 1
+    count += _sweep_work() + sweep_embeddings()
     if count:
         logger.info("swept %s files that no row names", count)
     return count
+
+
+def _sweep_work() -> int:
+    """Remove the scratch folders of workers that were killed: a job takes no longer than the grace does."""
+    work = Path(settings.VAR) / "work"
+    limit = time.time() - max(GRACE, settings.JOB_WALL_CLOCK_SECONDS)
+    old = [folder for folder in work.glob("*") if folder.is_dir() and folder.stat().st_mtime < limit]
+    for folder in old:
+        shutil.rmtree(folder, ignore_errors=True)
+    return len(old)
 
 
 def _old_files(folder: Path) -> Iterator[Path]:

@@ -11,6 +11,7 @@ from celery import shared_task
 from celery.signals import worker_process_init, worker_ready, worker_shutdown
 
 from leaderboard.bell import DISPATCH
+from submissions.encodings import settle
 from submissions.heartbeat import Heartbeat, forget_silent_workers
 from submissions.queue import WORK, reap, ring_for_waiting, take_requests
 from submissions.sweeping import sweep
@@ -31,6 +32,7 @@ def dispatch() -> None:
     """Take up requests, reap silent workers' jobs, and ring for whatever waits."""
     take_requests()
     reap()
+    settle()
     forget_silent_workers()
     ring_for_waiting()
 

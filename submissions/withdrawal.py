@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from leaderboard import publishing, results
 from leaderboard.models import Entry, User
+from submissions.encodings import stop_unneeded
 from submissions.lifecycle import advance, write_log
 from submissions.models import TERMINAL, State, Submission
 from submissions.queue import request_cancel
@@ -31,6 +32,7 @@ def withdraw(submission: Submission, reason: str, by: User) -> bool:
         if advance(job.pk, State.WITHDRAWN):
             write_log(job.pk, f"Withdrawn by {who}: {reason}")
             transaction.on_commit(partial(forget_upload, job))
+    stop_unneeded()
     publishing.withdraw_entries(submission.pk, reason)
     submission.refresh_from_db()
     return True
@@ -47,6 +49,7 @@ def cancel(submission: Submission) -> int:
             if waited:
                 forget_upload(job)
             count += 1
+    stop_unneeded()
     return count
 
 

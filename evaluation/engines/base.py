@@ -58,6 +58,7 @@ FACTS: Mapping[str, Fact] = {
     "generated_length": Fact("Generated words per text", 1),
     "depth": Fact("Re-ranked depth"),
     "runs_fused": Fact("Runs fused"),
+    "hardware_mixture": Fact("Encoded on"),
 }
 
 

@@ -1,0 +1,256 @@
+"""Run a model over a dataset: retrieve in the sandbox, look at what comes out as a stranger's, score, publish, measure.
+
+A corpus of several shards is encoded by as many workers as there are; the job then waits, and goes on where all shards
+are there. The one shard of a small corpus is encoded by the job itself, in the same process, and kept.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+
+from evaluation.efficiency import describe as describe_hardware
+from evaluation.engines import EngineDescription
+from evaluation.engines import describe as describe_engine
+from evaluation.engines.base import shard_name
+from evaluation.errors import ModelFailure
+from evaluation.execution.job import RUN_NAME, ExecutionJob
+from leaderboard.baselines import BM25
+from leaderboard.efficiency import record_measurement
+from leaderboard.models import DatasetVersion, Entry, Qrels, Run, System
+from leaderboard.runs import open_run, store_run
+from leaderboard.store import Area, path_of
+from submissions.checkpoints import folder_of
+from submissions.embedding_files import forget_strangers
+from submissions.encodings import Encoded, Setting, WaitsForShards, keep_single, use
+from submissions.lease import Lease, LeaseLost
+from submissions.lifecycle import advance, write_log
+from submissions.models import Checkpoint, Job, State
+from submissions.running import TimedOut, device_of, run_child, workplace
+from submissions.scoring import Result, begin_scoring, current_qrels, evaluate, publish_results
+
+#: How deep a run goes.
+DEPTH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTask:
+    """What is run: an engine with all its parameters, what it is given, and the system that shows the result."""
+
+    system: System
+    engine: EngineDescription
+    parameters: Mapping[str, Any]
+    checkpoint: Checkpoint | None = None
+    run_ids: Sequence[int] = field(default_factory=tuple)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the model, if there is one, is the site's own."""
+        return self.checkpoint is None or self.checkpoint.team_id is None
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A child's finished work: where its files are, what it says, and BM25's figures beside it."""
+
+    out: Path
+    retrieval: Mapping[str, Any]
+    hardware: Mapping[str, Any]
+    figures: Mapping[str, Mapping[str, Any]]
+    baseline: Mapping[str, Any] = field(default_factory=dict)
+
+
+def model_job(job: Job, lease: Lease) -> None:
+    """Run a submission's model over one dataset and publish what it finds.
+
+    Raises ModelFailure, TimedOut, WaitsForShards, InvalidRun, LeaseLost or Cancelled.
+    """
+    submission = job.submission
+    if submission is None:
+        raise RuntimeError(f"job {job.pk} belongs to no submission")
+    task = ModelTask(
+        submission.system,
+        describe_engine(submission.engine),
+        submission.parameters,
+        submission.checkpoint,
+        job.payload.get("run_ids", ()),
+    )
+    run_model(job, lease, task)
+
+
+def run_model(job: Job, lease: Lease, task: ModelTask) -> None:
+    """Do a task and publish what it finds. Raises as `model_job`."""
+    qrels = current_qrels(job.dataset)
+    if not advance(job.pk, State.RETRIEVING, fence=job.fence, stage="loading"):
+        raise LeaseLost
+    setting = _setting(job, task, qrels.version)
+    encoded = use(job, setting) if setting else None
+    if setting and not encoded and setting.shards > 1:
+        raise WaitsForShards(setting)
+    write_log(job.pk, f"{task.engine.label} over {qrels.version} on {job.worker}")
+    with workplace() as folder:
+        done = _retrieve(job, lease, task, qrels.version, folder, setting, encoded)
+        begin_scoring(job)
+        results = _evaluated(job, lease, qrels, done, encoded)
+        with transaction.atomic():
+            entries = publish_results(job, task.system, results, qrels, Entry.Provenance.MEASURED)
+            if not _classes(done, encoded):
+                _record_measurements(results, entries, done)
+
+
+def _setting(job: Job, task: ModelTask, version: DatasetVersion) -> Setting | None:
+    """What the encoded corpus is named by; None for an engine that encodes no documents."""
+    names = task.engine.encoding_parameters
+    if names is None or task.checkpoint is None:
+        return None
+    device, threads = device_of(job), settings.MODEL_THREADS
+    return Setting(
+        checkpoint=task.checkpoint,
+        version=version,
+        engine=task.engine.name,
+        parameters={name: task.parameters[name] for name in names},
+        hardware=describe_hardware(threads, device).slug,
+        device=device,
+        threads=threads,
+    )
+
+
+def _retrieve(
+    job: Job,
+    lease: Lease,
+    task: ModelTask,
+    version: DatasetVersion,
+    folder: Path,
+    setting: Setting | None,
+    encoded: Encoded | None,
+) -> _Run:
+    """Run the model, keep what it encoded, and measure BM25 beside it."""
+    shards = encoded.folder if encoded else folder / "shards" if setting else None
+    if shards and not encoded:
+        shards.mkdir()
+    work = ExecutionJob(
+        task="retrieve",
+        engine=task.engine.name,
+        out=folder / "out",
+        corpus=path_of(Area.FILES, version.corpus_sha256),
+        queries=path_of(Area.FILES, version.topics_sha256),
+        parameters=dict(task.parameters),
+        checkpoint=folder_of(task.checkpoint) if task.checkpoint else None,
+        runs=_expanded(task.run_ids, folder),
+        shards=shards,
+        shard_size=encoded.shard_size if encoded else settings.SHARD_SIZE,
+        depth=DEPTH,
+        drop_self_matches=job.dataset.drop_self_matches,
+        tag=task.system.slug,
+        device=device_of(job),
+        threads=settings.MODEL_THREADS,
+    )
+    try:
+        result = run_child(work, lease, trusted=task.is_ours)
+    finally:
+        if encoded:
+            forget_strangers(encoded.key, encoded.shards)
+    retrieval, hardware = result["retrieval"], result["hardware"]
+    _log(job, retrieval)
+    if setting and shards and not encoded:
+        keep_single(
+            setting,
+            shards / shard_name(0),
+            documents=retrieval["documents"],
+            seconds=float(retrieval.get("encoding_seconds", 0.0)),
+            hardware=hardware["slug"],
+        )
+    figures = result["variants"] or ({"": result["figures"]} if result["figures"] else {})
+    if encoded:
+        figures = {label: _with_encoding(values, encoded) for label, values in figures.items()}
+    baseline = _measure_baseline(job, lease, work, folder) if figures else {}
+    return _Run(work.out, retrieval, hardware, figures, baseline)
+
+
+def _expanded(run_ids: Sequence[int], folder: Path) -> tuple[Path, ...]:
+    """The texts of stored runs as files for the child, in the given order."""
+    by_id = Run.objects.in_bulk(list(run_ids))
+    paths = []
+    for number, run_id in enumerate(run_ids):
+        path = folder / f"given-{number}.txt"
+        with open_run(by_id[run_id].sha256) as text, path.open("wb") as file:
+            shutil.copyfileobj(text, file, 1 << 20)
+        paths.append(path)
+    return tuple(paths)
+
+
+def _log(job: Job, retrieval: Mapping[str, Any]) -> None:
+    write_log(
+        job.pk,
+        f"{retrieval['documents']:,} documents indexed in {retrieval['build_seconds']:.1f} s, "
+        f"{retrieval['queries']:,} queries searched in {retrieval['search_seconds']:.1f} s "
+        f"({retrieval['index_bytes'] / 2**20:.1f} MiB)",
+    )
+
+
+def _with_encoding(figures: Mapping[str, Any], encoded: Encoded) -> dict[str, Any]:
+    """The figures with what the embeddings took, where they were made before this process began."""
+    rate = encoded.documents / encoded.seconds if encoded.seconds > 0 else None
+    return {**figures, "documents_per_second": figures.get("documents_per_second") or rate}
+
+
+def _measure_baseline(job: Job, lease: Lease, work: ExecutionJob, folder: Path) -> Mapping[str, Any]:
+    """BM25's figures and hardware class on this machine, in this job; nothing where it cannot be measured."""
+    bm25 = ExecutionJob(
+        task="measure",
+        engine=BM25.engine,
+        out=folder / "baseline",
+        corpus=work.corpus,
+        queries=work.queries,
+        parameters=describe_engine(BM25.engine).complete(
+            {"language": job.dataset.language, **BM25.parameters}
+        ),
+        drop_self_matches=work.drop_self_matches,
+        threads=work.threads,
+    )
+    try:
+        return run_child(bm25, lease, trusted=True)
+    except (ModelFailure, TimedOut, RuntimeError) as error:
+        write_log(job.pk, f"BM25 could not be measured beside it ({type(error).__name__}).")
+        return {}
+
+
+def _evaluated(job: Job, lease: Lease, qrels: Qrels, done: _Run, encoded: Encoded | None) -> list[Result]:
+    """The run, or one for each variant with the main one last, each validated like an upload, scored and stored."""
+    files = done.retrieval["variants"] or {"": RUN_NAME}
+    facts = dict(done.retrieval["facts"])
+    if mixture := _classes(done, encoded):
+        facts["hardware_mixture"] = " + ".join(sorted(mixture))
+        write_log(job.pk, "Encoded on different hardware classes: no times are published.")
+    results = []
+    for label, name in files.items():
+        path = done.out / name
+        scored = evaluate(path, job.dataset, qrels, lease)
+        results.append(Result(store_run(path), scored, label, facts))
+    return results
+
+
+def _classes(done: _Run, encoded: Encoded | None) -> frozenset[str]:
+    """The hardware classes that had a part in it, where these are several; else none."""
+    classes = (encoded.hardware if encoded else frozenset()) | {done.hardware["slug"]}
+    return classes if len(classes) > 1 else frozenset()
+
+
+def _record_measurements(results: Sequence[Result], entries: Sequence[Entry], done: _Run) -> None:
+    """What each entry's system cost, and what BM25 did, which stands on its own entry too."""
+    baseline = done.baseline.get("figures") or {}
+    for result, entry in zip(results, entries, strict=True):
+        if figures := done.figures.get(result.label):
+            record_measurement(entry, done.hardware, figures, baseline)
+    own = entries[-1]
+    row = Entry.objects.filter(
+        dataset=own.dataset, comparison_group=own.comparison_group, is_baseline=True, system__slug=BM25.slug
+    ).first()
+    if baseline and row is not None:
+        record_measurement(row, done.baseline["hardware"], baseline, baseline)

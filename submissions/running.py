@@ -1,0 +1,118 @@
+"""Run a child in the sandbox for a claimed job: its progress becomes the job's, its failure ours or its owner's."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from evaluation.errors import ModelFailure
+from evaluation.execution.failures import MODEL_FAILURES
+from evaluation.execution.job import ExecutionJob
+from evaluation.problems import Problem, Report
+from submissions import sandbox
+from submissions.lease import Lease
+from submissions.lifecycle import advance, write_log
+from submissions.models import Job, State
+from submissions.sandbox.limits import Limits
+from submissions.sandbox.plain import Plain
+from submissions.sandbox.running import run_job
+
+#: Shares of a stage below which the time that is left is not guessed at.
+_TOO_EARLY = 0.02
+
+
+class TimedOut(Exception):
+    """The child ran longer than a job may."""
+
+
+@contextmanager
+def workplace() -> Iterator[Path]:
+    """A scratch folder for one job, on the same disk as the store, removed at the end."""
+    work = Path(settings.VAR) / "work"
+    work.mkdir(exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(dir=work, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def device_of(job: Job) -> str:
+    """What the workers of the job's queue compute on."""
+    return "cuda" if job.queue == Job.Queue.GPU else "cpu"
+
+
+def run_child(work: ExecutionJob, lease: Lease, *, trusted: bool = False) -> dict[str, Any]:
+    """What the child left as its result, checked; its files lie in `work.out`.
+
+    `trusted`: the model is the site's own, which may run where no sandbox works. Raises ModelFailure, TimedOut,
+    RuntimeError for a crash, and LeaseLost or Cancelled when the work must stop; nothing of the child lives on then.
+    """
+    backend = sandbox.backend()
+    if trusted and not backend.available:
+        backend = Plain()
+    outcome = run_job(backend, work, Limits.from_settings(), _Relay(lease))
+    if outcome.kind == "done":
+        return outcome.result
+    if outcome.kind == "timed_out":
+        raise TimedOut
+    if outcome.kind == "crashed":
+        raise RuntimeError(f"the child ended: {outcome.failure_code}, after {outcome.seconds:.0f} s")
+    raise ModelFailure(outcome.failure_code, outcome.message)
+
+
+class _Relay:
+    """Tells the lease what the child says, with the time that is left of a stage."""
+
+    def __init__(self, lease: Lease) -> None:
+        self._lease = lease
+        self._stage = ""
+        self._began = (0.0, 0.0)
+
+    def __call__(self, stage: str, share: float, note: str) -> None:
+        """Note how far the child is. Raises LeaseLost or Cancelled when it must stop."""
+        now = time.monotonic()
+        if stage != self._stage:
+            self._stage, self._began = stage, (now, share)
+        began, before = self._began
+        done = share - before
+        if done > _TOO_EARLY and share < 1:
+            left = in_words((now - began) * (1 - share) / done)
+            note = f"{note}, about {left} left" if note else f"about {left} left"
+        self._lease.report_stage(stage, share, note)
+
+
+def in_words(seconds: float) -> str:
+    """A time that is left, as roughly as it is known: "40 s", "3 min", "2 h"."""
+    if seconds < 90:
+        return f"{max(round(seconds, -1 if seconds > 15 else None), 1):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.0f} h"
+
+
+def reject_model(job: Job, failure: ModelFailure) -> None:
+    """End the job: what the model did is its owner's affair. The report says what was found and what would be right."""
+    if advance(
+        job.pk,
+        State.REJECTED,
+        fence=job.fence,
+        error_code=failure.code,
+        report=failure_report(failure.code, failure.message).as_dict(),
+    ):
+        write_log(job.pk, f"The model cannot be used: {failure.message}")
+
+
+def time_out(job: Job) -> None:
+    """End the job that ran longer than it may."""
+    report = failure_report("timed_out", MODEL_FAILURES["timed_out"].meaning).as_dict()
+    if advance(job.pk, State.TIMED_OUT, fence=job.fence, error_code="timed_out", report=report):
+        write_log(job.pk, "The job ran longer than it may and was stopped.")
+
+
+def failure_report(code: str, message: str) -> Report:
+    """The report for a model that failed with this code."""
+    text = MODEL_FAILURES[code]
+    found = message if message == text.meaning else f"{text.meaning} Found: {message}"
+    return Report((Problem("error", code, 1, found, text.remedy),))
