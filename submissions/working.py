@@ -5,17 +5,29 @@ from __future__ import annotations
 import logging
 import secrets
 
-from evaluation.errors import InvalidRun
+from evaluation.errors import InvalidRun, ModelFailure
+from submissions.encodings import WaitsForShards, settle_shard, wait_for_shards
 from submissions.lease import Cancelled, Lease, LeaseLost, holding
 from submissions.lifecycle import advance, write_log
+from submissions.model_work import model_job
 from submissions.models import Job, State
 from submissions.queue import ATTEMPTS, claim, put_back
 from submissions.retrieval import retrieve_job
+from submissions.running import TimedOut, reject_model, time_out
+from submissions.sample_work import sample_model_job
 from submissions.scoring import forget_upload, score_job
+from submissions.shard_work import shard_job
 
 logger = logging.getLogger(__name__)
 
-WORK = {Job.Kind.SCORE: score_job, Job.Kind.RETRIEVE: retrieve_job, Job.Kind.BASELINE: retrieve_job}
+WORK = {
+    Job.Kind.SCORE: score_job,
+    Job.Kind.RETRIEVE: retrieve_job,
+    Job.Kind.BASELINE: retrieve_job,
+    Job.Kind.MODEL: model_job,
+    Job.Kind.SHARD: shard_job,
+    Job.Kind.SAMPLE_MODEL: sample_model_job,
+}
 
 
 def work_through(queue: str, worker: str) -> int:
@@ -30,6 +42,14 @@ def work_through(queue: str, worker: str) -> int:
 def do(job: Job) -> None:
     """Do one claimed job and settle it: done, rejected (their file), failed (our fault), or back in the queue."""
     try:
+        _settled(job)
+    finally:
+        if job.kind == Job.Kind.SHARD:
+            settle_shard(job)
+
+
+def _settled(job: Job) -> None:
+    try:
         with holding(job) as lease:
             _attempt(job, lease)
     except LeaseLost:
@@ -39,6 +59,12 @@ def do(job: Job) -> None:
         advance(job.pk, State.CANCELLED, fence=job.fence)
     except InvalidRun as error:
         _reject(job, error)
+    except ModelFailure as failure:
+        reject_model(job, failure)
+    except TimedOut:
+        time_out(job)
+    except WaitsForShards as wait:
+        wait_for_shards(job, wait.setting)
     except (SystemExit, KeyboardInterrupt):
         put_back(job, counted=False)
         raise

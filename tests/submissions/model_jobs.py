@@ -1,0 +1,112 @@
+"""Model jobs on a small collection with the toy engine: made by hand, without the intake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
+from evaluation.engines import ENGINES
+from leaderboard.importing.importer import import_dataset
+from leaderboard.importing.options import ImportOptions
+from leaderboard.models import Dataset
+from leaderboard.systems import SystemFields, create_system
+from submissions import sandbox
+from submissions.checkpoints import folder_of
+from submissions.models import Checkpoint, Job, State, Submission
+from submissions.queue import take_requests
+from submissions.working import work_through
+from tests.factories import make_user, team_of
+from tests.submissions import toy_engine
+
+DOCUMENTS = 30
+QUERIES = {"q1": "word common", "q2": "word word text"}
+
+
+def use_toy_engine(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+    """Have the engine here and in the child, which runs unprotected: a sandbox would not show it the tests."""
+    monkeypatch.setitem(ENGINES, toy_engine.NAME, toy_engine.DESCRIPTION)
+    monkeypatch.setattr("submissions.sandbox.running._BOOTSTRAP", toy_engine.BOOTSTRAP)
+    use_backend(settings, "none")
+
+
+def use_backend(settings: Any, name: str) -> None:
+    """Run children in this sandbox."""
+    settings.SANDBOX = name
+    settings.MODEL_THREADS = 1
+    sandbox.backend.cache_clear()
+
+
+def make_published(folder: Path, slug: str = "small") -> Dataset:
+    """A collection with its BM25."""
+    (folder / "qrels").mkdir(parents=True)
+    rows = [
+        {"_id": f"d{n}", "title": f"text {n}", "text": "common word " * (n % 7)} for n in range(DOCUMENTS)
+    ]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    queries = [{"_id": name, "text": text} for name, text in QUERIES.items()]
+    (folder / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
+    judged = "".join(f"{query}\td{number}\t1\n" for query in QUERIES for number in (3, 6))
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged)
+    dataset = import_dataset(folder, ImportOptions(slug=slug, hidden=False)).dataset
+    take_requests()
+    work_through("cpu", "test-worker")
+    assert Job.objects.get(dataset=dataset).state == State.DONE
+    dataset.refresh_from_db()
+    return dataset
+
+
+def make_checkpoint(submission: Submission) -> Checkpoint:
+    """A rebuilt checkpoint's folder and row; what the toy engine does not read is not there."""
+    description = CheckpointDescription(
+        CheckpointKind.STATIC_EMBEDDINGS, ("model",), "static", parameters=12, size=0, sha256="5" * 64
+    )
+    row, _ = Checkpoint.objects.get_or_create(
+        team=submission.team,
+        sha256="a" * 64,
+        model_sha256="5" * 64,
+        kind=description.kind,
+        description={},
+        size=0,
+    )
+    folder = folder_of(row)
+    folder.mkdir(parents=True, exist_ok=True)
+    description.write(folder)
+    return row
+
+
+def make_submission(name: str = "Toy", **parameters: Any) -> Submission:
+    """A submission of a toy model, by somebody new."""
+    person = make_user()
+    submission = Submission.objects.create(
+        kind=Submission.Kind.MODEL,
+        submitter=person,
+        team=team_of(person),
+        system=create_system(team_of(person), SystemFields(name, "dense")),
+        engine=toy_engine.NAME,
+        parameters=toy_engine.DESCRIPTION.complete(parameters),
+    )
+    submission.checkpoint = make_checkpoint(submission)
+    submission.save()
+    return submission
+
+
+def queue_model(dataset: Dataset, submission: Submission, **payload: Any) -> Job:
+    """The submission's job, waiting."""
+    return Job.objects.create(
+        kind=Job.Kind.MODEL,
+        queue=Job.Queue.CPU,
+        dataset=dataset,
+        submission=submission,
+        state=State.QUEUED,
+        validated=True,
+        payload=payload,
+    )
+
+
+def run_waiting() -> None:
+    """Do what waits, as a worker does."""
+    work_through("cpu", "test-worker")

@@ -1,0 +1,208 @@
+"""What becomes of a model job: an entry with its costs, several, or a clear end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from leaderboard.models import Dataset, Entry, Measurement, Run
+from leaderboard.runs import open_run
+from submissions.embedding_files import embeddings_folder
+from submissions.models import Encoding, Job, State
+from submissions.queue import request_cancel
+from tests.submissions.model_jobs import (
+    make_published,
+    make_submission,
+    queue_model,
+    run_waiting,
+    use_toy_engine,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def small(db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Dataset:
+    """A small published collection, and the toy engine; a store of the test's own."""
+    settings.VAR = tmp_path / "var"
+    use_toy_engine(monkeypatch, settings)
+    return make_published(tmp_path / "collection")
+
+
+def finished(job: Job) -> Job:
+    """The job after the worker did what waited."""
+    run_waiting()
+    job.refresh_from_db()
+    return job
+
+
+def run_of(entry: Entry) -> str:
+    """The text of an entry's run."""
+    assert entry.evaluation is not None
+    with open_run(entry.evaluation.run.sha256) as text:
+        return text.read().decode()
+
+
+def test_a_model_becomes_a_measured_entry_beside_bm25(small: Dataset) -> None:
+    job = finished(queue_model(small, make_submission()))
+    assert (job.state, job.error_code) == (State.DONE, ""), job.log
+    entry = job.entry
+    assert entry is not None
+    assert (entry.provenance, entry.visibility) == (Entry.Provenance.MEASURED, Entry.Visibility.PUBLIC)
+    assert entry.facts == {"dimension": 31}
+    assert run_of(entry).startswith("q1 Q0 d")
+    measured = entry.measurements.get()
+    assert measured.figures["latency_ms"]["p50"] > 0
+    assert measured.figures["documents_per_second"] > 0
+    assert measured.baseline["latency_ms"]["p50"] > 0
+    assert Measurement.objects.get(entry__is_baseline=True).figures == measured.baseline
+    assert not list((Path(os.fspath(embeddings_folder("x").parent.parent.parent)) / "work").iterdir())
+
+
+def test_a_second_job_with_the_same_setting_encodes_nothing(small: Dataset) -> None:
+    submission = make_submission()
+    first = finished(queue_model(small, submission))
+    encoding = Encoding.objects.get()
+    files = list(embeddings_folder(encoding.key).rglob("*"))
+    before = {path: path.stat().st_mtime_ns for path in files}
+    second = finished(queue_model(small, submission))
+    assert (first.state, second.state) == (State.DONE, State.DONE), second.log
+    assert Encoding.objects.count() == 1
+    assert {path: path.stat().st_mtime_ns for path in files} == before
+    # The same run again: one entry, measured anew.
+    assert second.entry is None
+    assert list(second.further_entries.all()) == [first.entry]
+    assert first.entry is not None
+    figures = first.entry.measurements.get().figures
+    assert figures["documents_per_second"] == pytest.approx(30 / encoding.shards.get().seconds)
+
+
+def test_each_variant_is_an_entry_of_its_own(small: Dataset) -> None:
+    job = finished(queue_model(small, make_submission(variants=True)))
+    assert job.state == State.DONE, job.log
+    assert job.entry is not None
+    further = job.further_entries.get()
+    assert (further.configuration, job.entry.configuration) == ("top 2", "top 5")
+    assert run_of(further).count("\n") == 4
+    assert run_of(job.entry).count("\n") == 10
+    assert [entry.measurements.count() for entry in (further, job.entry)] == [1, 1]
+
+
+def test_a_fused_run_names_what_it_was_made_of(small: Dataset) -> None:
+    first = finished(queue_model(small, make_submission("One")))
+    bm25 = Run.objects.get(system__slug="bm25")
+    assert first.entry is not None
+    assert first.entry.evaluation is not None
+    runs = [bm25.pk, first.entry.evaluation.run_id]
+    submission = make_submission("Fused")
+    submission.engine, submission.checkpoint, submission.reusable = "fusion", None, True
+    submission.parameters = {}
+    submission.save()
+    job = finished(queue_model(small, submission, run_ids=runs))
+    assert job.state == State.DONE, job.log
+    assert job.entry is not None
+    assert job.entry.evaluation is not None
+    run = job.entry.evaluation.run
+    assert run.reusable
+    assert set(run.built_from.values_list("pk", flat=True)) == set(runs)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "code", "found"),
+    [
+        ("not_finite", "not_finite_output", "document d1 has a NaN"),
+        ("memory", "out_of_memory", "more memory"),
+    ],
+)
+def test_a_model_that_fails_is_rejected_with_what_would_be_right(
+    small: Dataset, wrong: str, code: str, found: str
+) -> None:
+    job = finished(queue_model(small, make_submission(wrong=wrong)))
+    assert (job.state, job.error_code) == (State.REJECTED, code)
+    (problem,) = job.report["problems"]
+    assert problem["code"] == code
+    assert found in problem["message"]
+    assert problem["hint"]
+    assert not Encoding.objects.exists()
+
+
+def test_a_model_that_takes_too_long_is_stopped(small: Dataset, settings: Any) -> None:
+    settings.MODEL_WALL_CLOCK_SECONDS = 1
+    job = finished(queue_model(small, make_submission(wrong="hang")))
+    assert (job.state, job.error_code) == (State.TIMED_OUT, "timed_out")
+    assert job.report["problems"][0]["hint"]
+    assert not children()
+
+
+def test_a_child_that_crashes_is_tried_again_as_ours(small: Dataset) -> None:
+    job = finished(queue_model(small, make_submission(wrong="crash")))
+    assert (job.state, job.attempts) == (State.QUEUED, 2)
+    Job.objects.update(not_before=None)
+    job = finished(job)
+    assert (job.state, job.error_code) == (State.FAILED, "fault")
+
+
+def children() -> list[int]:
+    """Processes that this one has started and that run still."""
+    running = psutil.Process().children(recursive=True)
+    return [process.pid for process in running if "evaluation.execution" in " ".join(process.cmdline())]
+
+
+@pytest.fixture
+def hanging(transactional_db: None, small: Dataset) -> Iterator[tuple[Job, threading.Thread]]:
+    """A job whose child hangs, worked at by a thread."""
+    job = queue_model(small, make_submission(wrong="hang"))
+    thread = threading.Thread(target=run_waiting)
+    thread.start()
+    deadline = time.monotonic() + 30
+    while not children():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    yield job, thread
+    thread.join(30)
+
+
+def test_a_wish_to_cancel_ends_the_child(hanging: tuple[Job, threading.Thread]) -> None:
+    job, thread = hanging
+    assert request_cancel(job)
+    thread.join(30)
+    job.refresh_from_db()
+    assert job.state == State.CANCELLED
+    assert not children()
+
+
+def test_a_lost_lease_ends_the_child_and_writes_nothing(hanging: tuple[Job, threading.Thread]) -> None:
+    job, thread = hanging
+    Job.objects.filter(pk=job.pk).update(fence=99, worker="heir")
+    thread.join(30)
+    job.refresh_from_db()
+    assert (job.state, job.worker) == (State.RETRIEVING, "heir")
+    assert not children()
+
+
+def test_a_worker_asked_to_stop_takes_its_child_along(
+    small: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = queue_model(small, make_submission(wrong="hang"))
+
+    def stop(*_: Any) -> None:
+        raise SystemExit(0)
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, 1.5)
+    try:
+        with pytest.raises(SystemExit):
+            run_waiting()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    job.refresh_from_db()
+    assert (job.state, job.attempts) == (State.QUEUED, 0)
+    assert not children()
