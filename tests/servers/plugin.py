@@ -50,6 +50,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
         os.environ.pop(name, None)
     (folder / "var" / "static").mkdir(parents=True)
     os.environ["RUNBOARD_VAR"] = str(folder / "var")
+    # Tests time nothing that is kept, and need not wait for what else runs on this machine.
+    os.environ["TIMING_LOCK"] = str(folder / "timing.lock")
     os.environ["RUNBOARD_STATIC_BACKEND"] = "django.contrib.staticfiles.storage.StaticFilesStorage"
     # Playwright's own event loop runs in the thread of the tests, where Django would refuse the database.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"

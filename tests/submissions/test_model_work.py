@@ -34,6 +34,8 @@ def small(db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: A
     """A small published collection, and the toy engine; a store of the test's own."""
     settings.VAR = tmp_path / "var"
     use_toy_engine(monkeypatch, settings)
+    # The thread that keeps a lease alive would wait for the transaction around the test.
+    monkeypatch.setattr("submissions.lease.LOOK", 60.0)
     return make_published(tmp_path / "collection")
 
 
@@ -157,8 +159,11 @@ def children() -> list[int]:
 
 
 @pytest.fixture
-def hanging(transactional_db: None, small: Dataset) -> Iterator[tuple[Job, threading.Thread]]:
+def hanging(
+    transactional_db: None, small: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[Job, threading.Thread]]:
     """A job whose child hangs, worked at by a thread."""
+    monkeypatch.setattr("submissions.lease.LOOK", 0.1)
     job = queue_model(small, make_submission(wrong="hang"))
     thread = threading.Thread(target=run_waiting)
     thread.start()
