@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
+from evaluation.checkpoints.rebuilding import open_checkpoint
 from evaluation.collection import Document, Query
 from evaluation.engines import ENGINES, Engine, Ranking, Resources
 
@@ -46,8 +47,13 @@ AWKWARD_QUERIES = [
 
 
 def rebuilt(folder: Path, make: Callable[..., Path], kind: CheckpointKind, **options: Any) -> Path:
-    """The checkpoint that `make` writes, in a folder laid out as rebuilt ones are."""
-    make(folder / "model", **options)
+    """The checkpoint that `make` writes, validated and rebuilt; what it wrote stays beside it, in `raw`."""
+    return open_checkpoint(make(folder / "raw", **options), {kind}, folder)
+
+
+def by_hand(folder: Path, make: Callable[..., Path], kind: CheckpointKind) -> Path:
+    """A folder that no validator saw, laid out as rebuilt ones are."""
+    make(folder / "model")
     CheckpointDescription(kind, ("model",), "bert", 1, 1, "0" * 64).write(folder)
     return folder
 

@@ -50,7 +50,7 @@ def test_scores_are_the_librarys(checkpoint: Path, run: Path, tmp_path: Path) ->
 
     engine = created("cross-encoder", checkpoint, (run,), depths="")
     engine.build(DOCUMENTS, tmp_path)
-    model = CrossEncoder(str(checkpoint / "model"), device="cpu")
+    model = CrossEncoder(str(checkpoint.parent / "raw"), device="cpu")
     texts = [f"{document.title} {document.text}".strip() for document in DOCUMENTS]
     found = searched(engine, QUERIES)
     for query in QUERIES[:2]:

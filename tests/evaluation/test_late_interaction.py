@@ -17,6 +17,7 @@ from tests.evaluation.neural import (
     AWKWARD_QUERIES,
     DOCUMENTS,
     QUERIES,
+    by_hand,
     created,
     rebuilt,
     searched,
@@ -46,7 +47,7 @@ def expected(checkpoints: dict[str, Path]) -> dict[str, dict[str, dict[str, floa
     scores: dict[str, dict[str, dict[str, float]]] = {}
     texts = [f"{document.title} {document.text}".strip() for document in DOCUMENTS]
     for name, checkpoint in checkpoints.items():
-        model = MultiVectorEncoder(str(checkpoint / "model"), device="cpu")
+        model = MultiVectorEncoder(str(checkpoint.parent / "raw"), device="cpu")
         queries = model.encode_query([query.text for query in QUERIES])
         matrix = model.similarity(queries, model.encode_document(texts)).tolist()
         scores[name] = {
@@ -173,11 +174,11 @@ def test_half_the_bytes_nearly_the_same_scores(
 
 
 def test_a_checkpoint_without_its_projection_is_refused(checkpoints: dict[str, Path], tmp_path: Path) -> None:
-    checkpoint = rebuilt(tmp_path / "dense", tiny_dense, CheckpointKind.MULTI_VECTOR)
+    checkpoint = by_hand(tmp_path / "dense", tiny_dense, CheckpointKind.MULTI_VECTOR)
     with pytest.raises(ModelFailure) as failure:
         created("late-interaction", checkpoint)
     assert failure.value.code == "missing_projection"
-    plain = rebuilt(tmp_path / "plain", tiny_stanford, CheckpointKind.MULTI_VECTOR)
+    plain = by_hand(tmp_path / "plain", tiny_stanford, CheckpointKind.MULTI_VECTOR)
     from safetensors.torch import load_file, save_file
 
     weights = load_file(plain / "model" / "model.safetensors")

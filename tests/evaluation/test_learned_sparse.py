@@ -44,7 +44,7 @@ def test_scores_are_the_librarys(checkpoints: dict[str, Path], tmp_path: Path, n
 
     engine = created("learned-sparse", checkpoints[name], most_terms=30)
     engine.build(DOCUMENTS, tmp_path)
-    model = SparseEncoder(str(checkpoints[name] / "model"), device="cpu")
+    model = SparseEncoder(str(checkpoints[name].parent / "raw"), device="cpu")
     texts = [f"{document.title} {document.text}".strip() for document in DOCUMENTS]
     documents = model.encode_document(texts, max_active_dims=30)
     queries = model.encode_query([query.text for query in QUERIES])
