@@ -56,7 +56,7 @@ class CrossEncoderReRanking(Engine):
         from evaluation.neural.pair_scoring import PairScorer
 
         assert resources.checkpoint is not None  # `EngineDescription.check` saw to it
-        depths = depths_of(parameters["depths"], parameters["depth"])
+        depths = depths_of(parameters["reranking_depths"], parameters["reranking_depth"])
         first_stage = FirstStage(resources.runs)
         scorer = PairScorer(
             resources.checkpoint,
@@ -155,7 +155,7 @@ def depths_of(text: str, deepest: int) -> tuple[int, ...]:
         depths = {0}
     if any(not 1 <= depth <= _MOST for depth in depths):
         raise InvalidParameter(
-            f"depths = {text!r} is not possible; it takes numbers from 1 to {_MOST}, such as 10,50,100."
+            f"reranking_depths = {text!r} is not possible; it takes numbers from 1 to {_MOST}, such as 10,50,100."
         )
     return (*sorted(depth for depth in depths if depth < deepest), deepest)
 
@@ -172,9 +172,13 @@ def _ranking(found: Ranking, re_ranked: int, depth: int) -> Ranking:
 
 
 PARAMETERS = (
-    Parameter("depth", 100, "how many documents of the first stage are re-ranked", least=1, most=_MOST),
     Parameter(
-        "depths", "10,50,100,200", "smaller depths that are shown too, from the same scores; empty for none"
+        "reranking_depth", 100, "how many documents of the first stage are re-ranked", least=1, most=_MOST
+    ),
+    Parameter(
+        "reranking_depths",
+        "10,50,100,200",
+        "smaller depths that are shown too, from the same scores; empty for none",
     ),
     Parameter("fields", "title+text", "what of a document is read", choices=tuple(FIELDS)),
     Parameter(

@@ -48,7 +48,7 @@ def test_scores_are_the_librarys(checkpoint: Path, run: Path, tmp_path: Path) ->
     import torch
     from sentence_transformers import CrossEncoder
 
-    engine = created("cross-encoder", checkpoint, (run,), depths="")
+    engine = created("cross-encoder", checkpoint, (run,), reranking_depths="")
     engine.build(DOCUMENTS, tmp_path)
     model = CrossEncoder(str(checkpoint.parent / "raw"), device="cpu")
     texts = [f"{document.title} {document.text}".strip() for document in DOCUMENTS]
@@ -67,7 +67,7 @@ def test_bm25_is_the_first_stage_where_no_run_is_given(checkpoint: Path, tmp_pat
     (tmp_path / "bm25").mkdir()
     bm25 = created("bm25", checkpoint)
     bm25.build(DOCUMENTS, tmp_path / "bm25")
-    engine = created("cross-encoder", checkpoint, depth=2, depths="")
+    engine = created("cross-encoder", checkpoint, reranking_depth=2, reranking_depths="")
     (tmp_path / "ce").mkdir()
     engine.build(DOCUMENTS, tmp_path / "ce")
     expected = {ranking.query_id: set(ranking.document_ids) for ranking in bm25.search(QUERIES, 2)}
@@ -77,13 +77,13 @@ def test_bm25_is_the_first_stage_where_no_run_is_given(checkpoint: Path, tmp_pat
 
 
 def test_every_depth_is_as_a_search_of_its_own(checkpoint: Path, run: Path, tmp_path: Path) -> None:
-    engine = created("cross-encoder", checkpoint, (run,), depth=8, depths="2,5,50")
+    engine = created("cross-encoder", checkpoint, (run,), reranking_depth=8, reranking_depths="2,5,50")
     engine.build(DOCUMENTS, tmp_path)
     assert engine.variants == ("top 2", "top 5", "top 8")
     together = list(engine.search_variants(QUERIES, 4))
     for label, depth in (("top 2", 2), ("top 5", 5), ("top 8", 8)):
         alone = list(engine.variant(label).search(QUERIES, 4))
-        separate = created("cross-encoder", checkpoint, (run,), depth=depth, depths="")
+        separate = created("cross-encoder", checkpoint, (run,), reranking_depth=depth, reranking_depths="")
         separate.open(tmp_path)
         assert separate.variants == ()
         for rankings, one, other in zip(together, alone, separate.search(QUERIES, 4), strict=True):
@@ -101,7 +101,7 @@ def test_any_text_is_scored(checkpoint: Path, tmp_path: Path) -> None:
     path = tmp_path / "run.txt"
     lines = (f"{query.id} Q0 {document.id} 1 1 x\n" for query in queries for document in AWKWARD)
     path.write_text("".join(lines), encoding="utf-8")
-    engine = created("cross-encoder", checkpoint, (path,), depths="")
+    engine = created("cross-encoder", checkpoint, (path,), reranking_depths="")
     (tmp_path / "index").mkdir()
     engine.build(AWKWARD, tmp_path / "index")
     found = searched(engine, queries)
