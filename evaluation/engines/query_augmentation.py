@@ -11,11 +11,15 @@ bow is binary; a piece that the query repeats takes the greatest of its weights;
 weight 1; special tokens are in none of them. idf and f(d) are those of `bm25-wordpiece`, over the same index: idf =
 ln((N − df + 0.5) / (df + 0.5) + 1), f(d)_t = tf / (tf + k1 × (1 − b + b × length / mean length)). The factor k1 + 1 in
 some forms of f(d) multiplies all scores alike, and is left out as in Lucene.
+
+One search gives BM25 over the same word pieces, too, so that what the model adds can be seen; "ablations" gives also
+what is left without w, and without a.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,8 +29,8 @@ from numpy.typing import NDArray
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.collection import Query
 from evaluation.engines import kernels
-from evaluation.engines.base import EngineDescription, FactValue, Parameter, Ranking, Resources
-from evaluation.engines.bm25_wordpiece import WordPieceEngine
+from evaluation.engines.base import Clock, EngineDescription, FactValue, Parameter, Ranking, Resources
+from evaluation.engines.bm25_wordpiece import WordPieceBM25, WordPieceEngine
 from evaluation.engines.term_search import K1, B
 from evaluation.engines.word_pieces import WordPieces
 
@@ -35,10 +39,19 @@ if TYPE_CHECKING:
 
 #: Queries are encoded so many at a time: each has a value for every word piece.
 _QUERIES_AT_ONCE = 64
+_BASELINE = "bm25-wordpiece"
+#: What a ranking is called, by whether terms are added and whether the query's own are weighed.
+_LABELS = {
+    (True, True): "augmented and weighted",
+    (True, False): "augmented",
+    (False, True): "weighted",
+    (False, False): "binary",
+}
+Switches = tuple[bool, bool]
 
 
 class QueryAugmentation(WordPieceEngine):
-    """BM25 over word pieces, for queries as a model sees them."""
+    """BM25 over word pieces, for queries as a model sees them; beside it, over the same index, what it improves on."""
 
     def __init__(
         self,
@@ -46,11 +59,13 @@ class QueryAugmentation(WordPieceEngine):
         b: float,
         augmentation: bool,
         weighting: bool,
+        beside: str,
         pieces: WordPieces,
         model: AugmentationModel,
     ) -> None:
         super().__init__(k1, b, pieces)
-        self.augmentation, self.weighting, self.model = augmentation, weighting, model
+        self.switches: Switches = (augmentation, weighting)
+        self.beside, self.model = beside, model
         self._special = np.array(sorted(pieces.special), np.int64)
         self._queries = self._added = 0
 
@@ -83,38 +98,86 @@ class QueryAugmentation(WordPieceEngine):
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
         """The best `depth` documents of each query; only documents that have a piece of it, or one that is added."""
-        index = self.searcher.index
+        for query, numbers, weights in self._encoded(queries):
+            yield self._ranking(query, numbers, weights, self.switches, depth)
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """The rankings that are to be had beside the main one, which is the last."""
+        return tuple(self._variants()) if self.beside != "none" else ()
+
+    def _variants(self) -> dict[str, Switches | None]:
+        """What each variant does, by label; BM25 does nothing of it."""
+        ablations = [(True, False), (False, True)] if self.beside == "ablations" else []
+        switches = [one for one in ablations if one != self.switches]
+        return {_BASELINE: None, **{_LABELS[one]: one for one in (*switches, self.switches)}}
+
+    def search_variants(self, queries: Sequence[Query], depth: int) -> Iterator[Mapping[str, Ranking]]:
+        """The rankings of all variants; the model reads a query once."""
+        plain = self._baseline()
+        for query, numbers, weights in self._encoded(queries):
+            rankings = {}
+            for label, switches in self._variants().items():
+                if switches is None:
+                    (rankings[label],) = plain.search([query], depth)
+                else:
+                    rankings[label] = self._ranking(query, numbers, weights, switches, depth)
+            yield rankings
+
+    def variant(self, label: str) -> WordPieceEngine:
+        """An engine over the same index that does only the work of this variant."""
+        switches = self._variants()[label]
+        if switches is None:
+            return self._baseline()
+        engine = copy(self)
+        engine.clock, engine.switches, engine.beside = Clock(), switches, "none"
+        return engine
+
+    def _baseline(self) -> WordPieceBM25:
+        engine = WordPieceBM25(self.k1, self.b, self.pieces)
+        engine.open(self.searcher.index.folder)
+        return engine
+
+    def _encoded(self, queries: Sequence[Query]) -> Iterator[tuple[Query, NDArray[np.int64], QueryWeights]]:
+        """The queries with the numbers of their tokens, and what the model says of them."""
         for start in range(0, len(queries), _QUERIES_AT_ONCE):
             some = queries[start : start + _QUERIES_AT_ONCE]
             with self.clock.part("query_encoding"):
                 inputs = self.pieces.inputs([query.text for query in some], self.model.maximum_length)
                 encoded = self.model.encode(inputs)
             for query, numbers, weights in zip(some, inputs, encoded, strict=True):
-                with self.clock.part("search"):
-                    pieces, values = self.query_vector(np.array(numbers, np.int64), weights)
-                    places = self._places[pieces]
-                    known = places >= 0
-                    ranks, scores = self.searcher.search(
-                        places[known], values[known].astype(np.float32), depth
-                    )
-                    identifiers = index.identifiers(ranks)
-                yield Ranking(query.id, identifiers, scores)
+                self._queries += 1
+                self._added += len(np.setdiff1d(weights.added, [*numbers, *self._special]))
+                yield query, np.array(numbers, np.int64), weights
 
-    def query_vector(
-        self, numbers: NDArray[np.int64], weights: QueryWeights
+    def _ranking(
+        self,
+        query: Query,
+        numbers: NDArray[np.int64],
+        weights: QueryWeights,
+        switches: Switches,
+        depth: int,
+    ) -> Ranking:
+        with self.clock.part("search"):
+            pieces, values = self._query_vector(numbers, weights, switches)
+            places = self._places[pieces]
+            known = places >= 0
+            ranks, scores = self.searcher.search(places[known], values[known].astype(np.float32), depth)
+            return Ranking(query.id, self.searcher.index.identifiers(ranks), scores)
+
+    def _query_vector(
+        self, numbers: NDArray[np.int64], weights: QueryWeights, switches: Switches
     ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """(pieces, values above 0) of w ⊙ (bow + a), for a query's token numbers and what the model says of it."""
+        augmentation, weighting = switches
         vector = np.zeros(self.pieces.behind_last)
-        if self.augmentation:
-            within = weights.added < len(vector)
-            vector[weights.added[within]] = weights.values[within]
+        if augmentation:
+            vector[weights.added] = weights.values
             vector[self._special] = 0.0
         own = ~np.isin(numbers, self._special)
         pieces, token_weights = numbers[own], weights.token_weights[own]
-        self._queries += 1
-        self._added += int(np.count_nonzero(vector) - np.count_nonzero(vector[np.unique(pieces)]))
         vector[pieces] += 1.0  # once, however often a piece is there
-        if self.weighting:
+        if weighting:
             greatest = np.zeros(len(vector))
             np.maximum.at(greatest, pieces, token_weights)
             vector[pieces] *= greatest[pieces]
@@ -123,8 +186,9 @@ class QueryAugmentation(WordPieceEngine):
 
     def facts(self) -> Mapping[str, FactValue]:
         """How many terms that a query does not have are added to it, in the mean."""
+        added = self._added if self.switches[0] else 0
         return {
-            "mean_augmentation_length": self._added / max(self._queries, 1),
+            "mean_augmentation_length": added / max(self._queries, 1),
             "maximum_length": self.model.maximum_length,
         }
 
@@ -140,6 +204,12 @@ DESCRIPTIONS = (
             B,
             Parameter("augmentation", True, "whether terms are added to the query"),
             Parameter("weighting", True, "whether the query's own terms are weighed"),
+            Parameter(
+                "beside",
+                _BASELINE,
+                "what is shown beside it, over the same index: BM25, and also each part of the model alone",
+                choices=(_BASELINE, "ablations", "none"),
+            ),
             Parameter("maximum_length", 512, "how many tokens of a query are read", least=8, most=512),
         ),
         create=QueryAugmentation.create,

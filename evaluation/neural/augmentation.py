@@ -64,6 +64,7 @@ class AugmentationModel:
                 f"W is {'×'.join(map(str, self._projection.shape))} and u has {len(self._weighting)} values, "
                 f"for {pieces} word pieces and vectors of {dimension}",
             )
+        self._projection = self._projection[:pieces]  # rows behind the last piece only fill up a matrix
 
     def encode(self, inputs: Sequence[Sequence[int]]) -> list[QueryWeights]:
         """What the model says of queries given as token numbers, special ones included. Raises ModelFailure."""

@@ -14,7 +14,16 @@ from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collection import Document, Query
 from evaluation.engines.lengths import DECODED_LENGTHS, encode_lengths
 from evaluation.errors import ModelFailure
-from tests.evaluation.neural import AWKWARD, AWKWARD_QUERIES, DOCUMENTS, QUERIES, created, rebuilt, searched
+from tests.evaluation.neural import (
+    AWKWARD,
+    AWKWARD_QUERIES,
+    DOCUMENTS,
+    QUERIES,
+    created,
+    rebuilt,
+    scores_of,
+    searched,
+)
 from tests.evaluation.tiny_models import tiny_augmentation
 
 torch = pytest.importorskip("torch")
@@ -110,6 +119,34 @@ def test_the_index_is_that_of_bm25_over_word_pieces(checkpoint: Path, tmp_path: 
     plain.build(DOCUMENTS, tmp_path / "plain")
     for file in (tmp_path / "plain").iterdir():
         assert (tmp_path / "augmented" / file.name).read_bytes() == file.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("beside", "labels"),
+    [
+        ("none", []),
+        ("bm25-wordpiece", ["bm25-wordpiece", "augmented and weighted"]),
+        ("ablations", ["bm25-wordpiece", "augmented", "weighted", "augmented and weighted"]),
+    ],
+)
+def test_what_it_improves_on_is_searched_beside_it(
+    checkpoint: Path, tmp_path: Path, beside: str, labels: list[str]
+) -> None:
+    engine = built(checkpoint, tmp_path / "index", DOCUMENTS, beside=beside)
+    assert list(engine.variants) == labels
+    if not labels:
+        return
+    plain = created("bm25-wordpiece", checkpoint)
+    plain.open(tmp_path / "index")
+    rankings = list(engine.search_variants(QUERIES, 100))
+    for query, found in zip(QUERIES, rankings, strict=True):
+        assert scores_of(found["bm25-wordpiece"]) == searched(plain, [query])[query.id]
+        for label in labels:
+            alone = searched(engine.variant(label), [query])[query.id]
+            assert scores_of(found[label]) == pytest.approx(alone, rel=1e-5), label
+        main = searched(engine, [query])[query.id]
+        assert scores_of(found["augmented and weighted"]) == pytest.approx(main, rel=1e-5)
+    assert len({tuple(found.scores.tolist()) for found in rankings[0].values()}) == len(labels)
 
 
 def test_any_query_over_any_document_is_answered(checkpoint: Path, tmp_path: Path) -> None:
