@@ -35,11 +35,6 @@ MODEL_FAILURES: Mapping[str, ModelFailureText] = {
         "Save the whole model as PyLate, sentence-transformers (MultiVectorEncoder) or the Stanford ColBERT code does: "
         "with its Dense module, or with `linear.weight` beside the encoder's weights.",
     ),
-    "does_not_run": ModelFailureText(
-        "The model was loaded, but failed on a text.",
-        "Encode a few texts with sentence-transformers of the published versions, long and empty ones among them; "
-        "`python -m evaluation pack` does so as the server does.",
-    ),
     "not_finite_output": ModelFailureText(
         "The model gave a value that is not a number, or infinite.",
         "Look for overflow (weights saved in float16 often do) and for NaN in the weights; "
