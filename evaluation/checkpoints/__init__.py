@@ -1,5 +1,6 @@
 """Model checkpoints that strangers send: validated without loading anything, then rebuilt file by file."""
 
+from evaluation.checkpoints.archives import validate_archive
 from evaluation.checkpoints.codes import CODES
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.rebuilding import open_checkpoint, rebuild
@@ -12,5 +13,6 @@ __all__ = [
     "Validation",
     "open_checkpoint",
     "rebuild",
+    "validate_archive",
     "validate_folder",
 ]

@@ -10,11 +10,11 @@ _PACK = f"`{PACK_COMMAND}` makes such an archive from the folder, on your machin
 CODES: Mapping[str, str] = {
     # The archive
     "archive_kind": f"Send a zip or a tar compressed with zstd (.tar.zst). {_PACK}",
-    "archive_damaged": f"Pack it again, and check that it was sent whole. {_PACK}",
-    "archive_member_kind": f"Pack regular files only: no links, devices, sparse files or passwords. {_PACK}",
-    "archive_member_name": f"Pack every file once, under a plain relative name of letters, digits, . _ - /. {_PACK}",
-    "archive_trailing_data": f"The file has to end where the archive does. {_PACK}",
-    "archive_expansion": f"Weights shrink little; an archive may expand to 50 times its size. {_PACK}",
+    "compression": f"Pack it again, and check that it was sent whole. {_PACK}",
+    "member_kind": f"Pack regular files only: no links, devices, sparse files or passwords. {_PACK}",
+    "member_name": f"Pack every file once, under a plain relative name of letters, digits, . _ - /. {_PACK}",
+    "trailing_data": f"The file has to end where the archive does. {_PACK}",
+    "expansion": f"Weights shrink little; an archive may expand to 50 times its size. {_PACK}",
     "too_many_files": f"Pack what the model is loaded from: at most 64 files. {_PACK}",
     # The files
     "pickle_weights": f"Weights are read from safetensors only: a pickle can run code when it is opened. {_PACK}",

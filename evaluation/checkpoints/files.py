@@ -75,7 +75,7 @@ def keep(name: str, findings: Findings) -> bool:
         any(not _NAME.fullmatch(part) or part in (".", "..") for part in path.parts)
         or len(path.parts) > _MOST_DEPTH
     ):
-        findings.refuse("archive_member_name", name, "the name has other characters, or many folders")
+        findings.refuse("member_name", name, "the name has other characters, or many folders")
     elif base.startswith("adapter_"):
         findings.refuse("adapter", name, "it belongs to an adapter, which needs a model from elsewhere")
     elif ending in _PICKLES:
@@ -108,7 +108,7 @@ def walk(root: Path, findings: Findings) -> Source:
         if not stat.S_ISREG(facts.st_mode) or facts.st_nlink != 1:
             findings.refuse("file_kind", name, _kind_of(facts))
         elif other := folded.get(name.casefold()):
-            findings.refuse("archive_member_name", name, f"it differs from {other} only by capital letters")
+            findings.refuse("member_name", name, f"it differs from {other} only by capital letters")
         elif keep(name, findings):
             names.add(name)
             weights += facts.st_size if name.endswith(".safetensors") else 0

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import string
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from evaluation.checkpoints import modules as m
 from evaluation.checkpoints import weights
@@ -24,16 +22,14 @@ from evaluation.checkpoints.configuration import read_classes
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.checkpoints.files import Source
 from evaluation.checkpoints.findings import Findings, listed
-from evaluation.checkpoints.json_reading import read_object
+from evaluation.checkpoints.late_interaction import STANFORD, late_plan, stanford_plan
 from evaluation.checkpoints.modules import Module
 from evaluation.checkpoints.plan import Part, Plan
 from evaluation.checkpoints.settings import NAME as SETTINGS
 from evaluation.checkpoints.settings import Settings, read_settings
 from evaluation.checkpoints.transformer import Transformer, read_transformer
-from evaluation.checkpoints.values import TRUTH, forbidden_keys, take, text, whole
 
 AUGMENTATION = "augmentation.safetensors"
-STANFORD = "artifact.metadata"
 _FOLDERS = {
     "query": ("query", "query_encoder", "question_encoder"),
     "document": ("document", "document_encoder", "ctx_encoder", "context_encoder"),
@@ -112,7 +108,7 @@ def _from_modules(source: Source, wanted: Wanted, findings: Findings) -> Plan | 
 def _plan_of(chain: Chain, kind: CheckpointKind, settings: Settings) -> Plan:
     """The plan of a model that is one chain."""
     if kind is CheckpointKind.MULTI_VECTOR:
-        return _late_plan(chain, settings)
+        return late_plan(chain, settings)
     names = {CheckpointKind.SPARSE_ENCODER: "SparseEncoder", CheckpointKind.CROSS_ENCODER: "CrossEncoder"}
     part = chain.part() | Part({SETTINGS: settings.written(names.get(kind, "SentenceTransformer"))})
     dimension = chain.dimension
@@ -124,37 +120,6 @@ def _plan_of(chain: Chain, kind: CheckpointKind, settings: Settings) -> Plan:
         kind, {"model": part}, chain.model_type, dimension, chain.maximum_length, chain.pooling,
         settings.similarity, settings.prompts,
     )  # fmt: skip
-
-
-def _late_plan(chain: Chain, settings: Settings) -> Plan:
-    """Late interaction, as sentence-transformers saves it, or as PyLate did where the mask is not a module.
-
-    A projection that does not say what it takes is of tokens; the library reads it so in these models alone.
-    """
-    modules = tuple(_token_level(module) for module in chain.modules)
-    model_type = "MultiVectorEncoder" if m.MASK in chain.roles else "ColBERT"
-    if model_type == "ColBERT":
-        modules = tuple(module for module in modules if module.role != m.NORMALIZE)
-    part = Chain(modules, chain.transformer).part()
-    part |= Part({SETTINGS: settings.written(model_type, **settings.late)})
-    length = settings.late.get("document_length")
-    if chain.transformer is not None:
-        length = chain.transformer.settings.get("document_length", length)
-    maximum = chain.maximum_length if length is None else length
-    return Plan(
-        CheckpointKind.MULTI_VECTOR, {"model": part}, chain.model_type, chain.dimension, maximum,
-        prompts=settings.prompts,
-    )  # fmt: skip
-
-
-def _token_level(module: Module) -> Module:
-    if module.role == m.NORMALIZE:
-        return m.normalize("token_embeddings")
-    if module.role != m.DENSE:
-        return module
-    names = {"module_input_name": "token_embeddings", "module_output_name": "token_embeddings"}
-    json = {**module.part.json, m.CONFIG: {**module.part.json[m.CONFIG], **names}}
-    return replace(module, part=Part(json, module.part.weights))
 
 
 def _from_router(source: Source, settings: Settings, wanted: Wanted, findings: Findings) -> Plan | None:
@@ -250,7 +215,9 @@ def _from_transformers(source: Source, wanted: Wanted, findings: Findings) -> Pl
     """A folder as transformers saves it: what it is, its classes say, or who sends it."""
     classes = read_classes(source, findings)
     if source.has(STANFORD) or "HF_ColBERT" in classes:
-        return _stanford(source, wanted, findings)
+        if not _right_kind(CheckpointKind.MULTI_VECTOR, wanted, source, findings):
+            return None
+        return stanford_plan(source, findings)
     ends = {
         "ForSequenceClassification": CheckpointKind.CROSS_ENCODER,
         "ForTokenClassification": CheckpointKind.TERM_WEIGHTING,
@@ -320,54 +287,3 @@ def _augmentation(source: Source, wanted: Wanted, findings: Findings) -> Plan | 
     taken = {name: tensors[name] for name in shapes}
     weights.refuse_not_finite(taken, source, findings)
     return _plain_plan(kind, model, model.plain() | Part(weights={AUGMENTATION: taken}))
-
-
-def _stanford(source: Source, wanted: Wanted, findings: Findings) -> Plan | None:
-    """ColBERT as its authors save it: the projection among the encoder's weights, settings in artifact.metadata."""
-    if not _right_kind(CheckpointKind.MULTI_VECTOR, wanted, source, findings):
-        return None
-    late = _stanford_settings(source, findings)
-    model = read_transformer(source, "base", Findings() if findings.refused else findings)
-    tensors = weights.read_weights(source, Findings())
-    if model is None or tensors is None:
-        return None
-    projection = tensors.get("linear.weight")
-    if projection is None or len(projection.shape) != 2 or projection.shape[1] != model.hidden:
-        what = f"there is no linear.weight with {model.hidden:,} columns"
-        findings.refuse("missing_projection", source.shown(weights.NAME), what)
-        return None
-    if not projection.usable:
-        findings.refuse(
-            "weights_type", source.shown(weights.NAME), f"its type is {projection.dtype}", "linear.weight"
-        )
-    gives, takes = projection.shape
-    values = {"in_features": takes, "out_features": gives, "module_input_name": "token_embeddings"}
-    dense = m.dense(values, m.ACTIVATIONS[0], {"linear.weight": projection}, source, findings)
-    chain = Chain((Module(m.TRANSFORMER, model.module(), gives=takes), dense), model)
-    return _late_plan(chain, Settings("ColBERT", late=late))
-
-
-def _stanford_settings(source: Source, findings: Findings) -> dict[str, Any]:
-    found = read_object(source, STANFORD, findings) if source.has(STANFORD) else {}
-    shown = source.shown(STANFORD)
-    found = {key: value for key, value in (found or {}).items() if key in _STANFORD_RULES}
-    forbidden_keys(found, findings, shown)
-    values = take(found, _STANFORD_RULES, findings, shown)
-    length = values.get("query_maxlen", 32)
-    return {
-        "query_prefix": values.get("query_token_id", "[unused0]") + " ",
-        "document_prefix": values.get("doc_token_id", "[unused1]") + " ",
-        "query_expansion": {
-            "strategy": "fixed",
-            "attend": values.get("attend_to_mask_tokens", False),
-            "length": length,
-        },
-        "skiplist_words": list(string.punctuation) if values.get("mask_punctuation", True) else [],
-        **({"document_length": values["doc_maxlen"]} if "doc_maxlen" in values else {}),
-    }
-
-
-_STANFORD_RULES = {
-    "query_token_id": text(32), "doc_token_id": text(32), "query_maxlen": whole(1, 512), "doc_maxlen": whole(1, 32_768),
-    "mask_punctuation": TRUTH, "attend_to_mask_tokens": TRUTH,
-}  # fmt: skip

@@ -49,6 +49,16 @@ def wanted_of(wanted: Kinds, pooling: str) -> Wanted:
 
 def judge(source: Source, wanted: Wanted, findings: Findings) -> Validation:
     """The verdict on the files of a folder, with what was found before."""
-    plan = make_plan(source, wanted, findings) if source.names else None
+    plan = make_plan(_top(source), wanted, findings) if source.names else None
     report = findings.report()
     return Validation(report, plan if report.valid else None)
+
+
+def _top(source: Source) -> Source:
+    """The folder that holds the model, where what was sent is a folder in a folder."""
+    for _ in range(2):
+        tops = {name.partition("/")[0] for name in source.names}
+        if len(tops) != 1 or any("/" not in name for name in source.names):
+            break
+        source = source.within(tops.pop())
+    return source

@@ -18,7 +18,7 @@ INDEX = "model.safetensors.index.json"
 _PREFIXES = ("question_encoder.bert_model.", "ctx_encoder.bert_model.")
 #: What is never needed: numbers of positions, copies of embeddings, the pooler of an encoder that is pooled otherwise.
 _UNREMARKED = re.compile(
-    r".*(position_ids|token_type_ids|inv_freq|embed_tokens\.weight|decoder\.(weight|bias))"
+    r".*(position_ids|token_type_ids|inv_freq|linear\.weight|embed_tokens\.weight|decoder\.(weight|bias))"
 )
 
 Tensors = dict[str, Tensor]

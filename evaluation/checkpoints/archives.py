@@ -1,0 +1,175 @@
+"""Archives that people upload, zip or tar.zst: taken apart into a scratch folder, and judged as a folder."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from evaluation.checkpoints.codes import CODES
+from evaluation.checkpoints.files import Source, keep
+from evaluation.checkpoints.findings import Findings, shown
+from evaluation.checkpoints.tar import Member, NotTar, members
+from evaluation.checkpoints.validation import Kinds, Validation, judge, wanted_of
+from evaluation.errors import InvalidContent
+from evaluation.formats.archives import Policy, is_zip, open_archive
+from evaluation.formats.compression import MIB, ExpandedFile, Limits, open_expanded
+
+_BLOCK = MIB
+_FREE_INTERVAL = 64 * MIB
+#: Nine GiB: eight of weights, and what describes them. `free_bytes` of the disk are left to others.
+POLICY = Policy(
+    max_members=64,
+    members_hint=CODES["too_many_files"],
+    expansion_hint=CODES["expansion"],
+    max_expanded_bytes=9 * 1024 * MIB,
+    free_bytes=512 * MIB,
+)
+
+
+def validate_archive(
+    path: Path, scratch: Path, wanted: Kinds = None, pooling: str = "", policy: Policy = POLICY
+) -> Validation:
+    """Check an archive, and keep its files in the empty folder `scratch` until the checkpoint is rebuilt.
+
+    As `validate_folder` otherwise. Whatever the archive holds, nothing is written outside of `scratch`, no link is
+    made, and no more than `policy` allows. Raises OSError for faults of the disk, ENOSPC where it is full.
+    """
+    findings = Findings()
+    names: list[str] = []
+    with _its_fault(path, findings):
+        if is_zip(path):
+            names = _take_zip(path, scratch, policy, findings)
+        else:
+            names = _take_tar(path, scratch, policy, findings)
+        if not names and not findings.refused:
+            findings.refuse("empty_folder", path.name, "there is no file of a model")
+    return judge(Source(scratch, frozenset(names)), wanted_of(wanted, pooling), findings)
+
+
+@contextmanager
+def _its_fault(path: Path, findings: Findings) -> Iterator[None]:
+    """What readers raise over an archive becomes a finding."""
+    try:
+        yield
+    except InvalidContent as error:
+        for problem in error.report.problems:
+            code = "file_too_large" if problem.code == "size" else problem.code
+            findings.refuse(code, path.name, shown(problem.message, 200))
+    except NotTar as error:
+        findings.refuse(error.code, path.name, shown(error, 200))
+
+
+def _take_zip(path: Path, scratch: Path, policy: Policy, findings: Findings) -> list[str]:
+    _refuse_tail(path, findings)
+    with open_archive(path, policy) as archive:
+        folded = Counter(name.casefold() for name in archive.names)
+        for name in archive.names:
+            if folded[name.casefold()] > 1:
+                findings.refuse("member_name", name, "the name is there twice")
+        kept = [name for name in archive.names if keep(name, findings) and folded[name.casefold()] == 1]
+        kept = [name for name in kept if not _is_inside(name, kept, findings)]
+        archive.extract(_targets(scratch, kept))
+    return kept
+
+
+def _refuse_tail(path: Path, findings: Findings) -> None:
+    """A zip ends with its list of members, which has no comment here: what follows could be another archive."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 22))
+        end = file.read(22)
+    if not end.startswith(b"PK\x05\x06") or end[20:] != b"\0\0":
+        findings.refuse("trailing_data", path.name, "something follows on the end of the zip")
+
+
+def _is_inside(name: str, names: list[str], findings: Findings) -> bool:
+    """Whether another file stands where one of the name's folders should, or the other way round."""
+    clash = any(other.startswith(f"{name}/") or name.startswith(f"{other}/") for other in names)
+    if clash:
+        findings.refuse("member_name", name, "it is a file and a folder at once")
+    return clash
+
+
+def _targets(scratch: Path, names: list[str]) -> Mapping[str, Path]:
+    targets = {name: scratch / name for name in names}
+    for target in targets.values():
+        target.parent.mkdir(parents=True, exist_ok=True)
+    return targets
+
+
+def _take_tar(path: Path, scratch: Path, policy: Policy, findings: Findings) -> list[str]:
+    most = policy.max_expanded_bytes or 1 << 62
+    limits = Limits(max_stored_bytes=most, max_expanded_bytes=most, max_ratio=policy.max_ratio,
+                    ratio_floor_bytes=policy.ratio_floor_bytes)  # fmt: skip
+    names: list[str] = []
+    folded: set[str] = set()
+    with open_expanded(path, limits) as expanded:
+        if expanded.kind != "zstd":
+            findings.refuse(
+                "archive_kind", path.name, f"it is neither a zip nor a tar in zstd ({expanded.kind})"
+            )
+            return []
+        stream = _Stream(expanded)
+        for number, member in enumerate(members(stream.read, stream.skip)):
+            if number >= policy.max_members:
+                raise NotTar("too_many_files", f"the archive holds more than {policy.max_members} files")
+            if member.name.casefold() in folded:
+                findings.refuse("member_name", member.name, "the name is there twice")
+                stream.skip(member.size)
+            elif keep(member.name, findings) and not _is_inside(member.name, names, findings):
+                _copy(stream, member, scratch / member.name, policy)
+                names.append(member.name)
+            else:
+                stream.skip(member.size)
+            folded.add(member.name.casefold())
+    return names
+
+
+class _Stream:
+    """The expanded bytes, as many at once as are asked for."""
+
+    def __init__(self, expanded: ExpandedFile) -> None:
+        self._expanded = expanded
+        self._buffer = bytearray(_BLOCK)
+
+    def read(self, size: int) -> bytes:
+        """Exactly `size` bytes, at most a block; fewer at the end."""
+        with memoryview(self._buffer) as view:
+            filled = 0
+            while filled < size and (count := self._expanded.readinto(view[filled:size])):
+                filled += count
+            return bytes(view[:filled])
+
+    def blocks(self, size: int) -> Iterator[bytes]:
+        """The next `size` bytes."""
+        while size:
+            block = self.read(min(size, _BLOCK))
+            if not block:
+                raise NotTar("compression", "the archive ends in the middle of a file")
+            size -= len(block)
+            yield block
+
+    def skip(self, size: int) -> None:
+        """Take bytes that nobody wants."""
+        for _ in self.blocks(size):
+            pass
+
+
+def _copy(stream: _Stream, member: Member, target: Path, policy: Policy) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with target.open("xb") as file:
+        _look_at_disk(file, policy)
+        for block in stream.blocks(member.size):
+            file.write(block)
+            if file.tell() % _FREE_INTERVAL < len(block):
+                _look_at_disk(file, policy)
+
+
+def _look_at_disk(file: BinaryIO, policy: Policy) -> None:
+    if policy.free_bytes and shutil.disk_usage(Path(file.name).parent).free < policy.free_bytes:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), file.name)

@@ -1,0 +1,565 @@
+"""Checkpoints that must be refused, by name: every way known to reach code, files or memory that are not the model's.
+
+`HOSTILE[name].make(folder)` writes an archive into an empty folder and returns its path; `code` is what the report has
+to hold. Archives point at `CANARY`, beside the folder that they are unpacked into, which nothing may touch.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+import struct
+import tarfile
+import zipfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zstandard
+
+from tests.evaluation.small_checkpoint import arrays, files, safetensors, tokenizer, write, zipped
+
+CANARY = "canary.safetensors"
+Files = dict[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class HostileCheckpoint:
+    """How to make it, what it is refused for, and what its sender says that it is."""
+
+    make: Callable[[Path], Path]
+    code: str
+    kind: str = "sentence-encoder"
+
+
+HOSTILE: dict[str, HostileCheckpoint] = {}
+
+
+def _zip_of(edit: Callable[[Files], None], base: str) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        content = files(base)  # type: ignore[arg-type]
+        edit(content)
+        return zipped(content, folder / "checkpoint.zip")
+
+    return make
+
+
+def _add(
+    name: str, code: str, edit: Callable[[Files], None], kind: str = "sentence-encoder", base: str = "base"
+) -> None:
+    HOSTILE[name] = HostileCheckpoint(_zip_of(edit, base), code, kind)
+
+
+def _extra(name: str, code: str, file: str, data: bytes = b"\x80\x04K\x01.") -> None:
+    """A good checkpoint and one file more."""
+    _add(name, code, lambda content: content.__setitem__(file, data))
+
+
+def _json(name: str, code: str, file: str, change: Mapping[str, Any], kind: str = "sentence-encoder") -> None:
+    """A good checkpoint with keys of a JSON file changed."""
+
+    def edit(content: Files) -> None:
+        content[file] = json.dumps({**json.loads(content.get(file, b"{}")), **change}).encode()
+
+    _add(name, code, edit, kind)
+
+
+def _replaced(name: str, code: str, file: str, data: bytes | None) -> None:
+    """A good checkpoint with other bytes in a file, or without it."""
+
+    def edit(content: Files) -> None:
+        content.pop(file)
+        if data is not None:
+            content[file] = data
+
+    _add(name, code, edit)
+
+
+class _Evil:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return exec, ("open('canary-touched', 'w')",)
+
+
+_PICKLE = pickle.dumps(_Evil())
+
+
+def _dangerous_files() -> None:
+    for name, file in {
+        "pickle-weights": "pytorch_model.bin", "pickle-pt": "model.pt", "pickle-pkl": "extra/notes.pkl",
+        "pickle-training-arguments": "training_args.bin", "pickle-checkpoint": "last.ckpt", "numpy-objects": "w.npy",
+    }.items():  # fmt: skip
+        _extra(name, "pickle_weights", file, _PICKLE)
+    for name, file in {
+        "python-module": "modeling_custom.py", "onnx": "onnx/model.onnx", "gguf": "model.gguf",
+        "flax": "flax_model.msgpack",
+        "tensorflow": "tf_model.h5", "shared-library": "kernel.so", "shell-script": "setup.sh", "notebook": "run.ipynb",
+    }.items():  # fmt: skip
+        _extra(name, "dangerous_file", file)
+    _extra("nested-zip", "nested_archive", "weights.zip")
+    _extra("nested-tarball", "nested_archive", "weights.tar.gz")
+    _extra("unknown-file", "unknown_file", "model.weights")
+    _extra("adapter-configuration", "adapter", "adapter_config.json", b'{"base_model_name_or_path": "/etc"}')
+    _extra("adapter-weights", "adapter", "adapter_model.safetensors", safetensors({}))
+
+
+def _configurations() -> None:
+    for name, change in {
+        "auto-map": {"auto_map": {"AutoModel": "modeling_custom.Model"}},
+        "nested-remote-code": {"text_config": {"backbone": {"trust_remote_code": True}}},
+        "internal-attention": {"_attn_implementation_internal": "owner/kernel"},
+        "attention-from-elsewhere": {"attn_implementation": "owner/kernel"},
+        "weights-from-elsewhere": {"transformers_weights": "../other/model.safetensors"},
+        "quantised": {"quantization_config": {"quant_method": "awq"}},
+        "custom-pipeline": {"custom_pipelines": {"x": {"impl": "x.py"}}},
+        "base-model-elsewhere": {"base_model_name_or_path": "/var/other"},
+        "device-map": {"device_map": {"": "disk"}},
+        "offload-folder": {"offload_folder": "/tmp"},
+    }.items():
+        _json(name, "forbidden_key", "config.json", change)
+    _json("unknown-model-type", "model_type", "config.json", {"model_type": "lightglue"})
+    _json("no-model-type", "model_type", "config.json", {"model_type": None})
+    _json("model-type-a-list", "model_type", "config.json", {"model_type": ["bert"]})
+    _json("huge-vocabulary", "dimension_cap", "config.json", {"vocab_size": 20_000_000})
+    _json("huge-depth", "dimension_cap", "config.json", {"num_hidden_layers": 100_000})
+    _json("negative-size", "value", "config.json", {"hidden_size": -8})
+    _json("size-a-truth", "value", "config.json", {"num_hidden_layers": True})
+    _json("vocabulary-over-weights", "weights_shape", "config.json", {"vocab_size": 50})
+    _json("layers-without-weights", "missing_weights", "config.json", {"num_hidden_layers": 2})
+    _json("odd-heads", "value", "config.json", {"num_attention_heads": 3})
+    _json("decoder", "value", "config.json", {"is_decoder": True})
+    for name, data in {
+        "not-a-number": b'{"model_type": "bert", "hidden_size": NaN}',
+        "key-twice": b'{"model_type": "bert", "model_type": "t5"}',
+        "deep-nesting": b"[" * 100_000, "endless-number": b'{"hidden_size": ' + b"9" * 5000 + b"}",
+        "not-an-object": b'["bert"]', "half-a-character": b'{"model_type": "bert", "x": "\\ud800"}',
+        "not-text": b"\xff\xfe{}",
+        "empty-json": b"",
+    }.items():  # fmt: skip
+        _replaced(name, "json_damaged", "config.json", data)
+    _replaced("too-large-json", "file_too_large", "config.json", b" " * (5 << 20))
+    _replaced("no-configuration", "missing_config", "config.json", None)
+
+
+def _tokenizers() -> None:
+    def changed(**parts: Any) -> bytes:
+        return json.dumps({**tokenizer(), **parts}).encode()
+
+    model = tokenizer()["model"]
+    for name, code, data in (
+        ("no-tokenizer", "missing_tokenizer", None),
+        (
+            "token-beyond-embeddings",
+            "tokenizer_vocabulary",
+            changed(added_tokens=[{"id": 40, "content": "x"}]),
+        ),
+        ("token-ids-twice", "tokenizer_vocabulary", changed(model={**model, "vocab": {"[UNK]": 1, "a": 1}})),
+        ("token-id-a-text", "tokenizer_vocabulary", changed(model={**model, "vocab": {"[UNK]": "1"}})),
+        ("no-unknown-token", "tokenizer_vocabulary", changed(model={**model, "unk_token": "nowhere"})),
+        ("tokenizer-type", "tokenizer_type", changed(pre_tokenizer={"type": "Python"})),
+        ("tokenizer-model-type", "tokenizer_type", changed(model={"type": "Remote", "vocab": {}})),
+        ("tokenizer-nesting", "tokenizer_type", changed(normalizer=_nested(60))),
+        ("explosive-expression", "tokenizer_regex", changed(pre_tokenizer=_split("(a+)+$"))),
+        ("looking-behind", "tokenizer_regex", changed(normalizer=_replace(r"(?<=(x+x+)+)y"))),
+        ("template-beyond-embeddings", "tokenizer_vocabulary", changed(post_processor=_template(4_000_000))),
+        (
+            "tokenizer-setting",
+            "tokenizer_value",
+            changed(normalizer={"type": "BertNormalizer", "path": "/etc"}),
+        ),
+        ("tokenizer-key", "tokenizer_value", changed(auto_map="x")),
+        ("tokenizer-too-large", "file_too_large", b" " * (33 << 20)),
+        ("tokenizer-of-brackets", "json_damaged", b"[" + b"[]," * 4_000_000 + b"[]]"),
+    ):
+        _replaced(name, code, "tokenizer.json", data)
+    for name, change in {
+        "tokenizer-auto-map": {"auto_map": {"AutoTokenizer": ["tokenization_x.T", None]}},
+        "tokenizer-vocabulary-file": {"vocab_file": "/etc/passwd"},
+        "tokenizer-file-elsewhere": {"tokenizer_file": "../other/tokenizer.json"},
+    }.items():
+        _json(name, "forbidden_key", "tokenizer_config.json", change)
+    _json("special-token-unknown", "tokenizer_vocabulary", "tokenizer_config.json", {"pad_token": "[NEW]"})
+    _json("no-padding", "tokenizer_value", "tokenizer_config.json", {"pad_token": None})
+
+
+def _nested(depth: int) -> dict[str, Any]:
+    part: dict[str, Any] = {"type": "Lowercase"}
+    for _ in range(depth):
+        part = {"type": "Sequence", "normalizers": [part]}
+    return part
+
+
+def _split(expression: str) -> dict[str, Any]:
+    return {"type": "Split", "pattern": {"Regex": expression}, "behavior": "Removed", "invert": False}
+
+
+def _replace(expression: str) -> dict[str, Any]:
+    return {"type": "Replace", "pattern": {"Regex": expression}, "content": ""}
+
+
+def _template(number: int) -> dict[str, Any]:
+    part = tokenizer()["post_processor"]
+    part["special_tokens"]["[CLS]"]["ids"] = [number]
+    return dict(part)
+
+
+def _modules() -> None:
+    for name, path in {
+        "module-pickle": "sentence_transformers.sentence_transformer.model.pickle",
+        "module-torch": "sentence_transformers.base.modules.module.torch",
+        "module-system": "os.system",
+        "module-of-theirs": "modeling_custom.Encoder",
+        "module-word-embeddings": "sentence_transformers.models.WordEmbeddings",
+        "module-a-number": 7,
+    }.items():
+        _add(name, "module_type", _module_edit(1, "type", path))
+    _add("module-path-up", "value", _module_edit(1, "path", "../other"))
+    _add("module-path-absolute", "value", _module_edit(1, "path", "/etc"))
+    _add("module-arguments", "forbidden_key", _module_edit(0, "model_kwargs", {"weights_only": False}))
+    _add("module-key", "unknown_key", _module_edit(0, "state", "x"))
+    _replaced("modules-an-object", "json_damaged", "modules.json", b'{"type": "x"}')
+    _replaced("modules-without-pooling", "module_order", "modules.json", _only("Transformer"))
+    _replaced("modules-router-gadget", "module_type", "modules.json", _only("Router", "1_Pooling"))
+    HOSTILE["modules-router-gadget"] = HostileCheckpoint(_zip_of(_router, "base"), "module_type")
+    _json(
+        "arguments-for-loading",
+        "forbidden_key",
+        "sentence_bert_config.json",
+        {"model_args": {"trust_remote_code": True}},
+    )
+    _json("kernels-for-loading", "forbidden_key", "sentence_bert_config.json", {"allow_all_kernels": True})
+    _json(
+        "tokenizer-elsewhere",
+        "forbidden_key",
+        "sentence_bert_config.json",
+        {"tokenizer_name_or_path": "/var/other"},
+    )
+    _json("unknown-setting", "unknown_key", "sentence_bert_config.json", {"backend": "onnx"})
+    _json("unknown-pooling", "unknown_key", "1_Pooling/config.json", {"pooling_mode_exec": True})
+    _json("no-pooling", "value", "1_Pooling/config.json", {"pooling_mode_mean_tokens": False})
+    _json("pooling-too-wide", "dimension_mismatch", "1_Pooling/config.json", {"word_embedding_dimension": 16})
+    _json(
+        "prompts-too-long", "value", "config_sentence_transformers.json", {"prompts": {"query": "x" * 5000}}
+    )
+    dense = {"in_features": 8, "out_features": 4, "bias": False}
+    tensors = {"linear.weight": np.ones((4, 8), np.float32)}
+    for name, code, config, weights in (
+        ("activation-system", "activation", {"activation_function": "os.system"}, tensors),
+        ("activation-of-torch", "activation", {"activation_function": "torch.hub.load"}, tensors),
+        ("dense-too-narrow", "weights_shape", {"in_features": 7}, tensors),
+        ("dense-without-weights", "missing_weights", {}, {}),
+    ):
+        _add(name, code, _dense_edit({**dense, **config}, weights))
+
+
+def _module_edit(place: int, key: str, value: object) -> Callable[[Files], None]:
+    def edit(content: Files) -> None:
+        modules = json.loads(content["modules.json"])
+        modules[place][key] = value
+        content["modules.json"] = json.dumps(modules).encode()
+
+    return edit
+
+
+def _only(name: str, path: str = "") -> bytes:
+    return json.dumps(
+        [{"idx": 0, "name": "0", "path": path, "type": f"sentence_transformers.models.{name}"}]
+    ).encode()
+
+
+def _router(content: Files) -> None:
+    content["modules.json"] = _only("Router")
+    types = {"query_0": "subprocess.Popen", "document_0": "sentence_transformers.models.Transformer"}
+    structure = {"query": ["query_0"], "document": ["document_0"]}
+    content["router_config.json"] = json.dumps(
+        {"types": types, "structure": structure, "parameters": {}}
+    ).encode()
+
+
+def _dense_edit(config: Mapping[str, Any], tensors: Mapping[str, Any]) -> Callable[[Files], None]:
+    def edit(content: Files) -> None:
+        modules = json.loads(content["modules.json"])
+        modules.append(
+            {"idx": 3, "name": "3", "path": "3_Dense", "type": "sentence_transformers.models.Dense"}
+        )
+        content["modules.json"] = json.dumps(modules).encode()
+        content["3_Dense/config.json"] = json.dumps(config).encode()
+        content["3_Dense/model.safetensors"] = safetensors(tensors)
+
+    return edit
+
+
+def _weights() -> None:
+    good = safetensors(arrays())
+    (length,) = struct.unpack("<Q", good[:8])
+    word = "embeddings.word_embeddings.weight"
+
+    def entry(**change: Any) -> bytes:
+        header = json.loads(good[8 : 8 + length])
+        header[word] |= change
+        text = json.dumps(header).encode()
+        return struct.pack("<Q", len(text)) + text + good[8 + length :]
+
+    bad = {name: array.copy() for name, array in arrays().items()}
+    bad["encoder.layer.0.output.dense.weight"][0, 0] = np.nan
+    large = {name: array.astype(np.float16) for name, array in arrays().items()}
+    large["embeddings.LayerNorm.bias"][3] = np.inf
+    for name, code, data in (
+        ("header-too-large", "weights_header", struct.pack("<Q", 17 << 20) + b" " * (17 << 20)),
+        ("header-longer-than-file", "weights_header", struct.pack("<Q", 1 << 62) + b"{}"),
+        ("header-not-json", "weights_header", struct.pack("<Q", 8) + b"notjson!"),
+        ("header-a-list", "weights_header", struct.pack("<Q", 2) + b"[]"),
+        ("pickle-by-another-name", "weights_header", _PICKLE),
+        ("gap-between-tensors", "weights_header", entry(data_offsets=[8, 1288])),
+        ("shape-not-the-bytes", "weights_header", entry(shape=[40, 9])),
+        ("shape-endless", "weights_header", entry(shape=[1 << 40] * 8)),
+        ("offsets-negative", "weights_header", entry(data_offsets=[-1280, 0])),
+        ("offsets-a-truth", "weights_header", entry(data_offsets=[False, 1280])),
+        ("tensor-type-unknown", "weights_header", entry(dtype="PICKLE")),
+        ("tensor-with-more-keys", "weights_header", entry(path="/etc/passwd")),
+        ("bytes-after-tensors", "weights_header", good + b"x"),
+        ("weights-cut-off", "weights_header", good[:-1]),
+        ("weights-empty", "weights_header", b""),
+        ("too-many-tensors", "weights_header", _many_tensors()),
+        ("overlapping-tensors", "weights_header", _overlapping()),
+        ("weights-not-a-number", "nan_weights", safetensors(bad)),
+        ("weights-infinite", "nan_weights", safetensors(large)),
+        (
+            "weights-of-bytes",
+            "weights_type",
+            safetensors({n: a.astype(np.int8) for n, a in arrays().items()}),
+        ),
+        ("weights-missing", "missing_weights", safetensors({n: a for n, a in arrays().items() if n != word})),
+        ("no-weights", "missing_weights", None),
+    ):
+        _replaced(name, code, "model.safetensors", data)
+    for name, code, place in (
+        ("index-path-up", "weights_index", f"../{CANARY}"),
+        ("index-path-absolute", "weights_index", f"/tmp/{CANARY}"),
+        ("index-path-a-number", "weights_index", 3),
+        ("index-to-pickle", "weights_index", "pytorch_model.bin"),
+        ("index-to-nowhere", "missing_weights", "model-00001-of-00001.safetensors"),
+    ):
+        _add(name, code, _index_edit({"weight_map": {word: place}}))
+    _add("index-without-map", "weights_index", _index_edit({"metadata": {}}))
+
+
+def _index_edit(index: Mapping[str, Any]) -> Callable[[Files], None]:
+    def edit(content: Files) -> None:
+        del content["model.safetensors"]
+        content["model.safetensors.index.json"] = json.dumps(index).encode()
+
+    return edit
+
+
+def _many_tensors() -> bytes:
+    header = {
+        f"t{number}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for number in range(50_001)
+    }
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text
+
+
+def _overlapping() -> bytes:
+    header = {
+        name: {"dtype": "F32", "shape": [4], "data_offsets": place}
+        for name, place in (("a", [0, 16]), ("b", [8, 24]))
+    }
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + bytes(24)
+
+
+def _kinds() -> None:
+    _add("colbert-without-projection", "missing_projection", lambda content: None, "multi-vector")
+    _add("encoder-as-cross-encoder", "wrong_kind", lambda content: None, "cross-encoder")
+    two = {"id2label": {"0": "a", "1": "b"}}
+    _add("two-labels", "labels", _config_edit(two), "cross-encoder", "sequence")
+    _add("masked-model-without-pooling", "pooling_needed", lambda content: None, "sparse-encoder", "masked")
+
+
+def _config_edit(change: Mapping[str, Any]) -> Callable[[Files], None]:
+    def edit(content: Files) -> None:
+        content["config.json"] = json.dumps({**json.loads(content["config.json"]), **change}).encode()
+
+    return edit
+
+
+def _archive(name: str, code: str, make: Callable[[Path], Path]) -> None:
+    HOSTILE[name] = HostileCheckpoint(make, code)
+
+
+def _zip_with(add: Callable[[zipfile.ZipFile], None]) -> Callable[[Path], Path]:
+    def make(folder: Path) -> Path:
+        path = zipped(files(), folder / "checkpoint.zip")
+        with zipfile.ZipFile(path, "a") as archive:
+            add(archive)
+        return path
+
+    return make
+
+
+def _zips() -> None:
+    def member(name: str, data: bytes = b"x", mode: int = 0) -> Callable[[Path], Path]:
+        info = zipfile.ZipInfo(name)
+        info.external_attr, info.compress_type = mode << 16, zipfile.ZIP_DEFLATED
+        return _zip_with(lambda archive: archive.writestr(info, data))
+
+    _archive("zip-path-up", "member_name", member(f"../{CANARY}"))
+    _archive("zip-path-absolute", "member_name", member(f"/tmp/{CANARY}"))
+    _archive("zip-backslashes", "member_name", member(f"..\\{CANARY}"))
+    _archive("zip-name-twice", "member_name", member("CONFIG.json", b"{}"))
+    _archive("zip-file-and-folder", "member_name", member("config.json/x.json", b"{}"))
+    _archive(
+        "zip-symbolic-link",
+        "member_kind",
+        member("2_Dense/config.json", f"../../{CANARY}".encode(), 0o120777),
+    )
+    _archive("zip-bomb", "expansion", member("2_Dense/model.safetensors", bytes(80 << 20)))
+    _archive("zip-many-files", "too_many_files", _zip_with(_many_files))
+    _archive(
+        "zip-trailing-data",
+        "trailing_data",
+        lambda folder: _append(zipped(files(), folder / "a.zip"), b"more"),
+    )
+    _archive("zip-cut-off", "compression", _zip_cut)
+    _archive("zip-password", "member_kind", _zip_password)
+    _archive("zip-empty", "empty_folder", lambda folder: zipped({}, folder / "a.zip"))
+    _archive("zip-only-words", "empty_folder", lambda folder: zipped({"README.md": b"#"}, folder / "a.zip"))
+
+
+def _many_files(archive: zipfile.ZipFile) -> None:
+    for number in range(100):
+        archive.writestr(f"part/{number}.json", "{}")
+
+
+def _append(path: Path, data: bytes) -> Path:
+    path.write_bytes(path.read_bytes() + data)
+    return path
+
+
+def _zip_cut(folder: Path) -> Path:
+    path = zipped(files(), folder / "checkpoint.zip")
+    path.write_bytes(path.read_bytes()[:3000])
+    return path
+
+
+def _zip_password(folder: Path) -> Path:
+    path = zipped(files(), folder / "checkpoint.zip")
+    data = bytearray(path.read_bytes())
+    for mark, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        found = data.find(mark)
+        while found >= 0:
+            data[found + place] |= 1
+            found = data.find(mark, found + 4)
+    path.write_bytes(data)
+    return path
+
+
+def tarred(
+    folder: Path, more: Callable[[tarfile.TarFile], None] = lambda archive: None, tail: bytes = b""
+) -> Path:
+    """A good checkpoint as tar.zst, and what `more` adds."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        for name, data in files().items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+        more(archive)
+    path = folder / "checkpoint.tar.zst"
+    path.write_bytes(zstandard.compress(buffer.getvalue() + tail))
+    return path
+
+
+def _tar_member(
+    kind: bytes, name: str = "2_Dense/config.json", link: str = "", size: int = 0
+) -> Callable[[Path], Path]:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname, info.size = kind, link, size
+    return lambda folder: tarred(folder, lambda archive: archive.addfile(info, io.BytesIO(bytes(size))))
+
+
+def _tar_extended(headers: Mapping[str, str]) -> Callable[[Path], Path]:
+    info = tarfile.TarInfo("2_Dense/config.json")
+    data = info.create_pax_global_header(dict(headers))
+
+    def add(archive: tarfile.TarFile) -> None:
+        assert archive.fileobj is not None
+        archive.fileobj.write(data)
+
+    return lambda folder: tarred(folder, add)
+
+
+def _tars() -> None:
+    _archive("tar-symbolic-link", "member_kind", _tar_member(tarfile.SYMTYPE, link=f"../../{CANARY}"))
+    _archive("tar-hard-link", "member_kind", _tar_member(tarfile.LNKTYPE, link=f"../{CANARY}"))
+    _archive("tar-device", "member_kind", _tar_member(tarfile.CHRTYPE))
+    _archive("tar-pipe", "member_kind", _tar_member(tarfile.FIFOTYPE))
+    _archive("tar-sparse", "member_kind", _tar_member(tarfile.GNUTYPE_SPARSE))
+    _archive("tar-long-name", "member_kind", _tar_member(tarfile.GNUTYPE_LONGNAME, size=20))
+    _archive("tar-name-by-header", "member_kind", _tar_extended({"path": f"../{CANARY}"}))
+    _archive("tar-size-by-header", "member_kind", _tar_extended({"size": "99999999999"}))
+    _archive("tar-sparse-by-header", "member_kind", _tar_extended({"GNU.sparse.major": "1"}))
+    _archive("tar-path-up", "member_name", _tar_member(tarfile.REGTYPE, f"../{CANARY}"))
+    _archive("tar-path-absolute", "member_name", _tar_member(tarfile.REGTYPE, f"/tmp/{CANARY}"))
+    _archive("tar-name-twice", "member_name", _tar_member(tarfile.REGTYPE, "MODEL.safetensors"))
+    _archive("tar-trailing-data", "trailing_data", lambda folder: tarred(folder, tail=b"more" * 200))
+    _archive("tar-bad-checksum", "compression", lambda folder: _tar_bytes(folder, _spoilt_checksum()))
+    _archive("tar-cut-off", "compression", lambda folder: _tar_bytes(folder, _plain_tar(folder)[:2000]))
+    _archive("tar-bomb", "expansion", _tar_member(tarfile.REGTYPE, "big.safetensors", size=80 << 20))
+    _archive("zstd-window", "compression", _wide_window)
+    _archive("zstd-cut-off", "compression", lambda folder: _cut(tarred(folder)))
+    _archive("gzip-tarball", "archive_kind", _gzip)
+    _archive(
+        "plain-text", "archive_kind", lambda folder: _append_new(folder / "checkpoint.zip", b"not an archive")
+    )
+
+
+def _plain_tar(folder: Path) -> bytes:
+    return zstandard.decompress(tarred(folder).read_bytes())
+
+
+def _tar_bytes(folder: Path, data: bytes) -> Path:
+    return _append_new(folder / "checkpoint.tar.zst", zstandard.compress(data))
+
+
+def _spoilt_checksum() -> bytes:
+    return (
+        b"config.json".ljust(100, b"\0")
+        + b"0000644\0" * 3
+        + b"0" * 24
+        + b"1234567\0"
+        + b"0"
+        + bytes(100)
+        + b"ustar\x0000".ljust(255, b"\0")
+    )
+
+
+def _wide_window(folder: Path) -> Path:
+    """A frame that asks for a window of two GiB."""
+    return _append_new(
+        folder / "checkpoint.tar.zst", b"\x28\xb5\x2f\xfd" + b"\x00" + bytes([21 << 3]) + b"\x01\x00\x00"
+    )
+
+
+def _cut(path: Path) -> Path:
+    path.write_bytes(path.read_bytes()[:-100])
+    return path
+
+
+def _gzip(folder: Path) -> Path:
+    path = folder / "checkpoint.tar.gz"
+    with tarfile.open(path, "w:gz") as archive:
+        archive.add(write(files(), folder / "files"), arcname=".")
+    return path
+
+
+def _append_new(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+for _group in (_dangerous_files, _configurations, _tokenizers, _modules, _weights, _kinds, _zips, _tars):
+    _group()
