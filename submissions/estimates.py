@@ -21,9 +21,9 @@ PAIRS = 100
 TYPICAL_WEIGHTS = 30_000_000
 #: The rule of thumb: two operations for each weight and word piece, some 200 pieces a text, and what one core does.
 _OPERATIONS = 2 * 200
-_OPERATIONS_PER_SECOND = 2e10
+_OPERATIONS_PER_SECOND = 1e11
 _RULE = (
-    "a rule of thumb (two operations for each weight and word piece, 200 word pieces a text, 20 billion a second): "
+    "a rule of thumb (two operations for each weight and word piece, 200 word pieces a text, 100 billion a second): "
     "no such model has ended here yet"
 )
 #: Documents a second where words are only counted or looked up.

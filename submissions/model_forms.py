@@ -80,7 +80,7 @@ class ModelForm(forms.Form):
     device = forms.ChoiceField(
         label="Run on",
         required=False,
-        choices=[("auto", "A GPU if a worker with one is there, else CPU"), ("cpu", "CPU"), ("gpu", "GPU")],
+        choices=[("auto", "A GPU if there is one, else CPU"), ("cpu", "CPU"), ("gpu", "GPU")],
         help_text="Timings are compared within one hardware class.",
     )
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from evaluation.checkpoints.codes import CODES
+from evaluation.execution.failures import MODEL_FAILURES
+
 
 class ProblemCode(NamedTuple):
     """One row. `example` is a line, or a few words, that shows it."""
@@ -131,3 +134,13 @@ REQUEST_CODES = (
     ProblemCode("invalid_…", "error", "A field is missing or cannot be read; the code ends in its name.",
                 "The API's documentation lists the fields.", "invalid_architecture"),
 )  # fmt: skip
+
+_EXPLAINED = {each.code for each in (*FILE_CODES, *REQUEST_CODES)}
+#: What may be wrong with a checkpoint, by code what would be accepted; explained where it is found.
+CHECKPOINT_CODES = tuple((code, accepted) for code, accepted in CODES.items() if code not in _EXPLAINED)
+#: How a model may fail that passed.
+MODEL_FAILURE_CODES = tuple(
+    ProblemCode(code, "error", text.meaning, text.remedy)
+    for code, text in MODEL_FAILURES.items()
+    if code not in CODES
+)

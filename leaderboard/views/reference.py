@@ -13,7 +13,7 @@ from evaluation.formats.compression import Limits
 from evaluation.measures import DEFAULT_MEASURES, FAMILIES, SPEC_VERSION, Family
 from leaderboard.page_cache import kept_page
 from leaderboard.publishing import HIDDEN_DECIMALS
-from leaderboard.views.problem_codes import FILE_CODES, REQUEST_CODES
+from leaderboard.views.problem_codes import CHECKPOINT_CODES, FILE_CODES, MODEL_FAILURE_CODES, REQUEST_CODES
 
 
 def _fixed(**_: str) -> str:
@@ -65,6 +65,9 @@ def formats(request: HttpRequest) -> HttpResponse:
         "section": "formats",
         "file_codes": FILE_CODES,
         "request_codes": REQUEST_CODES,
+        "checkpoint_codes": CHECKPOINT_CODES,
+        "failure_codes": MODEL_FAILURE_CODES,
+        "checkpoint_limit": settings.CHECKPOINT_LIMIT_BYTES,
         "limits": Limits(),
         "upload_limit": settings.UPLOAD_LIMIT_BYTES,
         "at_once": settings.VALIDATE_AT_ONCE_BYTES,
