@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import tempfile
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -23,11 +25,11 @@ from evaluation.checkpoints import (
     CheckpointKind,
     Validation,
     rebuild,
+    validate_archive,
 )
 from evaluation.checkpoints.description import FILE_NAME
 from leaderboard.models import Team, User
 from leaderboard.store import Area, sha256_of
-from submissions.checkpoint_archives import validate_archive
 from submissions.models import Checkpoint
 from submissions.refusals import FileReport, Refused
 
@@ -44,6 +46,7 @@ KIND_NAMES = {
 }
 #: The folder of checkpoints that belong to no team: the site's own.
 HOUSE = "house"
+_PARTIAL = ".partial-"
 
 
 Kinds = tuple[CheckpointKind, ...]
@@ -108,7 +111,7 @@ def keep_files(team: Team | None, source: Source, wanted: Kinds = ()) -> KeptFil
     with _validated(source, wanted) as (validation, scratch):
         if not validation.report.valid:
             raise Refused.for_checkpoint(FileReport(source.name, "", validation.report))
-        rebuilt = scratch / "rebuilt"
+        rebuilt = scratch / "rebuilt of it"
         description = rebuild(validation, rebuilt)
         _move(rebuilt, _folder(team, description.sha256))
     return KeptFiles(sha256, source.name, description)
@@ -169,9 +172,15 @@ def _validated(source: Source, wanted: Kinds) -> Iterator[tuple[Validation, Path
     """The verdict, and the scratch folder on the store's own disk that holds what the archive expanded to."""
     area = Path(settings.VAR) / Area.CHECKPOINTS.value
     area.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.TemporaryDirectory(dir=area, prefix=".partial-") as folder:
+    with tempfile.TemporaryDirectory(dir=area, prefix=_PARTIAL) as folder:
         scratch = Path(folder)
-        yield validate_archive(source.path, scratch / "unpacked", wanted or None, source.pooling), scratch
+        named = scratch / (re.sub(r"[^\w.-]", "_", source.name)[-80:].lstrip(".") or "checkpoint")
+        named.symlink_to(
+            source.path.absolute()
+        )  # findings name the file as its sender does, not our copy of it
+        unpacked = scratch / "unpacked of it"
+        unpacked.mkdir()
+        yield validate_archive(named, unpacked, wanted or None, source.pooling), scratch
 
 
 def wrong_kind(name: str, kind: CheckpointKind | None, wanted: Iterable[CheckpointKind]) -> Refused:
@@ -210,3 +219,15 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def sweep_checkpoints(grace: float) -> int:
+    """Remove the folders that no row names, and unfinished ones, untouched for `grace` seconds. Returns how many."""
+    area = Path(settings.VAR) / Area.CHECKPOINTS.value
+    named = {folder_of(row) for row in Checkpoint.objects.select_related("team")}
+    folders = [*area.glob(f"{_PARTIAL}*"), *(path for path in area.glob("[!.]*/*") if path not in named)]
+    limit = time.time() - grace
+    old = [folder for folder in folders if folder.is_dir() and folder.stat().st_mtime < limit]
+    for folder in old:
+        shutil.rmtree(folder, ignore_errors=True)
+    return len(old)

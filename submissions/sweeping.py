@@ -12,6 +12,7 @@ from django.conf import settings
 
 from leaderboard.models import Run, WorkRequest
 from leaderboard.store import Area
+from submissions.checkpoints import sweep_checkpoints
 from submissions.embedding_cache import sweep_embeddings
 from submissions.models import TERMINAL, Job
 
@@ -32,7 +33,7 @@ def sweep() -> int:
     for path in _old_files(Path(settings.FILE_UPLOAD_TEMP_DIR)):
         path.unlink(missing_ok=True)
         count += 1
-    count += _sweep_work() + sweep_embeddings()
+    count += _sweep_work() + sweep_embeddings() + sweep_checkpoints(GRACE)
     if count:
         logger.info("swept %s files that no row names", count)
     return count
