@@ -35,12 +35,13 @@ POLICY = Policy(
 def validate_archive(
     path: Path, scratch: Path, wanted: Kinds = None, pooling: str = "", policy: Policy = POLICY
 ) -> Validation:
-    """Check an archive, and keep its files in the empty folder `scratch` until the checkpoint is rebuilt.
+    """Check an archive, and keep its files in the folder `scratch`, which is made, until the checkpoint is rebuilt.
 
     As `validate_folder` otherwise. Whatever the archive holds, nothing is written outside of `scratch`, no link is
     made, and no more than `policy` allows. Raises OSError for faults of the disk, ENOSPC where it is full.
     """
     findings = Findings()
+    scratch.mkdir(exist_ok=True)
     names: list[str] = []
     with _its_fault(path, findings):
         if is_zip(path):

@@ -9,4 +9,5 @@ def test_mutations_end_in_a_verdict() -> None:
     verdicts, failures = fuzz(150, seed=7)
 
     assert not failures, failures[0]
-    assert verdicts["accepted"] and len(verdicts) > 5
+    assert verdicts["accepted"]
+    assert len(verdicts) > 5
