@@ -41,6 +41,7 @@ from evaluation.execution.job import (
     ExecutionJob,
 )
 
+_LONGEST_MESSAGE = 500
 _DISK_FULL = (errno.EFBIG, errno.ENOSPC, errno.EDQUOT)
 
 
@@ -171,7 +172,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def _fail(job: ExecutionJob, failure: ModelFailure) -> int:
-    _write(job.out / FAILURE_NAME, {"code": failure.code, "message": failure.message})
+    _write(job.out / FAILURE_NAME, {"code": failure.code, "message": failure.message[:_LONGEST_MESSAGE]})
     return EXIT_OUT_OF_MEMORY if failure.code == "out_of_memory" else EXIT_MODEL_FAILED
 
 

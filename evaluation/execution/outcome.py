@@ -8,12 +8,13 @@ import os
 import re
 import stat
 from collections.abc import Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
 from evaluation.efficiency.figures import Figures
 from evaluation.efficiency.hardware import Hardware
-from evaluation.engines import FACTS, describe
+from evaluation.engines import FACTS, Retrieval, describe
 from evaluation.errors import ModelFailure
 from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.execution.job import (
@@ -37,7 +38,7 @@ _LARGEST_NUMBER = 2**63
 _RUN_FILE = re.compile(r"run[A-Za-z0-9._-]{0,100}\.txt", re.ASCII)
 _OF_SHARD = ("number", "documents", "seconds")
 _COUNTS = ("documents", "queries", "queries_without_results", "lines", "index_bytes")
-_SECONDS = ("build_seconds", "search_seconds")
+_SECONDS = ("build_seconds", "search_seconds", "encoding_seconds")
 
 
 class InvalidOutcome(Exception):
@@ -90,6 +91,7 @@ def read_result(out: Path, job: ExecutionJob) -> dict[str, Any]:
         return {"shard": {name: shard[name] for name in _OF_SHARD}, "hardware": hardware}
     retrieval = _object(result, "retrieval")
     _check_retrieval(retrieval, out, job)
+    retrieval = {entry.name: retrieval[entry.name] for entry in fields(Retrieval)}
     figures = None if result.get("figures") is None else _cleaned(Figures, result["figures"])
     variants = {label: _cleaned(Figures, data) for label, data in _object(result, "variants").items()}
     return {"retrieval": retrieval, "figures": figures, "variants": variants, "hardware": hardware}
@@ -107,6 +109,8 @@ def _check_retrieval(retrieval: dict[str, Any], out: Path, job: ExecutionJob) ->
         _want(_is_count(retrieval.get(name)), f"{name} is no count")
     for name in _SECONDS:
         _want(_is_duration(retrieval.get(name)), f"{name} is no time")
+    encoded = retrieval.setdefault("encoded_documents", None)
+    _want(encoded is None or _is_count(encoded), "encoded_documents is no count")
     _want(isinstance(retrieval.get("analyser"), str), "the analyser is no text")
     facts = _object(retrieval, "facts")
     _want(set(facts) <= set(FACTS), "a fact is not known")
@@ -142,9 +146,12 @@ def _read_file(path: Path) -> bytes:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise InvalidOutcome(f"{path.name}: {error.strerror}") from error
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         _want(stat.S_ISREG(os.fstat(descriptor).st_mode), f"{path.name} is no file")
-        content = file.read(_LARGEST_FILE + 1)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            content = file.read(_LARGEST_FILE + 1)
+    finally:
+        os.close(descriptor)
     _want(len(content) <= _LARGEST_FILE, f"{path.name} is too large")
     return content
 

@@ -24,6 +24,8 @@ NOBODY = 65534
 CACHE = "/tmp/cache"  # noqa: S108  (the sandbox's own /tmp)
 _PROBE = "import os; print('sandboxed' if os.getuid() else 'root')"
 _PROBE_SECONDS = 20
+#: Address space that libraries reserve and do not use.
+_RESERVED = 8 << 30
 
 
 class SandboxUnavailable(RuntimeError):
@@ -151,14 +153,18 @@ def launched(program: Program, *, user: int | None, address_space: bool, process
     if processes is not None:
         numbers["NPROC"] = processes
     if address_space:
-        numbers["AS"] = address_space_for(limits.memory_bytes)
+        numbers["AS"] = address_space_for(limits)
     plan = {"limits": numbers, "uid": user, "caches": dict(program.caches)}
     return [*interpreter(), "-S", "-c", LAUNCHER, json.dumps(plan), *program.command]
 
 
-def address_space_for(memory: int) -> int:
-    """RLIMIT_AS for so much memory: libraries of models reserve far more than they use (measured: see 0008)."""
-    return 2 * memory + (8 << 30)
+def address_space_for(limits: Limits) -> int:
+    """RLIMIT_AS for a child. It stops what asks for far too much at once; the parent's looks stop the rest.
+
+    Libraries of models reserve more than they use (torch on two cores 1 GiB above what it holds, more with every
+    thread), and index files that are mapped count too.
+    """
+    return 2 * limits.memory_bytes + limits.output_bytes + _RESERVED
 
 
 def _send_kill(process: int) -> None:

@@ -23,7 +23,7 @@ OnProgress = Callable[[str, float, str], None]
 #: Seconds between two looks at what is used, at what is written, and between two signs of life to the caller.
 _LOOK = 0.2
 _LOOK_AT_FILES = 0.5
-_SIGN = 1.0
+_SIGN = 0.25
 _CHUNK = 1 << 16
 _LONGEST_LINE = 4096
 _TAIL = 8192
@@ -167,5 +167,5 @@ class Supervision:
         """Tell the caller where the child is, also when nothing changed: the caller may want to stop."""
         now = time.monotonic()
         if now >= self._next_sign:
-            self._next_sign = now + _SIGN / 4
+            self._next_sign = now + _SIGN
             self._on_progress(self._progress.stage, self._progress.share, self._progress.note)

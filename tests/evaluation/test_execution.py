@@ -1,0 +1,268 @@
+"""The child process: what it is asked as JSON, what it leaves and says, and how little of it is believed."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from evaluation.errors import ModelFailure
+from evaluation.execution import child
+from evaluation.execution.failures import MODEL_FAILURES
+from evaluation.execution.job import (
+    ASK_TO_MEASURE,
+    EXIT_DISK_FULL,
+    EXIT_MODEL_FAILED,
+    EXIT_OUT_OF_MEMORY,
+    ExecutionJob,
+)
+from evaluation.execution.outcome import InvalidOutcome, read_failure, read_progress, read_result
+
+ROOT = Path(child.__file__).parents[2]
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> ExecutionJob:
+    """BM25 over three documents."""
+    corpus, queries, out = tmp_path / "corpus.jsonl", tmp_path / "queries.jsonl", tmp_path / "out"
+    texts = {"d1": "running dogs", "d2": "a cat", "d3": "dogs and cats"}
+    corpus.write_text("".join(json.dumps({"_id": name, "text": text}) + "\n" for name, text in texts.items()))
+    queries.write_text('{"_id": "q1", "text": "dog"}\n{"_id": "q2", "text": "cat"}\n')
+    out.mkdir()
+    return ExecutionJob(
+        task="retrieve", engine="bm25", out=out, corpus=corpus, queries=queries, measure=False
+    )
+
+
+def execute(job: ExecutionJob, *, answer: str = "", before: str = "") -> subprocess.CompletedProcess[str]:
+    """Run the child as the sandbox does, with `answer` on its standard input, after the code `before`."""
+    file = job.out.parent / "job.json"
+    file.write_text(job.to_json())
+    start = f"import runpy, sys\nsys.path.insert(0, {str(ROOT)!r})\n{before}\nrunpy.run_module('evaluation.execution', "
+    code = start + "run_name='__main__', alter_sys=True)"
+    return subprocess.run(
+        [sys.executable, "-I", "-c", code, str(file)],
+        input=answer,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+TALKATIVE = """
+from evaluation.execution import child
+retrieve = child.retrieve
+def talk(*given, **named):
+    print("a library says hello")
+    return retrieve(*given, **named)
+child.retrieve = talk
+"""
+
+
+def test_a_job_survives_its_journey_as_json(job: ExecutionJob) -> None:
+    """Paths, runs and parameters come back as they were."""
+    full = replace(job, runs=(Path("/a"), Path("/b")), checkpoint=Path("/m"), parameters={"k1": 1.2}, shard=3)
+    assert ExecutionJob.from_json(full.to_json()) == full
+
+
+def test_a_run_its_figures_and_progress(job: ExecutionJob) -> None:
+    """The child asks before it measures, and leaves a run and a result that is believed."""
+    asked = replace(job, measure=True, parameters={"k1": 1.2})
+    done = execute(asked, answer="go\n", before=TALKATIVE)
+    assert done.returncode == 0, done.stderr
+    assert (job.out / "run.txt").read_text().splitlines()[0].startswith("q1 Q0 d")
+    result = read_result(job.out, asked)
+    assert result["retrieval"]["parameters"]["k1"] == 1.2
+    assert result["retrieval"]["lines"] == 4
+    assert result["figures"]["searches"] == 200
+    assert result["hardware"]["details"]["cores"] == 1
+    assert "a library says hello" in done.stderr
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    stages = [line.get("stage", "asks") for line in said]
+    assert list(dict.fromkeys(stages)) == ["loading", "indexing", "searching", "asks", "measuring"]
+    assert "2 of 2 queries" in [line.get("note") for line in said]
+    assert sorted(path.name for path in job.out.iterdir()) == ["result.json", "run.txt"]
+
+
+def test_without_an_answer_nothing_is_measured(job: ExecutionJob) -> None:
+    """A parent that is gone gets no result."""
+    done = execute(replace(job, measure=True))
+    assert done.returncode == 1
+    assert ASK_TO_MEASURE in done.stdout.splitlines()
+    assert not (job.out / "result.json").exists()
+
+
+def test_the_baseline_is_measured_without_a_run(job: ExecutionJob) -> None:
+    """The task "measure" leaves figures alone."""
+    asked = replace(job, task="measure", measure=True)
+    assert execute(asked, answer="go\n").returncode == 0
+    assert read_result(job.out, asked)["figures"]["documents"] == 3
+    assert [path.name for path in job.out.iterdir()] == ["result.json"]
+
+
+FAILING = """
+import json, os, sys
+sys.path.insert(0, sys.argv[1])
+from dataclasses import replace
+from pathlib import Path
+import evaluation.engines as engines
+from evaluation.errors import ModelFailure
+from evaluation.execution import child
+from evaluation.execution.job import ExecutionJob
+class OutOfMemoryError(RuntimeError):
+    pass
+job, statuses = ExecutionJob.from_json(Path(sys.argv[2]).read_text()), []
+for number, error in enumerate(json.loads(sys.argv[3])):
+    def create(parameters, resources):
+        raise eval(error)
+    engines.ENGINES["bm25"] = replace(engines.ENGINES["bm25"], create=create)
+    out = job.out / str(number)
+    out.mkdir()
+    file = out.with_suffix(".json")
+    file.write_text(replace(job, out=out).to_json())
+    statuses.append(child.main(file))
+print(json.dumps(statuses), file=sys.stderr)
+"""
+
+
+def test_failures_are_told_apart(job: ExecutionJob) -> None:
+    """What is the model's affair has a code; what is not has none, and its traceback goes to standard error."""
+    expected = [
+        ("ModelFailure('missing_weights', 'it lacks x')", EXIT_MODEL_FAILED, "missing_weights"),
+        ("engines.InvalidParameter('dimension = 900 is above 384')", EXIT_MODEL_FAILED, "invalid_parameter"),
+        ("MemoryError()", EXIT_OUT_OF_MEMORY, "out_of_memory"),
+        ("OutOfMemoryError('CUDA out of memory')", EXIT_OUT_OF_MEMORY, "out_of_memory"),
+        ('RuntimeError("DefaultCPUAllocator: can\'t allocate memory")', EXIT_OUT_OF_MEMORY, "out_of_memory"),
+        ("OSError(28, 'No space left')", EXIT_DISK_FULL, None),
+        ("ZeroDivisionError('/secret/path')", 1, None),
+    ]
+    file = job.out.parent / "job.json"
+    file.write_text(job.to_json())
+    errors = json.dumps([error for error, _, _ in expected])
+    command = [sys.executable, "-I", "-c", FAILING, str(ROOT), str(file), errors]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert json.loads(done.stderr.splitlines()[-1]) == [status for _, status, _ in expected]
+    failures = [read_failure(job.out / str(number)) for number in range(len(expected))]
+    assert [failure and failure.code for failure in failures] == [code for _, _, code in expected]
+    assert "/secret/path" not in done.stdout
+    assert "/secret/path" in done.stderr
+
+
+def test_every_code_that_is_raised_is_explained() -> None:
+    """Whatever an engine raises, its owner reads what it means and what would be right."""
+    sources = "\n".join(path.read_text() for path in (ROOT / "evaluation").rglob("*.py"))
+    raised = set(re.findall(r'ModelFailure\(\s*"(\w+)"', sources))
+    assert raised - set(MODEL_FAILURES) == set()
+    assert all(text.meaning.endswith(".") and text.remedy.endswith(".") for text in MODEL_FAILURES.values())
+
+
+def left(out: Path, **changes: Any) -> None:
+    """A result as a child leaves it, with some of it changed."""
+    retrieval = {
+        "engine": "x", "parameters": {}, "analyser": "words", "documents": 3, "queries": 2, "lines": 4,
+        "queries_without_results": 0, "index_bytes": 10, "build_seconds": 0.1, "search_seconds": 0.1, "facts": {},
+        "variants": {}, "encoding_seconds": 0.0,
+    }  # fmt: skip
+    hardware = {"details": {"cpu": "a", "cores": 1, "gpu": None, "python": "3", "libraries": {}}}
+    result = {"figures": None, "variants": {}, "hardware": hardware, "retrieval": {**retrieval, **changes}}
+    (out / "run.txt").write_text("q1 Q0 d1 1 1.0 x\n")
+    (out / "result.json").write_text(json.dumps(result))
+
+
+def test_what_was_asked_for_is_not_taken_from_the_child(job: ExecutionJob) -> None:
+    """Engine and parameters are those of the job, and what nobody knows is dropped."""
+    left(job.out, engine="the best", parameters={"k1": 99}, surprise="x" * 100)
+    retrieval = read_result(job.out, job)["retrieval"]
+    assert retrieval["engine"] == "bm25"
+    assert retrieval["parameters"]["k1"] == 0.9
+    assert "surprise" not in retrieval
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"documents": -1},
+        {"documents": True},
+        {"documents": 1e300},
+        {"index_bytes": "10"},
+        {"build_seconds": math.nan},
+        {"build_seconds": math.inf},
+        {"facts": {"unknown": 1}},
+        {"facts": {"dimension": [1]}},
+        {"analyser": "x" * 10_000},
+        {"analyser": None},
+        {"variants": {"50": "../../etc/passwd"}},
+        {"variants": {"50": "run.absent.txt"}},
+        {"variants": ["run.txt"]},
+        {"encoded_documents": "all"},
+        {"surprise": [[[[[[[[1]]]]]]]]},
+    ],
+)
+def test_a_strange_result_is_refused(job: ExecutionJob, changes: dict[str, Any]) -> None:
+    """Numbers, names and depths that no child of ours writes."""
+    left(job.out, **changes)
+    with pytest.raises(InvalidOutcome):
+        read_result(job.out, job)
+
+
+@pytest.mark.parametrize("make", ["a link", "a pipe", "a folder", "nothing", "16 MiB", "half a pair"])
+def test_a_result_that_is_no_file_of_ours_is_refused(job: ExecutionJob, make: str) -> None:
+    """Nothing is followed, waited for, or read to its end."""
+    left(job.out)
+    result = job.out / "result.json"
+    content = result.read_text()
+    result.unlink()
+    match make:
+        case "a link":
+            (job.out / "elsewhere").write_text(content)
+            result.symlink_to(job.out / "elsewhere")
+        case "a pipe":
+            os.mkfifo(result)
+        case "a folder":
+            result.mkdir()
+        case "16 MiB":
+            result.write_text(content + " " * (16 << 20))
+        case "half a pair":
+            result.write_text(content.replace("words", "\\ud800"))
+    with pytest.raises(InvalidOutcome):
+        read_result(job.out, job)
+
+
+def test_a_run_that_is_a_link_is_refused(job: ExecutionJob) -> None:
+    """A run is a file of its own."""
+    left(job.out)
+    (job.out / "run.txt").unlink()
+    (job.out / "run.txt").symlink_to("/etc/passwd")
+    with pytest.raises(InvalidOutcome, match=r"there is no run\.txt"):
+        read_result(job.out, job)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.binary(max_size=300) | st.recursive(st.none() | st.booleans() | st.floats() | st.integers() | st.text(),
+       lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["stage", "share", "note", "x"]), inner))
+       .map(lambda value: json.dumps(value).encode()))  # fmt: skip
+def test_no_line_is_too_strange(line: bytes) -> None:
+    """A line is progress, or it is nothing."""
+    progress = read_progress(line)
+    assert progress is None or (0 <= progress.share <= 1 and len(progress.note) <= 120)
+
+
+def test_a_message_is_one_line(tmp_path: Path) -> None:
+    """What is shown to a model's owner has no control characters, and an end."""
+    told = {"code": "not_loadable", "message": "a\x1b[31m\nb" + "x" * 1500}
+    (tmp_path / "failure.json").write_text(json.dumps(told))
+    failure = read_failure(tmp_path)
+    assert isinstance(failure, ModelFailure)
+    assert failure.message.isprintable()
+    assert len(failure.message) <= 500

@@ -1,0 +1,105 @@
+"""The machine's lock: many work side by side, one measures alone, and nobody waits for ever."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from submissions.timing import MachineLock, machine_lock
+
+
+class ImpatientError(Exception):
+    """The caller gave up waiting."""
+
+
+def give_up() -> NoReturn:
+    raise ImpatientError
+
+
+@pytest.fixture
+def locks(tmp_path: Path) -> Iterator[list[MachineLock]]:
+    """Three holders of one lock."""
+    with ExitStack() as stack:
+        made = [MachineLock(tmp_path / "lock") for _ in range(3)]
+        for lock in made:
+            stack.callback(lock.close)
+        yield made
+
+
+def test_sharers_work_side_by_side_and_one_measures_alone(locks: list[MachineLock]) -> None:
+    first, second, third = locks
+    assert first.try_for("shared")
+    assert second.try_for("shared")
+    assert not third.try_for("exclusive")
+    first.release()
+    second.release()
+    assert third.try_for("exclusive")
+    assert not first.try_for("shared")
+    assert not first.try_for("exclusive")
+
+
+def test_two_that_work_may_both_measure_in_turn(locks: list[MachineLock]) -> None:
+    """Each gives up its share before it waits, so they do not wait for each other."""
+    first, second, _ = locks
+    assert first.try_for("shared")
+    assert second.try_for("shared")
+    assert not first.try_for("exclusive")
+    assert not second.try_for("exclusive")
+    assert first.try_for("exclusive")
+    first.release()
+    assert second.try_for("exclusive")
+
+
+def test_whoever_wants_to_measure_is_not_overtaken(locks: list[MachineLock]) -> None:
+    working, measuring, late = locks
+    assert working.try_for("shared")
+    assert not measuring.try_for("exclusive")
+    assert not late.try_for("shared")
+    working.release()
+    assert measuring.try_for("exclusive")
+    measuring.release()
+    assert late.try_for("shared")
+
+
+def test_waiting_can_be_given_up(tmp_path: Path) -> None:
+    """What the caller raises while it waits goes on, and it stands in nobody's way."""
+    path = tmp_path / "lock"
+    with machine_lock("shared", give_up, path):
+        with pytest.raises(ImpatientError), machine_lock("exclusive", give_up, path):
+            pass
+        with machine_lock("shared", give_up, path):
+            pass
+    with machine_lock("exclusive", give_up, path):
+        pass
+
+
+def test_a_holder_that_dies_holds_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "lock"
+    code = (
+        "import fcntl, sys, time; file = open(sys.argv[1], 'w'); fcntl.flock(file, fcntl.LOCK_EX); "
+        "print(1, flush=True); time.sleep(60)"
+    )
+    holder = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE)
+    assert holder.stdout is not None
+    holder.stdout.readline()
+    with pytest.raises(ImpatientError), machine_lock("shared", give_up, path):
+        pass
+    holder.kill()
+    holder.wait()
+    holder.stdout.close()
+    with machine_lock("exclusive", give_up, path):
+        pass
+
+
+def test_a_link_in_the_lock_s_place_is_not_followed(tmp_path: Path) -> None:
+    """The folder is everybody's: whoever lays a link there gets an error from us, not a file of ours changed."""
+    (tmp_path / "precious").write_text("ours")
+    (tmp_path / "lock").symlink_to(tmp_path / "precious")
+    with pytest.raises(OSError, match="lock"):
+        MachineLock(tmp_path / "lock")
