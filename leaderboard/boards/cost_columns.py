@@ -44,6 +44,7 @@ def cost(measured: Measured) -> float | None:
 
 
 MILLION = 1e6
+PER_MILLION = "per M queries"
 
 COSTS: tuple[Cost, ...] = (
     Cost(
@@ -89,7 +90,7 @@ COSTS: tuple[Cost, ...] = (
     Cost(
         "cost-per-million",
         "Cost",
-        "per M queries",
+        PER_MILLION,
         "lower",
         "mean latency × 10⁶ × price of an hour / 3600",
         cost,
@@ -111,8 +112,7 @@ class CostColumns(NamedTuple):
         if machine is None:
             return cls([], [])
         group = cost_group(machine, dataset)
-        currencies = {one.currency for one in found if one.currency}
-        currency = currencies.pop() if len(currencies) == 1 else ""
+        currency = currency_of(found)
         return cls([_column(each, group, currency) for each in costs], costs)
 
     def place(self, row: Row, measured: Measured, first: int) -> None:
@@ -139,8 +139,19 @@ def spread_of_latency(latency: Mapping[str, float]) -> str:
 
 
 def _column(each: Cost, group: str, currency: str) -> Column:
-    unit = f"{currency} {each.unit}".strip() if each.key == "cost-per-million" else each.unit
+    unit = unit_with(currency, each.unit)
     return Column(each.key, each.label, group, "figure", each.better, unit, each.note)
+
+
+def currency_of(measured: Iterable[Measured]) -> str:
+    """The currency of the prices, empty where there is none or more than one."""
+    currencies = {one.currency for one in measured if one.currency}
+    return currencies.pop() if len(currencies) == 1 else ""
+
+
+def unit_with(currency: str, unit: str) -> str:
+    """The unit, with the currency before it where it is a cost's."""
+    return f"{currency} {unit}".strip() if unit == PER_MILLION else unit
 
 
 def notes_on_costs(machine: Machine, others: int, dataset: str = "") -> list[str]:

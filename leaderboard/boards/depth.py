@@ -19,6 +19,8 @@ _LABEL = re.compile(r"(?:^|\W)top (\d+)$")
 #: The drawing's own units; the page scales it.
 WIDTH, HEIGHT = 320, 190
 LEFT, RIGHT, TOP, BOTTOM = 14, 306, 34, 164
+#: How far the first and the last point are from the ends: half a label.
+INDENT = 24
 #: Room above and below the line, as a share of what it spans: labels stand there.
 _AIR = 0.25
 
@@ -92,17 +94,12 @@ def _chart(title: str, points: Sequence[tuple[int, float, str]], *, from_zero: b
     ]
     last_label, last_tick = -100.0, -100.0
     for (x, y, text), (depth, _, _) in zip(places, points, strict=True):
-        anchor = "start" if x < LEFT + 40 else "end" if x > RIGHT - 40 else "middle"
         parts.append(f'<circle class="chart-point" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>')
-        if x - last_label >= 52:
-            parts.append(
-                f'<text class="chart-label" x="{x:.1f}" y="{y - 9:.1f}" text-anchor="{anchor}">{text}</text>'
-            )
+        if x - last_label >= 44:
+            parts.append(f'<text class="chart-label" x="{x:.1f}" y="{y - 10:.1f}">{text}</text>')
             last_label = x
         if x - last_tick >= 22:
-            parts.append(
-                f'<text class="chart-tick" x="{x:.1f}" y="{BOTTOM + 15}" text-anchor="middle">{depth}</text>'
-            )
+            parts.append(f'<text class="chart-tick" x="{x:.1f}" y="{BOTTOM + 15}">{depth}</text>')
             last_tick = x
     return "".join([*parts, "</svg>"])
 
@@ -110,7 +107,7 @@ def _chart(title: str, points: Sequence[tuple[int, float, str]], *, from_zero: b
 def _x(points: Sequence[tuple[int, float, str]], depth: int) -> float:
     """Depths lie on a line from the first to the last, which are indented a little."""
     first, last = points[0][0], points[-1][0]
-    return LEFT + 14 + (RIGHT - LEFT - 28) * (depth - first) / (last - first)
+    return LEFT + INDENT + (RIGHT - LEFT - 2 * INDENT) * (depth - first) / (last - first)
 
 
 def _y(points: Sequence[tuple[int, float, str]], value: float, from_zero: bool) -> float:

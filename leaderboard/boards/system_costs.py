@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evaluation.engines.base import FACTS
-from leaderboard.boards.cost_columns import COSTS
+from leaderboard.boards.cost_columns import COSTS, currency_of, unit_with
 from leaderboard.boards.depth import DepthPoint, DepthSeries, depth_of, depth_series
 from leaderboard.boards.measured import Machine, Measured
 from leaderboard.boards.wording import significant
@@ -58,7 +58,11 @@ def cost_table(results: Iterable[Result]) -> CostTable | None:
     found = [(result, measured) for result in results for measured in reversed(result.measured)]
     if not found:
         return None
-    columns = [(head, [_text(read(one)) for _, one in found]) for head, read in _COLUMNS]
+    currency = currency_of(one for _, one in found)
+    columns = [
+        (head._replace(unit=unit_with(currency, head.unit)), [_text(read(one)) for _, one in found])
+        for head, read in _COLUMNS
+    ]
     columns = [(head, cells) for head, cells in columns if any(cell != "—" for cell in cells)]
     rows = [
         CostRow(
