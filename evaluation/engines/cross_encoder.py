@@ -40,6 +40,9 @@ _MOST = 1000
 class CrossEncoderReRanking(Engine):
     """A re-ranking engine; see `engines.base.Engine` for its methods."""
 
+    #: Enough pairs that those of like length stand together, few enough that progress is seen.
+    queries_at_once = 8
+
     def __init__(
         self, scorer: PairScorer, first_stage: FirstStage, depths: tuple[int, ...], fields: str
     ) -> None:

@@ -71,6 +71,8 @@ class OrderedIds:
 
     def find(self, identifier: str) -> int:
         """The number of the document with this id, -1 where there is none."""
+        if len(self._ids) <= _HELD:
+            return self._numbers_held.get(identifier, -1)
         wanted = identifier.encode("utf-8", "replace")
         low, high = 0, len(self._ids)
         while low < high:
@@ -89,3 +91,7 @@ class OrderedIds:
     @cached_property
     def _held(self) -> list[str]:
         return [str(identifier, "utf-8") for identifier in self._ids]
+
+    @cached_property
+    def _numbers_held(self) -> dict[str, int]:
+        return dict(zip(self._held, self._documents.tolist(), strict=True))

@@ -137,14 +137,15 @@ class TokenStore:
     def read(self, documents: NDArray[np.int64], most: int) -> Iterator[Block]:
         """These documents, about `most` vectors at a time."""
         waiting: list[Vectors] = []
-        start = 0
-        for end, document in enumerate(documents.tolist(), 1):
-            shard = self._shards[int(np.searchsorted(self._firsts, document, "right")) - 1]
-            waiting.append(shard.vectors_of(document))
-            if end == len(documents) or sum(map(len, waiting)) >= most:
+        start = gathered = 0
+        shards = np.searchsorted(self._firsts, documents, "right") - 1
+        for end, (document, shard) in enumerate(zip(documents.tolist(), shards.tolist(), strict=True), 1):
+            waiting.append(self._shards[shard].vectors_of(document))
+            gathered += len(waiting[-1])
+            if end == len(documents) or gathered >= most:
                 counts = np.array([len(vectors) for vectors in waiting], np.int64)
                 yield Block(documents[start:end], counts, np.concatenate(waiting))
-                waiting, start = [], end
+                waiting, start, gathered = [], end, 0
 
     def documents_of_vectors(self) -> NDArray[np.uint32]:
         """For each vector, in the order in which they lie, its document."""

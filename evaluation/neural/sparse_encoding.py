@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 from sentence_transformers.util import select_max_active_dims
 
 from evaluation.engines.weighted_index import SparseRows
-from evaluation.neural.batching import Indices, in_batches, use_cores
+from evaluation.neural.batching import CPU_BATCH, CUDA_BATCH, Indices, in_batches, use_cores
 from evaluation.neural.checks import OutputCheck, input_keys
 from evaluation.neural.loading import load_sparse_encoder, prepare
 from evaluation.neural.roles import LONGEST, Role, character_lengths, features_of, part_folder, prompt_for
 
+#: What a model of language may hold at once of a value for each term at each token: more texts, larger batches.
+_CPU_BYTES, _CUDA_BYTES = 2**30, 2**33
 #: Terms and weights of one text.
 _Row = tuple[NDArray[np.int32], NDArray[np.float32]]
 
@@ -44,10 +46,11 @@ class SparseTextEncoder:
         for model in loaded.values():
             model.max_seq_length = min(model.max_seq_length or LONGEST, maximum_length or LONGEST, LONGEST)
         self._prompts = {role: prompt_for(model, role, prompts[role]) for role, model in self._models.items()}
-        self._device, self._batch_size, self._most_terms = device, batch_size, most_terms
+        self._device, self._most_terms = device, most_terms
         self.maximum_length: int = self._models["document"].max_seq_length
         #: Terms of the vocabulary, which only an output shows for sure.
         self.dimension = int(self._outputs([""], np.zeros(1, np.intp), "document", None).shape[1])
+        self._batch_size = batch_size or self._texts_at_once()
 
     def encode(
         self, texts: Sequence[str], role: Role, progress: Callable[[float], None] | None = None
@@ -78,6 +81,11 @@ class SparseTextEncoder:
             np.concatenate([np.empty(0, np.int32), *(terms for terms, _ in rows)]),
             np.concatenate([np.empty(0, np.float32), *(weights for _, weights in rows)]),
         )
+
+    def _texts_at_once(self) -> int:
+        """How many of the longest texts fit, each with a float32 and a copy of it for each term at each token."""
+        room, most = (_CPU_BYTES, CPU_BATCH) if self._device == "cpu" else (_CUDA_BYTES, CUDA_BATCH)
+        return max(min(room // (8 * self.maximum_length * self.dimension), most), 1)
 
     @torch.inference_mode()
     def _outputs(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.rebuilding import open_checkpoint
 from evaluation.collection import Document, Query
-from evaluation.engines import ENGINES, Engine, Ranking, Resources
+from evaluation.engines import ENGINES, Engine, Ranking, Resources, retrieve
+from evaluation.engines.base import shard_name
 
 #: Documents of every awkward kind: empty, endless, in scripts that no vocabulary here has, of one word.
 AWKWARD = [
@@ -62,6 +64,37 @@ def created(name: str, checkpoint: Path, runs: tuple[Path, ...] = (), **paramete
     """The engine of this name with a checkpoint."""
     description = ENGINES[name]
     return description.create(description.complete(parameters), Resources(checkpoint=checkpoint, runs=runs))
+
+
+def run_bytes(
+    name: str, checkpoint: Path, folder: Path, shards: Path | None = None, **parameters: Any
+) -> bytes:
+    """The run that `retrieve` makes in shards of four documents, some of which may lie in `shards` already."""
+    folder.mkdir()
+    texts = [{"_id": one.id, "title": one.title, "text": one.text} for one in DOCUMENTS]
+    queries = [{"_id": query.id, "text": query.text} for query in QUERIES]
+    for file, records in (("corpus", texts), ("queries", queries)):
+        (folder / f"{file}.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in records), "utf-8")
+    paths = (folder / "corpus.jsonl", folder / "queries.jsonl", folder / "run.txt")
+    given = Resources(checkpoint=checkpoint)
+    retrieve(name, *paths, parameters, resources=given, shards=shards, shard_size=4)
+    return paths[2].read_bytes()
+
+
+def encoded_elsewhere(name: str, checkpoint: Path, folder: Path, **parameters: Any) -> Path:
+    """Shards of four documents, the last one first, each by an engine of its own."""
+    folder.mkdir()
+    for number in (2, 1, 0):
+        shard = folder / shard_name(number)
+        shard.mkdir()
+        created(name, checkpoint, **parameters).encode_shard(DOCUMENTS[number * 4 :][:4], shard)
+    return folder
+
+
+def bytes_of(folder: Path) -> dict[str, bytes]:
+    """All files below a folder."""
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
 def searched(engine: Engine, queries: list[Query], depth: int = 100) -> dict[str, dict[str, float]]:

@@ -18,8 +18,11 @@ from tests.evaluation.neural import (
     DOCUMENTS,
     QUERIES,
     by_hand,
+    bytes_of,
     created,
+    encoded_elsewhere,
     rebuilt,
+    run_bytes,
     searched,
 )
 from tests.evaluation.tiny_models import tiny_colbert, tiny_dense, tiny_pylate, tiny_stanford
@@ -130,17 +133,16 @@ def test_any_text_is_encoded(checkpoints: dict[str, Path], tmp_path: Path, mode:
         assert engine.facts()["vectors_per_document"] >= count
 
 
-def test_shards_of_other_processes_are_the_same_bytes(checkpoints: dict[str, Path], tmp_path: Path) -> None:
-    def encoded(folder: Path) -> dict[str, bytes]:
-        folder.mkdir()
-        created("late-interaction", checkpoints["native"]).encode_shard(DOCUMENTS, folder)
-        return {
-            str(path.relative_to(folder)): path.read_bytes()
-            for path in sorted(folder.rglob("*"))
-            if path.is_file()
-        }
-
-    assert encoded(tmp_path / "a") == encoded(tmp_path / "b")
+def test_shards_encoded_elsewhere_are_the_same_bytes(checkpoints: dict[str, Path], tmp_path: Path) -> None:
+    one, apart = (
+        tmp_path / "one",
+        encoded_elsewhere("late-interaction", checkpoints["native"], tmp_path / "apart"),
+    )
+    run = run_bytes("late-interaction", checkpoints["native"], tmp_path / "a", shards=one)
+    assert bytes_of(one) == bytes_of(apart)
+    assert run_bytes("late-interaction", checkpoints["native"], tmp_path / "b", shards=apart) == run
+    assert run_bytes("late-interaction", checkpoints["native"], tmp_path / "c") == run
+    assert run.count(b"\n") > len(QUERIES)
 
 
 def test_shards_are_searched_as_one(

@@ -17,8 +17,11 @@ from tests.evaluation.neural import (
     AWKWARD_QUERIES,
     DOCUMENTS,
     QUERIES,
+    bytes_of,
     created,
+    encoded_elsewhere,
     rebuilt,
+    run_bytes,
     searched,
 )
 from tests.evaluation.tiny_models import tiny_inference_free, tiny_splade
@@ -82,13 +85,13 @@ def test_a_corpus_of_one_document_or_none(checkpoints: dict[str, Path], tmp_path
         assert engine.documents == count
 
 
-def test_shards_of_other_processes_are_the_same_bytes(checkpoints: dict[str, Path], tmp_path: Path) -> None:
-    def encoded(folder: Path) -> dict[str, bytes]:
-        folder.mkdir()
-        created("learned-sparse", checkpoints["max"]).encode_shard(DOCUMENTS, folder)
-        return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
-
-    assert encoded(tmp_path / "a") == encoded(tmp_path / "b")
+def test_shards_encoded_elsewhere_are_the_same_bytes(checkpoints: dict[str, Path], tmp_path: Path) -> None:
+    one, apart = tmp_path / "one", encoded_elsewhere("learned-sparse", checkpoints["max"], tmp_path / "apart")
+    run = run_bytes("learned-sparse", checkpoints["max"], tmp_path / "a", shards=one)
+    assert bytes_of(one) == bytes_of(apart)
+    assert run_bytes("learned-sparse", checkpoints["max"], tmp_path / "b", shards=apart) == run
+    assert run_bytes("learned-sparse", checkpoints["max"], tmp_path / "c") == run
+    assert run.count(b"\n") > len(QUERIES)
 
 
 def test_prompts_and_lengths_count(checkpoints: dict[str, Path], tmp_path: Path) -> None:
