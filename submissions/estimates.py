@@ -41,13 +41,24 @@ class Load:
 
     @property
     def light(self) -> bool:
-        """Whether a text is not multiplied with all weights: no model, or one that looks vectors up."""
-        return not self.engine.needs_checkpoint or self.kind == CheckpointKind.STATIC_EMBEDDINGS
+        """Whether a text meets few weights or none: words are counted, or vectors looked up."""
+        return (
+            not self.engine.needs_checkpoint
+            or self.engine.architecture == "lexical"
+            or self.kind == CheckpointKind.STATIC_EMBEDDINGS
+        )
 
     def of(self, dataset: Dataset) -> float:
         """Texts times weights."""
         weights = 1 if self.light else self.weights or TYPICAL_WEIGHTS
-        return _texts(self.engine, dataset) * weights
+        return self._texts(dataset) * weights
+
+    def _texts(self, dataset: Dataset) -> int:
+        """Documents where these are encoded or indexed; pairs where candidates are scored; else queries."""
+        if self.engine.encoding_parameters is not None or self.light:
+            return _count(dataset, "documents")
+        queries = _count(dataset, "queries")
+        return queries * PAIRS if self.engine.architecture == "re-ranking" else queries
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,14 +112,6 @@ def _pace(job: Job, engine: EngineDescription) -> float | None:
     weights = checkpoint.description.get("parameters") if checkpoint else None
     load = Load(engine, checkpoint.kind if checkpoint else "", weights).of(job.dataset)
     return max((job.finished_at - job.started_at - OVERHEAD).total_seconds(), 1.0) / load if load else None
-
-
-def _texts(engine: EngineDescription, dataset: Dataset) -> int:
-    """Documents where these are encoded or indexed; pairs where candidates are scored; else queries."""
-    if engine.encoding_parameters is not None or not engine.needs_checkpoint:
-        return _count(dataset, "documents")
-    queries = _count(dataset, "queries")
-    return queries * PAIRS if engine.architecture == "re-ranking" else queries
 
 
 def _count(dataset: Dataset, what: str) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django import forms
+from django.http import QueryDict
 from django.utils.html import escape
 
 from evaluation.engines import EngineDescription, InvalidParameter, Parameter
@@ -19,8 +20,9 @@ from submissions.models import Checkpoint
 class ParametersForm(forms.Form):
     """One field for each of an engine's parameters, with its default in it; an empty one means the default."""
 
-    def __init__(self, engine: EngineDescription, *arguments: Any, **options: Any) -> None:
-        super().__init__(*arguments, **options)
+    def __init__(self, engine: EngineDescription, data: QueryDict | None, **options: Any) -> None:
+        prefix = options.get("prefix", "")
+        super().__init__(None if data is None else _filled(engine, data, prefix), **options)
         self.engine = engine
         for parameter in engine.parameters:
             self.fields[parameter.name] = _field(parameter)
@@ -35,6 +37,12 @@ class ParametersForm(forms.Form):
             except InvalidParameter as error:
                 self.add_error(parameter.name, str(error))
         return cleaned
+
+
+def _filled(engine: EngineDescription, data: QueryDict, prefix: str) -> dict[str, str]:
+    """What was entered for the engine's parameters, with the default where nothing was."""
+    names = {parameter: f"{prefix}-{parameter.name}" for parameter in engine.parameters}
+    return {name: data.get(name) or _text(parameter.default) for parameter, name in names.items()}
 
 
 def _field(parameter: Parameter) -> forms.Field:

@@ -161,7 +161,8 @@ def _refuse_other_architecture(engine: EngineDescription, system: System | Syste
 def _refuse_wrong_model(engine: EngineDescription, model: Model | None) -> None:
     wanted = kinds_of(engine)
     if wanted and model is None:
-        takes = " or ".join(checkpoints.KIND_NAMES[kind] for kind in wanted)
+        every = len(wanted) == len(CheckpointKind)
+        takes = "of any kind" if every else " or ".join(checkpoints.KIND_NAMES[kind] for kind in wanted)
         raise Refused.of(
             "no_checkpoint",
             f"{engine.label} runs a model, and none was given.",

@@ -148,7 +148,8 @@ class ModelPage(SubmissionPage):
             **self.shared_context(),
             "engine": self.engine,
             "engines": self._engines(),
-            "needs": [KIND_NAMES[kind] for kind in kinds_of(self.engine)],
+            "needs": self._needs(),
+            "light": load.light,
             "asks_pooling": bool(TAKEN_PLAIN & set(kinds_of(self.engine))),
             "parameters_form": self.parameters,
             "model_form": self.model_form,
@@ -168,6 +169,13 @@ class ModelPage(SubmissionPage):
             "slow_down": slow_down,
             "largest": describe_bytes(settings.CHECKPOINT_LIMIT_BYTES),
         }
+
+    def _needs(self) -> str:
+        """The kinds of checkpoint that the engine runs, in words."""
+        kinds = kinds_of(self.engine)
+        if len(kinds) == len(CheckpointKind):
+            return "a checkpoint of any kind, for its tokenizer"
+        return " or ".join(KIND_NAMES[kind] for kind in kinds)
 
     def _engines(self) -> list[EngineChoice]:
         return [

@@ -23,17 +23,7 @@ def corpus(demo: Dataset, tmp_path: Path) -> Dataset:
     return with_corpus(demo, tmp_path)
 
 
-@pytest.fixture
-def available(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine on which the sandbox works."""
-    from submissions import sandbox
-
-    backend = sandbox.backend()
-    if not backend.available:
-        pytest.skip(f"no sandbox works here: {backend.reason}")
-
-
-pytestmark.append(pytest.mark.usefixtures("available", "corpus"))
+pytestmark.append(pytest.mark.usefixtures("models_run_here", "corpus"))
 
 
 def folders(settings: Any) -> list[Path]:

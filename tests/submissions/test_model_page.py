@@ -1,0 +1,192 @@
+"""The page for models, and the status page of what came through it, as people see them without JavaScript."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+from playwright.sync_api import Browser, expect
+
+from evaluation.engines import ENGINES
+from leaderboard.models import Dataset, User
+from submissions import readiness
+from submissions.models import Job, State, Submission
+from submissions.permissions import teams_of
+from tests.submissions.conftest import Api, upload
+from tests.submissions.models import collection, static_archive, submit_model, with_corpus, zipped
+from tests.submissions.test_browser import sign_in
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("models_run_here", "corpus")]
+NEW = {"action": "submit", "new-name": "My model", "engine": "dense", "public": "yes"}
+
+
+@pytest.fixture
+def corpus(demo: Dataset, tmp_path: Path) -> Dataset:
+    """The open dataset, its documents kept here."""
+    return with_corpus(demo, tmp_path)
+
+
+def archive() -> Any:
+    """The checkpoint as a form sends it."""
+    return upload(static_archive(), "static.zip")
+
+
+def page_of(client: Client, engine: str) -> str:
+    """The form of an engine."""
+    return client.get("/submit/model/", {"engine": engine}).content.decode()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_engine_has_a_form_with_its_parameters(engine: str, signed_in: Client) -> None:
+    page = page_of(signed_in, engine)
+    for parameter in ENGINES[engine].parameters:
+        assert f'name="parameter-{parameter.name}"' in page
+    assert ('type="file"' in page) == ENGINES[engine].needs_checkpoint
+    assert ('id="runs"' in page) == (ENGINES[engine].runs[1] > 0)
+    assert " style=" not in page
+    assert "<script>" not in page
+
+
+def test_the_two_pages_lead_to_each_other(signed_in: Client) -> None:
+    assert 'href="/submit/model/"' in signed_in.get("/submit/").content.decode()
+    assert 'href="/submit/"' in page_of(signed_in, "dense")
+
+
+def test_a_model_is_submitted_and_followed(signed_in: Client, tmp_path: Path) -> None:
+    collection(tmp_path, "other")
+    sent = {**NEW, "dataset": ["demo", "other"], "checkpoint": archive(), "parameter-fields": "title"}
+    response = signed_in.post("/submit/model/", sent)
+    assert response.status_code == 302, response.content.decode()
+    submission = Submission.objects.get()
+    assert submission.parameters["fields"] == "title"
+    page = signed_in.get(response["Location"]).content.decode()
+    assert "static.zip" in page
+    assert page.count("No CPU worker is alive") == 2
+    again = page_of(signed_in, "dense")
+    assert f'<option value="{submission.checkpoint_id}">static.zip' in again
+    assert "used <b>2</b> of 60" in again
+
+
+def test_findings_are_listed_with_what_would_be_accepted(signed_in: Client) -> None:
+    bad = upload(zipped({"config.json": b"{}", "pytorch_model.bin": b"x"}), "bad.zip")
+    response = signed_in.post("/submit/model/", {**NEW, "dataset": "demo", "checkpoint": bad})
+    page = response.content.decode()
+    assert response.status_code == 400
+    assert "pytorch_model.bin" in page
+    assert 'href="/formats/#pickle_weights"' in page
+    assert "python -m evaluation pack FOLDER" in page
+    assert 'value="My model"' in page
+    assert re.search(r'value="demo" id="dataset-demo" checked', page)
+    assert not Submission.objects.exists()
+
+
+def test_an_archive_is_checked_and_nothing_is_stored(signed_in: Client) -> None:
+    response = signed_in.post("/submit/model/", {**NEW, "action": "check", "checkpoint": archive()})
+    assert "It can be run." in response.content.decode()
+    without = signed_in.post("/submit/model/", {**NEW, "action": "check"})
+    assert "No checkpoint was sent" in without.content.decode()
+    assert not Submission.objects.exists()
+
+
+def test_a_parameter_that_is_not_possible_is_marked_at_its_field(signed_in: Client) -> None:
+    sent = {"action": "submit", "new-name": "Words", "engine": "bm25", "dataset": "demo", "parameter-b": "7"}
+    page = signed_in.post("/submit/model/", sent).content.decode()
+    assert "it takes a number from 0 to 1" in page
+    assert not Submission.objects.exists()
+
+
+def test_without_a_sandbox_the_page_says_why_and_what_helps(
+    signed_in: Client, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from unittest.mock import Mock
+
+    missing = Mock(
+        available=False, isolates=True, reason="bwrap is not installed", remedy="apt install bubblewrap"
+    )
+    monkeypatch.setattr("submissions.sandbox.backend", lambda: missing)
+    page = page_of(signed_in, "dense")
+    assert "bwrap is not installed" in page
+    assert "apt install bubblewrap" in page
+    assert submit_model(api).problem("sandbox_unavailable")["hint"] == "apt install bubblewrap"
+
+
+def test_unprotected_models_are_for_staff_on_the_machine_itself(
+    signed_in: Client, alice: User, api: Api, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    from unittest.mock import Mock
+
+    plain = Mock(available=True, isolates=False, reason="", remedy="")
+    monkeypatch.setattr("submissions.sandbox.backend", lambda: plain)
+    assert "for staff alone" in submit_model(api).problem("sandbox_unavailable")["message"]
+    alice.is_staff = True
+    alice.save()
+    assert "Models run here without a sandbox" in page_of(signed_in, "dense")
+    settings.BEHIND_PROXY = True
+    assert submit_model(api).problem("sandbox_unavailable")
+    settings.BEHIND_PROXY = False
+    assert submit_model(api).status == 201
+    assert not readiness.readiness(alice, local=False).ready
+
+
+def test_a_running_job_shows_its_stage_and_the_time_left(signed_in: Client, api: Api) -> None:
+    identifier = submit_model(api).body["id"]
+    now = timezone.now()
+    Job.objects.update(
+        state=State.RETRIEVING,
+        stage="encoding",
+        progress=0.25,
+        progress_note="325 of 1,300 documents",
+        started_at=now - timedelta(minutes=1),
+        lease_expires_at=now + timedelta(minutes=1),
+    )
+    page = signed_in.get(f"/submissions/{identifier}/").content.decode()
+    assert "Encoding the documents" in page
+    assert "325 of 1,300 documents, about 3 min" in page
+    job = api.get(f"submissions/{identifier}/").body["jobs"][0]
+    assert (job["stage"], job["progress_note"]) == ("encoding", "325 of 1,300 documents")
+
+
+def test_how_a_model_failed_is_explained(signed_in: Client, api: Api) -> None:
+    identifier = submit_model(api).body["id"]
+    Job.objects.update(state=State.REJECTED, error_code="constant_output")
+    page = signed_in.get(f"/submissions/{identifier}/").content.decode()
+    assert "the same output for different texts" in page
+    assert 'href="/formats/#constant_output"' in page
+    job = api.get(f"submissions/{identifier}/").body["jobs"][0]
+    assert (job["error_code"], bool(job["remedy"])) == ("constant_output", True)
+
+
+def test_reusable_is_set_on_the_status_page(signed_in: Client, api: Api, alice: User) -> None:
+    identifier = submit_model(api).body["id"]
+    signed_in.post(f"/submissions/{identifier}/reusable/", {"reusable": "yes"})
+    assert Submission.objects.get().reusable
+    assert teams_of(alice).count() == 1
+
+
+@pytest.mark.browser
+@pytest.mark.django_db(transaction=True)
+def test_a_model_is_submitted_without_javascript(
+    corpus: Dataset, alice: User, browser: Browser, live_server: Any, tmp_path: Path
+) -> None:
+    context = browser.new_context(base_url=live_server.url, java_script_enabled=False)
+    sign_in(context, alice, live_server.url)
+    page = context.new_page()
+    page.goto("/submit/")
+    page.get_by_role("link", name="A model").click()
+    page.get_by_role("link", name="Learned sparse learned sparse").click()
+    expect(page.get_by_text("Learned sparse takes a sparse encoder")).to_be_visible()
+    page.get_by_role("link", name="Dense dense").click()
+    path = tmp_path / "static.zip"
+    path.write_bytes(static_archive())
+    page.get_by_label("Upload an archive").set_input_files(path)
+    page.get_by_label("Demo", exact=True).check()
+    page.get_by_label("Name", exact=True).fill("From a browser")
+    page.get_by_role("button", name="Submit", exact=True).click()
+    page.wait_for_url(re.compile(r"/submissions/\w{12}/$"))
+    expect(page.get_by_text("No CPU worker is alive")).to_be_visible()
+    context.close()
