@@ -1,0 +1,101 @@
+"""Libraries of models are for the sandboxed child alone: no process that serves, dispatches or scores loads them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+OF_MODELS = {
+    "torch",
+    "transformers",
+    "sentence_transformers",
+    "sentence-transformers",
+    "tokenizers",
+    "safetensors",
+}
+OF_MODELS |= {"faiss", "faiss-cpu", "huggingface_hub", "huggingface-hub"}
+
+SITE = """import leaderboard.wsgi, leaderboard.urls, submissions.urls, leaderboard.celery
+leaderboard.celery.app.loader.import_default_modules()
+import submissions.tasks
+leaderboard.celery.app.Beat()"""
+EVALUATION = """import importlib, pkgutil, evaluation.efficiency, evaluation.engines, evaluation.checkpoints as package
+for module in pkgutil.iter_modules(package.__path__): importlib.import_module(f"{package.__name__}.{module.name}")"""
+
+
+def requirements(path: Path) -> set[str]:
+    """The names of what a file of requirements asks for, without what it includes."""
+    lines = (line.partition("#")[0].strip() for line in path.read_text().splitlines())
+    return {line.partition("==")[0].partition("[")[0].lower() for line in lines if line and line[0] != "-"}
+
+
+@pytest.mark.parametrize(
+    "imports", [SITE, EVALUATION], ids=["web, worker and beat", "engines and checkpoints"]
+)
+def test_a_fresh_process_loads_no_library_of_models(imports: str, tmp_path: Path) -> None:
+    program = f"import json, sys\nsys.path.insert(0, '.')\n{imports}\nprint(json.dumps(sorted(sys.modules)))"
+    environment = {
+        **os.environ,
+        "DJANGO_SETTINGS_MODULE": "leaderboard.settings",
+        "RUNBOARD_VAR": str(tmp_path),
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    loaded = set(json.loads(done.stdout.splitlines()[-1]))
+    assert not loaded & OF_MODELS
+
+
+def test_what_the_web_needs_is_part_of_what_everything_needs_and_has_no_models() -> None:
+    assert "-r docker/requirements-web.txt" in (ROOT / "requirements.txt").read_text().splitlines()
+    web, everything = (
+        requirements(ROOT / name) for name in ("docker/requirements-web.txt", "requirements.txt")
+    )
+    assert not web & OF_MODELS
+    assert {"torch", "sentence-transformers", "transformers"} <= everything
+    assert not web & everything, "each version is written once"
+
+
+def services() -> dict[str, Any]:
+    """The services of the compose file."""
+    return yaml.safe_load((ROOT / "docker/compose.yaml").read_text())["services"]
+
+
+def test_only_retrievers_are_made_of_the_image_with_models() -> None:
+    targets = {name: service["build"]["target"] for name, service in services().items() if "build" in service}
+    with_models = {name for name, target in targets.items() if target == "worker"}
+    assert with_models == {"retriever", "retriever-gpu"}
+    assert set(targets.values()) == {"web", "worker"}
+    stages = (ROOT / "docker/Dockerfile").read_text().split("\nFROM ")
+    by_target = {stage.split(" AS ")[1].split("\n")[0]: stage for stage in stages if " AS " in stage}
+    assert {"web", "worker"} <= set(by_target)
+    assert "--requirement requirements.txt" not in by_target["base"] + by_target["web"]
+    assert "--requirement requirements.txt" in by_target["worker"]
+    assert "bubblewrap" in by_target["worker"]
+
+
+def test_every_queue_has_a_worker_and_what_measures_runs_one_job_at_a_time() -> None:
+    commands = {name: str(service.get("command", "")) for name, service in services().items()}
+    queues = {
+        name: command.split("--queues ")[1].split()[0].split(",")
+        for name, command in commands.items()
+        if "--queues " in command
+    }
+    assert queues == {"scorer": ["score", "dispatch"], "retriever": ["cpu"], "retriever-gpu": ["gpu"]}
+    for name in ("retriever", "retriever-gpu"):
+        assert "--concurrency 1 " in commands[name]
+    assert services()["retriever-gpu"]["profiles"] == ["gpu"]
