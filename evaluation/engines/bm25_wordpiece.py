@@ -15,13 +15,11 @@ from typing import Any
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collection import Document, Query
 from evaluation.engines import kernels
-from evaluation.engines.base import EngineDescription, Ranking, Resources, shards_of
+from evaluation.engines.base import EngineDescription, Ranking, Resources
 from evaluation.engines.inversion import IndexBuilder
 from evaluation.engines.term_search import K1, B, TermEngine
+from evaluation.engines.text_groups import grouped
 from evaluation.engines.word_pieces import WordPieces
-
-#: Documents are tokenised so many at a time.
-_DOCUMENTS_AT_ONCE = 256
 
 
 class WordPieceEngine(TermEngine):
@@ -41,7 +39,7 @@ class WordPieceEngine(TermEngine):
     ) -> None:
         """Index the corpus into the empty `folder` and open it. `progress` is told 1 at the end."""
         builder = IndexBuilder(folder)
-        for some in shards_of(corpus, _DOCUMENTS_AT_ONCE):
+        for some in grouped(corpus, lambda document: document.text):
             texts = [f"{document.title} {document.text}" for document in some]
             for document, numbers in zip(some, self.pieces.pieces(texts), strict=True):
                 builder.add_counts(document.id, Counter(map(str, numbers)))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evaluation.checkpoints.description import CheckpointDescription
+from evaluation.engines.text_groups import slices
 from evaluation.errors import ModelFailure
 
 _FILE = "tokenizer.json"
@@ -41,14 +42,20 @@ class WordPieces:
 
     def pieces(self, texts: Sequence[str]) -> list[list[int]]:
         """The pieces of each text, however long, in order, without special tokens."""
-        encoded = self._whole.encode_batch(list(texts), add_special_tokens=False)
+        parts = [list(slices(text)) for text in texts]
+        encoded = iter(
+            self._whole.encode_batch([part for some in parts for part in some], add_special_tokens=False)
+        )
         special = self.special
-        return [[number for number in encoding.ids if number not in special] for encoding in encoded]
+        return [
+            [number for _ in some for number in next(encoded).ids if number not in special] for some in parts
+        ]
 
     def inputs(self, texts: Sequence[str], maximum_length: int) -> list[list[int]]:
         """Each text as a model takes it: with special tokens, cut to `maximum_length`."""
+        texts = [next(slices(text)) for text in texts]
         self._cut.enable_truncation(maximum_length)
-        return [encoding.ids for encoding in self._cut.encode_batch(list(texts))]
+        return [encoding.ids for encoding in self._cut.encode_batch(texts)]
 
 
 def _tokenizer_file(checkpoint: Path) -> Path:

@@ -11,14 +11,12 @@ import torch
 import transformers
 from numpy.typing import NDArray
 
+from evaluation.engines.text_groups import grouped
 from evaluation.errors import ModelFailure
 from evaluation.neural.batching import MOST_CHARACTERS, Indices, Tokenised, in_batches
 from evaluation.neural.checks import OutputCheck, input_keys
 from evaluation.neural.limits import maximum_length
 from evaluation.neural.loading import failing_clearly, load_transformer
-
-#: Tokenised at a time: with each piece goes where it stands in the text.
-_TEXTS_AT_ONCE = 1_000
 
 
 class TermWeigher:
@@ -46,8 +44,7 @@ class TermWeigher:
         DeepCT's own code. Raises ModelFailure.
         """
         found: list[dict[str, float]] = []
-        for start in range(0, len(texts), _TEXTS_AT_ONCE):
-            some = [text[:MOST_CHARACTERS] for text in texts[start : start + _TEXTS_AT_ONCE]]
+        for some in grouped([text[:MOST_CHARACTERS] for text in texts], str):
             found += self._weigh(some)
             if progress is not None:
                 progress(len(found) / len(texts))

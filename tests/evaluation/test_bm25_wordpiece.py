@@ -12,7 +12,7 @@ from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizer
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.collection import Document, Query
-from evaluation.engines import Engine, InvalidParameter, Resources, describe
+from evaluation.engines import Engine, InvalidParameter, Resources, describe, text_groups
 from evaluation.errors import ModelFailure
 from tests.evaluation.real_collections import scores_of
 
@@ -80,6 +80,21 @@ def test_scores_are_those_of_bm25_over_the_pieces_as_words(checkpoint: Path, tmp
         assert found.scores.tolist() == expected.scores.tolist()
     assert engine.documents == 4
     assert engine.analyser_name == "word pieces (13)"
+
+
+def test_endless_documents_are_read_to_their_ends(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(text_groups, "_CHARACTERS", 1_000)
+    engine = engine_with(checkpoint)
+    documents = [
+        Document("words", "", "dog a\n" * 400 + "cat"),
+        Document("ideographs", "", "猫" * 2_100),
+        Document("one", "", "c" * 2_100),
+    ]
+    engine.build(documents, tmp_path)
+    found = [ranking.document_ids for ranking in engine.search([Query("1", "cat"), Query("2", "猫")], 5)]
+    assert found == [["words"], ["ideographs"]]
 
 
 def test_a_checkpoint_is_needed_and_its_tokenizer(checkpoint: Path) -> None:
