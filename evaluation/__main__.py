@@ -9,7 +9,7 @@ import argparse
 import os
 import sys
 
-from evaluation import cli_retrieve, cli_score
+from evaluation import cli_pack, cli_retrieve, cli_score
 
 
 def main(words: list[str] | None = None) -> int:
@@ -20,6 +20,7 @@ def main(words: list[str] | None = None) -> int:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     cli_score.add_parser(commands)
     cli_retrieve.add_parser(commands)
+    cli_pack.add_parser(commands)
     arguments = parser.parse_args(words)
     try:
         status: int = arguments.run(arguments)

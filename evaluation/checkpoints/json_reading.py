@@ -93,7 +93,10 @@ def _finite(digits: str) -> float:
 def read_json(source: Source, name: str, findings: Findings, most: int = JSON_BYTES) -> Any:
     """The value in a file, or None where it is refused (and said so)."""
     try:
-        return parse(read_file(source.root / name, most))
+        value = parse(read_file(source.root / name, most))
+        if value is not None:
+            return value
+        findings.refuse("json_damaged", source.shown(name), "it holds nothing but null")
     except FileTooLarge as error:
         findings.refuse("file_too_large", source.shown(name), str(error))
     except NotJson as error:

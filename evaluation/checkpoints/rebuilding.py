@@ -85,7 +85,7 @@ def _files(plan: Plan) -> Iterator[tuple[str, Iterable[bytes]]]:
 
 
 def _text(value: object) -> bytes:
-    return json.dumps(value, ensure_ascii=False, indent=1).encode("utf-8") + b"\n"
+    return json.dumps(value, ensure_ascii=False, indent=1, sort_keys=True).encode("utf-8") + b"\n"
 
 
 def _weights(tensors: Mapping[str, Tensor]) -> Iterator[bytes]:

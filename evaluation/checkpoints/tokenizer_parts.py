@@ -213,7 +213,8 @@ def _is_scored(entry: Any) -> bool:
 def _check_unknown(model: Mapping[str, Any], ids: Mapping[str, int], shown: str, findings: Findings) -> None:
     """What stands for unknown words has to be there, or the library fails on the first one it meets."""
     unknown = model.get("unk_token")
-    if model["type"] in ("WordPiece", "WordLevel") and unknown not in ids:
+    known = isinstance(unknown, str) and unknown in ids
+    if model["type"] in ("WordPiece", "WordLevel") and not known:
         findings.refuse(
             "tokenizer_vocabulary", shown, f"{quoted(unknown)} is not in the vocabulary", "model.unk_token"
         )

@@ -50,6 +50,8 @@ def wanted_of(wanted: Kinds, pooling: str) -> Wanted:
 def judge(source: Source, wanted: Wanted, findings: Findings) -> Validation:
     """The verdict on the files of a folder, with what was found before."""
     plan = make_plan(_top(source), wanted, findings) if source.names else None
+    if plan is None and not findings.refused:  # nothing may be refused without a word
+        findings.refuse("unknown_kind", "", "what it is cannot be told from its files")
     report = findings.report()
     return Validation(report, plan if report.valid else None)
 

@@ -1,0 +1,42 @@
+"""Write a rebuilt checkpoint as the archive that the site takes, with the same bytes every time."""
+
+from __future__ import annotations
+
+import os
+import tarfile
+from contextlib import suppress
+from pathlib import Path
+
+import zstandard
+
+from evaluation.checkpoints.description import FILE_NAME
+
+_LEVEL = 3
+
+
+def write_archive(rebuilt: Path, out: Path) -> None:
+    """Write a rebuilt folder as tar.zst to `out`, which appears only when it is complete.
+
+    Names, order, times and owners are fixed, so that the same model gives the same bytes. The description is left
+    out: whoever takes the archive makes its own.
+    """
+    partial = out.with_name(f"{out.name}.part-{os.getpid()}")
+    try:
+        with (
+            partial.open("wb") as file,
+            zstandard.ZstdCompressor(level=_LEVEL, write_checksum=True).stream_writer(
+                file, closefd=False
+            ) as packed,
+            tarfile.open(fileobj=packed, mode="w|", format=tarfile.USTAR_FORMAT) as archive,
+        ):
+            for path in sorted(
+                path for path in rebuilt.rglob("*") if path.is_file() and path.name != FILE_NAME
+            ):
+                info = tarfile.TarInfo(path.relative_to(rebuilt).as_posix())
+                info.size = path.stat().st_size
+                with path.open("rb") as content:
+                    archive.addfile(info, content)
+        partial.replace(out)
+    finally:
+        with suppress(FileNotFoundError):
+            partial.unlink()

