@@ -53,11 +53,6 @@ def cache_location(url: str) -> str:
     return url.replace("redis+socket://", "unix://", 1)
 
 
-def cores() -> int:
-    """How many cores this process may run on."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def usable_cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -328,15 +323,10 @@ LOGGING = {
 JOB_WALL_CLOCK_SECONDS = env.int("JOB_WALL_CLOCK_SECONDS", default=6 * 3600)
 #: How long, in seconds, a worker may be silent before its job is given to another.
 LEASE_SECONDS = env.int("LEASE_SECONDS", default=60)
-
-# --- models
-#: Cores that a model may use, on each worker. Part of the hardware class: other numbers, other timings and roundings.
-MODEL_THREADS = env.int("MODEL_THREADS", default=cores())
 #: Documents that are encoded as one piece of work; larger corpora are shared out between workers.
 SHARD_SIZE = env.int("SHARD_SIZE", default=50_000)
 #: What kept embeddings may take on disk, in bytes; those that were used longest ago go first.
 EMBEDDINGS_CACHE_BYTES = env.int("EMBEDDINGS_CACHE_BYTES", default=50 * 2**30)
-
 
 # --- models: run in a sandbox (docs/decisions/0008)
 #: auto (the first of bwrap and docker that works), bwrap, docker, or none (staff on this machine only).

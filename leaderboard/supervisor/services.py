@@ -13,6 +13,8 @@ WEB_WORKERS = 2
 WEB_THREADS = 4
 #: Runs are scored beside each other; what is measured runs alone.
 SCORING_PROCESSES = 2
+#: What the driver of an NVIDIA GPU makes.
+_GPU = Path("/dev/nvidiactl")
 
 
 def web(port: int, environment: Mapping[str, str]) -> Command:
@@ -35,8 +37,9 @@ def scorer(environment: Mapping[str, str]) -> Command:
 
 
 def retriever(environment: Mapping[str, str]) -> Command:
-    """A Celery worker that retrieves, one job at a time, so that what it measures runs alone."""
-    return worker("retriever", "cpu", 1, environment)
+    """A Celery worker that retrieves, one job at a time so that measuring runs alone; on a GPU where there is one."""
+    queues = "cpu,gpu" if _GPU.exists() else "cpu"
+    return worker("retriever", queues, 1, environment)
 
 
 def worker(name: str, queues: str, processes: int, environment: Mapping[str, str]) -> Command:

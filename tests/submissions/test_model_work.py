@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
@@ -16,7 +15,7 @@ import pytest
 from leaderboard.models import Dataset, Entry, Measurement, Run
 from leaderboard.runs import open_run
 from submissions.embedding_files import embeddings_folder
-from submissions.models import Encoding, Job, State
+from submissions.models import Encoding, Job, Shard, State, Submission
 from submissions.queue import request_cancel
 from tests.submissions.model_jobs import (
     make_published,
@@ -53,7 +52,7 @@ def run_of(entry: Entry) -> str:
         return text.read().decode()
 
 
-def test_a_model_becomes_a_measured_entry_beside_bm25(small: Dataset) -> None:
+def test_a_model_becomes_a_measured_entry_beside_bm25(small: Dataset, tmp_path: Path) -> None:
     job = finished(queue_model(small, make_submission()))
     assert (job.state, job.error_code) == (State.DONE, ""), job.log
     entry = job.entry
@@ -66,7 +65,7 @@ def test_a_model_becomes_a_measured_entry_beside_bm25(small: Dataset) -> None:
     assert measured.figures["documents_per_second"] > 0
     assert measured.baseline["latency_ms"]["p50"] > 0
     assert Measurement.objects.get(entry__is_baseline=True).figures == measured.baseline
-    assert not list((Path(os.fspath(embeddings_folder("x").parent.parent.parent)) / "work").iterdir())
+    assert not list((tmp_path / "var" / "work").iterdir())
 
 
 def test_a_second_job_with_the_same_setting_encodes_nothing(small: Dataset) -> None:
@@ -87,6 +86,19 @@ def test_a_second_job_with_the_same_setting_encodes_nothing(small: Dataset) -> N
     assert figures["documents_per_second"] == pytest.approx(30 / encoding.shards.get().seconds)
 
 
+def test_what_was_encoded_elsewhere_is_named_and_not_timed(small: Dataset) -> None:
+    submission = make_submission()
+    finished(queue_model(small, submission))
+    Shard.objects.update(hardware="another-machine")
+    Submission.objects.update(configuration="again")
+    job = finished(queue_model(small, submission))
+    assert job.state == State.DONE, job.log
+    assert job.entry is not None
+    assert job.entry.configuration == "again"
+    assert "another-machine" in job.entry.facts["hardware_mixture"].split(" + ")
+    assert not job.entry.measurements.exists()
+
+
 def test_each_variant_is_an_entry_of_its_own(small: Dataset) -> None:
     job = finished(queue_model(small, make_submission(variants=True)))
     assert job.state == State.DONE, job.log
@@ -99,11 +111,10 @@ def test_each_variant_is_an_entry_of_its_own(small: Dataset) -> None:
 
 
 def test_a_fused_run_names_what_it_was_made_of(small: Dataset) -> None:
-    first = finished(queue_model(small, make_submission("One")))
     bm25 = Run.objects.get(system__slug="bm25")
-    assert first.entry is not None
-    assert first.entry.evaluation is not None
-    runs = [bm25.pk, first.entry.evaluation.run_id]
+    own = make_submission("One").system
+    again = Run.objects.create(version=bm25.version, system=own, sha256=bm25.sha256, size=bm25.size)
+    runs = [bm25.pk, again.pk]
     submission = make_submission("Fused")
     submission.engine, submission.checkpoint, submission.reusable = "fusion", None, True
     submission.parameters = {}

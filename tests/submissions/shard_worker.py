@@ -1,0 +1,30 @@
+"""A worker process without a broker: it looks for work by itself. Run as `python -m tests.submissions.shard_worker`."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+
+import django
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "leaderboard.settings")
+
+
+def main() -> None:
+    """Work until killed, with the toy engine among the others."""
+    django.setup()
+    from submissions.sandbox import running
+    from submissions.working import work_through
+    from tests.submissions import toy_engine
+
+    toy_engine.register()
+    running._BOOTSTRAP = toy_engine.BOOTSTRAP
+    print("ready", flush=True)
+    while True:
+        work_through("cpu", f"{socket.gethostname()}:{os.getpid()}")
+        time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""A corpus shared out between three worker processes, one of which is killed: the run of one process, byte for byte."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings as site
+from django.db import connections
+
+from evaluation.engines import Resources, retrieve
+from leaderboard.models import Dataset
+from leaderboard.runs import open_run
+from leaderboard.store import Area, path_of
+from submissions.checkpoint_folders import folder_of
+from submissions.encodings import settle
+from submissions.models import Job, Shard, State, Submission
+from submissions.queue import reap
+from tests.servers import processes
+from tests.submissions.model_jobs import make_published, make_submission, queue_model, use_toy_engine
+
+pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
+
+WORKERS = 3
+SHARD_SIZE = 5
+
+
+@pytest.fixture
+def workers(transactional_db: None, tmp_path: Path) -> Iterator[dict[int, subprocess.Popen[bytes]]]:
+    """Three worker processes by their ids, with short leases and small shards."""
+    environment = {
+        "SANDBOX": "none",
+        "MODEL_THREADS": "1",
+        "SHARD_SIZE": str(SHARD_SIZE),
+        "LEASE_SECONDS": "5",
+        "TIMING_LOCK": str(tmp_path / "timing.lock"),
+    }
+    if url := os.environ.get("DATABASE_URL", ""):
+        name = str(connections["default"].settings_dict["NAME"])
+        environment["DATABASE_URL"] = re.sub(r"/[^/?]*(\?|$)", rf"/{name}\1", url, count=1)
+    command = [sys.executable, "-m", "tests.submissions.shard_worker"]
+    running = [
+        processes.start(command, tmp_path / f"worker-{number}.log", environment, cwd=site.BASE_DIR)
+        for number in range(WORKERS)
+    ]
+    yield {process.pid: process for process in running}
+    for process in running:
+        processes.stop(process, signal.SIGKILL)
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
+    """What the condition gives once it holds. Meanwhile we are the dispatcher."""
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, list(Job.objects.values("kind", "state", "worker", "log"))
+        reap()
+        settle()
+        time.sleep(0.1)
+    return found
+
+
+def by_one_process(dataset: Dataset, submission: Submission, out: Path) -> str:
+    """The run that one process makes of the same shards."""
+    version = dataset.current_version
+    assert version is not None
+    assert submission.checkpoint is not None
+    retrieve(
+        submission.engine,
+        corpus=path_of(Area.FILES, version.corpus_sha256),
+        queries=path_of(Area.FILES, version.topics_sha256),
+        out=out,
+        parameters={**submission.parameters, "pause": 0.0},
+        tag=submission.system.slug,
+        resources=Resources(checkpoint=folder_of(submission.checkpoint)),
+        shard_size=SHARD_SIZE,
+    )
+    return out.read_text()
+
+
+def test_a_killed_worker_changes_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Any,
+    workers: dict[int, subprocess.Popen[bytes]],
+) -> None:
+    use_toy_engine(monkeypatch, settings)
+    dataset = make_published(tmp_path / "collection")
+    submission = make_submission(pause=0.2)
+    parent = queue_model(dataset, submission)
+
+    shards = Job.objects.filter(kind=Job.Kind.SHARD)
+    under_way = shards.filter(state=State.RETRIEVING, stage="encoding", lease_expires_at__isnull=False)
+    victim = wait_for(under_way.first)
+    parent.refresh_from_db()
+    assert (parent.state, parent.lease_expires_at) == (State.RETRIEVING, None)
+    pid = int(victim.worker.rpartition(":")[2])
+    workers[pid].kill()
+
+    def ended() -> bool:
+        parent.refresh_from_db()
+        return parent.state not in (State.QUEUED, State.RETRIEVING, State.SCORING)
+
+    wait_for(ended)
+    assert (parent.state, parent.error_code) == (State.DONE, ""), parent.log
+    victim.refresh_from_db()
+    assert (victim.state, victim.attempts) == (State.DONE, 2)
+    assert "The worker was lost; the job is tried again." in victim.log
+    assert victim.worker != f"{victim.worker.rpartition(':')[0]}:{pid}"
+    assert Shard.objects.exclude(done_at=None).count() == 6
+    assert len(set(shards.values_list("worker", flat=True))) == WORKERS - 1
+    assert parent.entry is not None
+    assert parent.entry.evaluation is not None
+    with open_run(parent.entry.evaluation.run.sha256) as text:
+        assert text.read().decode() == by_one_process(dataset, submission, tmp_path / "single.txt")
+    # All of one hardware class, so times are published; the rate of encoding is the shards' own.
+    figures = parent.entry.measurements.get().figures
+    seconds = sum(Shard.objects.values_list("seconds", flat=True))
+    assert figures["documents_per_second"] == pytest.approx(30 / seconds)
