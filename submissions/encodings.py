@@ -283,7 +283,6 @@ def _tell_progress(encoding: Encoding) -> None:
     shares: Iterable[float] = under_way.values_list("job__progress", flat=True)
     _waiting().filter(waits_for=encoding).update(
         progress=min((done + sum(shares)) / encoding.shards_expected, 1.0),
-        progress_note=f"{done:,} of {encoding.shards_expected:,} shards encoded",
     )
 
 

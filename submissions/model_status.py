@@ -119,7 +119,9 @@ def _time_left(job: Job) -> timedelta | None:
 
 
 def _shards(job: Job) -> tuple[int, int] | None:
-    if job.waits_for is None:
+    if (
+        job.waits_for is None or job.lease_expires_at is not None
+    ):  # where it runs, it only keeps them from the sweep
         return None
     return job.waits_for.shards.exclude(done_at=None).count(), job.waits_for.shards_expected
 

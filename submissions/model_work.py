@@ -26,7 +26,7 @@ from leaderboard.efficiency import record_measurement
 from leaderboard.models import DatasetVersion, Entry, Qrels, Run, System
 from leaderboard.runs import open_run, store_run
 from leaderboard.store import Area, path_of
-from submissions.checkpoint_folders import folder_of
+from submissions.checkpoints import folder_of
 from submissions.embedding_files import forget_strangers
 from submissions.encodings import Encoded, Setting, WaitsForShards, keep_single, use
 from submissions.lease import Lease, LeaseLost

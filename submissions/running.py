@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,9 +21,6 @@ from submissions.models import Job, State
 from submissions.sandbox.limits import Limits
 from submissions.sandbox.plain import Plain
 from submissions.sandbox.running import run_job
-
-#: Shares of a stage below which the time that is left is not guessed at.
-_TOO_EARLY = 0.02
 
 
 class TimedOut(Exception):
@@ -54,7 +50,7 @@ def run_child(work: ExecutionJob, lease: Lease, *, trusted: bool = False) -> dic
     backend = sandbox.backend()
     if trusted and not backend.available:
         backend = Plain()
-    outcome = run_job(backend, work, Limits.from_settings(), _Relay(lease))
+    outcome = run_job(backend, work, Limits.from_settings(), lease.report_stage)
     if outcome.kind == "done":
         return outcome.result
     if outcome.kind == "timed_out":
@@ -62,34 +58,6 @@ def run_child(work: ExecutionJob, lease: Lease, *, trusted: bool = False) -> dic
     if outcome.kind == "crashed":
         raise RuntimeError(f"the child ended: {outcome.failure_code}, after {outcome.seconds:.0f} s")
     raise ModelFailure(outcome.failure_code, outcome.message)
-
-
-class _Relay:
-    """Tells the lease what the child says, with the time that is left of a stage."""
-
-    def __init__(self, lease: Lease) -> None:
-        self._lease = lease
-        self._stage = ""
-        self._began = (0.0, 0.0)
-
-    def __call__(self, stage: str, share: float, note: str) -> None:
-        """Note how far the child is. Raises LeaseLost or Cancelled when it must stop."""
-        now = time.monotonic()
-        if stage != self._stage:
-            self._stage, self._began = stage, (now, share)
-        began, before = self._began
-        done = share - before
-        if done > _TOO_EARLY and share < 1:
-            left = in_words((now - began) * (1 - share) / done)
-            note = f"{note}, about {left} left" if note else f"about {left} left"
-        self._lease.report_stage(stage, share, note)
-
-
-def in_words(seconds: float) -> str:
-    """A time that is left, as roughly as it is known: "40 s", "3 min", "2 h"."""
-    if seconds < 90:
-        return f"{max(round(seconds, -1 if seconds > 15 else None), 1):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 90 * 60 else f"{seconds / 3600:.0f} h"
 
 
 def reject_model(job: Job, failure: ModelFailure) -> None:

@@ -7,7 +7,7 @@ from django.conf import settings
 from evaluation.engines import describe
 from evaluation.execution.job import SHARD_FOLDER, ExecutionJob
 from leaderboard.store import Area, path_of
-from submissions.checkpoint_folders import folder_of
+from submissions.checkpoints import folder_of
 from submissions.encodings import finish_shard
 from submissions.lease import Cancelled, Lease, LeaseLost
 from submissions.lifecycle import advance

@@ -14,6 +14,7 @@ from submissions.models import Job, State
 from submissions.queue import ATTEMPTS, claim, put_back
 from submissions.retrieval import retrieve_job
 from submissions.running import TimedOut, reject_model, time_out
+from submissions.sample_work import sample_model_job
 from submissions.scoring import forget_upload, score_job
 from submissions.shard_work import shard_job
 
@@ -25,6 +26,7 @@ WORK = {
     Job.Kind.BASELINE: retrieve_job,
     Job.Kind.MODEL: model_job,
     Job.Kind.SHARD: shard_job,
+    Job.Kind.SAMPLE_MODEL: sample_model_job,
 }
 
 

@@ -105,7 +105,6 @@ def test_the_last_shard_puts_the_waiting_job_back_into_the_queue(
         parent.refresh_from_db()
         assert (parent.state, parent.lease_expires_at) == (State.RETRIEVING, None)
         assert parent.progress == pytest.approx(number / SHARDS)
-        assert parent.progress_note == f"{number} of 3 shards encoded"
         encode(next_shard())
     again = claim(["cpu"], "merger")
     assert again is not None

@@ -20,7 +20,7 @@ from evaluation.engines import Resources, retrieve
 from leaderboard.models import Dataset
 from leaderboard.runs import open_run
 from leaderboard.store import Area, path_of
-from submissions.checkpoint_folders import folder_of
+from submissions.checkpoints import folder_of
 from submissions.encodings import settle
 from submissions.models import Job, Shard, State, Submission
 from submissions.queue import reap

@@ -1,0 +1,44 @@
+"""The sample checkpoint: made here, run in the sandbox like any model, beside BM25, and offered to upload again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from leaderboard.demo.sample_checkpoint import ARCHIVE_NAME, REFUSED_NAME
+from leaderboard.models import Entry, WorkRequest
+from leaderboard.work import request_work
+from submissions import sandbox
+from submissions.models import Checkpoint, Job, State
+from submissions.queue import take_requests
+from tests.submissions.model_jobs import make_published, run_waiting, use_backend
+
+pytestmark = pytest.mark.django_db
+
+
+def test_the_sample_is_made_measured_and_offered(
+    tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.VAR = tmp_path / "var"
+    monkeypatch.setattr("submissions.lease.LOOK", 60.0)
+    dataset = make_published(tmp_path / "collection")
+    use_backend(settings, "auto" if sandbox.backend().available else "none")
+    request_work(WorkRequest.Kind.SAMPLE_MODEL, dataset)
+    take_requests()
+    run_waiting()
+    job = Job.objects.get(kind=Job.Kind.SAMPLE_MODEL)
+    assert (job.state, job.error_code) == (State.DONE, ""), job.log
+    checkpoint = Checkpoint.objects.get()
+    assert (checkpoint.team, checkpoint.kind) == (None, "static-embeddings")
+    entry = Entry.objects.get(system__team=None, system__architecture="dense")
+    assert entry.provenance == Entry.Provenance.MEASURED
+    measured = entry.measurements.get()
+    assert measured.figures["parameters"] > 0
+    assert measured.figures["parts_ms"]["query_encoding"] > 0
+    assert measured.baseline["latency_ms"]["mean"] > 0
+    assert entry.facts["dimension"] > 0
+    for name in (ARCHIVE_NAME, REFUSED_NAME):
+        assert Client().get(f"/datasets/{dataset.slug}/files/{name}").status_code == 200
