@@ -23,6 +23,9 @@ from tests.factories import make_user, team_of
 from tests.submissions import toy_engine
 
 DOCUMENTS = 30
+#: A model that knows none of the words that it is tried out with gives the same for all of them.
+WORDS = ("heart", "blood", "sound", "search", "documents")
+PLACES = ("berlin", "paris", "rom")
 QUERIES = {"q1": "word common", "q2": "word word text"}
 
 
@@ -44,7 +47,12 @@ def make_published(folder: Path, slug: str = "small") -> Dataset:
     """A collection with its BM25."""
     (folder / "qrels").mkdir(parents=True)
     rows = [
-        {"_id": f"d{n}", "title": f"text {n}", "text": "common word " * (n % 7)} for n in range(DOCUMENTS)
+        {
+            "_id": f"d{n}",
+            "title": f"text {n}",
+            "text": "common word " * (n % 7) + f"{WORDS[n % 5]} {PLACES[n % 3]}",
+        }
+        for n in range(DOCUMENTS)
     ]
     (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     queries = [{"_id": name, "text": text} for name, text in QUERIES.items()]
