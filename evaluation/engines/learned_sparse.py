@@ -110,7 +110,7 @@ class LearnedSparse(ShardedEngine):
         """Sizes of the vectors."""
         return {
             "dimension": self.encoder.dimension,
-            "similarity": "dot",
+            "similarity": self.encoder.similarity,
             "maximum_length": self.encoder.maximum_length,
             "nonzeros_per_document": self._opened().nonzeros / max(self.documents, 1),
             "nonzeros_per_query": self._query_nonzeros / max(self._queries, 1),

@@ -49,14 +49,14 @@ class NearestTokens:
             for block in store.blocks(_AT_ONCE):
                 index.add(np.ascontiguousarray(block.vectors, np.float32))
         faiss.write_index(index, str(folder / _INDEX))
-        np.save(folder / _OWNERS, store.documents_of_vectors())
+        store.write_owners(folder / _OWNERS)
 
     def open(self, folder: Path) -> None:
         """Open what `build` left."""
         import faiss
 
         faiss.omp_set_num_threads(self._threads)
-        self._index = faiss.read_index(str(folder / _INDEX))
+        self._index = faiss.read_index(str(folder / _INDEX), faiss.IO_FLAG_MMAP)
         self._index.nprobe = min(self._probes, self._index.nlist)
         self._owners = mapped(folder / _OWNERS)
         self._size = sum((folder / name).stat().st_size for name in (_INDEX, _OWNERS))

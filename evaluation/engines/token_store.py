@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
 from evaluation.engines.strings import mapped
@@ -147,9 +148,15 @@ class TokenStore:
                 yield Block(documents[start:end], counts, np.concatenate(waiting))
                 waiting, start, gathered = [], end, 0
 
-    def documents_of_vectors(self) -> NDArray[np.uint32]:
-        """For each vector, in the order in which they lie, its document."""
-        parts = [
-            np.repeat(one.documents + np.uint32(one.first), np.diff(one.offsets)) for one in self._shards
-        ]
-        return np.concatenate([np.empty(0, np.uint32), *parts]).astype(np.uint32)
+    def write_owners(self, path: Path) -> None:
+        """Write an array (uint32) that has for each vector, in the order in which they lie, its document."""
+        if not self.vectors:  # nothing can be mapped of an empty file
+            np.save(path, np.empty(0, np.uint32))
+            return
+        owners = open_memmap(path, "w+", np.uint32, (self.vectors,))
+        start = 0
+        for shard in self._shards:
+            end = start + len(shard.vectors)
+            owners[start:end] = np.repeat(shard.documents + np.uint32(shard.first), np.diff(shard.offsets))
+            start = end
+        owners.flush()

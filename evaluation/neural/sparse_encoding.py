@@ -48,6 +48,8 @@ class SparseTextEncoder:
         self._prompts = {role: prompt_for(model, role, prompts[role]) for role, model in self._models.items()}
         self._device, self._most_terms = device, most_terms
         self.maximum_length: int = self._models["document"].max_seq_length
+        #: "cosine" where the model asks for it: vectors of length one, whose dot product it is; else "dot".
+        self.similarity = "cosine" if self._models["query"].similarity_fn_name == "cosine" else "dot"
         #: Terms of the vocabulary, which only an output shows for sure.
         self.dimension = int(self._outputs([""], np.zeros(1, np.intp), "document", None).shape[1])
         self._batch_size = batch_size or self._texts_at_once()
@@ -100,6 +102,8 @@ class SparseTextEncoder:
         outputs: torch.Tensor = model(features, task=role)["sentence_embedding"]
         if role == "document" and self._most_terms:
             outputs = select_max_active_dims(outputs, self._most_terms)
+        if self.similarity == "cosine":
+            outputs = torch.nn.functional.normalize(outputs, dim=1)
         if check is not None:
             check.see(keys, outputs)
         return outputs

@@ -66,6 +66,26 @@ def test_scores_are_the_librarys(checkpoints: dict[str, Path], tmp_path: Path, n
     assert {"query_encoding", "search"} == set(engine.clock.seconds)
 
 
+def test_cosine_where_the_checkpoint_says_so(tmp_path: Path) -> None:
+    from sentence_transformers import SparseEncoder
+
+    def cosine(folder: Path) -> Path:
+        model = SparseEncoder(str(tiny_splade(folder)), device="cpu", similarity_fn_name="cosine")
+        model.save(str(folder))
+        return folder
+
+    checkpoint = rebuilt(tmp_path / "checkpoint", cosine, CheckpointKind.SPARSE_ENCODER)
+    engine = created("learned-sparse", checkpoint)
+    (tmp_path / "index").mkdir()
+    engine.build(DOCUMENTS[:3], tmp_path / "index")
+    model = SparseEncoder(str(checkpoint.parent / "raw"), device="cpu")
+    texts = [f"{document.title} {document.text}".strip() for document in DOCUMENTS[:3]]
+    expected = model.similarity(model.encode_query(QUERIES[0].text), model.encode_document(texts))
+    found = searched(engine, QUERIES)["q1"]
+    assert [found[document.id] for document in DOCUMENTS[:3]] == pytest.approx(expected[0].tolist(), rel=1e-5)
+    assert engine.facts()["similarity"] == "cosine"
+
+
 @pytest.mark.parametrize("name", ["max", "inference-free"])
 def test_any_text_is_encoded(checkpoints: dict[str, Path], tmp_path: Path, name: str) -> None:
     engine = created("learned-sparse", checkpoints[name])
