@@ -226,22 +226,30 @@ def _refuse_repeat(submission: Submission, dataset: Dataset, plan: _Plan) -> Non
             submission__configuration=submission.configuration,
         )
         .exclude(FORGOTTEN)
-        .select_related("submission__checkpoint", "submission__system")
+        .select_related("submission__checkpoint", "submission__system", "dataset")
     )
+    payload = plan.payload(dataset)
     for job in earlier:
-        same = job.submission is not None and _same_model(job.submission, submission)
-        if same and job.submission and {**job.payload, **plan.payload(dataset)} == job.payload:
-            raise Refused.of(
-                "already_submitted",
-                f"{job.submission.system.name} has had this model run on {dataset} with these parameters already: "
-                f"it came with submission {job.submission.pk} of {job.created_at:%-d %B %Y}.",
-                f"See {job.submission.get_absolute_url()}. If it is another seed or configuration, label it.",
-            )
+        if job.submission is None or {**job.payload, **payload} != job.payload:
+            continue
+        # Of one on the hub the payload says which it is; it has a checkpoint only once it was fetched.
+        if plan.hub is None and _model_of(job.submission) != _model_of(submission):
+            continue
+        if job.submission.parameters == submission.parameters:
+            raise _repeated(job, job.submission)
 
 
-def _same_model(one: Submission, other: Submission) -> bool:
-    models = [each.checkpoint.model_sha256 if each.checkpoint else None for each in (one, other)]
-    return models[0] == models[1] and one.parameters == other.parameters
+def _model_of(submission: Submission) -> str:
+    return submission.checkpoint.model_sha256 if submission.checkpoint else ""
+
+
+def _repeated(job: Job, earlier: Submission) -> Refused:
+    return Refused.of(
+        "already_submitted",
+        f"{earlier.system.name} has had this model run on {job.dataset} with these parameters already: it came with "
+        f"submission {earlier.pk} of {job.created_at:%-d %B %Y}.",
+        f"See {earlier.get_absolute_url()}. If it is another seed or configuration, label it.",
+    )
 
 
 def _create_job(submission: Submission, dataset: Dataset, plan: _Plan) -> None:

@@ -18,6 +18,7 @@ from submissions.models import Job, State
 
 #: The stages of a model's job, in their order, in words.
 STAGES = {
+    "fetching": "fetching the model from the hub",
     "loading": "loading the model",
     "encoding": "encoding the documents",
     "indexing": "building the index",

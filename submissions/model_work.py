@@ -29,6 +29,7 @@ from leaderboard.store import Area, path_of
 from submissions.checkpoints import folder_of
 from submissions.embedding_files import forget_strangers
 from submissions.encodings import Encoded, Setting, WaitsForShards, keep_single, use
+from submissions.hub_fetching import fetched_checkpoint
 from submissions.lease import Lease, LeaseLost
 from submissions.lifecycle import advance, write_log
 from submissions.models import Checkpoint, Job, State
@@ -78,7 +79,7 @@ def model_job(job: Job, lease: Lease) -> None:
         submission.system,
         describe_engine(submission.engine),
         submission.parameters,
-        submission.checkpoint,
+        submission.checkpoint or fetched_checkpoint(job),
         job.payload.get("run_ids", ()),
     )
     run_model(job, lease, task)

@@ -1,0 +1,139 @@
+"""What becomes of a model between its request and its job: fetched from the hub, credited, swept, estimated."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from evaluation.engines import describe
+from evaluation.errors import InvalidRun
+from leaderboard.models import Dataset, Entry, Run, User
+from leaderboard.runs import store_run
+from submissions import hub_fetching
+from submissions.checkpoints import Source, folder_of, keep_checkpoint, keep_files, sweep_checkpoints
+from submissions.estimates import OVERHEAD, Load, estimate, pace_of
+from submissions.lease import Lease
+from submissions.models import Checkpoint, Job, State
+from submissions.people.teams import personal_team
+from submissions.queue import claim
+from submissions.scoring import Result, current_qrels, evaluate, publish_results
+from tests.submissions.conftest import Api, run_text, work
+from tests.submissions.models import static_archive, submit_model, with_corpus, zipped
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("models_run_here", "corpus")]
+
+
+@pytest.fixture
+def corpus(demo: Dataset, tmp_path: Path) -> Dataset:
+    """The open dataset, its documents kept here."""
+    return with_corpus(demo, tmp_path)
+
+
+@pytest.fixture
+def from_hub(api: Api, settings: Any) -> Job:
+    """A job whose model is on the hub, claimed."""
+    settings.HUB_DOWNLOADS = True
+    submit_model(api, checkpoint=None, hub_model="owner/model", hub_commit="a" * 40)
+    job = claim(["cpu"], "w")
+    assert job is not None
+    return job
+
+
+def test_a_model_on_the_hub_is_fetched_once_and_kept_with_its_commit(
+    from_hub: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched = []
+
+    def fetch(name: str, commit: str, folder: Path) -> Path:
+        fetched.append((name, commit))
+        (folder / "fetched.zip").write_bytes(static_archive())
+        return folder / "fetched.zip"
+
+    monkeypatch.setattr(hub_fetching, "_fetch", fetch)
+    first = hub_fetching.fetched_checkpoint(from_hub)
+    assert first == hub_fetching.fetched_checkpoint(from_hub) == Checkpoint.objects.get()
+    assert fetched == [("owner/model", "a" * 40)]
+    assert (first.hub_name, first.hub_commit) == ("owner/model", "a" * 40)
+    from_hub.refresh_from_db()
+    assert from_hub.submission is not None
+    assert from_hub.submission.checkpoint == first
+
+
+def test_a_model_on_the_hub_that_is_none_is_refused_with_its_findings(
+    from_hub: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetch(name: str, commit: str, folder: Path) -> Path:
+        (folder / "fetched.zip").write_bytes(zipped({"pytorch_model.bin": b"x"}))
+        return folder / "fetched.zip"
+
+    monkeypatch.setattr(hub_fetching, "_fetch", fetch)
+    with pytest.raises(InvalidRun) as refused:
+        hub_fetching.fetched_checkpoint(from_hub)
+    assert "pickle_weights" in {problem.code for problem in refused.value.report.errors}
+
+
+def test_what_is_built_on_runs_names_them_and_its_model(api: Api, stranger: Api, tmp_path: Path) -> None:
+    mine = api.submit().body["id"]
+    lent = stranger.submit(run_text(depth=9), reusable="true").body["id"]
+    work()
+    submit_model(api, system="Both", engine="fusion", checkpoint=None, run=[mine, lent], reusable="true")
+    job = claim(["cpu"], "w")
+    assert job is not None
+    assert job.submission is not None
+    Job.objects.filter(pk=job.pk).update(state=State.SCORING)
+    path = tmp_path / "fused.txt"
+    path.write_text(run_text(depth=7))
+    qrels = current_qrels(job.dataset)
+    scored = evaluate(path, job.dataset, qrels, Lease(job))
+    publish_results(
+        job, job.submission.system, [Result(store_run(path), scored)], qrels, Entry.Provenance.MEASURED
+    )
+    run = Run.objects.get(system__name="Both")
+    assert (run.reusable, run.built_from.count()) == (True, 2)
+    assert run.metadata["made_by"]["engine"] == "fusion"
+    page = stranger.client.get("/systems/both/").content.decode()
+    assert "Fusion of runs" in page
+    assert 'href="/systems/my-system/"' in page
+
+
+def test_folders_that_no_row_names_are_swept(alice: User, tmp_path: Path) -> None:
+    path = tmp_path / "static.zip"
+    path.write_bytes(static_archive(seed=1))
+    named = keep_checkpoint(team=personal_team(alice), archive=path, file_name="static.zip", person=alice)
+    path.write_bytes(static_archive(seed=2))
+    unnamed = keep_files(personal_team(alice), Source("static.zip", path))
+    folder = folder_of(named).with_name(unnamed.description.sha256)
+    assert folder.exists()
+    assert sweep_checkpoints(grace=3600) == 0
+    for each in (folder, folder_of(named)):
+        os.utime(each, (time.time() - 7200,) * 2)
+    assert sweep_checkpoints(grace=3600) == 1
+    assert (folder.exists(), folder_of(named).exists()) == (False, True)
+
+
+def test_pooling_that_was_asked_for_makes_another_model(alice: User, tmp_path: Path) -> None:
+    path = tmp_path / "static.zip"
+    path.write_bytes(static_archive())
+    team = personal_team(alice)
+    kept = {keep_files(team, Source("static.zip", path, pooling)).sha256 for pooling in ("", "mean", "cls")}
+    assert len(kept) == 3
+
+
+def test_estimates_follow_the_jobs_that_ended_here(api: Api, corpus: Dataset) -> None:
+    load = Load(describe("dense"), weights=2_000_000)
+    thumb = pace_of(load)
+    assert "rule of thumb" in thumb.basis
+    submit_model(api)
+    now = timezone.now()
+    Job.objects.update(state=State.DONE, started_at=now - OVERHEAD - timedelta(seconds=26), finished_at=now)
+    static = Load(describe("dense"), "static-embeddings")
+    pace = pace_of(static)
+    assert "the one job of this kind" in pace.basis
+    found = estimate(static, pace, Dataset.objects.select_related("current_version").get(pk=corpus.pk))
+    assert found.time.total_seconds() == pytest.approx((OVERHEAD + timedelta(seconds=26)).total_seconds())
