@@ -7,6 +7,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from leaderboard.boards import lists, pages, reading, system_costs, system_page, wording
+from leaderboard.boards.made_by import made_by
 from leaderboard.boards.state import BoardState
 from leaderboard.page_cache import kept_page
 
@@ -70,6 +71,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "results": results,
         "costs": system_costs.cost_table(results),
         "depths": system_costs.depths(results),
+        "made": made_by(facts["pk"]),
     }
     return render(request, "leaderboard/system.html", context)
 

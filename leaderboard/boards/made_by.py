@@ -1,0 +1,74 @@
+"""What a system's runs were made with, where they were made here: engine, parameters, model, and the runs built on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from evaluation.engines import ENGINES
+from leaderboard.models import Entry, Run
+
+
+class Credit(NamedTuple):
+    """A system whose run was re-ranked or fused."""
+
+    slug: str
+    name: str
+
+
+class MadeBy(NamedTuple):
+    """One way in which the system's runs were made; `checkpoint` is empty where no model was run."""
+
+    engine: str
+    parameters: list[tuple[str, str]]
+    checkpoint: Mapping[str, Any]
+    credits: list[Credit]
+    datasets: list[str]
+
+
+def made_by(system_id: int) -> list[MadeBy]:
+    """Every way in which the system's public runs were made here, each once. Two queries."""
+    public = {"evaluations__entry__visibility": Entry.Visibility.PUBLIC}
+    runs = (
+        Run.objects.filter(system_id=system_id, **public)
+        .exclude(metadata={})
+        .select_related("version__dataset")
+        .order_by("version__dataset__name", "pk")
+        .distinct()
+    )
+    made = [run for run in runs if "made_by" in run.metadata]
+    sources = _credits([run.pk for run in made])
+    found: list[MadeBy] = []
+    for run in made:
+        one = _made(run.metadata["made_by"], sources.get(run.pk, []))
+        known = next((each for each in found if each[:4] == one[:4]), one)
+        if known is one:
+            found.append(one)
+        if run.version.dataset.name not in known.datasets:
+            known.datasets.append(run.version.dataset.name)
+    return found
+
+
+def _made(told: Mapping[str, Any], credits: list[Credit]) -> MadeBy:
+    engine = told.get("engine", "")
+    label = ENGINES[engine].label if engine in ENGINES else engine
+    parameters = [(name, _written(value)) for name, value in told.get("parameters", {}).items()]
+    return MadeBy(label, parameters, told.get("checkpoint", {}), credits, [])
+
+
+def _written(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _credits(runs: list[int]) -> dict[int, list[Credit]]:
+    """Of each run, the systems whose runs it was built on, as far as they are public."""
+    rows = (
+        Run.objects.filter(used_by__in=runs, evaluations__entry__visibility=Entry.Visibility.PUBLIC)
+        .order_by("system__name")
+        .values_list("used_by", "system__slug", "system__name")
+        .distinct()
+    )
+    found: dict[int, list[Credit]] = {}
+    for run, slug, name in rows:
+        found.setdefault(run, []).append(Credit(slug, name))
+    return found
