@@ -248,7 +248,9 @@ def _multiplier(queries: Scores) -> Callable[[Vectors, Scores], object]:
         )
     import torch  # whoever loaded it has set its threads
 
+    from evaluation.neural.device_search import tensor_of
+
     ours = torch.from_numpy(queries)
     return lambda vectors, products: torch.mm(
-        ours, torch.from_numpy(vectors).float().T, out=torch.from_numpy(products)
+        ours, tensor_of(vectors).float().T, out=torch.from_numpy(products)
     )

@@ -118,8 +118,8 @@ def new_vectors(
 
 
 def load_vectors(path: Path) -> Vectors:
-    """The array in a file, mapped copy-on-write so that nothing can change the file."""
-    return np.asarray(np.load(path, mmap_mode="c"))
+    """The array in a file, mapped for reading alone: a private mapping would be charged to the memory there is."""
+    return np.asarray(np.load(path, mmap_mode="r"))
 
 
 def _write_float16(vectors: Vectors, path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -25,7 +26,7 @@ class DeviceSearch:
         self._device = torch.device(device)
         self._shards: Sequence[NDArray[Any] | torch.Tensor] = shards
         if sum(shard.nbytes for shard in shards) < _SHARE_OF_MEMORY * _free_memory(self._device):
-            self._shards = [torch.from_numpy(shard).to(self._device) for shard in shards]
+            self._shards = [tensor_of(shard).to(self._device) for shard in shards]
 
     @torch.inference_mode()
     def candidates(
@@ -59,9 +60,16 @@ class DeviceSearch:
                 block = shard[start : start + width]
                 yield (
                     first + start,
-                    block if isinstance(block, torch.Tensor) else torch.from_numpy(block).to(self._device),
+                    block if isinstance(block, torch.Tensor) else tensor_of(block).to(self._device),
                 )
             first += len(shard)
+
+
+def tensor_of(array: NDArray[Any]) -> torch.Tensor:
+    """The array as a tensor that is only read; torch would warn that it must not be written to."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(array)
 
 
 def _free_memory(device: torch.device) -> int:

@@ -131,7 +131,7 @@ def test_what_a_device_finds_is_the_same(levels: int) -> None:
 def test_vectors_are_read_from_mapped_files(tmp_path: Path) -> None:
     vectors = np.random.default_rng(0).standard_normal((1_000, 8)).astype(np.float32)
     np.save(tmp_path / "vectors.npy", vectors)
-    mapped = np.load(tmp_path / "vectors.npy", mmap_mode="c")
+    mapped = np.load(tmp_path / "vectors.npy", mmap_mode="r")
     assert searched(mapped, vectors[:3], 10) == searched(vectors, vectors[:3], 10)
 
 
