@@ -103,7 +103,6 @@ def run_contender(name: str, folder: Path, threads: int) -> dict[str, float]:
             return int((index.search(queries, DEPTH)[1] >= 0).sum())
 
     else:
-
         warnings.simplefilter("ignore")  # of tensors over files that are only read
 
         def search() -> int:
