@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from evaluation.neural.batching import Indices, in_batches, use_cores
 from evaluation.neural.checks import OutputCheck, input_keys
 from evaluation.neural.loading import load_cross_encoder, prepare
-from evaluation.neural.roles import LONGEST, character_lengths, part_folder, readable_part
+from evaluation.neural.roles import LONGEST, character_lengths, longest_text, part_folder, readable_part
 
 
 class PairScorer:
@@ -25,7 +25,7 @@ class PairScorer:
         prepare(threads)
         self._model = load_cross_encoder(part_folder(checkpoint, "query"), device).eval()
         own = self._model.max_seq_length or LONGEST
-        self.maximum_length = min(own, maximum_length or LONGEST, LONGEST)
+        self.maximum_length = longest_text(self._model, own, min(maximum_length or own, own))
         self._model.max_seq_length = self.maximum_length
         self._device, self._batch_size = device, batch_size
         self._check = OutputCheck()

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.engines.dense import AUTO
 from evaluation.neural.batching import MOST_CHARACTERS, Indices
+from evaluation.neural.limits import positions
 
 Role = Literal["query", "document"]
 #: No text is read further than this many tokens, whatever a checkpoint says.
@@ -36,6 +37,13 @@ def prompt_for(model: Any, role: Role, wanted: str) -> str | None:
     if wanted != AUTO:
         return wanted
     return next((model.prompts[name] for name in _PROMPT_NAMES[role] if model.prompts.get(name)), None)
+
+
+def longest_text(model: Any, own: int | None, wanted: int) -> int:
+    """Tokens of a text that are read: `wanted`, 0 for the checkpoint's own, as far as the model has positions."""
+    asked = min(wanted or own or LONGEST, LONGEST)
+    transformer = model.transformers_model
+    return asked if transformer is None else positions(transformer.config, asked)
 
 
 def features_of(

@@ -15,7 +15,15 @@ from evaluation.engines.weighted_index import SparseRows
 from evaluation.neural.batching import CPU_BATCH, CUDA_BATCH, Indices, in_batches, use_cores
 from evaluation.neural.checks import OutputCheck, input_keys
 from evaluation.neural.loading import load_sparse_encoder, prepare
-from evaluation.neural.roles import LONGEST, Role, character_lengths, features_of, part_folder, prompt_for
+from evaluation.neural.roles import (
+    LONGEST,
+    Role,
+    character_lengths,
+    features_of,
+    longest_text,
+    part_folder,
+    prompt_for,
+)
 
 #: What a model of language may hold at once of a value for each term at each token: more texts, larger batches.
 _CPU_BYTES, _CUDA_BYTES = 2**30, 2**33
@@ -44,7 +52,8 @@ class SparseTextEncoder:
         loaded = {folder: load_sparse_encoder(folder, device).eval() for folder in set(folders.values())}
         self._models = {role: loaded[folder] for role, folder in folders.items()}
         for model in loaded.values():
-            model.max_seq_length = min(model.max_seq_length or LONGEST, maximum_length or LONGEST, LONGEST)
+            own = model.max_seq_length or LONGEST
+            model.max_seq_length = longest_text(model, own, min(maximum_length or own, own))
         self._prompts = {role: prompt_for(model, role, prompts[role]) for role, model in self._models.items()}
         self._device, self._most_terms = device, most_terms
         self.maximum_length: int = self._models["document"].max_seq_length

@@ -18,7 +18,14 @@ from evaluation.errors import ModelFailure
 from evaluation.neural.batching import Indices, in_batches, use_cores
 from evaluation.neural.checks import OutputCheck, input_keys
 from evaluation.neural.loading import load_multi_vector_encoder, prepare
-from evaluation.neural.roles import LONGEST, Role, character_lengths, features_of, part_folder, prompt_for
+from evaluation.neural.roles import (
+    Role,
+    character_lengths,
+    features_of,
+    longest_text,
+    part_folder,
+    prompt_for,
+)
 
 #: Takes some texts' indices, how many vectors each has, and these vectors, one text's behind the other's.
 Keep = Callable[[NDArray[np.intp], NDArray[np.int64], NDArray[np.float32]], None]
@@ -129,9 +136,8 @@ def _limit_lengths(models: Mapping[Role, MultiVectorEncoder], wanted: int) -> in
     lengths = {}
     for role, model in models.items():
         first = model[0]
-        positions = min(getattr(getattr(first, "config", None), "max_position_embeddings", LONGEST), LONGEST)
-        own = getattr(first, f"{role}_length", None) or model.max_seq_length or LONGEST
-        lengths[role] = min((wanted if role == "document" else 0) or own, positions)
+        own = getattr(first, f"{role}_length", None) or model.max_seq_length
+        lengths[role] = longest_text(model, own, wanted if role == "document" else 0)
         if getattr(first, "query_expansion", None) is None or role == "document":
             setattr(first, f"{role}_length", lengths[role])
     return lengths["document"]
