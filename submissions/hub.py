@@ -1,13 +1,31 @@
-"""Models named on the hub instead of sent: which names are understood, and whether this site fetches any."""
+"""Models named on the hub instead of sent: which names are understood, whether this site fetches any, and fetching."""
 
 from __future__ import annotations
 
+import json
+import logging
+import os
 import re
+import subprocess
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from django.conf import settings
 
+from evaluation.checkpoints import CODES
+from evaluation.errors import InvalidContent
+from evaluation.problems import Problem
 from submissions.refusals import Refused
+
+logger = logging.getLogger(__name__)
+
+#: What the process that fetches is told of this one's environment: where the hub is, and how to get there.
+_ENVIRONMENT = (
+    "PATH", "LANG", "HF_ENDPOINT", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "https_proxy", "http_proxy", "no_proxy",
+    "SSL_CERT_FILE", "SSL_CERT_DIR",
+)  # fmt: skip
+_PATIENCE_SECONDS = 3600
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -41,3 +59,31 @@ def refuse_hub(model: HubModel) -> None:
             f"“{model.commit}” is not a commit: a branch or tag may point elsewhere tomorrow.",
             "Give all 40 hexadecimal digits; the hub shows them under Files and versions, History.",
         )
+
+
+def fetch(name: str, commit: str, folder: Path) -> int:
+    """Fetch a model's files into the empty `folder`, for a worker to validate; how many bytes they have.
+
+    A process of its own does it, with an environment of its own: it knows the hub's address, and no secrets. Raises
+    Refused as `refuse_hub` does, and InvalidContent where the hub has no such model, or one too large, or is silent.
+    """
+    refuse_hub(HubModel(name, commit))
+    words = [sys.executable, "-s", "-P", "-m", "submissions.hub_download", name, commit, str(folder)]
+    environment = {key: os.environ[key] for key in _ENVIRONMENT if key in os.environ}
+    environment["PYTHONPATH"] = str(settings.BASE_DIR)
+    try:
+        done = subprocess.run(
+            [*words, str(settings.CHECKPOINT_LIMIT_BYTES)],
+            env=environment, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE_SECONDS,
+            check=False,
+        )  # fmt: skip
+        answer = json.loads(done.stdout)
+    except subprocess.TimeoutExpired:
+        answer = {"code": "hub_unreachable", "message": "the hub took too long"}
+    except ValueError:
+        logger.error("the process that fetches from the hub failed: %s", done.stderr[-2000:])
+        answer = {"code": "hub_unreachable", "message": "fetching failed"}
+    if "bytes" in answer:
+        return int(answer["bytes"])
+    code = str(answer["code"])
+    raise InvalidContent.of(Problem("error", code, 1, f"{name}: {answer['message']}", CODES[code]))

@@ -1,0 +1,146 @@
+"""Models fetched from the hub: off unless the operator says otherwise, and then only what a checkpoint is made of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluation.checkpoints import validate_folder
+from evaluation.errors import InvalidContent
+from submissions.hub import fetch
+from submissions.refusals import Refused
+from tests.evaluation.small_checkpoint import files
+
+NAME, COMMIT = "someone/small-model", "0123456789abcdef0123456789abcdef01234567"
+
+
+class FakeHub:
+    """A hub with one model; `asked` are the paths that were asked for."""
+
+    def __init__(self) -> None:
+        self.files = files() | {"pytorch_model.bin": b"pickle", "modeling.py": b"raise SystemExit"}
+        self.sizes: dict[str, int] = {}
+        self.asked: list[str] = []
+        self.status = 200
+
+    def answer(self, path: str) -> bytes | None:
+        """The body for a path."""
+        self.asked.append(path)
+        if path == f"/api/models/{NAME}/revision/{COMMIT}?blobs=true":
+            return json.dumps(
+                {"sha": COMMIT, "siblings": [self._entry(name) for name in self.files]}
+            ).encode()
+        start = f"/{NAME}/resolve/{COMMIT}/"
+        return self.files.get(path.removeprefix(start)) if path.startswith(start) else None
+
+    def _entry(self, name: str) -> dict[str, Any]:
+        data = self.files[name]
+        entry = {"rfilename": name, "size": self.sizes.get(name, len(data))}
+        large = {"lfs": {"sha256": hashlib.sha256(data).hexdigest()}} if name.endswith(".safetensors") else {}
+        return {**entry, **large}
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[FakeHub]:
+    """A hub on this machine, which the site may fetch from."""
+    fake = FakeHub()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = fake.answer(self.path)
+            self.send_response(fake.status if body is not None else 404)
+            self.send_header("Content-Length", str(len(body or b"")))
+            self.end_headers()
+            self.wfile.write(body or b"")
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    monkeypatch.setenv("SECRET_KEY", "not for the hub")
+    settings.HUB_DOWNLOADS = True
+    yield fake
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+def test_a_model_is_fetched_without_what_could_run_code(hub: FakeHub, tmp_path: Path) -> None:
+    fetched = fetch(NAME, COMMIT, tmp_path)
+
+    names = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    assert names == set(files()) - {"README.md"}
+    assert fetched == sum(len(hub.files[name]) for name in names)
+    assert not [path for path in hub.asked if path.endswith((".bin", ".py"))]
+    assert validate_folder(tmp_path).valid
+
+
+def test_nothing_is_fetched_unless_the_operator_says_so(hub: FakeHub, tmp_path: Path, settings: Any) -> None:
+    settings.HUB_DOWNLOADS = False
+
+    with pytest.raises(Refused, match="HUB_DOWNLOADS=off") as refused:
+        fetch(NAME, COMMIT, tmp_path)
+    assert refused.value.code == "hub_downloads_off"
+    assert not hub.asked
+
+
+@pytest.mark.parametrize(
+    ("name", "commit", "code"),
+    [
+        ("../etc", COMMIT, "hub_name"),
+        ("a/b/c", COMMIT, "hub_name"),
+        ("a/b?x=", COMMIT, "hub_name"),
+        (NAME, "main", "hub_commit"),
+        (NAME, COMMIT + "\n", "hub_commit"),
+    ],
+)
+def test_other_names_and_branches_are_refused(
+    hub: FakeHub, tmp_path: Path, name: str, commit: str, code: str
+) -> None:
+    with pytest.raises(Refused) as refused:
+        fetch(name, commit, tmp_path)
+    assert refused.value.code == code
+    assert not hub.asked
+
+
+def _code_of(tmp_path: Path, commit: str = COMMIT) -> str:
+    with pytest.raises(InvalidContent) as refused:
+        fetch(NAME, commit, tmp_path)
+    return refused.value.report.errors[0].code
+
+
+def test_size_is_known_before_anything_is_fetched(hub: FakeHub, tmp_path: Path, settings: Any) -> None:
+    settings.CHECKPOINT_LIMIT_BYTES = 1000
+
+    assert _code_of(tmp_path) == "hub_too_large"
+    assert len(hub.asked) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_hub_that_lies_about_sizes_is_cut_off(hub: FakeHub, tmp_path: Path) -> None:
+    hub.sizes["model.safetensors"] = 10
+
+    assert _code_of(tmp_path) == "hub_too_large"
+
+
+def test_a_commit_that_is_not_there_is_said(hub: FakeHub, tmp_path: Path) -> None:
+    assert _code_of(tmp_path, "f" * 40) == "hub_missing"
+
+
+def test_a_hub_in_trouble_is_said(hub: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub.status = 503
+    assert _code_of(tmp_path) == "hub_unreachable"
+
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:1")
+    assert _code_of(tmp_path) == "hub_unreachable"
