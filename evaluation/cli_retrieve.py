@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import os
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation.checkpoints import open_checkpoint
+from evaluation.checkpoints import CheckpointDescription, open_checkpoint
 from evaluation.engines import (
     ENGINES,
     FACTS,
@@ -120,17 +123,21 @@ def run_retrieve(arguments: argparse.Namespace) -> int:
     values = {name: getattr(arguments, _destination(name)) for name in _parameters()}
     try:
         with tempfile.TemporaryDirectory(prefix="checkpoint-") as scratch:
+            resources = _resources(arguments, Path(scratch))
+            given = {name: value for name, value in values.items() if value is not None}
+            if arguments.shards is not None:
+                _claim_shards(arguments, given, resources)
             done = retrieve(
                 arguments.engine,
                 arguments.corpus,
                 arguments.queries,
                 arguments.out,
-                {name: value for name, value in values.items() if value is not None},
+                given,
                 k=arguments.depth,
                 drop_self_matches=arguments.drop_self_matches,
                 progress=_show_progress if sys.stderr.isatty() else None,
                 tag=arguments.tag,
-                resources=_resources(arguments, Path(scratch)),
+                resources=resources,
                 shards=arguments.shards,
             )
     except InvalidContent as error:
@@ -164,6 +171,33 @@ def _resources(arguments: argparse.Namespace, scratch: Path) -> Resources:
         device=_device(arguments.device) if description.needs_checkpoint else "cpu",
         threads=arguments.threads or len(os.sched_getaffinity(0)),
     )
+
+
+def _claim_shards(arguments: argparse.Namespace, given: Mapping[str, object], resources: Resources) -> None:
+    """Note in the folder what its shards are made from. Raises InvalidParameter where they are made from another."""
+    description = describe(arguments.engine)
+    if description.encoding_parameters is None or resources.checkpoint is None:
+        raise InvalidParameter(f"{description.name} encodes no shards; leave out --shards.")
+    values = description.complete(given)
+    with arguments.corpus.open("rb") as corpus:
+        made_from = {
+            "engine": description.name,
+            "checkpoint": CheckpointDescription.read(resources.checkpoint).sha256,
+            "corpus": hashlib.file_digest(corpus, "sha256").hexdigest(),
+            "device": resources.device,
+            **{name: values[name] for name in description.encoding_parameters},
+        }
+    note = arguments.shards / "made-from.json"
+    if note.exists():
+        before = json.loads(note.read_text("utf-8"))
+        other = ", ".join(sorted(name for name in made_from if before.get(name) != made_from[name]))
+        if other:
+            raise InvalidParameter(
+                f"The shards in {arguments.shards} are of another {other}; name a new folder."
+            )
+    else:
+        arguments.shards.mkdir(parents=True, exist_ok=True)
+        note.write_text(json.dumps(made_from, indent=1), encoding="utf-8")
 
 
 def _device(asked: str) -> str:

@@ -14,7 +14,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
 
 from evaluation.errors import ModelFailure
-from evaluation.neural import batching, loading
+from evaluation.neural import batching, limits, loading
 from evaluation.neural.batching import Indices, Tokenised
 
 Vectors = NDArray[np.float32]
@@ -22,8 +22,6 @@ Side = Literal["query", "document"]
 
 #: No encoder reads more tokens of a text, as in the BEIR paper.
 LONGEST = 512
-#: Models whose positions start behind the padding token's number.
-_POSITIONS_BEHIND_PADDING = frozenset({"roberta", "xlm-roberta", "camembert", "mpnet"})
 #: A lookup in a table gains nothing from small batches.
 _STATIC_BATCH = 1_024
 
@@ -129,16 +127,10 @@ class Encoder:
         asked = self.settings.maximum_length
         if self._static is not None:
             return asked or None
-        own = min(self._model.max_seq_length or LONGEST, LONGEST)
-        return min(asked or own, self._positions())
-
-    def _positions(self) -> int:
-        """How many tokens the model has positions for, at most LONGEST."""
-        config: Any = self._model[0].config
-        positions = getattr(config, "max_position_embeddings", None) or LONGEST
-        if config.model_type in _POSITIONS_BEHIND_PADDING:
-            positions -= (config.pad_token_id or 0) + 1
-        return int(min(positions, LONGEST))
+        wanted = asked or min(self._model.max_seq_length or LONGEST, LONGEST)
+        self._model.max_seq_length = wanted  # a greater one than the checkpoint's own may be asked for
+        first: Any = self._model[0]
+        return limits.maximum_length(first.model, first.tokenizer, wanted)
 
     def _choose_pooling(self) -> str:
         """Set the pooling that is asked for; return what it is in words."""
