@@ -89,6 +89,11 @@ def read_listed(source: Source, findings: Findings) -> list[Listed] | None:
             listed.append((role, source))
         elif isinstance(path, str) and m.MODULE_FOLDER.fullmatch(path.rstrip("/")):
             listed.append((role, source.within(path.rstrip("/"))))
+            if entry.get("path") in [
+                other.get("path") for other in found[:number] if isinstance(other, dict)
+            ]:
+                findings.refuse("value", shown, f"{quoted(path)} is named twice", f"[{number}].path")
+                return None
         else:
             what = f"{quoted(path)} is no folder beside modules.json"
             findings.refuse("value", shown, what, f"[{number}].path")
@@ -128,7 +133,10 @@ def read_routes(source: Source, findings: Findings) -> dict[str, list[Listed]] |
             findings.refuse("value", shown, "it is no list of modules", f"structure.{role}")
             return None
         routes[role] = []
-        for each in names:
+        for number, each in enumerate(names):
+            if each in names[:number]:  # every copy would be written, however large
+                findings.refuse("value", shown, f"{quoted(each)} is named twice", f"structure.{role}")
+                return None
             if not isinstance(each, str) or not m.MODULE_FOLDER.fullmatch(each) or each not in types:
                 findings.refuse("value", shown, f"{quoted(each)} is no folder beside it", f"structure.{role}")
                 return None

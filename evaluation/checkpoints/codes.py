@@ -22,7 +22,7 @@ CODES: Mapping[str, str] = {
     "nested_archive": f"Pack the files themselves, not an archive of them. {_PACK}",
     "unknown_file": f"Leave it out: only safetensors, JSON and text are taken. {_PACK}",
     "adapter": "Merge the adapter into its base model (merge_and_unload) and send the whole model.",
-    "file_kind": "Every file has to be a regular file of its own: no symbolic or hard link, no device.",
+    "file_kind": f"Every file has to be a regular file of its own: no link, no device. {_PACK}",
     "file_too_large": "JSON files have at most 4 MiB, tokenizer.json 32 MiB, all weights together 8 GiB.",
     "empty_folder": "Send the folder that the model is loaded from, with config.json, safetensors and tokenizer.json.",
     # JSON

@@ -24,7 +24,7 @@ from evaluation.checkpoints.packing import write_archive
 from evaluation.checkpoints.safetensors import read_tensors
 from evaluation.errors import InvalidContent
 from tests.evaluation import tiny_models
-from tests.evaluation.hostile_checkpoints import tarred
+from tests.evaluation.hostile_archives import tarred
 from tests.evaluation.small_checkpoint import arrays, files, safetensors, write, zipped
 
 TEXTS = [
@@ -181,6 +181,24 @@ def test_weights_are_those_of_the_library(model_type: str, head: str) -> None:
     copies = {name for name in theirs if name.endswith("decoder.bias") and name not in ours}
     poolers = {name for name in theirs if name.startswith("pooler") and head == "base"}
     assert {name: shape for name, shape in theirs.items() if name not in copies | poolers} == ours
+
+
+@pytest.mark.parametrize("projection", ["relu", "gated-gelu"])
+def test_weights_of_t5_are_those_of_the_library(projection: str) -> None:
+    import torch
+    import transformers
+
+    sizes = {"vocab_size": 40, "d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 2, "num_decoder_layers": 2,
+             "num_heads": 2, "relative_attention_num_buckets": 32}  # fmt: skip
+    with torch.device("meta"):
+        config = transformers.T5Config(**sizes, feed_forward_proj=projection)
+        model = transformers.T5ForConditionalGeneration(config)
+    theirs = {
+        name: tuple(value.shape) for name, value in model.state_dict().items() if "embed_tokens" not in name
+    }
+
+    ours = ARCHITECTURES["t5"].weights({**sizes, "gated": int(projection.startswith("gated"))}, "writer")
+    assert dict(ours) == theirs
 
 
 def test_the_real_minilm_is_taken_as_it_is(tmp_path: Path) -> None:

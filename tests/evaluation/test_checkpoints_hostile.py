@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from evaluation.checkpoints import CODES, CheckpointKind, validate_archive, validate_folder
-from tests.evaluation.hostile_checkpoints import CANARY, HOSTILE
+from tests.evaluation.hostile_archives import CANARY
+from tests.evaluation.hostile_checkpoints import HOSTILE
 from tests.evaluation.small_checkpoint import files, safetensors, write
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import zstandard
 
 from evaluation.checkpoints import rebuild, validate_archive, validate_folder
-from tests.evaluation.hostile_checkpoints import tarred
+from tests.evaluation.hostile_archives import tarred
 from tests.evaluation.small_checkpoint import files, write, zipped
 
 _VALUES: tuple[Any, ...] = (
