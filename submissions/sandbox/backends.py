@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -23,7 +24,7 @@ NOBODY = 65534
 #: Where the copies of compiled kernels lie inside.
 CACHE = "/tmp/cache"  # noqa: S108  (the sandbox's own /tmp)
 _PROBE = "import os; print('sandboxed' if os.getuid() else 'root')"
-_PROBE_SECONDS = 20
+_PROBE_SECONDS = 60
 #: Address space that libraries reserve and do not use.
 _RESERVED = 8 << 30
 
@@ -131,6 +132,19 @@ class Backend(ABC):
         if said.strip() != b"sandboxed":
             return complaint.decode(errors="replace").strip()[-300:] or f"it answered {said[:100]!r}"
         return ""
+
+
+def greet(process: subprocess.Popen[bytes]) -> None:
+    """Answer the launcher, which asks whether we live. Raises SandboxUnavailable when it does not come to that."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    asked = select.select([process.stdout], [], [], _PROBE_SECONDS)[0]
+    if not asked:
+        process.kill()
+        raise SandboxUnavailable(f"nothing started within {_PROBE_SECONDS} seconds")
+    os.read(process.stdout.fileno(), 1)
+    with suppress(BrokenPipeError):  # it has ended: its end tells
+        os.write(process.stdin.fileno(), b"!")
 
 
 def interpreter() -> tuple[str, ...]:

@@ -24,6 +24,7 @@ from submissions.sandbox.backends import (
     Contained,
     Program,
     SandboxUnavailable,
+    greet,
     launched,
 )
 from submissions.sandbox.cgroups import ControlGroup
@@ -36,7 +37,7 @@ _SYSTEM_FILES = ("/etc/ld.so.cache", "/etc/alternatives")
 _CUDA_FILES = ("/sys/devices", "/sys/bus/pci", "/sys/module")
 _DEV_SHM_BYTES = 64 << 20
 #: Seconds that bwrap is given to set everything up.
-_SETUP = 20.0
+_SETUP = 60.0
 #: As root: what the launcher needs to become another user, and nothing else.
 _CAPABILITIES = ("CAP_SETUID", "CAP_SETGID")
 
@@ -138,6 +139,12 @@ class Bubblewrap(Backend):
                 raise
             group.add([process.pid, contained.root])
             os.write(release, b"\n")
+            try:
+                greet(process)
+            except BaseException:
+                contained.kill()
+                contained.close()
+                raise
             return contained
         finally:
             for descriptor in (filter_file, told, telling, holding, release):

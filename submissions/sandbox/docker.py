@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from django.conf import settings
 
-from submissions.sandbox.backends import Backend, Contained, Program, interpreter, launched
+from submissions.sandbox.backends import Backend, Contained, Program, greet, interpreter, launched
 
 #: What a shell reports of a program that was killed, which docker does when memory is used up.
 _KILLED = 137
@@ -71,7 +71,14 @@ class Docker(Backend):
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        return _Container(process, name)
+        contained = _Container(process, name)
+        try:
+            greet(process)
+        except BaseException:
+            contained.kill()
+            contained.close()
+            raise
+        return contained
 
 
 def arguments(program: Program, name: str) -> list[str]:

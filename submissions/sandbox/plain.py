@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 
-from submissions.sandbox.backends import Backend, Contained, Program, launched
+from submissions.sandbox.backends import Backend, Contained, Program, greet, launched
 from submissions.sandbox.watching import threads_of_user
 
 
@@ -35,4 +35,11 @@ class Plain(Backend):
             env=dict(program.environment),
             start_new_session=True,
         )
-        return Contained(process)
+        contained = Contained(process)
+        try:
+            greet(process)
+        except BaseException:
+            contained.kill()
+            contained.close()
+            raise
+        return contained

@@ -29,7 +29,7 @@ from submissions.sandbox.backends import (
 )
 from submissions.sandbox.limits import Limits
 from submissions.sandbox.supervision import Breach, Ending, OnProgress, Supervision
-from submissions.sandbox.watching import size_of, tidy
+from submissions.sandbox.watching import free_bytes, size_of, tidy
 from submissions.timing import MachineLock
 
 logger = logging.getLogger(__name__)
@@ -71,6 +71,8 @@ def run_job(backend: Backend, job: ExecutionJob, limits: Limits, on_progress: On
     if not backend.available:
         raise SandboxUnavailable(f"{backend.name}: {backend.reason}")
     _prepare(job, isolates=backend.isolates)
+    if free_bytes(job.out) < limits.reserve_bytes:
+        raise SandboxUnavailable("The disk of this worker is nearly full.")
     _compile_once()
     lock = MachineLock()
     try:

@@ -32,7 +32,7 @@ def attempt(action):
 
 SMALL = Limits(
     memory_bytes=256 << 20,
-    wall_clock_seconds=20,
+    wall_clock_seconds=60,
     output_bytes=20 << 20,
     processes=48,
     files=500,
