@@ -47,7 +47,7 @@ def keep_shard(source: Path, key: str, number: int) -> int:
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if target.exists():
         remove(target)
-    for path in (*source.iterdir(), source):
+    for path in (*source.rglob("*"), source):
         _sync(path)
     source.rename(target)
     _sync(target.parent)
@@ -93,13 +93,19 @@ def old_folders() -> Iterator[Path]:
 
 
 def _checked_size(folder: Path) -> int:
+    """Bytes of the folder's files. Raises UnusableOutput for anything but plain files in plain folders."""
     if not stat.S_ISDIR(folder.lstat().st_mode):
         raise UnusableOutput(f"{folder.name} is no folder")
-    files = list(folder.iterdir())
-    strange = [path.name for path in files if not is_plain_file(path)]
-    if strange:
-        raise UnusableOutput(f"{strange[0]!r} is no plain file")
-    return sum(path.stat().st_size for path in files)
+    size = 0
+    for entry in list(os.scandir(folder)):
+        path = Path(entry.path)
+        if entry.is_dir(follow_symlinks=False):
+            size += _checked_size(path)
+        elif is_plain_file(path):
+            size += path.stat().st_size
+        else:
+            raise UnusableOutput(f"{path.name!r} is no plain file")
+    return size
 
 
 def _area() -> Path:

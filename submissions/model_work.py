@@ -22,6 +22,7 @@ from evaluation.engines.base import shard_name
 from evaluation.errors import ModelFailure
 from evaluation.execution.job import RUN_NAME, ExecutionJob
 from leaderboard.baselines import BM25
+from leaderboard.boards.depth import depth_of
 from leaderboard.efficiency import record_measurement
 from leaderboard.models import DatasetVersion, Entry, Qrels, Run, System
 from leaderboard.runs import open_run, store_run
@@ -75,10 +76,11 @@ def model_job(job: Job, lease: Lease) -> None:
     submission = job.submission
     if submission is None:
         raise RuntimeError(f"job {job.pk} belongs to no submission")
+    engine = describe_engine(submission.engine)
     task = ModelTask(
         submission.system,
-        describe_engine(submission.engine),
-        submission.parameters,
+        engine,
+        engine.complete(submission.parameters),
         submission.checkpoint or fetched_checkpoint(job),
         job.payload.get("run_ids", ()),
     )
@@ -159,7 +161,7 @@ def _retrieve(
             forget_strangers(encoded.key, encoded.shards)
     retrieval, hardware = result["retrieval"], result["hardware"]
     _log(job, retrieval)
-    if setting and shards and not encoded:
+    if setting and shards and not encoded and (shards / shard_name(0)).is_dir():
         keep_single(
             setting,
             shards / shard_name(0),
@@ -233,7 +235,9 @@ def _evaluated(job: Job, lease: Lease, qrels: Qrels, done: _Run, encoded: Encode
     for label, name in files.items():
         path = done.out / name
         scored = evaluate(path, job.dataset, qrels, lease)
-        results.append(Result(store_run(path), scored, label, facts))
+        depth = depth_of(label)
+        own = {**facts, "depth": depth} if depth and "depth" in facts else facts
+        results.append(Result(store_run(path), scored, label, own))
     return results
 
 

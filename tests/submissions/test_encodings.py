@@ -319,8 +319,8 @@ def test_the_one_shard_of_a_small_corpus_is_kept_once(
 def test_a_link_is_not_kept(dataset: Dataset, setting: Setting, tmp_path: Path) -> None:
     wait_for_shards(model_job(dataset), setting)
     job = next_shard()
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "embeddings.npy").symlink_to("/etc/passwd")
+    (tmp_path / "out" / "texts").mkdir(parents=True)
+    (tmp_path / "out" / "texts" / "embeddings.npy").symlink_to("/etc/passwd")
     with pytest.raises(UnusableOutput):
         finish_shard(job, job.shard, tmp_path / "out", documents=1, seconds=1, hardware="")
     assert state_of(job) == State.RETRIEVING

@@ -105,6 +105,7 @@ def test_each_variant_is_an_entry_of_its_own(small: Dataset) -> None:
     assert job.entry is not None
     further = job.further_entries.get()
     assert (further.configuration, job.entry.configuration) == ("top 2", "top 5")
+    assert (further.facts["depth"], job.entry.facts["depth"]) == (2, 5)
     assert run_of(further).count("\n") == 4
     assert run_of(job.entry).count("\n") == 10
     assert [entry.measurements.count() for entry in (further, job.entry)] == [1, 1]

@@ -61,7 +61,8 @@ class ToyEngine(ShardedEngine):
                 progress(number / len(documents))
         vectors = [vector(f"{document.title} {document.text}") for document in documents]
         np.save(folder / "vectors.npy", np.array(vectors, np.float32).reshape(-1, WIDTH))
-        (folder / "ids.json").write_text(json.dumps([document.id for document in documents]))
+        (folder / "texts").mkdir()  # engines keep folders in shards
+        (folder / "texts" / "ids.json").write_text(json.dumps([document.id for document in documents]))
 
     def build_from_shards(
         self, shards: Sequence[Path], folder: Path, progress: Callable[[float], None] | None = None
@@ -69,7 +70,9 @@ class ToyEngine(ShardedEngine):
         """One matrix of all."""
         vectors = [np.load(shard / "vectors.npy", allow_pickle=False) for shard in shards]
         self._vectors = np.concatenate(vectors)
-        self._ids = [name for shard in shards for name in json.loads((shard / "ids.json").read_text())]
+        self._ids = [
+            name for shard in shards for name in json.loads((shard / "texts" / "ids.json").read_text())
+        ]
 
     def open(self, folder: Path) -> None:
         """It has no index on disk."""
@@ -114,7 +117,7 @@ class ToyEngine(ShardedEngine):
 
     def facts(self) -> Mapping[str, Any]:
         """What papers would report."""
-        return {"dimension": WIDTH}
+        return {"dimension": WIDTH, "depth": 5} if self._variants else {"dimension": WIDTH}
 
 
 def misbehave(how: str) -> None:
