@@ -74,3 +74,8 @@ def request_demo_rows(dataset: Dataset) -> None:
     """Ask for the other rows of the demo."""
     for configuration in DEMO_ROWS:
         request_work(WorkRequest.Kind.RETRIEVE, dataset, {"configuration": configuration.slug})
+
+
+def request_sample_model(dataset: Dataset) -> None:
+    """Ask for the demo's model, to be made, run and measured; whatever was asked for before comes first."""
+    request_work(WorkRequest.Kind.SAMPLE_MODEL, dataset)

@@ -1,4 +1,4 @@
-"""What a new site is given: the reported boards, the demo collection with its rows, and a curator to sign in as.
+"""What a new site is given: reported boards, the demo collection with its rows and its model, a curator to sign in as.
 
 Everything here may be called again: what is there already is left alone.
 """
@@ -14,7 +14,7 @@ from allauth.account.models import EmailAddress
 from django.conf import settings
 from django.db import transaction
 
-from leaderboard.baselines import BM25, request_demo_rows
+from leaderboard.baselines import BM25, request_demo_rows, request_sample_model
 from leaderboard.demo.collection import DEMO_SLUG, make_demo_collection
 from leaderboard.models import Dataset, Entry, Source, User
 from leaderboard.reported.loader import load_reported
@@ -28,7 +28,9 @@ def prepare() -> None:
     load_reported()
     if not Dataset.objects.filter(slug=DEMO_SLUG, current_version__isnull=False).exists():
         with tempfile.TemporaryDirectory(dir=settings.FILE_UPLOAD_TEMP_DIR) as folder:
-            request_demo_rows(make_demo_collection(Path(folder)))
+            demo = make_demo_collection(Path(folder))
+        request_demo_rows(demo)
+        request_sample_model(demo)
 
 
 def ready() -> bool:

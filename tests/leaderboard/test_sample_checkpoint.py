@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from evaluation.checkpoints import CheckpointKind, rebuild, validate_archive
 from leaderboard.demo.sample_checkpoint import (
     archive_checkpoint,
     archive_refused,
@@ -94,6 +95,17 @@ def test_the_refused_archive_has_a_pickle_instead_of_weights(checkpoint: Path, t
     with zipfile.ZipFile(archive_refused(checkpoint, tmp_path / "refused.zip")) as archive:
         assert "pytorch_model.bin" in archive.namelist()
         assert "model.safetensors" not in archive.namelist()
+
+
+def test_the_sites_own_validation_takes_the_one_and_refuses_the_other(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    taken = validate_archive(archive_checkpoint(checkpoint, tmp_path / "sample.zip"), tmp_path / "one")
+    assert not taken.report.errors
+    description = rebuild(taken, tmp_path / "rebuilt")
+    assert (description.kind, description.dimension) == (CheckpointKind.STATIC_EMBEDDINGS, 4)
+    refused = validate_archive(archive_refused(checkpoint, tmp_path / "refused.zip"), tmp_path / "other")
+    assert "pickle_weights" in {problem.code for problem in refused.report.errors}
 
 
 def test_a_few_documents_are_enough() -> None:
