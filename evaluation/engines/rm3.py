@@ -69,7 +69,7 @@ class RM3(BM25):
         ranks = self.searcher.index.ranks
         self._order = np.empty(len(ranks), np.uint32)
         self._order[ranks] = np.arange(len(ranks), dtype=np.uint32)
-        if (folder / feedback_terms.TERMS_FILE).exists():
+        if (folder / feedback_terms.TERMS_FILE).exists():  # not yet while it is being built
             self._terms, self._frequencies = feedback_terms.read_feedback_terms(folder)
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:
