@@ -96,7 +96,7 @@ backend = Bubblewrap()
 assert backend.available, backend.reason
 print("ready", flush=True)
 stranger = Stranger(backend, Path(os.environ["HOME"]), pytest.MonkeyPatch())
-outcome = stranger.run(sys.argv[1], checkpoint=None)
+outcome = stranger.run(sys.argv[1], checkpoint=None, on_progress=lambda *told: print(told[0], flush=True))
 print(json.dumps([outcome.kind, stranger.found]), flush=True)
 """
 
@@ -167,11 +167,12 @@ def test_a_worker_that_is_not_root_contains_too(bubblewrap: Backend, tmp_path: P
 def test_killing_the_worker_ends_its_child(bubblewrap: Backend, tmp_path: Path) -> None:
     """Whatever ends the worker ends the program in the same moment: nothing is left behind."""
     marker = f"runboard-canary-{os.getpid()}"
-    payload = f"print('{marker}')\nwhile True: pass"
+    payload = f"print(json.dumps({{'stage': 'encoding', 'share': 0}}), flush=True)\nwhile True: '{marker}'"
     driver = start_driver(payload, tmp_path / "home", user=None, python=sys.executable)
     assert driver.stdout is not None
-    assert driver.stdout.readline() == "ready\n"
-    wait_until(lambda: len(with_marker(marker)) > 1)
+    while driver.stdout.readline() != "encoding\n":
+        assert driver.poll() is None
+    assert len(with_marker(marker)) > 1
     driver.kill()
     driver.wait()
     driver.stdout.close()
