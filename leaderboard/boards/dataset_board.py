@@ -142,7 +142,7 @@ def _place(columns: Sequence[Column], sort: str) -> int:
 def _columns(
     measures: Sequence[str], costs: Sequence[Column], figures: Mapping[FigureKey, Column]
 ) -> list[Column]:
-    """All columns; the first measure is the one in focus, and its differences stand right beside it."""
+    """All columns; the first measure is the one in focus, and its differences and what it costs stand beside it."""
     first, *others = measures
     good = better(first)
     return [
@@ -152,8 +152,8 @@ def _columns(
         Column(
             RELATIVE, "Δ %", DIFFERENCE, "relative", good, note="relative difference to the same baseline"
         ),
-        *(replace(measure_column(name), group=OTHER_MEASURES) for name in others),
         *costs,
+        *(replace(measure_column(name), group=OTHER_MEASURES) for name in others),
         *figures.values(),
         Column("architecture", "Architecture", ABOUT, "text"),
         Column("provenance", "Provenance", ABOUT, "text", note="how the numbers were obtained"),
@@ -187,9 +187,11 @@ def _rows(
     measure, *others = measures
     baselines = {row.entry.comparison_group: row.scores.get(measure) for row in read if row.entry.is_baseline}
     current = current_group(facts, [row.entry for row in read])
-    first_cost = 1 + len(measures) + 2  # after the system, its measures and the two differences
-    places = {key: number for number, key in enumerate(figures, first_cost + len(costs.columns))}
-    blank = [None] * (len(costs.columns) + len(figures))
+    first_cost = 4  # after the system, the measure in focus and the two differences
+    places = {
+        key: number for number, key in enumerate(figures, first_cost + len(costs.columns) + len(others))
+    }
+    unmeasured, blank = [None] * len(costs.columns), [None] * len(figures)
     rows = []
     for item in read:
         entry, value = item.entry, item.scores.get(measure)
@@ -200,6 +202,7 @@ def _rows(
             value,
             deltas.absolute(value, baseline),
             deltas.relative(value, baseline),
+            *unmeasured,
             *map(item.scores.get, others),
             *blank,
             ARCHITECTURES.get(entry.architecture, entry.architecture),
