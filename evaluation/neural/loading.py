@@ -6,6 +6,7 @@ to. They are the second line: `evaluation.checkpoints` rebuilds the folder first
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ from evaluation.errors import ModelFailure
 Model = TypeVar("Model")
 #: How weights are read, whatever the folder says.
 SAFE_MODEL = {"use_safetensors": True, "weights_only": True, "attn_implementation": "sdpa"}
+#: Model types for which transformers has no other attention than its plain one.
+_PLAIN_ATTENTION = frozenset({"mpnet"})
 _SAFE = {"trust_remote_code": False, "local_files_only": True}
 
 
@@ -43,23 +46,26 @@ def load_sentence_encoder(
 ) -> SentenceTransformer:
     """A dense or static encoder. Raises ModelFailure."""
     return _load(
-        folder, lambda: SentenceTransformer(str(folder), truncate_dim=truncate_dimension, **_options(device))
+        folder,
+        lambda: SentenceTransformer(str(folder), truncate_dim=truncate_dimension, **_options(folder, device)),
     )
 
 
 def load_sparse_encoder(folder: Path, device: str, most_terms: int | None = None) -> SparseEncoder:
     """A learned sparse encoder. Raises ModelFailure."""
-    return _load(folder, lambda: SparseEncoder(str(folder), max_active_dims=most_terms, **_options(device)))
+    return _load(
+        folder, lambda: SparseEncoder(str(folder), max_active_dims=most_terms, **_options(folder, device))
+    )
 
 
 def load_multi_vector_encoder(folder: Path, device: str) -> MultiVectorEncoder:
     """A late-interaction encoder. Raises ModelFailure."""
-    return _load(folder, lambda: MultiVectorEncoder(str(folder), **_options(device)))
+    return _load(folder, lambda: MultiVectorEncoder(str(folder), **_options(folder, device)))
 
 
 def load_cross_encoder(folder: Path, device: str, maximum_length: int | None = None) -> CrossEncoder:
     """A cross-encoder, whose scores are left as the model gives them. Raises ModelFailure."""
-    options = {**_options(device), "max_length": maximum_length, "activation_fn": torch.nn.Identity()}
+    options = {**_options(folder, device), "max_length": maximum_length, "activation_fn": torch.nn.Identity()}
     model: CrossEncoder = _load(folder, lambda: CrossEncoder(str(folder), **options))
     return model
 
@@ -68,7 +74,9 @@ def load_transformer(folder: Path, auto_class: Any, device: str) -> tuple[Any, A
     """(model, tokenizer) through a class of transformers, such as AutoModelForSeq2SeqLM. Raises ModelFailure."""
 
     def load() -> tuple[Any, Any]:
-        model, found = auto_class.from_pretrained(folder, output_loading_info=True, **SAFE_MODEL, **_SAFE)
+        model, found = auto_class.from_pretrained(
+            folder, output_loading_info=True, **safe_model(folder), **_SAFE
+        )
         if found["missing_keys"]:
             raise ModelFailure(
                 "missing_weights", "the model lacks " + ", ".join(sorted(found["missing_keys"])[:5])
@@ -78,8 +86,15 @@ def load_transformer(folder: Path, auto_class: Any, device: str) -> tuple[Any, A
     return _load(folder, load)
 
 
-def _options(device: str) -> dict[str, Any]:
-    return {**_SAFE, "device": device, "model_kwargs": dict(SAFE_MODEL)}
+def safe_model(folder: Path) -> dict[str, Any]:
+    """How the weights in a folder, and those below it, are read, with the attention that the model has."""
+    configurations = [json.loads(path.read_text(encoding="utf-8")) for path in folder.rglob("config.json")]
+    plain = any(each.get("model_type") in _PLAIN_ATTENTION for each in configurations)
+    return {**SAFE_MODEL, "attn_implementation": "eager" if plain else SAFE_MODEL["attn_implementation"]}
+
+
+def _options(folder: Path, device: str) -> dict[str, Any]:
+    return {**_SAFE, "device": device, "model_kwargs": safe_model(folder)}
 
 
 def _load(folder: Path, load: Callable[[], Model]) -> Model:

@@ -19,7 +19,6 @@ from evaluation.checkpoints import (
     validate_archive,
     validate_folder,
 )
-from evaluation.checkpoints.architectures import ARCHITECTURES
 from evaluation.checkpoints.packing import write_archive
 from evaluation.checkpoints.safetensors import read_tensors
 from evaluation.errors import InvalidContent
@@ -148,57 +147,6 @@ def test_cross_encoders_and_writers_do_as_the_senders_do(tiny: Callable[[str], t
         asked = words(TEXTS[:2], return_tensors="pt", padding=True)
         written.append(words.batch_decode(model.generate(**asked, max_length=12, do_sample=False)))
     assert written[0] == written[1]
-
-
-@pytest.mark.parametrize("model_type", sorted(set(ARCHITECTURES) - {"t5", "mt5"}))
-@pytest.mark.parametrize("head", ["base", "masked", "sequence", "token"])
-def test_weights_are_those_of_the_library(model_type: str, head: str) -> None:
-    import transformers
-
-    sizes = {size.key: size.default for size in ARCHITECTURES[model_type].sizes}
-    small = {
-        **dict.fromkeys(("vocab_size",), 40), **dict.fromkeys(("hidden_size", "dim"), 16),
-        **dict.fromkeys(("intermediate_size", "hidden_dim"), 24), **dict.fromkeys(("num_hidden_layers", "n_layers"), 2),
-        **dict.fromkeys(("num_attention_heads", "n_heads"), 2), "max_position_embeddings": 20, "embedding_size": 8,
-    }  # fmt: skip
-    sizes |= {key: value for key, value in small.items() if key in sizes}
-    ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "cls_token_id": 1, "sep_token_id": 2}
-    config = transformers.AutoConfig.for_model(model_type, **sizes, **ids, num_labels=1)
-    auto = {
-        "base": transformers.AutoModel, "masked": transformers.AutoModelForMaskedLM,
-        "sequence": transformers.AutoModelForSequenceClassification,
-        "token": transformers.AutoModelForTokenClassification,
-    }[head]  # fmt: skip
-    import torch
-
-    with torch.device("meta"):
-        model = auto.from_config(config)
-    prefix = f"{model.base_model_prefix}." if head != "base" else ""
-    theirs = {name.removeprefix(prefix): tuple(value.shape) for name, value in model.state_dict().items()}
-    ours = dict(ARCHITECTURES[model_type].weights(sizes, head))  # type: ignore[arg-type]
-
-    assert prefix in ("", ARCHITECTURES[model_type].prefix)
-    copies = {name for name in theirs if name.endswith("decoder.bias") and name not in ours}
-    poolers = {name for name in theirs if name.startswith("pooler") and head == "base"}
-    assert {name: shape for name, shape in theirs.items() if name not in copies | poolers} == ours
-
-
-@pytest.mark.parametrize("projection", ["relu", "gated-gelu"])
-def test_weights_of_t5_are_those_of_the_library(projection: str) -> None:
-    import torch
-    import transformers
-
-    sizes = {"vocab_size": 40, "d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 2, "num_decoder_layers": 2,
-             "num_heads": 2, "relative_attention_num_buckets": 32}  # fmt: skip
-    with torch.device("meta"):
-        config = transformers.T5Config(**sizes, feed_forward_proj=projection)
-        model = transformers.T5ForConditionalGeneration(config)
-    theirs = {
-        name: tuple(value.shape) for name, value in model.state_dict().items() if "embed_tokens" not in name
-    }
-
-    ours = ARCHITECTURES["t5"].weights({**sizes, "gated": int(projection.startswith("gated"))}, "writer")
-    assert dict(ours) == theirs
 
 
 def test_the_real_minilm_is_taken_as_it_is(tmp_path: Path) -> None:
