@@ -194,6 +194,8 @@ class ModelPage(SubmissionPage):
 
 
 def _samples(page: ModelPage) -> list[DatasetFile]:
-    """Archives to try the page with, where this site has made them: one that runs, one that is refused."""
+    """Archives to try the engine with, where this site has made them: one that runs, one that is refused."""
+    if CheckpointKind.STATIC_EMBEDDINGS not in kinds_of(page.engine):
+        return []
     files = [file for dataset in page.datasets for file in offered_files(dataset, page.person)]
     return [file for file in files if file.kind in SAMPLES]

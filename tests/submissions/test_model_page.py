@@ -72,6 +72,16 @@ def test_a_model_is_submitted_and_followed(signed_in: Client, tmp_path: Path) ->
     assert "used <b>2</b> of 60" in again
 
 
+def test_sample_archives_are_offered_where_they_fit(signed_in: Client, corpus: Dataset) -> None:
+    assert corpus.current_version is not None
+    for kind, name in (("example_model", "sample.zip"), ("refused_model", "refused.zip")):
+        corpus.current_version.files.create(kind=kind, name=name, sha256="0" * 64, size=4096)
+    page = page_of(signed_in, "dense")
+    assert 'href="/datasets/demo/files/sample.zip"' in page
+    assert 'href="/datasets/demo/files/refused.zip"' in page
+    assert "sample.zip" not in page_of(signed_in, "cross-encoder")
+
+
 def test_findings_are_listed_with_what_would_be_accepted(signed_in: Client) -> None:
     bad = upload(zipped({"config.json": b"{}", "pytorch_model.bin": b"x"}), "bad.zip")
     response = signed_in.post("/submit/model/", {**NEW, "dataset": "demo", "checkpoint": bad})
