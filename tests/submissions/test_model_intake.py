@@ -137,3 +137,25 @@ def test_estimates_follow_the_jobs_that_ended_here(api: Api, corpus: Dataset) ->
     assert "the one job of this kind" in pace.basis
     found = estimate(static, pace, Dataset.objects.select_related("current_version").get(pk=corpus.pk))
     assert found.time.total_seconds() == pytest.approx((OVERHEAD + timedelta(seconds=26)).total_seconds())
+
+
+def test_depths_of_a_re_ranker_are_drawn_and_told(api: Api, tmp_path: Path) -> None:
+    identifier = submit_model(api).body["id"]
+    job = claim(["cpu"], "w")
+    assert job is not None
+    assert job.submission is not None
+    Job.objects.filter(pk=job.pk).update(state=State.SCORING)
+    qrels = current_qrels(job.dataset)
+    results = []
+    for depth in (10, 50):
+        path = tmp_path / f"{depth}.txt"
+        path.write_text(run_text(depth=depth, skip=2 if depth == 10 else 0))
+        scored = evaluate(path, job.dataset, qrels, Lease(job))
+        results.append(Result(store_run(path), scored, f"top {depth}", {"dimension": 8, "depth": depth}))
+    publish_results(job, job.submission.system, results, qrels, Entry.Provenance.MEASURED)
+    page = api.client.get(f"/submissions/{identifier}/").content.decode()
+    assert "nDCG@10 by depth" in page
+    assert "<dt>Dimension</dt><dd>8</dd>" in page
+    answer = api.get(f"submissions/{identifier}/").body["jobs"][0]
+    assert [variant["configuration"] for variant in answer["variants"]] == ["top 10", "top 50"]
+    assert answer["facts"]["dimension"] == 8
