@@ -63,11 +63,11 @@ def safetensors(tensors: Mapping[str, np.ndarray[Any, np.dtype[np.float32]]]) ->
 
 
 def zipped(files: Mapping[str, bytes]) -> bytes:
-    """A zip of these files."""
+    """A zip of these files; the same ones give the same bytes."""
     out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(out, "w") as archive:
         for name, content in files.items():
-            archive.writestr(name, content)
+            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
     return out.getvalue()
 
 
