@@ -15,7 +15,7 @@ from leaderboard.boards.measures import better
 from leaderboard.models import Entry
 from submissions.heartbeat import workers_alive
 from submissions.lifecycle import submission_state
-from submissions.model_status import ModelPart, model_part
+from submissions.model_intake.status import ModelPart, model_part
 from submissions.models import TERMINAL, WAITING, Job, State, Submission
 from submissions.queue import queue_position
 

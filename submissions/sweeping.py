@@ -12,8 +12,8 @@ from django.conf import settings
 
 from leaderboard.models import Run, WorkRequest
 from leaderboard.store import Area
-from submissions.checkpoints import sweep_checkpoints
-from submissions.embedding_cache import sweep_embeddings
+from submissions.checkpoints.keeping import sweep_checkpoints
+from submissions.model_work.embedding_cache import sweep_embeddings
 from submissions.models import TERMINAL, Job
 
 logger = logging.getLogger(__name__)

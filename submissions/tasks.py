@@ -11,8 +11,8 @@ from celery import shared_task
 from celery.signals import worker_process_init, worker_ready, worker_shutdown
 
 from leaderboard.bell import DISPATCH
-from submissions.encodings import settle
 from submissions.heartbeat import Heartbeat, forget_silent_workers
+from submissions.model_work.encodings import settle
 from submissions.queue import WORK, reap, ring_for_waiting, take_requests
 from submissions.sweeping import sweep
 from submissions.working import work_through

@@ -8,8 +8,9 @@ from allauth import urls as allauth
 from django.urls import URLPattern, URLResolver, include, path
 from django.views.decorators.cache import never_cache
 
-from submissions import model_views, views
+from submissions import views
 from submissions.api import views as api
+from submissions.model_intake import views as model_views
 from submissions.people import views as people
 
 

@@ -22,7 +22,7 @@ from leaderboard.views.files import attachment
 from submissions import withdrawal
 from submissions.forms import SystemForm, WithdrawalForm
 from submissions.intake import accept_submission, check_only
-from submissions.model_runs import built_on
+from submissions.model_intake.runs import built_on
 from submissions.models import Submission
 from submissions.people.authentication import takes_tokens
 from submissions.permissions import downloadable_runs, editable_systems, may_manage, may_see, submissions_of

@@ -9,8 +9,8 @@ from django.utils import timezone
 
 from leaderboard import publishing, results
 from leaderboard.models import Entry, User
-from submissions.encodings import stop_unneeded
 from submissions.lifecycle import advance, write_log
+from submissions.model_work.encodings import stop_unneeded
 from submissions.models import TERMINAL, State, Submission
 from submissions.queue import request_cancel
 from submissions.scoring import forget_upload

@@ -6,17 +6,17 @@ import logging
 import secrets
 
 from evaluation.errors import InvalidRun, ModelFailure
-from submissions.encodings import WaitsForShards, settle_shard, wait_for_shards
 from submissions.lease import Cancelled, Lease, LeaseLost, holding
 from submissions.lifecycle import advance, write_log
-from submissions.model_work import model_job
+from submissions.model_work.encodings import WaitsForShards, settle_shard, wait_for_shards
+from submissions.model_work.retrieving import model_job
+from submissions.model_work.running import TimedOut, reject_model, time_out
+from submissions.model_work.sample import sample_model_job
+from submissions.model_work.shards import shard_job
 from submissions.models import Job, State
 from submissions.queue import ATTEMPTS, claim, put_back
 from submissions.retrieval import retrieve_job
-from submissions.running import TimedOut, reject_model, time_out
-from submissions.sample_work import sample_model_job
 from submissions.scoring import forget_upload, score_job
-from submissions.shard_work import shard_job
 
 logger = logging.getLogger(__name__)
 

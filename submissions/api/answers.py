@@ -7,7 +7,7 @@ from typing import Any
 from django.http import HttpRequest
 from django.urls import reverse
 
-from submissions.model_status import Variant
+from submissions.model_intake.status import Variant
 from submissions.models import Checkpoint
 from submissions.permissions import downloadable_runs
 from submissions.refusals import FileReport, Refused

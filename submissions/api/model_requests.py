@@ -12,12 +12,12 @@ from rest_framework.request import Request
 from evaluation.checkpoints.description import CheckpointKind
 from leaderboard.models import User
 from submissions.api.requests import about, data_of, list_of, malformed, system_of
-from submissions.checkpoints import Source
+from submissions.checkpoints.hub import HubModel
+from submissions.checkpoints.keeping import Source
 from submissions.forms import ParametersField
-from submissions.hub import HubModel
-from submissions.model_intake import POOLINGS, Device, Model, ModelRequest, engine_of, kinds_of
+from submissions.model_intake.intake import POOLINGS, Device, Model, ModelRequest, engine_of, kinds_of
+from submissions.model_intake.readiness import is_local
 from submissions.permissions import checkpoints_of
-from submissions.readiness import is_local
 from submissions.refusals import Refused
 from submissions.request_size import refuse_oversize
 from submissions.submit_page import incoming

@@ -8,7 +8,7 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework import serializers
 
 from evaluation.engines import ENGINES
-from submissions.model_intake import POOLINGS
+from submissions.model_intake.intake import POOLINGS
 
 
 class TokenScheme(OpenApiAuthenticationExtension):

@@ -30,10 +30,10 @@ from submissions.api.schema import (
     VisibilityRequest,
     WithdrawRequest,
 )
-from submissions.checkpoints import check_checkpoint
+from submissions.checkpoints.keeping import check_checkpoint
 from submissions.forms import WithdrawalForm
 from submissions.intake import accept_submission, check_only
-from submissions.model_intake import accept_model
+from submissions.model_intake.intake import accept_model
 from submissions.models import Submission
 from submissions.permissions import may_manage, may_see, submissions_of
 from submissions.refusals import Refused

@@ -8,7 +8,7 @@ from django import template
 
 from leaderboard.boards import wording
 from leaderboard.models import Dataset
-from submissions.model_status import Variant
+from submissions.model_intake.status import Variant
 from submissions.status import JobStatus, Score
 
 register = template.Library()

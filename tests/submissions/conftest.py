@@ -26,6 +26,7 @@ from submissions.sandbox.bubblewrap import Bubblewrap
 from submissions.working import work_through
 from tests.factories import make_user
 from tests.servers.plugin import in_ci
+from tests.submissions.fake_hub import hub as hub
 
 QUERIES = [f"q{number}" for number in range(1, 13)]
 #: The last two queries are not judged.

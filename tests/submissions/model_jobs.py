@@ -15,7 +15,7 @@ from leaderboard.importing.options import ImportOptions
 from leaderboard.models import Dataset
 from leaderboard.systems import SystemFields, create_system
 from submissions import sandbox
-from submissions.checkpoints import folder_of
+from submissions.checkpoints.keeping import folder_of
 from submissions.models import Checkpoint, Job, State, Submission
 from submissions.queue import take_requests
 from submissions.working import work_through

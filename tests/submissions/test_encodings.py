@@ -13,9 +13,11 @@ from django.conf import LazySettings
 from django.utils import timezone
 
 from leaderboard.models import Dataset
-from submissions.embedding_cache import sweep_embeddings
-from submissions.embedding_files import UnusableOutput, embeddings_folder
-from submissions.encodings import (
+from submissions.lease import Cancelled, LeaseLost
+from submissions.lifecycle import advance
+from submissions.model_work.embedding_cache import sweep_embeddings
+from submissions.model_work.embedding_files import UnusableOutput, embeddings_folder
+from submissions.model_work.encodings import (
     Setting,
     finish_shard,
     keep_single,
@@ -25,8 +27,6 @@ from submissions.encodings import (
     use,
     wait_for_shards,
 )
-from submissions.lease import Cancelled, LeaseLost
-from submissions.lifecycle import advance
 from submissions.models import Checkpoint, Encoding, Job, Shard, State
 from submissions.queue import claim, reap, request_cancel
 from tests.factories import make_dataset, make_job, make_version

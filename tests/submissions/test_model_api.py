@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, System, User
-from submissions import checkpoints
+from submissions.checkpoints import keeping as checkpoints
 from submissions.models import Checkpoint, Job, Submission, Worker
 from submissions.withdrawal import set_reusable
 from tests.submissions.conftest import Api, make_collection, run_text, upload, work

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
 import time
+import zipfile
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -15,16 +16,23 @@ from evaluation.engines import describe
 from evaluation.errors import InvalidRun
 from leaderboard.models import Dataset, Entry, Run, User
 from leaderboard.runs import store_run
-from submissions import hub_fetching
-from submissions.checkpoints import Source, folder_of, keep_checkpoint, keep_files, sweep_checkpoints
-from submissions.estimates import OVERHEAD, Load, estimate, pace_of
+from submissions.checkpoints.keeping import (
+    Source,
+    folder_of,
+    keep_checkpoint,
+    keep_files,
+    sweep_checkpoints,
+)
 from submissions.lease import Lease
+from submissions.model_intake.estimates import OVERHEAD, Load, estimate, pace_of
+from submissions.model_work.hub_checkpoint import fetched_checkpoint
 from submissions.models import Checkpoint, Job, State
 from submissions.people.teams import personal_team
 from submissions.queue import claim
 from submissions.scoring import Result, current_qrels, evaluate, publish_results
 from tests.submissions.conftest import Api, run_text, work
-from tests.submissions.models import static_archive, submit_model, with_corpus, zipped
+from tests.submissions.fake_hub import COMMIT, NAME, FakeHub
+from tests.submissions.models import static_archive, submit_model, with_corpus
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("models_run_here", "corpus")]
 
@@ -36,46 +44,46 @@ def corpus(demo: Dataset, tmp_path: Path) -> Dataset:
 
 
 @pytest.fixture
-def from_hub(api: Api, settings: Any) -> Job:
+def from_hub(api: Api, hub: FakeHub) -> Job:
     """A job whose model is on the hub, claimed."""
-    settings.HUB_DOWNLOADS = True
-    submit_model(api, checkpoint=None, hub_model="owner/model", hub_commit="a" * 40)
+    hub.files = unzipped(static_archive())
+    submit_model(api, checkpoint=None, hub_model=NAME, hub_commit=COMMIT)
     job = claim(["cpu"], "w")
     assert job is not None
     return job
 
 
-def test_a_model_on_the_hub_is_fetched_once_and_kept_with_its_commit(
-    from_hub: Job, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fetched = []
-
-    def fetch(name: str, commit: str, folder: Path) -> Path:
-        fetched.append((name, commit))
-        (folder / "fetched.zip").write_bytes(static_archive())
-        return folder / "fetched.zip"
-
-    monkeypatch.setattr(hub_fetching, "_fetch", fetch)
-    first = hub_fetching.fetched_checkpoint(from_hub)
-    assert first == hub_fetching.fetched_checkpoint(from_hub) == Checkpoint.objects.get()
-    assert fetched == [("owner/model", "a" * 40)]
-    assert (first.hub_name, first.hub_commit) == ("owner/model", "a" * 40)
+def test_a_model_on_the_hub_is_fetched_once_and_kept_with_its_commit(from_hub: Job, hub: FakeHub) -> None:
+    first = fetched_checkpoint(from_hub)
+    asked = len(hub.asked)
+    assert asked > 0
+    assert first == fetched_checkpoint(from_hub) == Checkpoint.objects.get()
+    assert len(hub.asked) == asked
+    assert (first.hub_name, first.hub_commit) == (NAME, COMMIT)
     from_hub.refresh_from_db()
     assert from_hub.submission is not None
     assert from_hub.submission.checkpoint == first
 
 
-def test_a_model_on_the_hub_that_is_none_is_refused_with_its_findings(
-    from_hub: Job, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fetch(name: str, commit: str, folder: Path) -> Path:
-        (folder / "fetched.zip").write_bytes(zipped({"pytorch_model.bin": b"x"}))
-        return folder / "fetched.zip"
-
-    monkeypatch.setattr(hub_fetching, "_fetch", fetch)
+def test_a_model_on_the_hub_that_is_none_is_refused_with_its_findings(from_hub: Job, hub: FakeHub) -> None:
+    del hub.files["tokenizer.json"]
     with pytest.raises(InvalidRun) as refused:
-        hub_fetching.fetched_checkpoint(from_hub)
-    assert "pickle_weights" in {problem.code for problem in refused.value.report.errors}
+        fetched_checkpoint(from_hub)
+    assert "missing_tokenizer" in {problem.code for problem in refused.value.report.errors}
+
+
+def test_a_model_that_the_hub_does_not_have_is_refused(from_hub: Job, hub: FakeHub) -> None:
+    hub.status = 404
+    hub.files = {}
+    with pytest.raises(InvalidRun) as refused:
+        fetched_checkpoint(from_hub)
+    assert [problem.code for problem in refused.value.report.errors] == ["hub_missing"]
+
+
+def unzipped(archive: bytes) -> dict[str, bytes]:
+    """The files of a zip by name."""
+    with zipfile.ZipFile(io.BytesIO(archive)) as packed:
+        return {name: packed.read(name) for name in packed.namelist()}
 
 
 def test_what_is_built_on_runs_names_them_and_its_model(api: Api, stranger: Api, tmp_path: Path) -> None:

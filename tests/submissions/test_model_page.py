@@ -14,7 +14,7 @@ from playwright.sync_api import Browser, expect
 
 from evaluation.engines import ENGINES
 from leaderboard.models import Dataset, User
-from submissions import readiness
+from submissions.model_intake import readiness
 from submissions.models import Job, State, Submission
 from submissions.permissions import teams_of
 from tests.submissions.conftest import Api, upload

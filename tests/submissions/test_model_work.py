@@ -14,7 +14,7 @@ import pytest
 
 from leaderboard.models import Dataset, Entry, Measurement, Run
 from leaderboard.runs import open_run
-from submissions.embedding_files import embeddings_folder
+from submissions.model_work.embedding_files import embeddings_folder
 from submissions.models import Encoding, Job, Shard, State, Submission
 from submissions.queue import request_cancel
 from tests.submissions.model_jobs import (

@@ -20,8 +20,8 @@ from evaluation.engines import Resources, retrieve
 from leaderboard.models import Dataset
 from leaderboard.runs import open_run
 from leaderboard.store import Area, path_of
-from submissions.checkpoints import folder_of
-from submissions.encodings import settle
+from submissions.checkpoints.keeping import folder_of
+from submissions.model_work.encodings import settle
 from submissions.models import Job, Shard, State, Submission
 from submissions.queue import reap
 from tests.servers import processes

@@ -27,14 +27,14 @@ from leaderboard.efficiency import record_measurement
 from leaderboard.models import DatasetVersion, Entry, Qrels, Run, System
 from leaderboard.runs import open_run, store_run
 from leaderboard.store import Area, path_of
-from submissions.checkpoints import folder_of
-from submissions.embedding_files import forget_strangers
-from submissions.encodings import Encoded, Setting, WaitsForShards, keep_single, use
-from submissions.hub_fetching import fetched_checkpoint
+from submissions.checkpoints.keeping import folder_of
 from submissions.lease import Lease, LeaseLost
 from submissions.lifecycle import advance, write_log
+from submissions.model_work.embedding_files import forget_strangers
+from submissions.model_work.encodings import Encoded, Setting, WaitsForShards, keep_single, use
+from submissions.model_work.hub_checkpoint import fetched_checkpoint
+from submissions.model_work.running import TimedOut, device_of, run_child, workplace
 from submissions.models import Checkpoint, Job, State
-from submissions.running import TimedOut, device_of, run_child, workplace
 from submissions.scoring import Result, begin_scoring, current_qrels, evaluate, publish_results
 
 #: How deep a run goes.

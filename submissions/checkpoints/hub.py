@@ -68,7 +68,16 @@ def fetch(name: str, commit: str, folder: Path) -> int:
     Refused as `refuse_hub` does, and InvalidContent where the hub has no such model, or one too large, or is silent.
     """
     refuse_hub(HubModel(name, commit))
-    words = [sys.executable, "-s", "-P", "-m", "submissions.hub_download", name, commit, str(folder)]
+    words = [
+        sys.executable,
+        "-s",
+        "-P",
+        "-m",
+        "submissions.checkpoints.hub_download",
+        name,
+        commit,
+        str(folder),
+    ]
     environment = {key: os.environ[key] for key in _ENVIRONMENT if key in os.environ}
     environment["PYTHONPATH"] = str(settings.BASE_DIR)
     try:

@@ -7,12 +7,12 @@ from django.conf import settings
 from evaluation.engines import describe
 from evaluation.execution.job import SHARD_FOLDER, ExecutionJob
 from leaderboard.store import Area, path_of
-from submissions.checkpoints import folder_of
-from submissions.encodings import finish_shard
+from submissions.checkpoints.keeping import folder_of
 from submissions.lease import Cancelled, Lease, LeaseLost
 from submissions.lifecycle import advance
+from submissions.model_work.encodings import finish_shard
+from submissions.model_work.running import device_of, run_child, workplace
 from submissions.models import Job, Shard, State
-from submissions.running import device_of, run_child, workplace
 
 
 def shard_job(job: Job, lease: Lease) -> None:

@@ -8,9 +8,9 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
-from submissions.checkpoints import check_checkpoint
-from submissions.model_intake import accept_model, kinds_of
-from submissions.model_page import ModelPage
+from submissions.checkpoints.keeping import check_checkpoint
+from submissions.model_intake.intake import accept_model, kinds_of
+from submissions.model_intake.page import ModelPage
 from submissions.refusals import Refused
 from submissions.request_size import refuse_oversize
 from submissions.throttling import CheckThrottle, SubmitThrottle, seconds_to_wait

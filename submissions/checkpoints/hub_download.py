@@ -1,6 +1,6 @@
 """The process that fetches a model from the hub: it is given a name, a commit and a folder, and no secrets.
 
-`python -m submissions.hub_download NAME COMMIT FOLDER MOST_BYTES` prints one line of JSON: how much was fetched, or a
+It is called with NAME COMMIT FOLDER MOST_BYTES, and prints a line of JSON: the bytes fetched, or a
 code and a sentence. Only files that a checkpoint is made of are asked for, and their sizes are known, and added up,
 before the first is. It talks plain HTTP(S) to `HF_ENDPOINT` and follows it to where it keeps large files.
 """

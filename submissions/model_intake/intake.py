@@ -17,18 +17,19 @@ from evaluation.engines import ENGINES, EngineDescription, InvalidParameter
 from evaluation.engines import describe as describe_engine
 from leaderboard.models import Architecture, Dataset, Run, System, Team, User
 from leaderboard.systems import SystemFields
-from submissions import checkpoints, queue
-from submissions.checkpoints import KeptFiles, Source
+from submissions import queue
+from submissions.checkpoints import keeping as checkpoints
+from submissions.checkpoints.hub import HubModel, refuse_hub
+from submissions.checkpoints.keeping import KeptFiles, Source
 from submissions.heartbeat import workers_alive
-from submissions.hub import HubModel, refuse_hub
 from submissions.intake import FORGOTTEN, system_row, team_of
 from submissions.lifecycle import write_log
-from submissions.model_datasets import chosen_datasets
-from submissions.model_runs import runs_for
+from submissions.model_intake.datasets import chosen_datasets
+from submissions.model_intake.quota import hold_quota, refuse_beyond_quota
+from submissions.model_intake.readiness import refuse_unready
+from submissions.model_intake.runs import runs_for
 from submissions.models import Checkpoint, Job, State, Submission
 from submissions.people.teams import personal_team
-from submissions.quota import hold_quota, refuse_beyond_quota
-from submissions.readiness import refuse_unready
 from submissions.refusals import Refused
 
 #: What may be asked for where a plain encoder does not say how its tokens' outputs become one.

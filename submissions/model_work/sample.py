@@ -9,12 +9,12 @@ from leaderboard.example_runs import offer_example_runs
 from leaderboard.models import Architecture, System
 from leaderboard.store import Area, path_of
 from leaderboard.systems import house_system
-from submissions.checkpoints import keep_checkpoint
+from submissions.checkpoints.keeping import keep_checkpoint
 from submissions.lease import Lease, LeaseLost
 from submissions.lifecycle import advance, write_log
-from submissions.model_work import ModelTask, run_model
+from submissions.model_work.retrieving import ModelTask, run_model
+from submissions.model_work.running import workplace
 from submissions.models import Checkpoint, Job, State
-from submissions.running import workplace
 from submissions.scoring import current_qrels
 
 ENGINE = "dense"
@@ -29,7 +29,7 @@ _DESCRIPTION = (
 def sample_model_job(job: Job, lease: Lease) -> None:
     """Make the checkpoint from the dataset's documents, offer it for download, and publish what it finds.
 
-    Raises as `model_work.run_model`.
+    Raises as `retrieving.run_model`.
     """
     if not advance(job.pk, State.RETRIEVING, fence=job.fence, stage="loading"):
         raise LeaseLost

@@ -21,9 +21,9 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from leaderboard.models import DatasetVersion
-from submissions.embedding_files import embeddings_folder, keep_shard, note_use, shard_folder
 from submissions.lease import Cancelled, LeaseLost
 from submissions.lifecycle import advance, write_log
+from submissions.model_work.embedding_files import embeddings_folder, keep_shard, note_use, shard_folder
 from submissions.models import TERMINAL, Checkpoint, Encoding, Job, Shard, State
 from submissions.queue import request_cancel, ring
 

@@ -12,8 +12,8 @@ from django.utils.html import escape
 from evaluation.engines import EngineDescription, InvalidParameter, Parameter
 from leaderboard.models import Benchmark, Dataset
 from leaderboard.templatetags.runboard import size
-from submissions.model_intake import POOLINGS
-from submissions.model_runs import RunSource
+from submissions.model_intake.intake import POOLINGS
+from submissions.model_intake.runs import RunSource
 from submissions.models import Checkpoint
 
 

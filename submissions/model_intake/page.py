@@ -14,18 +14,18 @@ from evaluation.engines import ENGINES, EngineDescription
 from evaluation.formats.compression import describe_bytes
 from leaderboard.files import offered_files
 from leaderboard.models import Architecture, DatasetFile
-from submissions.checkpoints import KIND_NAMES, Source
-from submissions.estimates import Estimate, Load, Pace, estimate, pace_of
+from submissions.checkpoints.hub import HubModel
+from submissions.checkpoints.keeping import KIND_NAMES, Source
 from submissions.heartbeat import workers_alive
-from submissions.hub import HubModel
-from submissions.model_datasets import benchmarks_for_models, datasets_for_models, has_corpus
-from submissions.model_forms import ModelForm, ParametersForm
-from submissions.model_intake import POOLINGS, Model, ModelRequest, kinds_of
-from submissions.model_runs import RunSource, sources_for
+from submissions.model_intake.datasets import benchmarks_for_models, datasets_for_models, has_corpus
+from submissions.model_intake.estimates import Estimate, Load, Pace, estimate, pace_of
+from submissions.model_intake.forms import ModelForm, ParametersForm
+from submissions.model_intake.intake import POOLINGS, Model, ModelRequest, kinds_of
+from submissions.model_intake.quota import quota_of
+from submissions.model_intake.readiness import is_local, readiness
+from submissions.model_intake.runs import RunSource, sources_for
 from submissions.models import Checkpoint, Job
 from submissions.permissions import checkpoints_of, teams_of
-from submissions.quota import quota_of
-from submissions.readiness import is_local, readiness
 from submissions.refusals import FileReport, Refused
 from submissions.submit_page import SubmissionPage, incoming
 from submissions.uploads import CHECKPOINT_FIELD

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import Sum
 
-from submissions.embedding_files import last_used, old_folders, remove_embeddings
+from submissions.model_work.embedding_files import last_used, old_folders, remove_embeddings
 from submissions.models import TERMINAL, Encoding
 
 logger = logging.getLogger(__name__)
