@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from django.db.models import Prefetch, QuerySet
@@ -194,9 +194,10 @@ def _error(job: Job) -> str:
 
 
 def _elapsed(job: Job) -> timedelta:
-    """From its arrival to its end, or until now."""
-    end: datetime = job.finished_at or timezone.now()
-    return max(end - job.created_at, timedelta(0))
+    """What the last attempt took; of one that has not ended, the time since its arrival."""
+    if job.finished_at is None:
+        return max(timezone.now() - job.created_at, timedelta(0))
+    return max(job.finished_at - (job.started_at or job.created_at), timedelta(0))
 
 
 def _scores(entry: Entry, compare: bool) -> list[Score]:

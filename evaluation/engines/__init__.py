@@ -63,15 +63,15 @@ ENGINES: dict[str, EngineDescription] = {
         bm25,
         rm3,
         bm25_wordpiece,
+        dense,
+        learned_sparse,
+        late_interaction,
+        cross_encoder,
         document_expansion,
         term_weighting,
         query_augmentation,
         query_rewriting,
-        dense,
         fusion,
-        learned_sparse,
-        late_interaction,
-        cross_encoder,
     )
     for description in module.DESCRIPTIONS
 }

@@ -111,7 +111,14 @@ class Parameter:
         if isinstance(self.default, str):
             return "text"
         kind = "a whole number" if isinstance(self.default, int) else "a number"
-        return f"{kind} from {self.least:g} to {self.most:g}" if self.least is not None else kind
+        if self.least is None or self.most is None:
+            return kind
+        return f"{kind} from {_plainly(self.least)} to {_plainly(self.most)}"
+
+
+def _plainly(number: float) -> str:
+    """The number as people write it: 2,147,483,647, not 2.14748e+09."""
+    return f"{int(number):,}" if number == int(number) else f"{number:g}"
 
 
 @dataclass(frozen=True, slots=True)
