@@ -6,29 +6,18 @@ function releases the GIL, so that threads can share the queries among them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, TypeVar, cast
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+from evaluation.engines.compiling import compiled
 
 #: Scores are compared with the lowest that still counts in strips of this length.
 _STRIP = 64
 
 
-def _compiled(function: Function) -> Function:
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-    try:
-        return cast(Function, numba.njit(cache=True, **options)(function))
-    except RuntimeError:  # no folder to keep machine code in: compile in every process
-        return cast(Function, numba.njit(**options)(function))
-
-
-@_compiled
+@compiled
 def greatest(values: NDArray[np.float32], place: int) -> float:
     """The value at `place` of the descending order (quickselect); `values` are moved about."""
     low, high = 0, len(values) - 1
@@ -55,7 +44,7 @@ def greatest(values: NDArray[np.float32], place: int) -> float:
     return float(values[place])
 
 
-@_compiled
+@compiled
 def _thin_out(
     scores: NDArray[np.float32], documents: NDArray[np.int64], found: int, wanted: int, margin: np.float32
 ) -> tuple[int, np.float32]:
@@ -70,7 +59,7 @@ def _thin_out(
     return left, least
 
 
-@_compiled
+@compiled
 def sieve(
     block: NDArray[np.float32],
     first_document: int,
@@ -123,7 +112,7 @@ def sieve(
     return complete
 
 
-@_compiled
+@compiled
 def inner_products(
     query: NDArray[np.float32], vectors: NDArray[np.float32], products: NDArray[np.float32]
 ) -> None:

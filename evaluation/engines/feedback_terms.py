@@ -9,15 +9,13 @@ depends on the document and the corpus alone. So they are found once, from the p
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from functools import lru_cache
 from pathlib import Path
 
-import numba
 import numpy as np
 from numpy.lib.format import open_memmap
 from numpy.typing import NDArray
 
+from evaluation.engines.compiling import compiled
 from evaluation.engines.inverted_index import InvertedIndex
 
 TERMS_FILE, FREQUENCIES_FILE = "feedback_terms.npy", "feedback_frequencies.npy"
@@ -40,7 +38,7 @@ def write_feedback_terms(index: InvertedIndex, kept: int, english: bool) -> None
         behind = min(first + _DOCUMENTS_AT_ONCE, index.document_count)
         some_terms = np.zeros((behind - first, kept), np.uint32)
         some_frequencies = np.zeros((behind - first, kept), np.uint16)
-        _compiled()(
+        _keep_most_frequent(
             index.documents,
             index.frequencies,
             eligible.astype(np.uint32),
@@ -63,7 +61,7 @@ def read_feedback_terms(folder: Path) -> tuple[NDArray[np.uint32], NDArray[np.ui
 
 def load() -> None:
     """Compile, or load what was compiled before, so that no timing contains it."""
-    _compiled()(
+    _keep_most_frequent(
         np.zeros(1, np.uint32),
         np.ones(1, np.uint16),
         np.zeros(1, np.uint32),
@@ -93,6 +91,7 @@ def _eligible(index: InvertedIndex, english: bool) -> NDArray[np.int64]:
     return np.flatnonzero(well_formed & (share <= _GREATEST_SHARE))
 
 
+@compiled
 def _keep_most_frequent(
     documents: NDArray[np.uint32],
     frequencies: NDArray[np.uint16],
@@ -126,12 +125,3 @@ def _keep_most_frequent(
                 kept_frequencies[document, place] = frequency
             cursor += 1
         cursors[row] = cursor
-
-
-@lru_cache(maxsize=1)
-def _compiled() -> Callable[..., None]:
-    try:
-        compiled: Callable[..., None] = numba.njit(cache=True, nogil=True)(_keep_most_frequent)
-    except RuntimeError:  # no folder to keep machine code in: compile in every process
-        compiled = numba.njit(nogil=True)(_keep_most_frequent)
-    return compiled

@@ -6,15 +6,14 @@ function releases the GIL. Compiling takes a few seconds once for each machine a
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache
-from typing import Any, TypeVar, cast
+from typing import TypeVar
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
-Function = TypeVar("Function", bound=Callable[..., Any])
+from evaluation.engines.compiling import compiled
+
 Frequency = TypeVar("Frequency", np.uint16, np.float32)
 
 #: Scores are added up for this many documents at a time, so that the sums stay in the processor's cache.
@@ -28,15 +27,7 @@ _STRIP = 64
 _ROUNDING = 1.0 - 2.0**-23
 
 
-def _compiled(function: Function) -> Function:
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy"}
-    try:
-        return cast(Function, numba.njit(cache=True, **options)(function))
-    except RuntimeError:  # no folder to keep machine code in: compile in every process
-        return cast(Function, numba.njit(**options)(function))
-
-
-@_compiled
+@compiled
 def count_postings(
     tokens: NDArray[np.int32],
     ends: NDArray[np.int64],
@@ -66,7 +57,7 @@ def count_postings(
         start = ends[segment]
 
 
-@_compiled
+@compiled
 def fill_postings(
     tokens: NDArray[np.int32],
     ends: NDArray[np.int64],
@@ -99,7 +90,7 @@ def fill_postings(
         start = ends[segment]
 
 
-@_compiled
+@compiled
 def append_postings(
     numbers: NDArray[np.int32],
     offsets: NDArray[np.int64],
@@ -122,7 +113,7 @@ def append_postings(
         cursors[numbers[term]] = cursor
 
 
-@_compiled
+@compiled
 def _keep_greatest(keys: NDArray[np.uint64], count: int, wanted: int) -> None:
     """Move the `wanted` greatest of keys[:count] to the front, the least of them last (quickselect)."""
     low, high = 0, count - 1
@@ -149,7 +140,7 @@ def _keep_greatest(keys: NDArray[np.uint64], count: int, wanted: int) -> None:
             return
 
 
-@_compiled
+@compiled
 def _places_above(strips: NDArray[np.float64], least: float, places: NDArray[np.int32]) -> int:
     """Write the places of the sums above `least` to `places`; return how many there are.
 
@@ -167,7 +158,7 @@ def _places_above(strips: NDArray[np.float64], least: float, places: NDArray[np.
     return int(found)
 
 
-@_compiled
+@compiled
 def _nearest_document(
     documents: NDArray[np.uint32], cursors: NDArray[np.uint64], ends: NDArray[np.uint64]
 ) -> np.uint64:
@@ -179,7 +170,7 @@ def _nearest_document(
     return nearest
 
 
-@_compiled
+@compiled
 def _gather(
     strips: NDArray[np.float64],
     first: np.uint64,
@@ -215,7 +206,7 @@ def _gather(
     return found, least_key
 
 
-@_compiled
+@compiled
 def search(
     documents: NDArray[np.uint32],
     frequencies: NDArray[np.uint16],
@@ -278,7 +269,7 @@ def search(
     return found
 
 
-@_compiled
+@compiled
 def search_weighted(
     documents: NDArray[np.uint32],
     weights: NDArray[np.float32],

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
@@ -13,10 +13,13 @@ from numpy.typing import NDArray
 
 from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.engines.dense import AUTO
-from evaluation.neural.batching import MOST_CHARACTERS, Indices
+from evaluation.neural.batching import MOST_CHARACTERS, Indices, use_cores
 from evaluation.neural.limits import positions
+from evaluation.neural.loading import prepare
 
+Model = TypeVar("Model")
 Role = Literal["query", "document"]
+ROLES: tuple[Role, ...] = ("query", "document")
 #: No text is read further than this many tokens, whatever a checkpoint says.
 LONGEST = 512
 #: Texts of so many characters are not worth looking for a place to cut them.
@@ -24,6 +27,15 @@ _SHORT = 8 * LONGEST
 _FIRST_WORDS = re.compile(rf"(?:\s*\S+){{0,{2 * LONGEST}}}")
 #: Where a prompt may stand in a checkpoint, by what it is for.
 _PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
+
+
+def load_roles(checkpoint: Path, threads: int, load: Callable[[Path], Model]) -> dict[Role, Model]:
+    """The model for queries and the one for documents, loaded once where they are the same, in a process set up."""
+    use_cores(threads)
+    prepare(threads)
+    folders: dict[Role, Path] = {role: part_folder(checkpoint, role) for role in ROLES}
+    loaded = {folder: load(folder) for folder in dict.fromkeys(folders.values())}
+    return {role: loaded[folder] for role, folder in folders.items()}
 
 
 def part_folder(checkpoint: Path, role: Role) -> Path:

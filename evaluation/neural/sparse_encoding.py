@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from sentence_transformers.util import select_max_active_dims
 
 from evaluation.engines.weighted_index import SparseRows
-from evaluation.neural.batching import CPU_BATCH, CUDA_BATCH, Indices, in_batches, use_cores
+from evaluation.neural.batching import CPU_BATCH, CUDA_BATCH, Indices, in_batches
 from evaluation.neural.checks import OutputCheck, input_keys
-from evaluation.neural.loading import load_sparse_encoder, prepare
+from evaluation.neural.loading import load_sparse_encoder
 from evaluation.neural.roles import (
     LONGEST,
     Role,
     character_lengths,
     features_of,
+    load_roles,
     longest_text,
-    part_folder,
     prompt_for,
 )
 
@@ -45,13 +45,10 @@ class SparseTextEncoder:
         most_terms: int,
         prompts: Mapping[Role, str],
     ) -> None:
-        use_cores(threads)
-        prepare(threads)
-        folders: dict[Role, Path] = {"query": part_folder(checkpoint, "query")}
-        folders["document"] = part_folder(checkpoint, "document")
-        loaded = {folder: load_sparse_encoder(folder, device).eval() for folder in set(folders.values())}
-        self._models = {role: loaded[folder] for role, folder in folders.items()}
-        for model in loaded.values():
+        self._models = load_roles(
+            checkpoint, threads, lambda folder: load_sparse_encoder(folder, device).eval()
+        )
+        for model in set(self._models.values()):
             own = model.max_seq_length or LONGEST
             model.max_seq_length = longest_text(model, own, min(maximum_length or own, own))
         self._prompts = {role: prompt_for(model, role, prompts[role]) for role, model in self._models.items()}

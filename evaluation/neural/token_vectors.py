@@ -15,15 +15,15 @@ from sentence_transformers import MultiVectorEncoder
 
 from evaluation.engines.token_store import Block
 from evaluation.errors import ModelFailure
-from evaluation.neural.batching import Indices, in_batches, use_cores
+from evaluation.neural.batching import Indices, in_batches
 from evaluation.neural.checks import OutputCheck, input_keys
-from evaluation.neural.loading import load_multi_vector_encoder, prepare
+from evaluation.neural.loading import load_multi_vector_encoder
 from evaluation.neural.roles import (
     Role,
     character_lengths,
     features_of,
+    load_roles,
     longest_text,
-    part_folder,
     prompt_for,
 )
 
@@ -45,12 +45,7 @@ class TokenEncoder:
         batch_size: int,
         prompts: Mapping[Role, str],
     ) -> None:
-        use_cores(threads)
-        prepare(threads)
-        folders: dict[Role, Path] = {"query": part_folder(checkpoint, "query")}
-        folders["document"] = part_folder(checkpoint, "document")
-        loaded = {folder: _load(folder, device) for folder in set(folders.values())}
-        self._models = {role: loaded[folder] for role, folder in folders.items()}
+        self._models = load_roles(checkpoint, threads, lambda folder: _load(folder, device))
         self._prompts = {role: prompt_for(model, role, prompts[role]) for role, model in self._models.items()}
         self._device, self._batch_size = device, batch_size
         self.maximum_length = _limit_lengths(self._models, maximum_length)

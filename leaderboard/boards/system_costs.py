@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
-from evaluation.engines.base import FACTS
 from leaderboard.boards.cost_columns import COSTS, currency_of, unit_with
 from leaderboard.boards.depth import DepthPoint, DepthSeries, depth_of, depth_series
 from leaderboard.boards.measured import Machine, Measured
+from leaderboard.boards.system_result import Result
 from leaderboard.boards.wording import significant
-
-if TYPE_CHECKING:
-    from leaderboard.boards.system_page import Result
 
 #: What a search consists of, as pages call it.
 PARTS = {"query_encoding": "Query encoding", "first_stage": "First stage", "search": "Search"}
@@ -97,19 +94,6 @@ def depths(results: Sequence[Result]) -> list[NamedDepths]:
         series = depth_series(first.measure, points, first.decimals)
         if series is not None:
             found.append(NamedDepths(first.dataset, slug, series))
-    return found
-
-
-def fact_texts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Label and value of what papers report of such a system, in the order of FACTS."""
-    found = []
-    for name, fact in FACTS.items():
-        value = facts.get(name)
-        if value is None:
-            continue
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        text = f"{value:,.{fact.decimals}f}" if number else str(value)
-        found.append((fact.label, f"{text} {fact.unit}".strip()))
     return found
 
 

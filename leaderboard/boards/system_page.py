@@ -9,61 +9,14 @@ import orjson
 from django.db.models import Count, Max, Q, TextField
 from django.db.models.functions import Cast
 
-from leaderboard.boards import deltas, wording
+from leaderboard.boards import deltas
 from leaderboard.boards.dataset_board import ARCHITECTURES
 from leaderboard.boards.measured import Measured, measured_of
 from leaderboard.boards.measures import better
 from leaderboard.boards.reading import short_citation
-from leaderboard.boards.system_costs import fact_texts
+from leaderboard.boards.system_result import Result
 from leaderboard.models import Entry, System, Team
 from leaderboard.models.results import EntryQuerySet
-
-
-class Result(NamedTuple):
-    """One entry of the system. `rank` and `of` count entries of its own kind on the dataset with that measure."""
-
-    dataset: str
-    dataset_slug: str
-    measure: str
-    value: float
-    baseline: float | None
-    delta: float | None
-    relative: float | None
-    best: float
-    best_system: str
-    best_slug: str
-    rank: int
-    of: int
-    decimals: int
-    provenance: str
-    training: str
-    is_baseline: bool
-    configuration: str
-    locator: str
-    submission: str
-    published: str
-    scores: list[tuple[str, float]]
-    figures: list[dict[str, Any]]
-    facts: Mapping[str, Any]
-    measured: list[Measured]
-
-    @property
-    def fact_texts(self) -> list[tuple[str, str]]:
-        """What papers report of such a system, as label and value."""
-        return fact_texts(self.facts)
-
-    @property
-    def text(self) -> dict[str, Any]:
-        """Its numbers as the page writes them."""
-        return {
-            "value": wording.written(self.value, self.decimals),
-            "baseline": wording.written(self.baseline, self.decimals),
-            "best": wording.written(self.best, self.decimals),
-            "delta": wording.signed(self.delta, self.decimals),
-            "relative": wording.signed(self.relative, 1, percent=True),
-            "direction": wording.direction(self.delta, self.measure),
-            "scores": [(name, wording.written(value, self.decimals)) for name, value in self.scores],
-        }
 
 
 class _Other(NamedTuple):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
 
 from django.utils import timezone
 
-from evaluation.engines import FACTS
 from evaluation.execution.failures import MODEL_FAILURES
 from leaderboard.boards.depth import DepthPoint, DepthSeries, depth_of, depth_series
+from leaderboard.boards.facts import fact_texts
 from leaderboard.models import Entry, Measurement
 from leaderboard.publishing import HIDDEN_DECIMALS
 from submissions.models import Job, State
@@ -27,14 +26,6 @@ STAGES = {
 }
 #: Before this share is done, what is left is anybody's guess.
 _TELLING = 0.02
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """What papers report of such a system, as pages write it."""
-
-    label: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +56,7 @@ class ModelPart:
     note: str = ""
     time_left: timedelta | None = None
     shards: tuple[int, int] | None = None
-    facts: Sequence[Fact] = ()
+    facts: Sequence[tuple[str, str]] = ()
     variants: Sequence[Variant] = ()
     depth: DepthSeries | None = None
     latency_ms: float | None = None
@@ -85,7 +76,7 @@ def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
         note=job.progress_note if running else "",
         time_left=_time_left(job) if running else None,
         shards=_shards(job) if running else None,
-        facts=facts_of(entry) if entry else (),
+        facts=fact_texts(entry.facts) if entry else (),
         variants=variants,
         depth=_depth_series(job, variants),
         latency_ms=_latency(measured),
@@ -93,22 +84,6 @@ def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
         meaning=failure.meaning if failure else "",
         remedy=failure.remedy if failure else "",
     )
-
-
-def facts_of(entry: Entry) -> list[Fact]:
-    """The entry's facts, as far as they are known ones, in the order in which they are listed."""
-    stored: Mapping[str, Any] = entry.facts
-    return [
-        Fact(known.label, _written(stored[name], known.decimals, known.unit))
-        for name, known in FACTS.items()
-        if name in stored
-    ]
-
-
-def _written(value: object, decimals: int, unit: str) -> str:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    text = f"{value:,.{decimals}f}" if number else str(value)
-    return f"{text} {unit}" if unit else text
 
 
 def _time_left(job: Job) -> timedelta | None:

@@ -1,0 +1,57 @@
+"""One result of a system, as its page shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from leaderboard.boards import wording
+from leaderboard.boards.facts import fact_texts
+from leaderboard.boards.measured import Measured
+
+
+class Result(NamedTuple):
+    """One entry of the system. `rank` and `of` count entries of its own kind on the dataset with that measure."""
+
+    dataset: str
+    dataset_slug: str
+    measure: str
+    value: float
+    baseline: float | None
+    delta: float | None
+    relative: float | None
+    best: float
+    best_system: str
+    best_slug: str
+    rank: int
+    of: int
+    decimals: int
+    provenance: str
+    training: str
+    is_baseline: bool
+    configuration: str
+    locator: str
+    submission: str
+    published: str
+    scores: list[tuple[str, float]]
+    figures: list[dict[str, Any]]
+    facts: Mapping[str, Any]
+    measured: list[Measured]
+
+    @property
+    def fact_texts(self) -> list[tuple[str, str]]:
+        """What papers report of such a system, as label and value."""
+        return fact_texts(self.facts)
+
+    @property
+    def text(self) -> dict[str, Any]:
+        """Its numbers as the page writes them."""
+        return {
+            "value": wording.written(self.value, self.decimals),
+            "baseline": wording.written(self.baseline, self.decimals),
+            "best": wording.written(self.best, self.decimals),
+            "delta": wording.signed(self.delta, self.decimals),
+            "relative": wording.signed(self.relative, 1, percent=True),
+            "direction": wording.direction(self.delta, self.measure),
+            "scores": [(name, wording.written(value, self.decimals)) for name, value in self.scores],
+        }
