@@ -14,6 +14,8 @@ from typing import Any
 
 import environ
 
+from leaderboard.environment import embeddings_storage, three_quarters_of_memory, usable_cores
+
 env = environ.Env()
 
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -51,16 +53,6 @@ def broker_url() -> str:
 def cache_location(url: str) -> str:
     """The same server as a Django cache names it: kombu says `redis+socket:///path`, redis-py `unix:///path`."""
     return url.replace("redis+socket://", "unix://", 1)
-
-
-def usable_cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def three_quarters_of_memory() -> int:
-    """Three quarters of the machine's memory, in bytes."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 3 // 4
 
 
 DEBUG = env.bool("DEBUG", default=False)
@@ -220,7 +212,12 @@ USE_TZ = True
 STATIC_URL = "/static/"
 STATIC_ROOT = VAR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
+#: Where this machine has its embeddings; empty: `store/embeddings` in `VAR`.
+EMBEDDINGS_FOLDER = env.str("EMBEDDINGS_FOLDER", default="")
 STORAGES = {
+    "embeddings": embeddings_storage(
+        env.str("EMBEDDINGS_STORAGE", default=""), Path(EMBEDDINGS_FOLDER or VAR / "store" / "embeddings")
+    ),
     "default": {
         "BACKEND": "django.core.files.storage.FileSystemStorage",
         "OPTIONS": {"location": str(VAR / "media")},
@@ -315,7 +312,13 @@ LOGGING = {
     "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "filters": {"refusals": {"()": "leaderboard.quiet.RefusalsAreCalm"}},
-    "loggers": {"django.request": {"filters": ["refusals"]}},
+    "loggers": {
+        "django.request": {"filters": ["refusals"]},
+        # At DEBUG they would write down what requests are signed with.
+        "boto3": {"level": "WARNING"},
+        "botocore": {"level": "WARNING"},
+        "s3transfer": {"level": "WARNING"},
+    },
     "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", default="INFO")},
 }
 

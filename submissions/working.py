@@ -8,6 +8,7 @@ import secrets
 from evaluation.errors import InvalidRun, ModelFailure
 from submissions.lease import Cancelled, Lease, LeaseLost, holding
 from submissions.lifecycle import advance, write_log
+from submissions.model_work.embedding_cache import tidy_up
 from submissions.model_work.encodings import WaitsForShards, settle_shard, wait_for_shards
 from submissions.model_work.retrieving import model_job
 from submissions.model_work.running import TimedOut, reject_model, time_out
@@ -36,7 +37,16 @@ def work_through(queue: str, worker: str) -> int:
     while (job := claim([queue], worker)) is not None:
         do(job)
         done += 1
+        _tidy_up_after(queue)
+    if not done:  # rung for this, perhaps
+        _tidy_up_after(queue)
     return done
+
+
+def _tidy_up_after(queue: str) -> None:
+    """See to the embeddings where the worker runs models, and so has what their storage takes."""
+    if queue != Job.Queue.SCORE:
+        tidy_up()
 
 
 def do(job: Job) -> None:

@@ -20,6 +20,8 @@ STAGES = {
     "fetching": "fetching the model from the hub",
     "loading": "loading the model",
     "encoding": "encoding the documents",
+    "storing": "writing the embeddings to shared storage",
+    "bringing": "bringing the embeddings to this machine",
     "indexing": "building the index",
     "searching": "searching",
     "measuring": "measuring what a search costs",

@@ -1,13 +1,16 @@
-"""Encoded shards on shared storage: `store/embeddings/<key>/00000`, `00001` and so on, beside the rows that name them.
+"""Encoded shards in a folder: `<key>/00000`, `00001` and so on, beside the rows that name them.
 
-A shard comes out of a sandbox, so it is looked at as a stranger's before it is moved here, and takes its name whole.
+The folder is the shared storage itself, or what a machine has of a storage elsewhere (`embedding_storage`). A shard
+comes out of a sandbox, so it is looked at as a stranger's before it is moved here, and takes its name whole.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,9 +30,14 @@ class UnusableOutput(RuntimeError):
     """A child left something else than plain files: a link, a device, nothing at all."""
 
 
+def area() -> Path:
+    """The folder of all embeddings on this machine."""
+    return Path(settings.EMBEDDINGS_FOLDER or Path(settings.VAR) / Area.EMBEDDINGS.value)
+
+
 def embeddings_folder(key: str) -> Path:
     """Where the shards of an encoding lie."""
-    return _area() / key
+    return area() / key
 
 
 def shard_folder(key: str, number: int) -> Path:
@@ -42,16 +50,27 @@ def keep_shard(source: Path, key: str, number: int) -> int:
 
     Raises UnusableOutput. Nobody else may keep the same shard at the same time: hold the encoding's row.
     """
-    size = _checked_size(source)
-    target = shard_folder(key, number)
+    size = checked_size(source)
+    put_in_place(source, shard_folder(key, number))
+    return size
+
+
+def put_in_place(source: Path, target: Path) -> None:
+    """Move a folder, synced, under a name that it takes whole. What has the name already makes way."""
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     if target.exists():
         remove(target)
     for path in (*source.rglob("*"), source):
         _sync(path)
-    source.rename(target)
+    try:
+        source.rename(target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        copy = Path(tempfile.mkdtemp(prefix=".arriving-", dir=area()))
+        shutil.copytree(source, copy, dirs_exist_ok=True)
+        put_in_place(copy, target)
     _sync(target.parent)
-    return size
 
 
 def forget_strangers(key: str, shards: int) -> None:
@@ -84,15 +103,16 @@ def remove_embeddings(key: str) -> None:
 
 def old_folders() -> Iterator[Path]:
     """The folders that have lain here for longer than a transaction can be open."""
-    if not _area().exists():
-        return
     limit = time.time() - GRACE
-    for folder in _area().iterdir():
-        if folder.is_dir() and folder.stat().st_mtime < limit:
-            yield folder
+    yield from (folder for folder in folders() if folder.stat().st_mtime < limit)
 
 
-def _checked_size(folder: Path) -> int:
+def folders() -> list[Path]:
+    """The folders that lie here, of encodings and of what is on its way."""
+    return [path for path in area().iterdir() if path.is_dir()] if area().exists() else []
+
+
+def checked_size(folder: Path) -> int:
     """Bytes of the folder's files. Raises UnusableOutput for anything but plain files in plain folders."""
     if not stat.S_ISDIR(folder.lstat().st_mode):
         raise UnusableOutput(f"{folder.name} is no folder")
@@ -100,16 +120,12 @@ def _checked_size(folder: Path) -> int:
     for entry in list(os.scandir(folder)):
         path = Path(entry.path)
         if entry.is_dir(follow_symlinks=False):
-            size += _checked_size(path)
+            size += checked_size(path)
         elif is_plain_file(path):
             size += path.stat().st_size
         else:
             raise UnusableOutput(f"{path.name!r} is no plain file")
     return size
-
-
-def _area() -> Path:
-    return Path(settings.VAR) / Area.EMBEDDINGS.value
 
 
 def _sync(path: Path) -> None:

@@ -7,24 +7,30 @@ here holds the encoding's row, so that of two last shards one sees the other.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from leaderboard.models import DatasetVersion
 from submissions.lease import Cancelled, LeaseLost
 from submissions.lifecycle import advance, write_log
+from submissions.model_work import embedding_storage
 from submissions.model_work.embedding_files import embeddings_folder, keep_shard, note_use, shard_folder
-from submissions.models import TERMINAL, Checkpoint, Encoding, Job, Shard, State
+from submissions.model_work.embedding_storage import (
+    Report,
+    bring_shards,
+    is_remote,
+    keep_here,
+    publish,
+    send_shard,
+)
+from submissions.model_work.encoding_setting import Setting
+from submissions.model_work.shard_manifest import Manifest
+from submissions.models import TERMINAL, Encoding, Job, Shard, State
 from submissions.queue import request_cancel, ring
 
 logger = logging.getLogger(__name__)
@@ -33,45 +39,6 @@ logger = logging.getLogger(__name__)
 _ENDED_BADLY = frozenset({State.FAILED, State.REJECTED, State.TIMED_OUT})
 #: How many workers are woken at once for the shards of a corpus.
 _BELLS = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Setting:
-    """What decides the bytes of encoded documents, and so which jobs share them.
-
-    `parameters` are those that the engine names as its `encoding_parameters`; `hardware` is the slug of the machine's
-    class. Embeddings stay with the owner of the checkpoint, as the checkpoint does.
-    """
-
-    checkpoint: Checkpoint
-    version: DatasetVersion
-    engine: str
-    parameters: dict[str, Any]
-    hardware: str
-    device: str
-    threads: int
-    shard_size: int = field(default_factory=lambda: settings.SHARD_SIZE)
-
-    @property
-    def key(self) -> str:
-        """The name of the embeddings: a sha256 over all of it."""
-        what = {
-            "owner": self.checkpoint.team_id,
-            "model": self.checkpoint.model_sha256,
-            "corpus": self.version.corpus_sha256,
-            "engine": self.engine,
-            "parameters": self.parameters,
-            "hardware": self.hardware,
-            "device": self.device,
-            "threads": self.threads,
-            "shard_size": self.shard_size,
-        }
-        return hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()
-
-    @property
-    def shards(self) -> int:
-        """How many shards the corpus has, at least one."""
-        return max(1, -(-int(self.version.statistics.get("documents", 0)) // self.shard_size))
 
 
 class WaitsForShards(Exception):
@@ -99,22 +66,30 @@ class Encoded:
         return embeddings_folder(self.key)
 
 
-def use(job: Job, setting: Setting) -> Encoded | None:
+def _silent(stage: str, share: float, note: str) -> None:
+    """Report to nobody."""
+
+
+def use(job: Job, setting: Setting, report: Report = _silent) -> Encoded | None:
     """The embeddings, if all are there: those that the job waited for, or that another job left behind.
 
-    They are kept for as long as the job is under way.
+    They are kept for as long as the job is under way. Where they lie elsewhere, they are brought here first; what is
+    damaged there is forgotten, and made again for whoever waits. Raises whatever `report` does.
     """
     with transaction.atomic():
         waited_for = Encoding.objects.filter(waiting_jobs=job.pk) if job.waits_for_id else None
         encoding = _locked(waited_for if waited_for is not None else Encoding.objects.filter(key=setting.key))
         if encoding is None:
             return None
-        _forget_lost(encoding)
+        if not is_remote():
+            _forget_lost(encoding)
         shards = list(encoding.shards.exclude(done_at=None))
         if len(shards) < encoding.shards_expected:
             return None
         Job.objects.filter(pk=job.pk, fence=job.fence).update(waits_for=encoding)
-        note_use(encoding.key)
+    if is_remote() and not _brought(job, encoding, {shard.number: shard.size for shard in shards}, report):
+        return None
+    note_use(encoding.key)
     return Encoded(
         encoding.key,
         encoding.shards_expected,
@@ -157,27 +132,51 @@ def wait_for_shards(job: Job, setting: Setting) -> bool:
 
 
 def finish_shard(
-    job: Job, shard: Shard, folder: Path, *, documents: int, seconds: float, hardware: str
+    job: Job,
+    shard: Shard,
+    folder: Path,
+    *,
+    documents: int,
+    seconds: float,
+    hardware: str,
+    report: Report = _silent,
 ) -> None:
-    """Keep the encoded shard, end its job, and wake whoever waited for it alone. Raises LeaseLost or Cancelled."""
+    """Keep the encoded shard, end its job, and wake whoever waited for it alone. Raises LeaseLost or Cancelled.
+
+    Its bytes travel before the transaction, in which it is there or not.
+    """
+    manifest = send_shard(folder, shard.encoding.key, shard.number, report)
     with transaction.atomic():
         encoding = Encoding.objects.select_for_update().get(pk=shard.encoding_id)
         if not advance(job.pk, State.DONE, fence=job.fence, unless_cancelled=True, progress=1.0):
             raise Cancelled if _is_cancelled(job) else LeaseLost
-        _keep(encoding, shard, folder, documents=documents, seconds=seconds, hardware=hardware)
+        _keep(encoding, shard, folder, manifest, documents=documents, seconds=seconds, hardware=hardware)
         write_log(job.pk, f"{documents:,} documents encoded in {seconds:.1f} s.")
         _tell_progress(encoding)
         if not encoding.shards.filter(done_at=None).exists():
             _release(encoding)
+    if manifest is not None:
+        keep_here(folder, manifest, encoding.key, shard.number)
 
 
-def keep_single(setting: Setting, folder: Path, *, documents: int, seconds: float, hardware: str) -> None:
+def keep_single(
+    setting: Setting,
+    folder: Path,
+    *,
+    documents: int,
+    seconds: float,
+    hardware: str,
+    report: Report = _silent,
+) -> None:
     """Keep the one shard of a small corpus, which the job that needed it encoded itself."""
+    manifest = send_shard(folder, setting.key, 0, report)
     with transaction.atomic():
         encoding = _made(setting)
         shard = encoding.shards.get()
         if shard.done_at is None:
-            _keep(encoding, shard, folder, documents=documents, seconds=seconds, hardware=hardware)
+            _keep(encoding, shard, folder, manifest, documents=documents, seconds=seconds, hardware=hardware)
+    if manifest is not None:
+        keep_here(folder, manifest, encoding.key, 0)
 
 
 def settle_shard(job: Job) -> None:
@@ -268,9 +267,18 @@ def _make_jobs(encoding: Encoding, like: Job) -> int:
 
 
 def _keep(
-    encoding: Encoding, shard: Shard, folder: Path, *, documents: int, seconds: float, hardware: str
+    encoding: Encoding,
+    shard: Shard,
+    folder: Path,
+    manifest: Manifest | None,
+    *,
+    documents: int,
+    seconds: float,
+    hardware: str,
 ) -> None:
-    size = keep_shard(folder, encoding.key, shard.number)
+    if manifest is not None:
+        publish(manifest, encoding.key, shard.number)
+    size = manifest.size if manifest is not None else keep_shard(folder, encoding.key, shard.number)
     Shard.objects.filter(pk=shard.pk).update(
         done_at=timezone.now(), documents=documents, size=size, seconds=seconds, hardware=hardware
     )
@@ -291,6 +299,20 @@ def _forget_lost(encoding: Encoding) -> None:
     for shard in encoding.shards.exclude(done_at=None):
         if not shard_folder(encoding.key, shard.number).is_dir():
             Shard.objects.filter(pk=shard.pk).update(done_at=None)
+
+
+def _brought(job: Job, encoding: Encoding, sizes: Mapping[int, int], report: Report) -> bool:
+    """Whether all shards of the encoding are on this machine now. Those that cannot be are to be made again."""
+    embedding_storage.note_use(encoding.key)
+    lost = bring_shards(encoding.key, sizes, report)
+    with transaction.atomic():
+        _locked(Encoding.objects.filter(pk=encoding.pk))
+        encoding.shards.filter(number__in=lost).update(done_at=None)
+    for number in sorted(lost):
+        write_log(
+            job.pk, f"Shard {number + 1} of the corpus is missing or damaged on the storage: made again."
+        )
+    return not lost
 
 
 def _release(encoding: Encoding) -> None:

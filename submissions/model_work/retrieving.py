@@ -93,7 +93,7 @@ def run_model(job: Job, lease: Lease, task: ModelTask) -> None:
     if not advance(job.pk, State.RETRIEVING, fence=job.fence, stage="loading"):
         raise LeaseLost
     setting = _setting(job, task, qrels.version)
-    encoded = use(job, setting) if setting else None
+    encoded = use(job, setting, lease.report_stage) if setting else None
     if setting and not encoded and setting.shards > 1:
         raise WaitsForShards(setting)
     write_log(job.pk, f"{task.engine.label} over {qrels.version} on {job.worker}")
@@ -168,6 +168,7 @@ def _retrieve(
             documents=retrieval["documents"],
             seconds=float(retrieval.get("encoding_seconds", 0.0)),
             hardware=hardware["slug"],
+            report=lease.report_stage,
         )
     figures = result["variants"] or ({"": result["figures"]} if result["figures"] else {})
     if encoded:

@@ -49,4 +49,5 @@ def shard_job(job: Job, lease: Lease) -> None:
             documents=result["shard"]["documents"],
             seconds=result["shard"]["seconds"],
             hardware=result["hardware"]["slug"],
+            report=lease.report_stage,
         )

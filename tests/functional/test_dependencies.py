@@ -1,4 +1,7 @@
-"""Libraries of models are for the sandboxed child alone: no process that serves, dispatches or scores loads them."""
+"""Libraries of models are for the sandboxed child alone: no process that serves, dispatches or scores loads them.
+
+Nor does any of these load a client of S3, which only workers that run models need.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,7 @@ OF_MODELS = {
     "safetensors",
 }
 OF_MODELS |= {"faiss", "faiss-cpu", "huggingface_hub", "huggingface-hub"}
+OF_STORAGE = {"boto3", "botocore", "storages", "django-storages"}
 
 SITE = """import leaderboard.wsgi, leaderboard.urls, submissions.urls, leaderboard.celery
 leaderboard.celery.app.loader.import_default_modules()
@@ -46,6 +50,7 @@ def test_a_fresh_process_loads_no_library_of_models(imports: str, tmp_path: Path
         **os.environ,
         "DJANGO_SETTINGS_MODULE": "leaderboard.settings",
         "RUNBOARD_VAR": str(tmp_path),
+        "EMBEDDINGS_STORAGE": "s3://bucket/prefix",
     }
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -57,7 +62,7 @@ def test_a_fresh_process_loads_no_library_of_models(imports: str, tmp_path: Path
     )
     assert done.returncode == 0, done.stderr
     loaded = set(json.loads(done.stdout.splitlines()[-1]))
-    assert not loaded & OF_MODELS
+    assert not loaded & (OF_MODELS | OF_STORAGE)
 
 
 def test_what_the_web_needs_is_part_of_what_everything_needs_and_has_no_models() -> None:
@@ -65,7 +70,7 @@ def test_what_the_web_needs_is_part_of_what_everything_needs_and_has_no_models()
     web, everything = (
         requirements(ROOT / name) for name in ("docker/requirements-web.txt", "requirements.txt")
     )
-    assert not web & OF_MODELS
+    assert not web & (OF_MODELS | OF_STORAGE)
     assert {"torch", "sentence-transformers", "transformers"} <= everything
     assert not web & everything, "each version is written once"
 

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
-from evaluation.engines import ENGINES
+from evaluation.engines import ENGINES, Resources, retrieve
 from leaderboard.importing.importer import import_dataset
 from leaderboard.importing.options import ImportOptions
 from leaderboard.models import Dataset
+from leaderboard.store import Area, path_of
 from leaderboard.systems import SystemFields, create_system
 from submissions import sandbox
 from submissions.checkpoints.keeping import folder_of
@@ -118,3 +119,21 @@ def queue_model(dataset: Dataset, submission: Submission, **payload: Any) -> Job
 def run_waiting() -> None:
     """Do what waits, as a worker does."""
     work_through("cpu", "test-worker")
+
+
+def by_one_process(dataset: Dataset, submission: Submission, out: Path, shard_size: int) -> str:
+    """The run that one process makes of the same shards."""
+    version = dataset.current_version
+    assert version is not None
+    assert submission.checkpoint is not None
+    retrieve(
+        submission.engine,
+        corpus=path_of(Area.FILES, version.corpus_sha256),
+        queries=path_of(Area.FILES, version.topics_sha256),
+        out=out,
+        parameters={**submission.parameters, "pause": 0.0},
+        tag=submission.system.slug,
+        resources=Resources(checkpoint=folder_of(submission.checkpoint)),
+        shard_size=shard_size,
+    )
+    return out.read_text()

@@ -16,16 +16,18 @@ import pytest
 from django.conf import settings as site
 from django.db import connections
 
-from evaluation.engines import Resources, retrieve
-from leaderboard.models import Dataset
 from leaderboard.runs import open_run
-from leaderboard.store import Area, path_of
-from submissions.checkpoints.keeping import folder_of
 from submissions.model_work.encodings import settle
-from submissions.models import Job, Shard, State, Submission
+from submissions.models import Job, Shard, State
 from submissions.queue import reap
 from tests.servers import processes
-from tests.submissions.model_jobs import make_published, make_submission, queue_model, use_toy_engine
+from tests.submissions.model_jobs import (
+    by_one_process,
+    make_published,
+    make_submission,
+    queue_model,
+    use_toy_engine,
+)
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
 
@@ -67,24 +69,6 @@ def wait_for(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
     return found
 
 
-def by_one_process(dataset: Dataset, submission: Submission, out: Path) -> str:
-    """The run that one process makes of the same shards."""
-    version = dataset.current_version
-    assert version is not None
-    assert submission.checkpoint is not None
-    retrieve(
-        submission.engine,
-        corpus=path_of(Area.FILES, version.corpus_sha256),
-        queries=path_of(Area.FILES, version.topics_sha256),
-        out=out,
-        parameters={**submission.parameters, "pause": 0.0},
-        tag=submission.system.slug,
-        resources=Resources(checkpoint=folder_of(submission.checkpoint)),
-        shard_size=SHARD_SIZE,
-    )
-    return out.read_text()
-
-
 def test_a_killed_worker_changes_nothing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -119,7 +103,9 @@ def test_a_killed_worker_changes_nothing(
     assert parent.entry is not None
     assert parent.entry.evaluation is not None
     with open_run(parent.entry.evaluation.run.sha256) as text:
-        assert text.read().decode() == by_one_process(dataset, submission, tmp_path / "single.txt")
+        assert text.read().decode() == by_one_process(
+            dataset, submission, tmp_path / "single.txt", SHARD_SIZE
+        )
     # All of one hardware class, so times are published; the rate of encoding is the shards' own.
     figures = parent.entry.measurements.get().figures
     seconds = sum(Shard.objects.values_list("seconds", flat=True))

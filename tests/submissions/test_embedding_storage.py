@@ -1,0 +1,380 @@
+"""Embeddings in a bucket: machines that share a database and a bucket, and what comes back from there damaged."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+
+from leaderboard.environment import embeddings_storage
+from leaderboard.models import Dataset
+from leaderboard.runs import open_run
+from submissions.lease import LeaseLost
+from submissions.model_work import embedding_cache
+from submissions.model_work.embedding_cache import sweep_embeddings, tidy_up
+from submissions.model_work.embedding_files import UnusableOutput, embeddings_folder, put_in_place
+from submissions.model_work.embedding_storage import bring_shards, note_use, publish, send_shard, stored_keys
+from submissions.model_work.encodings import Setting, keep_single, use
+from submissions.model_work.shard_manifest import InvalidManifest, Manifest
+from submissions.models import Checkpoint, Encoding, Job, Shard, State
+from submissions.queue import claim
+from submissions.working import do
+from tests.factories import make_dataset, make_job, make_version
+from tests.servers import s3
+from tests.submissions.model_jobs import (
+    by_one_process,
+    make_published,
+    make_submission,
+    queue_model,
+    use_toy_engine,
+)
+
+SHARD_SIZE = 10
+BUCKET = "embeddings"
+SECRET = "a-secret-that-nobody-may-read"
+KEY = "e" * 64
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A client of an S3 server with one bucket, which the environment names."""
+    log = tmp_path_factory.mktemp("s3") / "log"
+    with s3.running(log) as address, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", address)
+        patch.setenv("AWS_ACCESS_KEY_ID", "an-id")
+        patch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+        patch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        client = boto3.client("s3")
+        client.create_bucket(Bucket=BUCKET)
+        yield client
+
+
+class Storage:
+    """What lies under a prefix of the bucket, and whose folder we look at."""
+
+    def __init__(self, client: Any, prefix: str, settings: Any, folder: Path) -> None:
+        self._client, self.prefix, self._settings, self._folder = client, prefix, settings, folder
+
+    def be(self, machine: str) -> None:
+        """Be another machine: one with a folder of its own."""
+        self._settings.EMBEDDINGS_FOLDER = str(self._folder / machine)
+
+    def names(self, ending: str = "") -> list[str]:
+        """The objects, without the prefix."""
+        found = self._client.list_objects_v2(Bucket=BUCKET, Prefix=f"{self.prefix}/").get("Contents", [])
+        names = [entry["Key"].removeprefix(f"{self.prefix}/") for entry in found]
+        return [name for name in names if name.endswith(ending)]
+
+    def read(self, name: str) -> bytes:
+        body: bytes = self._client.get_object(Bucket=BUCKET, Key=f"{self.prefix}/{name}")["Body"].read()
+        return body
+
+    def write(self, name: str, content: bytes) -> None:
+        self._client.put_object(Bucket=BUCKET, Key=f"{self.prefix}/{name}", Body=content)
+
+    def delete(self, name: str) -> None:
+        self._client.delete_object(Bucket=BUCKET, Key=f"{self.prefix}/{name}")
+
+
+@pytest.fixture
+def storage(server: Any, settings: Any, tmp_path: Path) -> Storage:
+    """A prefix of the test's own, seen from machine a."""
+    entry = embeddings_storage(f"s3://{BUCKET}/{tmp_path.name}", tmp_path)
+    settings.STORAGES = {**settings.STORAGES, "embeddings": entry}
+    settings.VAR = tmp_path / "var"
+    found = Storage(server, tmp_path.name, settings, tmp_path / "machines")
+    found.be("a")
+    return found
+
+
+def silent(stage: str, share: float, note: str) -> None:
+    """Report to nobody."""
+
+
+def send(tmp_path: Path, files: dict[str, bytes], report: Callable[[str, float, str], None] = silent) -> int:
+    """Send shard 0 of KEY and make it be there; returns its bytes."""
+    folder = tmp_path / "encoded"
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    manifest = send_shard(folder, KEY, 0, report)
+    assert manifest is not None
+    publish(manifest, KEY, 0)
+    return manifest.size
+
+
+# --- whole jobs
+
+
+@pytest.fixture
+def small(
+    db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any, storage: Storage
+) -> Dataset:
+    """A published collection of three shards, and the toy engine."""
+    use_toy_engine(monkeypatch, settings)
+    settings.SHARD_SIZE = SHARD_SIZE
+    # The thread that keeps a lease alive would wait for the transaction around the test.
+    monkeypatch.setattr("submissions.lease.LOOK", 60.0)
+    # BM25's times beside the model's are nothing to these tests, and take seconds.
+    monkeypatch.setattr("submissions.model_work.retrieving._measure_baseline", lambda *_: {})
+    return make_published(tmp_path / "collection")
+
+
+def work(storage: Storage, machine: str, kind: Job.Kind) -> Job:
+    """Have a machine do the oldest waiting job."""
+    storage.be(machine)
+    job = claim(["cpu"], machine)
+    assert job is not None
+    assert job.kind == kind
+    do(job)
+    job.refresh_from_db()
+    return job
+
+
+def run_of(job: Job) -> str:
+    """The text of the run that a finished job published."""
+    assert (job.state, job.error_code) == (State.DONE, ""), job.log
+    entry = job.entry or job.further_entries.first()
+    assert entry is not None
+    assert entry.evaluation is not None
+    with open_run(entry.evaluation.run.sha256) as text:
+        return text.read().decode()
+
+
+@pytest.mark.django_db
+@pytest.mark.database
+def test_two_machines_with_a_bucket_between_them_write_the_run_of_one_process(
+    small: Dataset, storage: Storage, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    submission = make_submission()
+    queue_model(small, submission)
+    assert work(storage, "a", Job.Kind.MODEL).state == State.RETRIEVING
+    for machine in ("a", "b", "a"):
+        assert work(storage, machine, Job.Kind.SHARD).state == State.DONE
+    assert len(storage.names("/manifest.json")) == 3
+    key = Encoding.objects.get().key
+    storage.be("b")
+    assert [folder.name for folder in embeddings_folder(key).iterdir()] == ["00001"]
+    single = by_one_process(small, submission, tmp_path / "single.txt", SHARD_SIZE)
+    assert run_of(work(storage, "b", Job.Kind.MODEL)) == single
+    assert sorted(folder.name for folder in embeddings_folder(key).iterdir()) == ["00000", "00001", "00002"]
+
+    # A third machine, where another shard is damaged in the bucket, and one was never sent whole.
+    shard = json.loads(storage.read(f"{key}/00000/manifest.json"))
+    vectors = next(file for file in shard["files"] if file["name"] == "vectors.npy")
+    storage.write(f"{key}/00000/{vectors['sha256']}", b"x" * vectors["size"])
+    storage.delete(f"{key}/00002/manifest.json")
+    queue_model(small, submission)
+    waiting = work(storage, "c", Job.Kind.MODEL)
+    assert waiting.state == State.RETRIEVING
+    assert "Shard 1 of the corpus is missing or damaged" in waiting.log
+    assert "Shard 3 of the corpus is missing or damaged" in waiting.log
+    assert [folder.name for folder in embeddings_folder(key).iterdir()] == ["00001"]
+    assert list(Shard.objects.exclude(done_at=None).values_list("number", flat=True)) == [1]
+    for machine in ("b", "c"):
+        assert work(storage, machine, Job.Kind.SHARD).state == State.DONE
+    assert run_of(work(storage, "c", Job.Kind.MODEL)) == single
+    assert claim(["cpu"], "d") is None
+    assert SECRET not in caplog.text + waiting.log
+
+
+# --- encodings
+
+
+@pytest.fixture
+def setting(db: None, storage: Storage) -> Setting:
+    """A model over a corpus of one shard."""
+    dataset = make_dataset()
+    version = make_version(dataset, corpus_sha256="c" * 64, statistics={"documents": 25})
+    checkpoint = Checkpoint.objects.create(
+        sha256="a" * 64, model_sha256="b" * 64, kind="static-embeddings", description={}, size=1
+    )
+    return Setting(checkpoint, version, "dense", {}, "a-machine", "cpu", 2)
+
+
+def keep_encoded(setting: Setting, folder: Path) -> None:
+    """Keep the one shard as the job that needs it does."""
+    folder.mkdir()
+    (folder / "embeddings.npy").write_bytes(folder.name.encode())
+    keep_single(setting, folder, documents=25, seconds=1.0, hardware="a-machine")
+
+
+@pytest.mark.django_db
+@pytest.mark.database
+def test_a_small_corpus_is_encoded_once_for_all_machines(
+    setting: Setting, storage: Storage, tmp_path: Path
+) -> None:
+    keep_encoded(setting, tmp_path / "first")
+    storage.be("b")
+    job = make_job(setting.version.dataset, kind=Job.Kind.MODEL)
+    encoded = use(job, setting)
+    assert encoded is not None
+    assert (encoded.folder / "00000" / "embeddings.npy").read_bytes() == b"first"
+    for name in storage.names("/manifest.json"):
+        storage.delete(name)
+    storage.be("c")
+    assert use(job, setting) is None
+    keep_encoded(setting, tmp_path / "second")
+    storage.be("d")
+    again = use(job, setting)
+    assert again is not None
+    assert (again.folder / "00000" / "embeddings.npy").read_bytes() == b"second"
+    # The first machine goes by what the rows mean now, not by what it has.
+    storage.be("a")
+    assert use(job, setting) is not None
+    assert (again.folder / "00000" / "embeddings.npy").read_bytes() == b"second"
+
+
+@pytest.mark.django_db
+@pytest.mark.database
+def test_the_sweep_is_for_workers_and_empties_the_bucket_too(
+    setting: Setting, storage: Storage, settings: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    keep_encoded(setting, tmp_path / "first")
+    key = setting.key
+    note_use(KEY)  # of a row that is gone
+    job = make_job(setting.version.dataset, waits_for=Encoding.objects.get())
+    settings.EMBEDDINGS_CACHE_BYTES = 0
+    monkeypatch.setattr(embedding_cache, "_swept_at", -embedding_cache._PAUSE)
+
+    assert sweep_embeddings() == 0  # what the scorer does, which has no client of S3
+    tidy_up()
+    assert sorted(stored_keys()) == sorted([key, KEY])  # in use, and not there for long
+    assert embeddings_folder(key).exists()
+
+    Job.objects.filter(pk=job.pk).update(waits_for=None)
+    tidy_up()
+    assert not embeddings_folder(key).exists()
+    assert Encoding.objects.exists()  # the bucket's turn is once an hour
+    monkeypatch.setattr(embedding_cache, "_swept_at", -embedding_cache._PAUSE)
+    monkeypatch.setattr(embedding_cache, "GRACE", -60)
+    tidy_up()
+    assert storage.names() == []
+    assert not Encoding.objects.exists()
+
+
+# --- single shards
+
+
+def test_progress_is_told_both_ways(storage: Storage, tmp_path: Path) -> None:
+    told: list[tuple[str, float, str]] = []
+    size = send(tmp_path, {"a.npy": b"a" * 300, "texts/b.npy": b"b" * 700}, lambda *what: told.append(what))
+    assert told == [("storing", 0.0, ""), ("storing", 0.3, "")]
+    told.clear()
+    assert bring_shards(KEY, {0: size}, lambda *what: told.append(what)) == frozenset()
+    assert [(stage, share) for stage, share, _ in told] == [("bringing", 0.3), ("bringing", 1.0)]
+    assert (embeddings_folder(KEY) / "00000" / "texts" / "b.npy").read_bytes() == b"b" * 700
+    told.clear()
+    assert bring_shards(KEY, {0: size}, lambda *what: told.append(what)) == frozenset()
+    assert told == []  # it is here
+
+
+def test_a_shard_that_was_sent_by_half_is_not_taken(storage: Storage, tmp_path: Path) -> None:
+    def report(stage: str, share: float, note: str) -> None:
+        if share:
+            raise LeaseLost
+
+    with pytest.raises(LeaseLost):
+        send(tmp_path, {"a.npy": b"a" * 300, "b.npy": b"b" * 700}, report)
+    assert len(storage.names()) == 2  # one file of two, and the note of use
+    assert bring_shards(KEY, {0: 1000}, silent) == {0}
+    assert not embeddings_folder(KEY).exists()
+
+
+def manifest_of(*files: tuple[str, int, str]) -> bytes:
+    """A manifest with these names, sizes and checksums."""
+    names = ("name", "size", "sha256")
+    return json.dumps({"files": [dict(zip(names, file, strict=True)) for file in files]}).encode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        manifest_of(("../../outside.npy", 4, "a" * 64)),
+        manifest_of(("/outside.npy", 4, "a" * 64)),
+        manifest_of((".hidden", 4, "a" * 64)),
+        manifest_of(("manifest.json", 4, "a" * 64)),
+        manifest_of(("a.npy", 4, "../../../other/key")),
+        manifest_of(("a", 2, "a" * 64), ("a/b", 2, "b" * 64)),
+        manifest_of(("a.npy", 2, "a" * 64), ("a.npy", 2, "a" * 64)),
+        manifest_of(("a.npy", -1, "a" * 64)),
+        manifest_of(),
+        b"[]",
+        b"[" * 100_000,
+        b"\xff",
+    ],
+)
+def test_a_manifest_names_plain_files_in_its_folder(text: bytes) -> None:
+    with pytest.raises(InvalidManifest):
+        Manifest.from_json(text)
+
+
+def test_a_manifest_that_is_none_of_ours_brings_nothing(storage: Storage, tmp_path: Path) -> None:
+    assert send(tmp_path, {"a.npy": b"good"}) == 4
+    wrong = [
+        manifest_of(("../../a.npy", 4, "a" * 64)),
+        manifest_of(("a.npy", 2**50, "a" * 64)),
+        b" " * (1 << 20),
+    ]
+    for manifest in wrong:
+        storage.write(f"{KEY}/00000/manifest.json", manifest)
+        assert bring_shards(KEY, {0: 4}, silent) == {0}
+    assert [path.name for path in (tmp_path / "machines").rglob("*")] == ["a", ".lock"]
+
+
+def test_an_object_that_is_not_what_was_written_is_not_taken(storage: Storage, tmp_path: Path) -> None:
+    size = send(tmp_path, {"a.npy": b"good"})
+    [name] = [name for name in storage.names() if len(Path(name).name) == 64]
+    for damage in (b"", b"goo", b"goof", b"good and more"):
+        storage.write(name, damage)
+        assert bring_shards(KEY, {0: size}, silent) == {0}
+    storage.delete(name)
+    assert bring_shards(KEY, {0: size}, silent) == {0}
+    assert [path.name for path in (tmp_path / "machines").rglob("*")] == ["a", ".lock"]
+    send(tmp_path, {"a.npy": b"good"})
+    assert bring_shards(KEY, {0: size}, silent) == frozenset()
+    assert (embeddings_folder(KEY) / "00000" / "a.npy").read_bytes() == b"good"
+
+
+def test_files_that_no_engine_of_ours_writes_are_not_sent(storage: Storage, tmp_path: Path) -> None:
+    for number, name in enumerate(["manifest.json", ".hidden", "a b.npy", "1/2/3/4/deep.npy"]):
+        with pytest.raises(UnusableOutput):
+            send(tmp_path / str(number), {"a.npy": b"good", name: b"bad"})
+    assert storage.names() == []
+
+
+def test_a_folder_on_another_disk_is_moved_whole(tmp_path: Path, settings: Any) -> None:
+    other = Path("/dev/shm")
+    if not os.access(other, os.W_OK) or other.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("this machine has one disk only")
+    source = other / f"runboard-{os.getpid()}-{time.monotonic_ns()}"
+    try:
+        (source / "texts").mkdir(parents=True)
+        (source / "texts" / "a.npy").write_bytes(b"good")
+        settings.EMBEDDINGS_FOLDER = str(tmp_path / "here")
+        put_in_place(source, embeddings_folder(KEY) / "00000")
+    finally:
+        for path in sorted(source.rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+        source.rmdir()
+    assert (embeddings_folder(KEY) / "00000" / "texts" / "a.npy").read_bytes() == b"good"
+    assert [path.name for path in (tmp_path / "here").iterdir()] == [KEY]
+
+
+@pytest.mark.parametrize(
+    "url",
+    [f"s3://id:{SECRET}@bucket/prefix", f"https://bucket/?key={SECRET}", "s3://", "bucket", "s3://b?x=1"],
+)
+def test_an_address_that_is_no_bucket_says_what_would_be_right(url: str, tmp_path: Path) -> None:
+    with pytest.raises(ImproperlyConfigured, match="s3://BUCKET/PREFIX") as refusal:
+        embeddings_storage(url, tmp_path)
+    assert SECRET not in str(refusal.value)
