@@ -1,4 +1,4 @@
-"""Workers announce themselves, so that pages can tell "no worker is alive" from "12 before you"."""
+"""Workers announce themselves and their sandbox, so that pages can tell "no worker is alive" from "12 before you"."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import logging
 import threading
 from collections.abc import Sequence
 from datetime import timedelta
+from typing import Any
 
 from django.db import Error as DatabaseError
 from django.db import connection
 from django.utils import timezone
 
+from submissions.capability import SILENCE, own_capability, runs_models
 from submissions.models import Worker
 
 logger = logging.getLogger(__name__)
 
 INTERVAL = 10.0
-#: A worker not heard of for so long counts as dead.
-SILENCE = timedelta(seconds=30)
+#: What a worker could do is remembered for so long after it was last heard of: jobs for its like are taken, and wait.
+MEMORY = timedelta(days=1)
 
 
 class Heartbeat:
@@ -41,15 +43,9 @@ class Heartbeat:
         started = timezone.now()
         while True:
             try:
+                told = self._told()
                 Worker.objects.update_or_create(
-                    name=self.name,
-                    defaults={"queues": self.queues, "version": self.version, "seen_at": timezone.now()},
-                    create_defaults={
-                        "queues": self.queues,
-                        "version": self.version,
-                        "started_at": started,
-                        "seen_at": timezone.now(),
-                    },
+                    name=self.name, defaults=told, create_defaults={**told, "started_at": started}
                 )
             except DatabaseError:
                 logger.warning("no heartbeat written, the database does not answer")
@@ -57,11 +53,17 @@ class Heartbeat:
             if self._ended.wait(INTERVAL):
                 break
         try:
-            Worker.objects.filter(name=self.name).delete()
+            # Not removed: where nobody is alive, what the last ones could do still says what the next will.
+            Worker.objects.filter(name=self.name).update(seen_at=timezone.now() - SILENCE)
         except DatabaseError:
-            logger.warning("the worker's row could not be removed; it ages out")
+            logger.warning("the worker's row could not be changed; it ages out")
         finally:
             connection.close()
+
+    def _told(self) -> dict[str, Any]:
+        """The row; that of a worker for models waits until its sandbox has been tried."""
+        able = own_capability().as_dict() if runs_models(self.queues) else {}
+        return {"queues": self.queues, "version": self.version, "sandbox": able, "seen_at": timezone.now()}
 
 
 def workers_alive(queue: str) -> int:
@@ -71,5 +73,5 @@ def workers_alive(queue: str) -> int:
 
 
 def forget_silent_workers() -> None:
-    """Remove the rows of workers not heard of for an hour."""
-    Worker.objects.filter(seen_at__lt=timezone.now() - timedelta(hours=1)).delete()
+    """Remove the rows of workers not heard of for a day."""
+    Worker.objects.filter(seen_at__lt=timezone.now() - MEMORY).delete()

@@ -262,6 +262,9 @@ class Worker(models.Model):
     name = models.CharField(max_length=120, unique=True)
     queues = models.JSONField(default=list)
     version = models.CharField(max_length=40, blank=True)
+    sandbox = models.JSONField(
+        default=dict, blank=True, help_text="What it can run models in, as capability.Capability."
+    )
     started_at = models.DateTimeField()
     seen_at = models.DateTimeField(db_index=True)
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import F
+from django.db.models import F, Q
 from django.utils import timezone
 
 from leaderboard.celery import app
@@ -45,11 +45,14 @@ def _lease_end() -> datetime:
     return timezone.now() + timedelta(seconds=settings.LEASE_SECONDS)
 
 
-def claim(queues: Sequence[str], worker: str) -> Job | None:
-    """Take the oldest waiting job of these queues under a lease, or None where there is none."""
+def claim(queues: Sequence[str], worker: str, permitted: Q | None = None) -> Job | None:
+    """Take the oldest waiting job of these queues under a lease, or None where there is none.
+
+    `permitted`: which of them this worker can do, as its capability says.
+    """
     while True:
         with transaction.atomic():
-            waiting = Job.objects.waiting().filter(queue__in=queues).order_by("pk")
+            waiting = Job.objects.waiting().filter(permitted or Q(), queue__in=queues).order_by("pk")
             if connection.features.has_select_for_update_skip_locked:
                 waiting = waiting.select_for_update(skip_locked=True, of=("self",))
             candidate = waiting.values("pk", "fence").first()

@@ -13,6 +13,7 @@ from django.utils import timezone
 from evaluation.execution.failures import MODEL_FAILURES
 from leaderboard.boards.measures import better
 from leaderboard.models import Entry
+from submissions.capability import Obstacle, obstacle
 from submissions.heartbeat import workers_alive
 from submissions.lifecycle import submission_state
 from submissions.model_intake.status import ModelPart, model_part
@@ -69,6 +70,7 @@ class JobStatus:
     queue_position: int | None
     workers_alive: int
     elapsed: timedelta
+    obstacle: Obstacle | None = None
     scores: Sequence[Score] = ()
     entry: Entry | None = None
     problems: Sequence[dict[str, Any]] = ()
@@ -148,6 +150,7 @@ def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus
     state = State(job.state)
     entry = job.entry if job.entry is not None and _shows(job.entry, complete) else None
     waits = state in WAITING and job.lease_expires_at is None
+    hindered = _obstacle(job, state) if complete else None
     private: dict[str, Any] = {}
     if complete:
         private = {
@@ -158,15 +161,22 @@ def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus
     return JobStatus(
         job=job,
         state=state,
-        meaning=_meaning(job, state),
+        meaning=str(hindered) if hindered else _meaning(job, state),
         queue_position=queue_position(job),
         workers_alive=workers_alive(job.queue) if waits else 0,
         elapsed=_elapsed(job),
+        obstacle=hindered,
         scores=_scores(entry, compare) if state == State.DONE and entry else (),
         entry=entry,
         model=model_part(job, entry, complete=complete) if job.kind == Job.Kind.MODEL else ModelPart(),
         **private,
     )
+
+
+def _obstacle(job: Job, state: State) -> Obstacle | None:
+    """What keeps every worker from a job that nobody works on, or from the shards that it waits for."""
+    idle = state not in TERMINAL and job.lease_expires_at is None
+    return obstacle(job) if idle else None
 
 
 def _shows(entry: Entry, complete: bool) -> bool:

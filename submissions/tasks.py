@@ -14,6 +14,7 @@ from leaderboard.bell import DISPATCH
 from submissions.heartbeat import Heartbeat, forget_silent_workers
 from submissions.model_work.encodings import settle
 from submissions.queue import WORK, reap, ring_for_waiting, take_requests
+from submissions.sandbox.leftovers import end_leftovers
 from submissions.sweeping import sweep
 from submissions.working import work_through
 
@@ -66,3 +67,9 @@ def warm_up(**_: Any) -> None:
     from evaluation.warming import warm_up as warm_up_kernels
 
     warm_up_kernels()
+
+
+@worker_process_init.connect
+def tidy_up(**_: Any) -> None:
+    """End what a worker left of a sandbox that it was starting when it was killed: perhaps we come in its place."""
+    end_leftovers()

@@ -6,6 +6,7 @@ import logging
 import secrets
 
 from evaluation.errors import InvalidRun, ModelFailure
+from submissions.capability import forget_own_capability, own_capability, runs_models
 from submissions.lease import Cancelled, Lease, LeaseLost, holding
 from submissions.lifecycle import advance, write_log
 from submissions.model_work.embedding_cache import tidy_up
@@ -17,6 +18,7 @@ from submissions.model_work.shards import shard_job
 from submissions.models import Job, State
 from submissions.queue import ATTEMPTS, claim, put_back
 from submissions.retrieval import retrieve_job
+from submissions.sandbox import SandboxUnavailable
 from submissions.scoring import forget_upload, score_job
 
 logger = logging.getLogger(__name__)
@@ -32,9 +34,9 @@ WORK = {
 
 
 def work_through(queue: str, worker: str) -> int:
-    """Do the waiting jobs of a queue, oldest first, until there are none. Returns how many."""
+    """Do the waiting jobs of a queue that this worker can do, oldest first, until there are none. Returns how many."""
     done = 0
-    while (job := claim([queue], worker)) is not None:
+    while (job := _next(queue, worker)) is not None:
         do(job)
         done += 1
         _tidy_up_after(queue)
@@ -47,6 +49,10 @@ def _tidy_up_after(queue: str) -> None:
     """See to the embeddings where the worker runs models, and so has what their storage takes."""
     if queue != Job.Queue.SCORE:
         tidy_up()
+
+
+def _next(queue: str, worker: str) -> Job | None:
+    return claim([queue], worker, own_capability().permitted() if runs_models([queue]) else None)
 
 
 def do(job: Job) -> None:
@@ -79,6 +85,8 @@ def _settled(job: Job) -> None:
         put_back(job, counted=False)
         raise
     except Exception as error:
+        if isinstance(error, SandboxUnavailable):
+            forget_own_capability()
         _fail(job, error)
 
 

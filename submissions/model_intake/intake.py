@@ -18,10 +18,10 @@ from evaluation.engines import describe as describe_engine
 from leaderboard.models import Architecture, Dataset, Run, System, Team, User
 from leaderboard.systems import SystemFields
 from submissions import queue
+from submissions.capability import UNPROTECTED, told_within
 from submissions.checkpoints import keeping as checkpoints
 from submissions.checkpoints.hub import HubModel, refuse_hub
 from submissions.checkpoints.keeping import KeptFiles, Source
-from submissions.heartbeat import workers_alive
 from submissions.intake import FORGOTTEN, system_row, team_of
 from submissions.lifecycle import write_log
 from submissions.model_intake.datasets import chosen_datasets
@@ -66,6 +66,7 @@ class _Plan:
     runs: Mapping[int, Sequence[Run]]
     device: Device
     hub: HubModel | None
+    unprotected: bool
 
     def payload(self, dataset: Dataset) -> dict[str, Any]:
         """What the dataset's job is told beside what its submission says."""
@@ -88,9 +89,9 @@ def accept_model(
 
     `local`: the request comes from this machine, which alone may run models without a sandbox.
     """
-    refuse_unready(submitter, local=local)
+    ready = refuse_unready(submitter, local=local)
     team = team_of(system, submitter) if isinstance(system, System) else personal_team(submitter)
-    plan = _plan(request, team, system)
+    plan = _plan(request, team, system, unprotected=ready.unprotected)
     refuse_beyond_quota(team, len(plan.datasets))
     kept = _kept(request.model, plan.engine, team)
     with transaction.atomic():
@@ -132,7 +133,7 @@ def kinds_of(engine: EngineDescription) -> tuple[CheckpointKind, ...]:
     return tuple(CheckpointKind(kind) for kind in engine.checkpoints)
 
 
-def _plan(request: ModelRequest, team: Team, system: System | SystemFields) -> _Plan:
+def _plan(request: ModelRequest, team: Team, system: System | SystemFields, *, unprotected: bool) -> _Plan:
     """The request in the domain's words. Raises Refused for anything wrong but the checkpoint's content."""
     engine = engine_of(request.engine)
     _refuse_other_architecture(engine, system)
@@ -146,7 +147,7 @@ def _plan(request: ModelRequest, team: Team, system: System | SystemFields) -> _
     _refuse_wrong_number_of_runs(engine, len(request.runs))
     runs = {dataset.pk: runs_for(request.runs, dataset, team) for dataset in datasets}
     hub = request.model if isinstance(request.model, HubModel) else None
-    return _Plan(engine, dict(parameters), datasets, runs, request.device, hub)
+    return _Plan(engine, dict(parameters), datasets, runs, request.device, hub, unprotected)
 
 
 def _refuse_other_architecture(engine: EngineDescription, system: System | SystemFields) -> None:
@@ -262,7 +263,7 @@ def _create_job(submission: Submission, dataset: Dataset, plan: _Plan) -> None:
         file_name=submission.checkpoint.file_name if submission.checkpoint else "",
         state=State.QUEUED,
         validated=True,
-        payload=plan.payload(dataset),
+        payload={**plan.payload(dataset), **({UNPROTECTED: True} if plan.unprotected else {})},
     )
     named = f" of {submission.checkpoint.file_name}" if submission.checkpoint else ""
     write_log(
@@ -272,8 +273,9 @@ def _create_job(submission: Submission, dataset: Dataset, plan: _Plan) -> None:
 
 
 def _queue(plan: _Plan) -> Job.Queue:
-    """As was asked for; else a GPU where a model can use one and a worker has one now."""
+    """As was asked for; else a GPU where a model can use one and a worker that runs models has one now."""
     if plan.device != "auto":
         return Job.Queue(plan.device)
-    gpu = plan.engine.needs_checkpoint and workers_alive(Job.Queue.GPU) > 0
+    able = told_within(queues=[Job.Queue.GPU])
+    gpu = plan.engine.needs_checkpoint and any(each.runs(unprotected=plan.unprotected) for each in able)
     return Job.Queue.GPU if gpu else Job.Queue.CPU

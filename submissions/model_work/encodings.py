@@ -16,6 +16,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
+from submissions.capability import UNPROTECTED
 from submissions.lease import Cancelled, LeaseLost
 from submissions.lifecycle import advance, write_log
 from submissions.model_work import embedding_storage
@@ -259,11 +260,16 @@ def _make_jobs(encoding: Encoding, like: Job) -> int:
                 dataset=like.dataset,
                 state=State.QUEUED,
                 validated=True,
-                payload={"shard": shard.number, "shards": encoding.shards_expected},
+                payload={**_leave(like), "shard": shard.number, "shards": encoding.shards_expected},
             )
             shard.save(update_fields=["job"])
             count += 1
     return count
+
+
+def _leave(job: Job) -> dict[str, bool]:
+    """Whether the job, and so its shards, may run without a sandbox."""
+    return {UNPROTECTED: True} if job.payload.get(UNPROTECTED) is True else {}
 
 
 def _keep(

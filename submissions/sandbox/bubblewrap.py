@@ -17,7 +17,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from submissions.sandbox import seccomp
+from submissions.sandbox import leftovers, seccomp
 from submissions.sandbox.backends import (
     NOBODY,
     Backend,
@@ -125,7 +125,7 @@ class Bubblewrap(Backend):
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 pass_fds=(filter_file, telling, holding),
-                env={},
+                env=leftovers.mark(),
                 start_new_session=True,
             )
             os.close(telling)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
@@ -176,11 +176,23 @@ def live_worker(db: None) -> None:
     Worker.objects.create(name="w1", queues=["score", "cpu"], started_at=now, seen_at=now)
 
 
+SANDBOX = {"works": True, "isolates": True, "backend": "bwrap", "reason": "", "remedy": ""}
+
+
+def announce(name: str = "w2", queue: str = "cpu", ago: timedelta = timedelta(0), **changes: Any) -> Worker:
+    """A worker for models that was heard of so long ago, with a sandbox that works but for the changes."""
+    seen = timezone.now() - ago
+    told = {**SANDBOX, **changes}
+    worker, _ = Worker.objects.update_or_create(
+        name=name, defaults={"queues": [queue], "sandbox": told, "started_at": seen, "seen_at": seen}
+    )
+    return worker
+
+
 @pytest.fixture
-def models_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A site whose sandbox works, whether or not this machine has one: nothing is run here."""
-    working = Mock(available=True, isolates=True, reason="", remedy="")
-    monkeypatch.setattr("submissions.sandbox.backend", lambda: working)
+def models_run_here(db: None) -> None:
+    """A site that takes models, whether or not this machine has a sandbox: its worker rests, nothing is run here."""
+    announce("resting", ago=timedelta(minutes=5))
 
 
 @pytest.fixture

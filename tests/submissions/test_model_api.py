@@ -9,9 +9,9 @@ import pytest
 
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, System, User
 from submissions.checkpoints import keeping as checkpoints
-from submissions.models import Checkpoint, Job, Submission, Worker
+from submissions.models import Checkpoint, Job, Submission
 from submissions.withdrawal import set_reusable
-from tests.submissions.conftest import Api, make_collection, run_text, upload, work
+from tests.submissions.conftest import Api, announce, make_collection, run_text, upload, work
 from tests.submissions.models import collection, static_archive, submit_model, with_corpus, zipped
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -187,10 +187,12 @@ def test_the_quota_counts_datasets_a_day_and_not_what_failed_through_us(
     assert submit_model(api, configuration="three").status == 201
 
 
-def test_a_gpu_takes_models_where_a_worker_has_one(api: Api, live_worker: None) -> None:
+def test_a_gpu_takes_models_where_a_worker_has_one(api: Api) -> None:
+    announce()
     assert submit_model(api).body["jobs"][0]["queue"] == "cpu"
-    worker = Worker.objects.get()
-    Worker.objects.create(name="g", queues=["gpu"], started_at=worker.started_at, seen_at=worker.seen_at)
+    announce("g", "gpu", works=False)
+    assert submit_model(api, configuration="1").body["jobs"][0]["queue"] == "cpu"
+    announce("g", "gpu")
     assert submit_model(api, configuration="2").body["jobs"][0]["queue"] == "gpu"
     assert submit_model(api, configuration="3", device="cpu").body["jobs"][0]["queue"] == "cpu"
     lexical = submit_model(api, system="Words", engine="bm25", checkpoint=None)

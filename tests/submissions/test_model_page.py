@@ -17,7 +17,7 @@ from leaderboard.models import Dataset, User
 from submissions.model_intake import readiness
 from submissions.models import Job, State, Submission
 from submissions.permissions import teams_of
-from tests.submissions.conftest import Api, upload
+from tests.submissions.conftest import Api, announce, upload
 from tests.submissions.models import collection, static_archive, submit_model, with_corpus, zipped
 from tests.submissions.test_browser import sign_in
 
@@ -110,28 +110,51 @@ def test_a_parameter_that_is_not_possible_is_marked_at_its_field(signed_in: Clie
     assert not Submission.objects.exists()
 
 
-def test_without_a_sandbox_the_page_says_why_and_what_helps(
-    signed_in: Client, api: Api, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from unittest.mock import Mock
+LACKING = {"works": False, "reason": "bwrap is not installed", "remedy": "apt install bubblewrap"}
 
-    missing = Mock(
-        available=False, isolates=True, reason="bwrap is not installed", remedy="apt install bubblewrap"
-    )
-    monkeypatch.setattr("submissions.sandbox.backend", lambda: missing)
+
+def test_without_a_sandbox_the_page_says_why_and_what_helps(signed_in: Client, api: Api) -> None:
+    announce(**LACKING)
     page = page_of(signed_in, "dense")
-    assert "bwrap is not installed" in page
+    assert "no worker that is alive has one that works: bwrap is not installed." in page
     assert "apt install bubblewrap" in page
     assert submit_model(api).problem("sandbox_unavailable")["hint"] == "apt install bubblewrap"
+    announce("another")
+    assert "No model can be submitted now" not in page_of(signed_in, "dense")
+    assert submit_model(api).status == 201
+
+
+def test_where_nobody_is_alive_models_wait_for_those_that_were(signed_in: Client, api: Api) -> None:
+    """A sandbox that worked within a day will work again; one that did not, and none at all, are refused."""
+    assert "What you submit waits until one starts" in page_of(signed_in, "dense")
+    assert submit_model(api).status == 201
+    announce("resting", ago=timedelta(minutes=5), **LACKING)
+    refusal = submit_model(api, configuration="2").problem("sandbox_unavailable")
+    assert "the last worker that was alive had none that works: bwrap is not installed." in refusal["message"]
+    announce("resting", ago=timedelta(days=2))
+    refusal = submit_model(api, configuration="3").problem("sandbox_unavailable")
+    assert "No worker that runs models is alive, nor was one within a day" in refusal["message"]
+    assert "starts a worker of the queue cpu or gpu" in page_of(signed_in, "dense")
+
+
+def test_a_job_that_no_worker_can_run_says_why_it_waits(signed_in: Client, api: Api) -> None:
+    identifier = submit_model(api).body["id"]
+    announce(**LACKING)
+    page = signed_in.get(f"/submissions/{identifier}/").content.decode()
+    assert "It waits.</b> No worker that is alive has a working sandbox: bwrap is not installed." in page
+    assert "What helps: apt install bubblewrap." in page
+    assert "You are next" not in page
+    assert "bwrap is not installed" in api.get(f"submissions/{identifier}/").body["jobs"][0]["meaning"]
+    announce(isolates=False)
+    assert "waits for a worker that has one" in signed_in.get(f"/submissions/{identifier}/").content.decode()
+    announce("another")
+    assert "You are next" in signed_in.get(f"/submissions/{identifier}/").content.decode()
 
 
 def test_unprotected_models_are_for_staff_on_the_machine_itself(
-    signed_in: Client, alice: User, api: Api, monkeypatch: pytest.MonkeyPatch, settings: Any
+    signed_in: Client, alice: User, api: Api, settings: Any
 ) -> None:
-    from unittest.mock import Mock
-
-    plain = Mock(available=True, isolates=False, reason="", remedy="")
-    monkeypatch.setattr("submissions.sandbox.backend", lambda: plain)
+    announce(backend="none", isolates=False)
     assert "for staff alone" in submit_model(api).problem("sandbox_unavailable")["message"]
     alice.is_staff = True
     alice.save()
@@ -140,7 +163,11 @@ def test_unprotected_models_are_for_staff_on_the_machine_itself(
     assert submit_model(api).problem("sandbox_unavailable")
     settings.BEHIND_PROXY = False
     assert submit_model(api).status == 201
+    assert Job.objects.get().payload["unprotected"] is True
     assert not readiness.readiness(alice, local=False).ready
+    announce("another")
+    assert submit_model(api, configuration="2").status == 201
+    assert "unprotected" not in Job.objects.latest("pk").payload
 
 
 def test_a_running_job_shows_its_stage_and_the_time_left(signed_in: Client, api: Api) -> None:

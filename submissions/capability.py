@@ -1,0 +1,147 @@
+"""Which workers can run models: each tries its own sandbox and says so, since nobody else can try it for them."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any, Self
+
+from django.core.exceptions import ImproperlyConfigured
+from django.db.models import Q
+from django.utils import timezone
+
+from submissions import sandbox
+from submissions.models import Job, Worker
+
+#: A worker not heard of for so long counts as dead.
+SILENCE = timedelta(seconds=30)
+#: The queues whose workers run models, and the kinds of jobs that do.
+QUEUES = frozenset({Job.Queue.CPU, Job.Queue.GPU})
+KINDS = (Job.Kind.MODEL, Job.Kind.SHARD)
+#: In a job's payload: it may run without a sandbox, since staff brought it from the machine itself.
+UNPROTECTED = "unprotected"
+#: Seconds until a worker tries again whether what it lacked has been installed.
+_AGAIN = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """What a worker found when it tried its sandbox: whether it works and isolates, else why not and what helps."""
+
+    works: bool
+    isolates: bool
+    backend: str = ""
+    reason: str = ""
+    remedy: str = ""
+
+    @classmethod
+    def from_row(cls, told: Mapping[str, Any]) -> Self:
+        """From what `as_dict` gave; whatever else another version of ours wrote is left out."""
+        names = cls.__dataclass_fields__
+        return cls(**{name: value for name, value in told.items() if name in names})
+
+    def as_dict(self) -> dict[str, Any]:
+        """As the worker's row holds it."""
+        return asdict(self)
+
+    @property
+    def because(self) -> str:
+        """Why it does not work, to be followed by a full stop."""
+        return self.reason.rstrip(".")
+
+    def runs(self, *, unprotected: bool) -> bool:
+        """Whether such a worker takes jobs with models; `unprotected`: those that may run without a sandbox."""
+        return self.works and (self.isolates or unprotected)
+
+    def permitted(self) -> Q:
+        """The same for rows of jobs."""
+        if self.works and self.isolates:
+            return Q()
+        others = ~Q(kind__in=KINDS)
+        return (others | Q(**{f"payload__{UNPROTECTED}": True})) if self.works else others
+
+
+class _Patience:
+    """When this process tries again what did not work."""
+
+    until = math.inf
+
+
+def own_capability() -> Capability:
+    """What this process can do. One that found no working sandbox tries again after a minute."""
+    if time.monotonic() > _Patience.until:
+        forget_own_capability()
+    found = _try()
+    if not found.works:
+        _Patience.until = min(_Patience.until, time.monotonic() + _AGAIN)
+    return found
+
+
+def forget_own_capability() -> None:
+    """Have it tried anew: what worked has failed, or the other way round."""
+    _Patience.until = math.inf
+    sandbox.backend.cache_clear()
+
+
+def _try() -> Capability:
+    try:
+        chosen = sandbox.backend()
+    except ImproperlyConfigured as error:
+        return Capability(False, False, reason=str(error), remedy="SANDBOX=auto for the worker")
+    if not chosen.available:
+        return Capability(False, False, chosen.name, chosen.reason, chosen.remedy)
+    return Capability(True, chosen.isolates, chosen.name)
+
+
+def runs_models(queues: Iterable[str]) -> bool:
+    """Whether a worker of these queues is one that models may come to."""
+    return not QUEUES.isdisjoint(queues)
+
+
+def told_within(time_ago: timedelta = SILENCE, queues: Iterable[str] = QUEUES) -> list[Capability]:
+    """What workers of these queues told who were heard of within this time, the last heard of first.
+
+    By default those that are alive.
+    """
+    recent = Worker.objects.filter(seen_at__gt=timezone.now() - time_ago).order_by("-seen_at")
+    wanted = set(queues)
+    return [
+        Capability.from_row(told)
+        for served, told in recent.values_list("queues", "sandbox")
+        if told and not wanted.isdisjoint(served)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """Why a job waits although workers are alive, and what helps."""
+
+    reason: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.reason} What helps: {self.remedy}." if self.remedy else self.reason
+
+
+def obstacle(job: Job) -> Obstacle | None:
+    """Why no living worker of its queue takes a job that waits; None where one does, or none is alive."""
+    if job.kind not in KINDS:
+        return None
+    told = told_within(queues=[job.queue])
+    if not told or any(each.runs(unprotected=job.payload.get(UNPROTECTED) is True) for each in told):
+        return None
+    lack = missing(told)
+    if lack is not None:
+        return Obstacle(f"No worker that is alive has a working sandbox: {lack.because}.", lack.remedy)
+    return Obstacle(
+        "Models run here without a sandbox now, for staff on the machine itself; this one waits for a worker that has "
+        "one."
+    )
+
+
+def missing(told: Sequence[Capability]) -> Capability | None:
+    """One of these workers, for what all of them lack; None where a sandbox, or doing without one, works."""
+    return told[0] if told and not any(each.works for each in told) else None
