@@ -92,7 +92,7 @@ REQUEST_CODES = (
     ProblemCode("too_large_to_check_at_once", "warning", "The file is too large to be checked while you wait.",
                 "Submit it, and a worker checks it; or check it on your own machine, as above."),
     ProblemCode("one_file", "error", "Several files were sent to be checked.", "The API checks one file at a time."),
-    ProblemCode("sandbox_unavailable", "error", "Models cannot be run here now: no sandbox works.",
+    ProblemCode("sandbox_unavailable", "error", "Models cannot be run here now: no worker has a sandbox that works.",
                 "The message says why; the operator installs what it names."),
     ProblemCode("invalid_checkpoint", "error", "The checkpoint cannot be run here.", "Each finding follows."),
     ProblemCode("no_checkpoint", "error", "The engine runs a model, and none was given.",
