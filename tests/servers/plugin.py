@@ -31,6 +31,8 @@ FOREIGN = [
     "EMAIL_URL",
     "BEHIND_PROXY",
     "PORT",
+    "EMBEDDINGS_STORAGE",
+    "EMBEDDINGS_FOLDER",
 ]
 
 _state: dict[str, str] = {}
