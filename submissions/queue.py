@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.db import connection, transaction
-from django.db.models import F, Q
+from django.db.models import Case, F, Q, When
 from django.utils import timezone
 
 from leaderboard.celery import app
@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 ATTEMPTS = 3
 #: How long a job waits before its second and third attempt: a lost worker is made good at once, a second loss is not.
 BACKOFF = (timedelta(0), timedelta(minutes=1))
+#: Baselines first, since a dataset is published with its own; then by arrival.
+_ORDER = (Case(When(kind=Job.Kind.BASELINE, then=0), default=1), "pk")
 #: The task that a bell starts. A name on the wire.
 WORK = "runboard.work"
 
@@ -52,7 +54,7 @@ def claim(queues: Sequence[str], worker: str, permitted: Q | None = None) -> Job
     """
     while True:
         with transaction.atomic():
-            waiting = Job.objects.waiting().filter(permitted or Q(), queue__in=queues).order_by("pk")
+            waiting = Job.objects.waiting().filter(permitted or Q(), queue__in=queues).order_by(*_ORDER)
             if connection.features.has_select_for_update_skip_locked:
                 waiting = waiting.select_for_update(skip_locked=True, of=("self",))
             candidate = waiting.values("pk", "fence").first()
@@ -163,7 +165,13 @@ def queue_position(job: Job) -> int | None:
     """How many jobs are before this one in its queue; None when it does not wait."""
     if job.state not in (State.QUEUED, State.VALIDATING) or job.lease_expires_at is not None:
         return None
-    return Job.objects.waiting().filter(queue=job.queue, pk__lt=job.pk).count()
+    waiting = Job.objects.waiting().filter(queue=job.queue)
+    before = Q(pk__lt=job.pk)
+    if job.kind == Job.Kind.BASELINE:
+        before &= Q(kind=Job.Kind.BASELINE)
+    else:
+        before |= Q(kind=Job.Kind.BASELINE)
+    return waiting.filter(before).exclude(pk=job.pk).count()
 
 
 def request_cancel(job: Job) -> bool:

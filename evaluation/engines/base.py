@@ -138,13 +138,15 @@ class Resources:
     """What an engine is given beside its parameters.
 
     `checkpoint` is a folder that `evaluation.checkpoints` rebuilt; `runs` are those to re-rank (one) or to fuse
-    (several); `device` is "cpu" or "cuda"; `threads` is how many cores it may use.
+    (several); `device` is "cpu" or "cuda"; `threads` is how many cores it may use; `language` is the corpus's
+    (ISO 639-1), for engines whose own parameter does not name another.
     """
 
     checkpoint: Path | None = None
     runs: tuple[Path, ...] = ()
     device: str = "cpu"
     threads: int = 1
+    language: str = "en"
 
 
 class Clock:

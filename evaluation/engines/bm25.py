@@ -18,7 +18,7 @@ from evaluation.collection import Document, Query
 from evaluation.engines import kernels
 from evaluation.engines.base import EngineDescription, Parameter, Ranking, Resources
 from evaluation.engines.inversion import IndexBuilder
-from evaluation.engines.term_search import K1, LANGUAGE, STEMMING, B, TermEngine
+from evaluation.engines.term_search import K1, LANGUAGE, STEMMING, B, TermEngine, with_language
 
 #: What is indexed: name → the document's texts, one for each field that is scored apart.
 FIELDS: dict[str, Callable[[Document], tuple[str, ...]]] = {
@@ -41,7 +41,7 @@ class BM25(TermEngine):
     def create(cls, parameters: Mapping[str, Any], resources: Resources) -> BM25:
         """An engine with all of PARAMETERS given, its compiled parts loaded."""
         kernels.load()
-        return cls(**parameters)
+        return cls(**with_language(parameters, resources))
 
     @property
     def analyser_name(self) -> str:

@@ -60,7 +60,7 @@ class CrossEncoderReRanking(Engine):
 
         assert resources.checkpoint is not None  # `EngineDescription.check` saw to it
         depths = depths_of(parameters["reranking_depths"], parameters["reranking_depth"])
-        first_stage = FirstStage(resources.runs)
+        first_stage = FirstStage(resources)
         scorer = PairScorer(
             resources.checkpoint,
             resources.device,

@@ -28,7 +28,7 @@ from evaluation.engines.base import (
     ShardedEngine,
 )
 from evaluation.engines.inversion import IndexBuilder
-from evaluation.engines.term_search import K1, LANGUAGE, STEMMING, B, TermEngine
+from evaluation.engines.term_search import K1, LANGUAGE, STEMMING, B, TermEngine, with_language
 
 if TYPE_CHECKING:
     from evaluation.neural.generation import TextWriter
@@ -59,7 +59,8 @@ class DocumentExpansion(TermEngine, ShardedEngine):
             "new_tokens": parameters["generated_tokens"],
             "seed": parameters["seed"],
         }
-        search = {name: parameters[name] for name in ("k1", "b", "stemming", "language")}
+        spoken = with_language(parameters, resources)
+        search = {name: spoken[name] for name in ("k1", "b", "stemming", "language")}
         return cls(**search, writer=load_writer(resources), sampling=sampling)
 
     @property

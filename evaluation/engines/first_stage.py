@@ -21,13 +21,14 @@ from evaluation.problems import Problem
 class FirstStage:
     """BM25 with its defaults over the same corpus, or, where one is given, a run."""
 
-    def __init__(self, runs: Sequence[Path]) -> None:
+    def __init__(self, resources: Resources) -> None:
+        runs = resources.runs
         self._run_file = runs[0] if runs else None
         self._run: StoredRun | None = None
         (description,) = (one for one in bm25.DESCRIPTIONS if one.name == "bm25")
         self._bm25: Engine | None = None
         if not runs:
-            self._bm25 = description.create(description.complete({}), Resources())
+            self._bm25 = description.create(description.complete({}), Resources(language=resources.language))
 
     @property
     def name(self) -> str:

@@ -65,7 +65,7 @@ class LateInteraction(ShardedEngine):
         self.parameters = parameters
         self.mode: str = parameters["mode"]
         self.text_of = FIELDS[parameters["fields"]]
-        self.first_stage = FirstStage(resources.runs) if self.mode == "candidates" else None
+        self.first_stage = FirstStage(resources) if self.mode == "candidates" else None
         self.nearest = NearestTokens(parameters, resources.threads) if self.mode == "end-to-end" else None
         self.ids: OrderedIds | None = None
         self._sample: list[torch.Tensor] = []

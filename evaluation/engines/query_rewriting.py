@@ -18,6 +18,7 @@ from evaluation.engines.base import EngineDescription, FactValue, Parameter, Ran
 from evaluation.engines.bm25 import BM25
 from evaluation.engines.bm25 import PARAMETERS as SEARCH_PARAMETERS
 from evaluation.engines.document_expansion import load_writer
+from evaluation.engines.term_search import with_language
 
 if TYPE_CHECKING:
     from evaluation.neural.generation import TextWriter
@@ -43,7 +44,8 @@ class QueryRewriting(BM25):
             "maximum_length": parameters["maximum_length"],
             "new_tokens": parameters["generated_tokens"],
         }
-        search = {parameter.name: parameters[parameter.name] for parameter in SEARCH_PARAMETERS}
+        spoken = with_language(parameters, resources)
+        search = {parameter.name: spoken[parameter.name] for parameter in SEARCH_PARAMETERS}
         return cls(load_writer(resources), parameters["prompt"], expansion, **search)
 
     def search(self, queries: Sequence[Query], depth: int) -> Iterator[Ranking]:

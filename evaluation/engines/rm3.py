@@ -23,7 +23,7 @@ from evaluation.collection import Document, Query
 from evaluation.engines import feedback_terms, kernels
 from evaluation.engines.base import EngineDescription, FactValue, Parameter, Ranking, Resources
 from evaluation.engines.bm25 import BM25, PARAMETERS
-from evaluation.engines.term_search import TermSearch
+from evaluation.engines.term_search import TermSearch, with_language
 
 Weights = tuple[NDArray[np.int64], NDArray[np.float64]]
 
@@ -51,7 +51,7 @@ class RM3(BM25):
         """An engine with all of its parameters given, its compiled parts loaded."""
         kernels.load()
         feedback_terms.load()
-        return cls(**parameters)
+        return cls(**with_language(parameters, resources))
 
     def build(
         self, corpus: Iterable[Document], folder: Path, progress: Callable[[float], None] | None = None

@@ -10,18 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.engines import kernels
-from evaluation.engines.base import Engine, Parameter, Ranking
+from evaluation.engines.base import Engine, Parameter, Ranking, Resources
 from evaluation.engines.inversion import FIELD_MARK
 from evaluation.engines.inverted_index import InvertedIndex
 from evaluation.engines.lengths import DECODED_LENGTHS
 
 #: Room for candidates beyond what is wanted; see `kernels.search`.
 _SPARE_KEYS = 1000
+
+#: The language is that of the corpus.
+AUTO_LANGUAGE = "auto"
 
 K1 = Parameter("k1", 0.9, "how slowly repetitions of a term stop adding to the score", least=0.0, most=100.0)
 B = Parameter(
@@ -30,9 +34,15 @@ B = Parameter(
 STEMMING = Parameter("stemming", True, "whether words are reduced to stems")
 LANGUAGE = Parameter(
     "language",
-    "en",
-    "ISO 639-1 code of the corpus's language; without a stemmer for it, words stay as they are",
+    AUTO_LANGUAGE,
+    "ISO 639-1 code; auto is the corpus's language, English where none is named; without a stemmer words stay whole",
 )
+
+
+def with_language(parameters: Mapping[str, Any], resources: Resources) -> dict[str, Any]:
+    """The parameters, the corpus's language in place of `AUTO_LANGUAGE`."""
+    named = parameters["language"]
+    return {**parameters, "language": resources.language if named == AUTO_LANGUAGE else named}
 
 
 class TermSearch:

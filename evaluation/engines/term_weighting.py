@@ -30,7 +30,7 @@ from evaluation.engines.base import (
     ShardedEngine,
 )
 from evaluation.engines.inversion import IndexBuilder
-from evaluation.engines.term_search import K1, LANGUAGE, STEMMING, B, TermEngine
+from evaluation.engines.term_search import K1, LANGUAGE, STEMMING, B, TermEngine, with_language
 
 if TYPE_CHECKING:
     from evaluation.neural.term_weights import TermWeigher
@@ -65,7 +65,7 @@ class TermWeighting(TermEngine, ShardedEngine):
         prepare(resources.threads)
         use_cores(resources.threads)
         part = resources.checkpoint / CheckpointDescription.read(resources.checkpoint).parts[0]
-        settings = dict(parameters)
+        settings = with_language(parameters, resources)
         weigher = TermWeigher(part, resources.device, settings.pop("maximum_length"))
         return cls(**settings, weigher=weigher)
 

@@ -161,7 +161,7 @@ def _hardware(job: ExecutionJob) -> dict[str, Any]:
 
 
 def _resources(job: ExecutionJob) -> Resources:
-    return Resources(checkpoint=job.checkpoint, runs=job.runs, device=job.device, threads=job.threads)
+    return Resources(job.checkpoint, job.runs, job.device, job.threads, job.language)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

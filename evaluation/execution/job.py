@@ -70,6 +70,7 @@ class ExecutionJob:
     depth: int = 1000
     drop_self_matches: bool = False
     tag: str = "runboard"
+    language: str = "en"
     device: str = "cpu"
     threads: int = 1
     measure: bool = True

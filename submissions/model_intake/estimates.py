@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from statistics import median
+from typing import Any
 
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.engines import EngineDescription
@@ -15,12 +18,13 @@ from submissions.models import Job, State
 HISTORY = 20
 #: What a job takes besides its documents: starting, loading, searching, measuring the model and BM25 beside it.
 OVERHEAD = timedelta(seconds=60)
-#: Documents that a cross-encoder scores for each query, unless told otherwise.
-PAIRS = 100
+#: Searches of the efficiency protocol, beside those for the run.
+TIMED_SEARCHES = 220
 #: A model of which nothing is known yet: as large as BERT's small siblings.
 TYPICAL_WEIGHTS = 30_000_000
 #: The rule of thumb: two operations for each weight and word piece, some 200 pieces a text, and what one core does.
-_OPERATIONS = 2 * 200
+_PIECES = 200
+_OPERATIONS = 2 * _PIECES
 _OPERATIONS_PER_SECOND = 1e11
 _RULE = (
     "a rule of thumb (two operations for each weight and word piece, 200 word pieces a text, 100 billion a second): "
@@ -38,6 +42,7 @@ class Load:
     engine: EngineDescription
     kind: str = ""
     weights: int | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def light(self) -> bool:
@@ -56,9 +61,19 @@ class Load:
     def _texts(self, dataset: Dataset) -> int:
         """Documents where these are encoded or indexed; pairs where candidates are scored; else queries."""
         if self.engine.encoding_parameters is not None or self.light:
-            return _count(dataset, "documents")
-        queries = _count(dataset, "queries")
-        return queries * PAIRS if self.engine.architecture == "re-ranking" else queries
+            return _count(dataset, "documents") * (1 + self._written_texts())
+        return (_count(dataset, "queries") + TIMED_SEARCHES) * self._value("reranking_depth", 1)
+
+    def _written_texts(self) -> int:
+        """How many texts' worth of tokens a model writes for each that it reads."""
+        tokens = self._value("queries_per_document", 0) * self._value("generated_tokens", 0)
+        return math.ceil(tokens / _PIECES)
+
+    def _value(self, name: str, otherwise: int) -> int:
+        """What a parameter is set to; its default where it is not, and `otherwise` where the engine has none."""
+        defaults = {parameter.name: parameter.default for parameter in self.engine.parameters}
+        value = self.parameters.get(name, defaults.get(name, otherwise))
+        return int(value) if isinstance(value, int | float) else otherwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +104,9 @@ def pace_of(load: Load) -> Pace:
     )
     if load.kind:
         jobs = jobs.filter(submission__checkpoint__kind=load.kind)
-    paces = [pace for pace in (_pace(job, load.engine) for job in jobs[:HISTORY]) if pace is not None]
+    paces = [
+        pace for pace in (_pace(job, load.engine, load.light) for job in jobs[:HISTORY]) if pace is not None
+    ]
     if paces:
         count = f"the last {len(paces)} jobs" if len(paces) > 1 else "the one job"
         return Pace(median(paces), f"{count} of this kind that ended here, scaled by texts and weights")
@@ -104,13 +121,16 @@ def estimate(load: Load, pace: Pace, dataset: Dataset) -> Estimate:
     return Estimate(dataset, _count(dataset, "documents"), OVERHEAD + timedelta(seconds=seconds))
 
 
-def _pace(job: Job, engine: EngineDescription) -> float | None:
-    """Seconds for a unit of load that the job took beyond the overhead."""
+def _pace(job: Job, engine: EngineDescription, light: bool) -> float | None:
+    """Seconds for a unit of load that the job took beyond the overhead; None where it was another kind of load."""
     if job.started_at is None or job.finished_at is None or job.submission is None:
         return None
     checkpoint = job.submission.checkpoint
     weights = checkpoint.description.get("parameters") if checkpoint else None
-    load = Load(engine, checkpoint.kind if checkpoint else "", weights).of(job.dataset)
+    done = Load(engine, checkpoint.kind if checkpoint else "", weights, job.submission.parameters)
+    if done.light != light:
+        return None
+    load = done.of(job.dataset)
     return max((job.finished_at - job.started_at - OVERHEAD).total_seconds(), 1.0) / load if load else None
 
 

@@ -186,7 +186,8 @@ class ModelPage(SubmissionPage):
     def _load(self, weights: int | None) -> Load:
         kept = self._kept()
         known = kept.description.get("parameters") if kept else None
-        return Load(self.engine, kept.kind if kept else "", weights or known)
+        chosen = getattr(self.parameters, "cleaned_data", {})
+        return Load(self.engine, kept.kind if kept else "", weights or known, chosen)
 
     def _offers(self, load: Load, pace: Pace) -> Sequence[Offer]:
         chosen = self.model_form["dataset"].value() or []

@@ -151,6 +151,7 @@ def _retrieve(
         depth=DEPTH,
         drop_self_matches=job.dataset.drop_self_matches,
         tag=task.system.slug,
+        language=job.dataset.language,
         device=device_of(job),
         threads=settings.MODEL_THREADS,
     )
@@ -212,9 +213,8 @@ def _measure_baseline(job: Job, lease: Lease, work: ExecutionJob, folder: Path) 
         out=folder / "baseline",
         corpus=work.corpus,
         queries=work.queries,
-        parameters=describe_engine(BM25.engine).complete(
-            {"language": job.dataset.language, **BM25.parameters}
-        ),
+        parameters=describe_engine(BM25.engine).complete(BM25.parameters),
+        language=work.language,
         drop_self_matches=work.drop_self_matches,
         threads=work.threads,
     )

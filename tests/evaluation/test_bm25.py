@@ -305,3 +305,13 @@ def test_nfcorpus_scores_as_with_anserini(
 @pytest.fixture(scope="module")
 def nfcorpus_scores(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
     return scores_of("bm25", "nfcorpus", tmp_path_factory.mktemp("nfcorpus"))
+
+
+def test_the_language_is_that_of_the_corpus_unless_another_is_named() -> None:
+    description = describe("bm25")
+    german = Resources(language="de")
+    assert description.create(description.complete({}), Resources()).analyser_name.startswith("English")
+    found = description.create(description.complete({}), german).analyser_name
+    assert found == description.create(description.complete({"language": "de"}), Resources()).analyser_name
+    named = description.create(description.complete({"language": "en"}), german).analyser_name
+    assert named != found

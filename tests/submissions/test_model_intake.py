@@ -143,6 +143,7 @@ def test_estimates_follow_the_jobs_that_ended_here(api: Api, corpus: Dataset) ->
     static = Load(describe("dense"), "static-embeddings")
     pace = pace_of(static)
     assert "the one job of this kind" in pace.basis
+    assert "rule of thumb" in pace_of(load).basis  # what looks vectors up says nothing of what computes them
     found = estimate(static, pace, Dataset.objects.select_related("current_version").get(pk=corpus.pk))
     assert found.time.total_seconds() == pytest.approx((OVERHEAD + timedelta(seconds=26)).total_seconds())
 

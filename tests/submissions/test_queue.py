@@ -46,6 +46,19 @@ def test_jobs_are_claimed_oldest_first_and_once() -> None:
     assert claim(["score"], "worker") is None
 
 
+def test_baselines_go_before_what_waits_already() -> None:
+    dataset = make_dataset()
+    model, baseline = make_job(dataset, queue=Job.Queue.CPU), make_job(make_dataset(), queue=Job.Queue.CPU)
+    Job.objects.filter(pk=model.pk).update(kind=Job.Kind.RETRIEVE, state=State.QUEUED)
+    Job.objects.filter(pk=baseline.pk).update(kind=Job.Kind.BASELINE, state=State.QUEUED)
+    for job in (model, baseline):
+        job.refresh_from_db()
+    assert [queue_position(baseline), queue_position(model)] == [0, 1]
+    first = claim(["cpu"], "worker")
+    assert first is not None
+    assert first.pk == baseline.pk
+
+
 def test_a_queue_is_served_by_its_own_workers_only() -> None:
     make_job(make_dataset(), queue=Job.Queue.CPU)
     assert claim(["score"], "worker") is None
