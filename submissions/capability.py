@@ -49,8 +49,8 @@ class Capability:
 
     @property
     def because(self) -> str:
-        """Why it does not work, to be followed by a full stop."""
-        return self.reason.rstrip(".")
+        """Why it does not work, as the end of a sentence."""
+        return self.reason if self.reason.endswith((".", "?", "!")) else f"{self.reason}."
 
     def runs(self, *, unprotected: bool) -> bool:
         """Whether such a worker takes jobs with models; `unprotected`: those that may run without a sandbox."""
@@ -122,8 +122,10 @@ class Obstacle:
     reason: str
     remedy: str = ""
 
-    def __str__(self) -> str:
-        return f"{self.reason} What helps: {self.remedy}." if self.remedy else self.reason
+    @property
+    def text(self) -> str:
+        """Both in a sentence each, commands between backticks."""
+        return f"{self.reason} What helps: `{self.remedy}`." if self.remedy else self.reason
 
 
 def obstacle(job: Job) -> Obstacle | None:
@@ -135,7 +137,7 @@ def obstacle(job: Job) -> Obstacle | None:
         return None
     lack = missing(told)
     if lack is not None:
-        return Obstacle(f"No worker that is alive has a working sandbox: {lack.because}.", lack.remedy)
+        return Obstacle(f"No worker that is alive has a working sandbox: {lack.because}", lack.remedy)
     return Obstacle(
         "Models run here without a sandbox now, for staff on the machine itself; this one waits for a worker that has "
         "one."

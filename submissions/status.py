@@ -161,7 +161,7 @@ def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus
     return JobStatus(
         job=job,
         state=state,
-        meaning=str(hindered) if hindered else _meaning(job, state),
+        meaning=hindered.text if hindered else _meaning(job, state),
         queue_position=queue_position(job),
         workers_alive=workers_alive(job.queue) if waits else 0,
         elapsed=_elapsed(job),

@@ -106,8 +106,9 @@ def test_a_model_waits_where_nothing_works_and_costs_no_attempt(broken: None) ->
     assert (job.state, job.attempts, job.log) == (State.QUEUED, 0, "")
     announce(**UNABLE.as_dict())
     obstacle = capability.obstacle(job)
-    assert "No worker that is alive has a working sandbox: it is not installed." in str(obstacle)
-    assert "What helps: apt install bubblewrap." in str(obstacle)
+    assert obstacle is not None
+    assert "No worker that is alive has a working sandbox: it is not installed." in obstacle.text
+    assert "What helps: `apt install bubblewrap`." in obstacle.text
     announce("another")
     assert capability.obstacle(job) is None
 

@@ -142,7 +142,7 @@ def test_a_job_that_no_worker_can_run_says_why_it_waits(signed_in: Client, api: 
     announce(**LACKING)
     page = signed_in.get(f"/submissions/{identifier}/").content.decode()
     assert "It waits.</b> No worker that is alive has a working sandbox: bwrap is not installed." in page
-    assert "What helps: apt install bubblewrap." in page
+    assert "What helps: <code>apt install bubblewrap</code>." in page
     assert "You are next" not in page
     assert "bwrap is not installed" in api.get(f"submissions/{identifier}/").body["jobs"][0]["meaning"]
     announce(isolates=False)
