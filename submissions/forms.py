@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Collection
 from typing import Any
 
 from django import forms
@@ -33,14 +34,20 @@ class WebAddressField(forms.URLField):
 
 
 class ParametersField(forms.CharField):
-    """Parameters as a JSON object, or as `key=value`, one a line or separated by commas."""
+    """Parameters as a JSON object, or as `key=value`, one a line or separated by commas.
+
+    A comma with no further `key=` after it belongs to the value: weights=1,0.5. The values of those that `verbatim`
+    names stand as they were written, blanks and all, unless they are JSON strings; of others blanks do not count.
+    """
+
+    def __init__(self, *, verbatim: Collection[str] = (), **options: Any) -> None:
+        super().__init__(strip=False, **options)
+        self.verbatim = frozenset(verbatim)
 
     def clean(self, value: Any) -> dict[str, Any]:
         """The parameters. Raises ValidationError saying what would be right."""
-        text = super().clean(value).strip()
-        if not text:
-            return {}
-        return self._from_json(text) if text.startswith("{") else self._from_pairs(text)
+        text = super().clean(value)
+        return self._from_json(text) if text.lstrip().startswith("{") else self._from_pairs(text)
 
     @staticmethod
     def _from_json(text: str) -> dict[str, Any]:
@@ -49,18 +56,33 @@ class ParametersField(forms.CharField):
         except ValueError as error:
             raise ValidationError(f'Not a JSON object such as {{"k1": 0.9}}: {error}') from None
 
-    @staticmethod
-    def _from_pairs(text: str) -> dict[str, Any]:
+    def _from_pairs(self, text: str) -> dict[str, Any]:
         parameters: dict[str, Any] = {}
-        for part in filter(None, (part.strip() for part in re.split(r"[\n,;]", text))):
+        parts = (part for line in re.split(r"\r?\n", text) for part in _BETWEEN_PAIRS.split(line))
+        for part in parts:
             key, equals, value = part.partition("=")
+            if not part.strip(_UNSAID):
+                continue
             if not equals or not key.strip():
-                raise ValidationError(f"“{part}” is not key=value, such as k1=0.9.")
-            try:
-                parameters[key.strip()] = read_json(value)
-            except ValueError:
-                parameters[key.strip()] = value.strip()
+                raise ValidationError(f"“{part.strip()}” is not key=value, such as k1=0.9.")
+            parameters[key.strip()] = self._value(key.strip(), value)
         return parameters
+
+    def _value(self, name: str, text: str) -> Any:
+        said = text.strip().rstrip(_UNSAID)
+        try:
+            value = read_json(said)
+        except ValueError:
+            value = said
+        if name in self.verbatim and (value == said or not isinstance(value, str)):
+            return text  # 1e3 and true are texts here, and blanks are part of them
+        return value
+
+
+#: A comma or semicolon with another `key=` after it.
+_BETWEEN_PAIRS = re.compile(r"[,;](?=[^,;=]*=)")
+#: What may stand after a value and means nothing.
+_UNSAID = " \t,;"
 
 
 class SystemForm(forms.Form):

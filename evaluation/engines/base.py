@@ -77,6 +77,16 @@ class Parameter:
     least: float | None = None
     most: float | None = None
 
+    @property
+    def is_text(self) -> bool:
+        """Whether it takes any text, the empty one too."""
+        return isinstance(self.default, str) and not self.choices
+
+    @property
+    def keeps_blanks(self) -> bool:
+        """Whether blanks at its ends count: it is put before a text, as “query: ” is."""
+        return self.is_text and self.name.endswith("prompt")
+
     def parse(self, value: object) -> ParameterValue:
         """The value in the parameter's type, from a value or its text. Raises InvalidParameter."""
         parsed: ParameterValue | None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, get_args
 
@@ -10,6 +11,7 @@ from django.http import QueryDict
 from rest_framework.request import Request
 
 from evaluation.checkpoints.description import CheckpointKind
+from evaluation.engines import EngineDescription
 from leaderboard.models import User
 from submissions.api.requests import about, data_of, list_of, malformed, system_of
 from submissions.checkpoints.hub import HubModel
@@ -34,7 +36,7 @@ def model_of(request: Request, person: User) -> dict[str, Any]:
         raise malformed("device", f"device: “{device}” is not possible.", "Send auto, cpu or gpu.")
     wanted = ModelRequest(
         engine=engine.name,
-        parameters=_parameters(data),
+        parameters=_parameters(data, engine),
         model=_model(request, data, person),
         datasets=tuple(list_of(data, "dataset")),
         benchmark=_text(data, "benchmark"),
@@ -95,14 +97,23 @@ def _model(request: Request, data: Mapping[str, Any], person: User) -> Model | N
     return found
 
 
-def _parameters(data: Mapping[str, Any]) -> Mapping[str, object]:
+def _parameters(data: Mapping[str, Any], engine: EngineDescription) -> Mapping[str, object]:
+    """The engine's parameters as they were given, prompts to the last blank. Raises ApiError."""
+    prompts = [parameter.name for parameter in engine.parameters if parameter.keeps_blanks]
     given = data.get("parameters", "")
-    if isinstance(given, Mapping):
-        return given
     try:
-        return ParametersField(required=False, max_length=5000).clean(str(given))
+        values = (
+            given
+            if isinstance(given, Mapping)
+            else ParametersField(required=False, max_length=5000, verbatim=prompts).clean(str(given))
+        )
     except ValidationError as error:
         raise malformed("parameters", f"parameters: {error.messages[0]}") from None
+    for name, value in values.items():
+        if not isinstance(value, str | int | float):
+            hint = 'Send a text or a number; a list as a text, such as "1,0.5".'
+            raise malformed("parameters", f"parameters: {name} = {json.dumps(value)} is not one value.", hint)
+    return values
 
 
 def _without_parameters(data: Mapping[str, Any]) -> Mapping[str, Any]:

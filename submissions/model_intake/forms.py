@@ -18,7 +18,10 @@ from submissions.models import Checkpoint
 
 
 class ParametersForm(forms.Form):
-    """One field for each of an engine's parameters, with its default in it; an empty one means the default."""
+    """One field for each of an engine's parameters, with its default in it.
+
+    A prompt is taken to the last blank, and an empty text is empty; a number or choice left empty is the default.
+    """
 
     def __init__(self, engine: EngineDescription, data: QueryDict | None, **options: Any) -> None:
         prefix = options.get("prefix", "")
@@ -32,8 +35,9 @@ class ParametersForm(forms.Form):
         cleaned = super().clean() or self.cleaned_data
         for parameter in self.engine.parameters:
             value = cleaned.get(parameter.name, "")
+            taken = value != "" or parameter.is_text
             try:
-                cleaned[parameter.name] = parameter.parse(value) if value != "" else parameter.default
+                cleaned[parameter.name] = parameter.parse(value) if taken else parameter.default
             except InvalidParameter as error:
                 self.add_error(parameter.name, str(error))
         return cleaned
@@ -41,8 +45,14 @@ class ParametersForm(forms.Form):
 
 def _filled(engine: EngineDescription, data: QueryDict, prefix: str) -> dict[str, str]:
     """What was entered for the engine's parameters, with the default where nothing was."""
-    names = {parameter: f"{prefix}-{parameter.name}" for parameter in engine.parameters}
-    return {name: data.get(name) or _text(parameter.default) for parameter, name in names.items()}
+    filled = {}
+    for parameter in engine.parameters:
+        name = f"{prefix}-{parameter.name}"
+        entered: str | None = data.get(name)
+        if entered is None or (not entered and not parameter.is_text):
+            entered = _text(parameter.default)
+        filled[name] = entered
+    return filled
 
 
 def _field(parameter: Parameter) -> forms.Field:
@@ -52,18 +62,41 @@ def _field(parameter: Parameter) -> forms.Field:
         choices = ("true", "false")
     options: dict[str, Any] = {
         "label": label,
-        "required": bool(choices) or bool(default),
+        "required": not parameter.is_text,
         "initial": default,
-        "help_text": f"{_escaped(parameter.description)} Default: {_escaped(default) or 'empty'}.",
+        "help_text": f"{_escaped(_sentence(parameter.description))} Default: {_escaped(default) or 'empty'}.",
     }
     if choices:
         return forms.ChoiceField(choices=[(choice, choice) for choice in choices], **options)
-    if isinstance(parameter.default, str):
-        return forms.CharField(max_length=1000, **options)
+    if parameter.is_text:
+        return _text_field(parameter, options)
     whole = isinstance(parameter.default, int)
     bounds = {"min": parameter.least, "max": parameter.most, "step": 1 if whole else "any"}
     attributes = {name: _text(value) for name, value in bounds.items() if value is not None}
     return forms.CharField(max_length=40, widget=forms.NumberInput(attributes), **options)
+
+
+def _sentence(text: str) -> str:
+    """With a capital, unless it begins with a name such as “pq:”, and a full stop."""
+    named = text.split()[0].endswith(":")
+    return (text if named else text[0].upper() + text[1:]).rstrip(".") + "."
+
+
+def _text_field(parameter: Parameter, options: dict[str, Any]) -> forms.Field:
+    if not parameter.keeps_blanks:
+        return forms.CharField(max_length=1000, **options)
+    # Prompts may have lines, which a field of one line would join without a word.
+    lines = forms.Textarea(attrs={"rows": 1, "spellcheck": "false"})
+    options["help_text"] += " Taken as it stands, blanks at its end too; empty for none."
+    return _PromptField(max_length=1000, strip=False, widget=lines, **options)
+
+
+class _PromptField(forms.CharField):
+    """A text as it stands, with the line ends that models were trained with."""
+
+    def to_python(self, value: Any) -> str:
+        """The text. Browsers send lines with carriage returns, whatever was typed."""
+        return (super().to_python(value) or "").replace("\r\n", "\n")
 
 
 class ModelForm(forms.Form):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
 from django import template
@@ -94,7 +95,9 @@ def milliseconds(value: float) -> str:
 
 @register.filter
 def parameter(value: object) -> str:
-    """A parameter's value as requests write it."""
+    """A parameter's value as requests write it; a text whose blanks would not be seen stands in quotes."""
+    if isinstance(value, str) and value != " ".join(value.split()):
+        return json.dumps(value, ensure_ascii=False)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, System, User
 from submissions.checkpoints import keeping as checkpoints
+from submissions.forms import ParametersField
 from submissions.models import Checkpoint, Job, Submission
 from submissions.withdrawal import set_reusable
 from tests.submissions.conftest import Api, announce, make_collection, run_text, upload, work
@@ -258,3 +260,42 @@ def test_a_checkpoint_over_its_limit_is_answered_413(api: Api, settings: Any) ->
     assert answer.status == 413
     assert "python -m evaluation pack" in answer.problem("request_too_large")["hint"]
     assert api.submit().status == 413
+
+
+PROMPTS = {"query_prompt": "query: ", "document_prompt": "1e3, passage: "}
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        json.dumps(PROMPTS),
+        "query_prompt=query: ,document_prompt=1e3, passage: ",
+        "query_prompt=query: \r\ndocument_prompt=1e3, passage: ",
+        'similarity = dot , query_prompt="query: "; document_prompt="1e3, passage: "',
+    ],
+)
+def test_prompts_are_taken_to_the_last_blank(api: Api, written: str) -> None:
+    body = submit_model(api, parameters=written).body
+    assert {name: body["parameters"][name] for name in PROMPTS} == PROMPTS
+
+
+def test_a_prompt_may_be_empty(api: Api) -> None:
+    assert submit_model(api, parameters="query_prompt=").body["parameters"]["query_prompt"] == ""
+
+
+def test_values_may_have_commas(api: Api) -> None:
+    form = ParametersField()
+    assert form.clean("weights=1,0.5") == {"weights": "1,0.5"}
+    assert form.clean("reranking_depths=10,50,100,200, reranking_depth = 50,") == {
+        "reranking_depths": "10,50,100,200",
+        "reranking_depth": 50,
+    }
+    assert form.clean(" stemming = true\nlayers=[1,2]; k1=1.2;") == {
+        "stemming": True,
+        "layers": [1, 2],
+        "k1": 1.2,
+    }
+    wrong = submit_model(api, parameters="similarity=dot\ncosine").problem("invalid_parameters")
+    assert "“cosine” is not key=value" in wrong["message"]
+    wrong = submit_model(api, parameters='{"query_prompt": null}').problem("invalid_parameters")
+    assert "query_prompt = null is not one value" in wrong["message"]

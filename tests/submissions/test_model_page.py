@@ -205,6 +205,30 @@ def test_reusable_is_set_on_the_status_page(signed_in: Client, api: Api, alice: 
     assert teams_of(alice).count() == 1
 
 
+def test_prompts_keep_their_blanks_and_may_be_empty(signed_in: Client) -> None:
+    sent = {
+        **NEW,
+        "dataset": "demo",
+        "checkpoint": archive(),
+        "parameter-query_prompt": "Instruct: find\r\nQuery: ",
+        "parameter-document_prompt": "",
+        "parameter-batch_size": "",
+    }
+    assert signed_in.post("/submit/model/", sent).status_code == 302
+    kept = Submission.objects.get().parameters
+    assert kept["query_prompt"] == "Instruct: find\nQuery: "
+    assert kept["document_prompt"] == ""
+    assert kept["batch_size"] == 0
+    assert kept["pooling"] == "auto"
+    page = signed_in.get(Submission.objects.get().get_absolute_url()).content.decode()
+    assert "<dd>&quot;Instruct: find\\nQuery: &quot;</dd>" in page
+
+
+def test_help_texts_are_sentences(signed_in: Client) -> None:
+    page = page_of(signed_in, "bm25")
+    assert "How slowly repetitions of a term stop adding to the score. Default: 0.9." in page
+
+
 @pytest.mark.browser
 @pytest.mark.django_db(transaction=True)
 def test_a_model_is_submitted_without_javascript(
