@@ -196,8 +196,8 @@ class SubmissionRequest(serializers.Serializer[Any]):
     licence = serializers.CharField(required=False)
     parameters = serializers.CharField(
         required=False,
-        help_text="JSON object or key=value pairs: of a model its engine's, prompts to the last blank; of runs what the "
-        "system says of itself.",
+        help_text="JSON object or key=value pairs: of a model its engine's, prompts to the last blank; of runs what "
+        "the system says of itself.",
     )
     training_datasets = serializers.ListField(
         child=serializers.CharField(), required=False, help_text="Slugs or names; `none` declares zero-shot."
