@@ -28,7 +28,7 @@ def retrieve_job(job: Job, lease: Lease) -> None:
     version = qrels.version
     if not advance(job.pk, State.RETRIEVING, fence=job.fence, stage="loading"):
         raise LeaseLost
-    write_log(job.pk, f"{configuration.name} over {version} on {job.worker}")
+    write_log(job.pk, f"{configuration.name} over {version}")
     work = Path(settings.VAR) / "work"
     work.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=work) as folder:

@@ -102,9 +102,12 @@ def publish_results(
 ) -> list[Entry]:
     """Write results and state together. The state goes first: a lost claim publishes nothing.
 
-    The last result is the job's own, those before it are variants with a label and an entry each.
+    The last result is the job's own, those before it are variants with a label and an entry each. Over hidden
+    judgements variants are dropped: a job is one reading of these, however many rankings it makes.
     Raises LeaseLost, or Cancelled where the submitter asked to stop before this moment.
     """
+    if job.dataset.hidden:
+        results = results[-1:]
     with transaction.atomic():
         # As it is now: its team may have made it private, or withdrawn it, while we scored.
         submission = Submission.objects.select_for_update().filter(pk=job.submission_id).first()

@@ -76,6 +76,8 @@ class Parameter:
     choices: tuple[str, ...] = ()
     least: float | None = None
     most: float | None = None
+    #: Raises InvalidParameter for a text that does not say what it should.
+    check: Callable[[str], object] | None = None
 
     @property
     def is_text(self) -> bool:
@@ -98,6 +100,8 @@ class Parameter:
             parsed = self._parse_number(value)
         if parsed is None or (self.choices and parsed not in self.choices):
             raise InvalidParameter(f"{self.name} = {value!r} is not possible; it takes {self.values}.")
+        if self.check is not None:
+            self.check(str(parsed))
         return parsed
 
     def _parse_number(self, value: object) -> int | float | None:
@@ -298,6 +302,8 @@ class EngineDescription:
     encoding_parameters: tuple[str, ...] | None = None
     #: Whether it needs the corpus at all.
     reads_corpus: bool = True
+    #: The parameters, and their values, with which it gives the same main ranking and no variants beside it.
+    main_alone: Mapping[str, ParameterValue] = field(default_factory=dict)
 
     @property
     def needs_checkpoint(self) -> bool:

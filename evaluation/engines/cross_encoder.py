@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from evaluation.neural.pair_scoring import PairScorer
 
 _MOST = 1000
+#: The most depths that one job makes rankings of, with that of the run itself.
+MOST_DEPTHS = 5
 
 
 class CrossEncoderReRanking(Engine):
@@ -152,6 +154,10 @@ class CrossEncoderReRanking(Engine):
 
 def depths_of(text: str, deepest: int) -> tuple[int, ...]:
     """The depths that a text such as "10,50,100,200" names below `deepest`, and that. Raises InvalidParameter."""
+    return (*sorted(depth for depth in _named_depths(text) if depth < deepest), deepest)
+
+
+def _named_depths(text: str) -> set[int]:
     try:
         depths = {int(part) for part in text.split(",") if part.strip()}
     except ValueError:
@@ -160,7 +166,12 @@ def depths_of(text: str, deepest: int) -> tuple[int, ...]:
         raise InvalidParameter(
             f"reranking_depths = {text!r} is not possible; it takes numbers from 1 to {_MOST}, such as 10,50,100."
         )
-    return (*sorted(depth for depth in depths if depth < deepest), deepest)
+    if len(depths) >= MOST_DEPTHS:
+        raise InvalidParameter(
+            f"reranking_depths names {len(depths)} depths; it takes at most {MOST_DEPTHS - 1} beside reranking_depth, "
+            "such as 10,50,100."
+        )
+    return depths
 
 
 def _label(depth: int) -> str:
@@ -181,7 +192,8 @@ PARAMETERS = (
     Parameter(
         "reranking_depths",
         "10,50,100,200",
-        "smaller depths that are shown too, from the same scores; empty for none",
+        f"smaller depths that are shown too, from the same scores, at most {MOST_DEPTHS - 1}; empty for none",
+        check=_named_depths,
     ),
     Parameter("fields", "title+text", "what of a document is read", choices=tuple(FIELDS)),
     Parameter(
@@ -204,5 +216,6 @@ DESCRIPTIONS = (
         create=CrossEncoderReRanking.create,
         checkpoints=(CheckpointKind.CROSS_ENCODER,),
         runs=(0, 1),
+        main_alone={"reranking_depths": ""},
     ),
 )

@@ -214,5 +214,6 @@ DESCRIPTIONS = (
         ),
         create=QueryAugmentation.create,
         checkpoints=(CheckpointKind.QUERY_AUGMENTATION,),
+        main_alone={"beside": "none"},
     ),
 )

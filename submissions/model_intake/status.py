@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from django.utils import timezone
 
+from evaluation.engines import ENGINES
 from evaluation.execution.failures import MODEL_FAILURES
 from leaderboard.boards.depth import DepthPoint, DepthSeries, depth_of, depth_series
 from leaderboard.boards.facts import fact_texts
@@ -65,6 +66,8 @@ class ModelPart:
     hardware: str = ""
     meaning: str = ""
     remedy: str = ""
+    #: Whether it would have further results, and has none because the judgements are hidden.
+    main_alone: bool = False
 
 
 def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
@@ -85,7 +88,15 @@ def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
         hardware=measured.hardware.name if measured else "",
         meaning=failure.meaning if failure else "",
         remedy=failure.remedy if failure else "",
+        main_alone=_main_alone(job),
     )
+
+
+def _main_alone(job: Job) -> bool:
+    if job.submission is None or not job.dataset.hidden or job.submission.engine not in ENGINES:
+        return False
+    left_out = ENGINES[job.submission.engine].main_alone
+    return any(job.submission.parameters.get(name) != value for name, value in left_out.items())
 
 
 def _time_left(job: Job) -> timedelta | None:

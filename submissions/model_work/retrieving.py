@@ -24,7 +24,7 @@ from evaluation.execution.job import RUN_NAME, ExecutionJob
 from leaderboard.baselines import BM25
 from leaderboard.boards.depth import depth_of
 from leaderboard.efficiency import record_measurement
-from leaderboard.models import DatasetVersion, Entry, Qrels, Run, System
+from leaderboard.models import Dataset, DatasetVersion, Entry, Qrels, Run, System
 from leaderboard.runs import open_run, store_run
 from leaderboard.store import Area, path_of
 from submissions.checkpoints.keeping import folder_of
@@ -50,6 +50,10 @@ class ModelTask:
     parameters: Mapping[str, Any]
     checkpoint: Checkpoint | None = None
     run_ids: Sequence[int] = field(default_factory=tuple)
+
+    def parameters_on(self, dataset: Dataset) -> dict[str, Any]:
+        """All parameters; where the judgements are hidden without variants, each of which would be one reading more."""
+        return {**self.parameters, **(self.engine.main_alone if dataset.hidden else {})}
 
     @property
     def is_ours(self) -> bool:
@@ -96,7 +100,9 @@ def run_model(job: Job, lease: Lease, task: ModelTask) -> None:
     encoded = use(job, setting, lease.report_stage) if setting else None
     if setting and not encoded and setting.shards > 1:
         raise WaitsForShards(setting)
-    write_log(job.pk, f"{task.engine.label} over {qrels.version} on {job.worker}")
+    write_log(job.pk, f"{task.engine.label} over {qrels.version}")
+    if task.parameters_on(job.dataset) != task.parameters:
+        write_log(job.pk, "Its judgements are hidden: the main result alone is made and scored.")
     with workplace() as folder:
         done = _retrieve(job, lease, task, qrels.version, folder, setting, encoded)
         begin_scoring(job)
@@ -143,7 +149,7 @@ def _retrieve(
         out=folder / "out",
         corpus=path_of(Area.FILES, version.corpus_sha256),
         queries=path_of(Area.FILES, version.topics_sha256),
-        parameters=dict(task.parameters),
+        parameters=task.parameters_on(job.dataset),
         checkpoint=folder_of(task.checkpoint) if task.checkpoint else None,
         runs=_expanded(task.run_ids, folder),
         shards=shards,
@@ -251,7 +257,7 @@ def _classes(done: _Run, encoded: Encoded | None) -> frozenset[str]:
 def _record_measurements(results: Sequence[Result], entries: Sequence[Entry], done: _Run) -> None:
     """What each entry's system cost, and what BM25 did, which stands on its own entry too."""
     baseline = done.baseline.get("figures") or {}
-    for result, entry in zip(results, entries, strict=True):
+    for result, entry in zip(results[-len(entries) :], entries, strict=True):
         if figures := done.figures.get(result.label):
             record_measurement(entry, done.hardware, figures, baseline)
     own = entries[-1]

@@ -154,6 +154,15 @@ def test_depths_are_numbers(checkpoint: Path) -> None:
             depths_of(text, 100)
 
 
+def test_one_job_ranks_to_at_most_five_depths() -> None:
+    engine = ENGINES["cross-encoder"]
+    assert engine.complete({"reranking_depths": "10,20,50,100"})["reranking_depths"] == "10,20,50,100"
+    with pytest.raises(InvalidParameter, match="names 119 depths; it takes at most 4 beside reranking_depth"):
+        engine.complete({"reranking_depths": ",".join(map(str, range(1, 120)))})
+    with pytest.raises(InvalidParameter, match="names 5 depths"):
+        depths_of("1,2,3,4,5", 4)
+
+
 def test_no_model_no_engine() -> None:
     with pytest.raises(InvalidParameter, match="give a checkpoint"):
         ENGINES["cross-encoder"].check(Resources())

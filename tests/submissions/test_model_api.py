@@ -70,6 +70,11 @@ def test_parameters_are_completed_with_defaults(api: Api) -> None:
         ({"engine": "none-such"}, "unknown_engine", "there are bm25"),
         ({"engine": None}, "no_engine", "No engine was named"),
         ({"parameters": "k9=1"}, "invalid_parameters", "has no parameter k9"),
+        (
+            {"engine": "cross-encoder", "parameters": '{"reranking_depths": "1,2,3,4,5"}'},
+            "invalid_parameters",
+            "at most 4 beside",
+        ),
         ({"checkpoint": None}, "no_checkpoint", "runs a model, and none was given"),
         ({"engine": "bm25"}, "checkpoint_not_wanted", "runs no model"),
         ({"dataset": "nowhere"}, "unknown_dataset", "nowhere"),

@@ -148,6 +148,29 @@ def test_estimates_follow_the_jobs_that_ended_here(api: Api, corpus: Dataset) ->
     assert found.time.total_seconds() == pytest.approx((OVERHEAD + timedelta(seconds=26)).total_seconds())
 
 
+def test_variants_that_come_all_the_same_are_not_recorded_over_hidden_judgements(
+    api: Api, corpus: Dataset, tmp_path: Path
+) -> None:
+    Dataset.objects.update(hidden=True)
+    submit_model(api)
+    job = claim(["cpu"], "w")
+    assert job is not None
+    assert job.submission is not None
+    Job.objects.filter(pk=job.pk).update(state=State.SCORING)
+    qrels = current_qrels(job.dataset)
+    results = []
+    for depth in (10, 50):
+        path = tmp_path / f"{depth}.txt"
+        path.write_text(run_text(depth=depth))
+        results.append(
+            Result(store_run(path), evaluate(path, job.dataset, qrels, Lease(job)), f"top {depth}")
+        )
+    (entry,) = publish_results(job, job.submission.system, results, qrels, Entry.Provenance.MEASURED)
+    assert entry.configuration == "top 50"
+    assert list(corpus.entries.all()) == [entry]
+    assert Run.objects.filter(system=entry.system).count() == 1
+
+
 def test_depths_of_a_re_ranker_are_drawn_and_told(api: Api, tmp_path: Path) -> None:
     identifier = submit_model(api).body["id"]
     job = claim(["cpu"], "w")

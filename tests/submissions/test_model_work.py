@@ -11,6 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
+from django.test import Client
 
 from leaderboard.models import Dataset, Entry, Measurement, Run
 from leaderboard.runs import open_run
@@ -109,6 +110,25 @@ def test_each_variant_is_an_entry_of_its_own(small: Dataset) -> None:
     assert run_of(further).count("\n") == 4
     assert run_of(job.entry).count("\n") == 10
     assert [entry.measurements.count() for entry in (further, job.entry)] == [1, 1]
+
+
+def test_over_hidden_judgements_a_job_is_one_reading_of_them(small: Dataset, client: Client) -> None:
+    Dataset.objects.update(hidden=True)
+    submission = make_submission(variants=True)
+    job = finished(queue_model(small, submission))
+    assert job.state == State.DONE, job.log
+    assert job.entry is not None
+    assert list(job.further_entries.all()) == []
+    assert list(small.entries.exclude(is_baseline=True)) == [job.entry]
+    assert list(Run.objects.filter(system=submission.system)) == [job.entry.evaluation.run]  # type: ignore[union-attr]
+    assert "hidden: the main result alone" in job.log
+    assert "only the main result is made" in client.get(submission.get_absolute_url()).content.decode()
+
+
+def test_whoever_sent_a_model_does_not_read_where_it_ran(small: Dataset) -> None:
+    job = finished(queue_model(small, make_submission()))
+    assert (job.worker, "Toy over" in job.log) == ("test-worker", True)
+    assert job.worker not in job.log
 
 
 def test_a_fused_run_names_what_it_was_made_of(small: Dataset) -> None:

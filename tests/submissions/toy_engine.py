@@ -145,6 +145,7 @@ DESCRIPTION = EngineDescription(
     create=lambda parameters, resources: ToyEngine(parameters),
     checkpoints=("static-embeddings",),
     encoding_parameters=("pause", "wrong"),
+    main_alone={"variants": False},
 )
 
 
