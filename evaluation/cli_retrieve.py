@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation.checkpoints import CheckpointDescription, open_checkpoint
+from evaluation.checkpoints import CheckpointDescription, CheckpointKind, open_checkpoint
 from evaluation.engines import (
     ENGINES,
     FACTS,
@@ -31,6 +31,11 @@ if TYPE_CHECKING:
     from evaluation.engines.base import FactValue, ParameterValue
 
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+#: An engine may have no such parameter, and still need to be told how to take a checkpoint that does not say.
+_POOLING = "pooling"
+_PLAIN_MODELS = "; max or sum is how learned-sparse takes a plain masked language model"
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -91,6 +96,8 @@ def _add_parameters(parser: argparse.ArgumentParser) -> None:
             f"{parameter.description} ({parameter.values}; default: {_shown(parameter.default)}; {', '.join(engines)})"
             for parameter, engines in meanings.items()
         ).replace("%", "%%")
+        if name == _POOLING:
+            text += _PLAIN_MODELS
         words = name.replace("_", "-")
         if f"--{words}" in own:
             words = f"engine-{words}"
@@ -125,6 +132,8 @@ def run_retrieve(arguments: argparse.Namespace) -> int:
         with tempfile.TemporaryDirectory(prefix="checkpoint-") as scratch:
             resources = _resources(arguments, Path(scratch))
             given = {name: value for name, value in values.items() if value is not None}
+            if _asks_how_to_pool(arguments.engine):
+                given.pop(_POOLING, None)  # `_resources` saw to it
             if arguments.shards is not None:
                 _claim_shards(arguments, given, resources)
             done = retrieve(
@@ -163,14 +172,26 @@ def _resources(arguments: argparse.Namespace, scratch: Path) -> Resources:
         raise InvalidParameter(f"{arguments.threads} threads compute nothing; give at least 1.")
     checkpoint = arguments.checkpoint
     if checkpoint is not None and description.needs_checkpoint:
-        pooling = getattr(arguments, _destination("pooling")) or ""
+        pooling = getattr(arguments, _destination(_POOLING)) or ""
         checkpoint = open_checkpoint(checkpoint, description.checkpoints, scratch, pooling)
+        own = CheckpointDescription.read(checkpoint).pooling
+        if pooling and pooling != own and _asks_how_to_pool(description.name):
+            raise InvalidParameter(
+                f"The checkpoint says itself how to pool: {own}; leave out --pooling {pooling}."
+            )
     return Resources(
         checkpoint=checkpoint,
         runs=tuple(arguments.runs),
         device=_device(arguments.device) if description.needs_checkpoint else "cpu",
         threads=arguments.threads or len(os.sched_getaffinity(0)),
     )
+
+
+def _asks_how_to_pool(engine: str) -> bool:
+    """Whether it has to be told how to pool a plain encoder, and takes nothing else for an answer later."""
+    description = describe(engine)
+    own = any(parameter.name == _POOLING for parameter in description.parameters)
+    return CheckpointKind.SPARSE_ENCODER in description.checkpoints and not own
 
 
 def _claim_shards(arguments: argparse.Namespace, given: Mapping[str, object], resources: Resources) -> None:
@@ -216,6 +237,7 @@ def _show_progress(stage: Stage, share: float) -> None:
 
 
 def _summary(done: Retrieval, out: Path) -> str:
+    beside = [f"\n{path}: {label}" for label, path in done.variants.items() if path != out]
     settings = ", ".join(f"{name} = {value}" for name, value in done.parameters.items())
     return (
         f"{out}: {done.lines:,} lines for {done.queries - done.queries_without_results:,} of {done.queries:,} "
@@ -223,6 +245,7 @@ def _summary(done: Retrieval, out: Path) -> str:
         f"{done.engine} ({settings}; {done.analyser}): index {done.index_bytes / 1e6:,.1f} MB "
         f"in {done.build_seconds:.2f} s, search {done.search_seconds:.2f} s"
         + "".join(f"\n{FACTS[name].label}: {_fact(name, value)}" for name, value in done.facts.items())
+        + "".join(beside)
     )
 
 

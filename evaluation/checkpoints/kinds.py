@@ -269,7 +269,9 @@ def _pooled_here(source: Source, wanted: Wanted, classes: Collection[str], findi
     last = m.splade_by_name(pooling) if sparse else m.pooling_by_name(pooling, model.hidden)
     chain = Chain((Module(m.TRANSFORMER, model.module(), gives=model.hidden), last), model)
     settings = read_settings(source, findings)
-    return _plan_of(chain, kind, replace(settings, similarity=settings.similarity or "dot"))
+    # As their libraries do: DPR and SPLADE were made for inner products, other encoders say nothing.
+    similarity = settings.similarity or ("dot" if dpr or sparse else "")
+    return _plan_of(chain, kind, replace(settings, similarity=similarity))
 
 
 def _augmentation(source: Source, wanted: Wanted, findings: Findings) -> Plan | None:

@@ -112,8 +112,8 @@ def retrieve(
     raise to stop: nothing is left then.
 
     An engine that encodes documents finds encoded shards in the folder `shards`, and leaves there what it encodes
-    itself; without it they are as temporary as the index. An engine with variants writes each beside `out`
-    (`Retrieval.variants`), and no `out`. `afterwards` is called while the index is still there.
+    itself; without it they are as temporary as the index. Of an engine with variants the main one is written to `out`,
+    and the others beside it (`Retrieval.variants`). `afterwards` is called while the index is still there.
     Raises InvalidParameter, InvalidContent for unusable collections, and ModelFailure for unusable models.
     """
     description = describe(engine)

@@ -356,7 +356,7 @@ class Retrieval:
     build_seconds: float
     search_seconds: float
     facts: dict[str, FactValue] = field(default_factory=dict)
-    #: Run files by variant, where the engine has variants; the main one is the run itself too.
+    #: Run files by variant, where the engine has variants; that of the main one, the last, is the run itself.
     variants: dict[str, Path] = field(default_factory=dict)
     #: How many documents were encoded here, not found as encoded shards; None where the engine encodes none.
     encoded_documents: int | None = None

@@ -200,7 +200,7 @@ PARAMETERS = (
     Parameter(
         "similarity",
         AUTO,
-        "inner product (dot) or cosine; auto is what the checkpoint says, and cosine where it says nothing",
+        "inner product (dot) or cosine; auto is what the checkpoint says, where it says nothing cosine, for DPR dot",
         choices=(AUTO, "cosine", "dot"),
     ),
     Parameter("normalise", False, "whether vectors get length one also where similarity is dot"),
@@ -209,8 +209,9 @@ PARAMETERS = (
     Parameter(
         "pooling",
         AUTO,
-        "how token vectors become one: their mean, or that of [CLS]; auto is what the checkpoint says",
-        choices=(AUTO, "mean", "cls"),
+        "how token vectors become one: their mean or greatest values, that of [CLS], that of the last token; auto is "
+        "what the checkpoint says",
+        choices=(AUTO, "mean", "cls", "max", "lasttoken"),
     ),
     Parameter(
         "maximum_length",

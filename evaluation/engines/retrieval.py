@@ -93,7 +93,7 @@ def run_engine(
             build_seconds=build_seconds,
             search_seconds=search_seconds,
             facts=dict(engine.facts()),
-            variants={label: variant_path(out, label) for label in engine.variants},
+            variants=variant_paths(engine, out),
             encoded_documents=encoded.documents if encoded else None,
             encoding_seconds=encoded.seconds if encoded else 0.0,
         )
@@ -151,11 +151,16 @@ def _encode_shard(
     partial.rename(shard)
 
 
-def variant_path(out: Path, label: str) -> Path:
-    """Where the run of a variant is written: beside the main one, under the label's letters and digits."""
+def variant_paths(engine: Engine, out: Path) -> dict[str, Path]:
+    """Where each variant's run is written: the main one to `out`, others beside it under their letters and digits."""
     stem, dot, endings = out.name.partition(".")
-    letters = "".join(character if character.isalnum() else "-" for character in label)
-    return out.with_name(f"{stem}.{letters}{dot}{endings}")
+    paths = {}
+    for label in engine.variants:
+        letters = "".join(character if character.isalnum() else "-" for character in label)
+        paths[label] = out.with_name(f"{stem}.{letters}{dot}{endings}")
+    if paths:
+        paths[engine.variants[-1]] = out
+    return paths
 
 
 def run_lines(ranking: Ranking, tag: str) -> str:
@@ -205,7 +210,7 @@ def _writers(
     files: ExitStack, engine: Engine, out: Path, tag: str, depth: int, drop_self_matches: bool
 ) -> dict[str, _RunWriter]:
     """A writer for each variant, or for the one ranking."""
-    paths = {label: variant_path(out, label) for label in engine.variants} or {_MAIN: out}
+    paths = variant_paths(engine, out) or {_MAIN: out}
     return {
         label: _RunWriter(
             files.enter_context(_complete_or_absent(path)),

@@ -199,6 +199,30 @@ def test_a_masked_language_model_becomes_splade_where_pooling_is_asked_for(tmp_p
     assert (described.kind, described.pooling, described.dimension) == ("sparse-encoder", "sum", 40)
 
 
+def test_a_plain_encoder_leaves_its_similarity_open_and_a_dpr_encoder_has_inner_products(
+    tmp_path: Path,
+) -> None:
+    plain = {
+        name: data
+        for name, data in files().items()
+        if name not in ("modules.json", "1_Pooling/config.json", "sentence_bert_config.json")
+    }
+    dpr = dict(plain)
+    dpr["config.json"] = dpr["config.json"].replace(b"BertModel", b"DPRQuestionEncoder")
+    assert dpr != plain
+
+    described = {
+        name: rebuild(
+            validate_folder(write(content, tmp_path / name), CheckpointKind.SENTENCE_ENCODER, "cls"),
+            tmp_path / f"{name}-rebuilt",
+        )
+        for name, content in (("plain", plain), ("dpr", dpr))
+    }
+
+    assert described["plain"].similarity == ""
+    assert described["dpr"].similarity == "dot"
+
+
 def test_what_is_left_out_is_remarked(tmp_path: Path) -> None:
     content = files() | {"chat_template.jinja": b"{{ x }}", "vocab.txt": b"a\n"}
     content["config.json"] = content["config.json"].replace(

@@ -174,14 +174,15 @@ def test_prompts_are_the_checkpoints_unless_given(search: Search, tiny: Path, tm
     assert_same(search(with_prompts, query_prompt="", document_prompt="")[0], expected(model, model))
 
 
-def test_pooling_and_length_may_be_chosen(search: Search, tiny: Path) -> None:
+@pytest.mark.parametrize("pooling", ["cls", "max", "lasttoken"])
+def test_pooling_and_length_may_be_chosen(search: Search, tiny: Path, pooling: str) -> None:
     model = library(tiny / "model")
-    model[1].pooling_mode = "cls"
+    model[1].pooling_mode = pooling
     model.max_seq_length = 9
-    run, done = search(tiny, pooling="cls", maximum_length=9)
+    run, done = search(tiny, pooling=pooling, maximum_length=9)
     assert_same(run, expected(model, model))
     assert done.facts["maximum_length"] == 9
-    assert done.analyser == "bert, cls pooling, cosine"
+    assert done.analyser == f"bert, {pooling} pooling, cosine"
 
 
 def test_dimensions_may_be_cut(search: Search, two_encoders: Path) -> None:

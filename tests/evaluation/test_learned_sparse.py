@@ -24,6 +24,8 @@ from tests.evaluation.neural import (
     run_bytes,
     searched,
 )
+from tests.evaluation.small_checkpoint import files, write
+from tests.evaluation.test_cli_retrieve import run_command
 from tests.evaluation.tiny_models import tiny_inference_free, tiny_splade
 
 MODELS: dict[str, tuple[Callable[..., Path], dict[str, str]]] = {
@@ -150,3 +152,24 @@ def test_texts_that_are_alike_to_the_model_are_no_failure(
     engine = created("learned-sparse", checkpoints["max"])
     engine.build([Document(f"d{n}", "", "ไทย" * (n + 1)) for n in range(12)], tmp_path)
     assert len(searched(engine, [Query("q", "ไทย")])["q"]) == 12
+
+
+def test_the_command_takes_a_plain_masked_language_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus, queries = tmp_path / "corpus.jsonl", tmp_path / "queries.jsonl"
+    corpus.write_text(
+        '{"_id": "d1", "title": "", "text": "a b c"}\n{"_id": "d2", "title": "", "text": "x y z"}\n'
+    )
+    queries.write_text('{"_id": "q1", "text": "a b"}\n')
+    given = ["--corpus", corpus, "--queries", queries, "--out", tmp_path / "run.txt"]
+    engine = ["retrieve", *given, "--engine", "learned-sparse", "--device", "cpu"]
+    plain = write(files("masked"), tmp_path / "plain")
+
+    assert run_command(*engine, "--checkpoint", plain, "--pooling", "max") == 0
+    assert (tmp_path / "run.txt").read_text().startswith("q1 Q0 d")
+    assert run_command(*engine, "--checkpoint", plain) == 1
+    assert "max, sum" in capsys.readouterr().err
+    own = tiny_splade(tmp_path / "own", pooling="sum")
+    assert run_command(*engine, "--checkpoint", own, "--pooling", "max") == 2
+    assert "says itself how to pool: sum" in capsys.readouterr().err

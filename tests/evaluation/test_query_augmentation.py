@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from tests.evaluation.neural import (
     scores_of,
     searched,
 )
+from tests.evaluation.test_cli_retrieve import run_command
 from tests.evaluation.tiny_models import tiny_augmentation
 
 torch = pytest.importorskip("torch")
@@ -147,6 +149,26 @@ def test_what_it_improves_on_is_searched_beside_it(
         main = searched(engine, [query])[query.id]
         assert scores_of(found["augmented and weighted"]) == pytest.approx(main, rel=1e-5)
     assert len({tuple(found.scores.tolist()) for found in rankings[0].values()}) == len(labels)
+
+
+def test_the_command_writes_the_main_run_where_it_says_and_names_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    raw = tiny_augmentation(tmp_path / "raw")
+    corpus, queries, out = (tmp_path / name for name in ("corpus.jsonl", "queries.jsonl", "run.txt"))
+    rows = [{"_id": one.id, "title": one.title, "text": one.text} for one in DOCUMENTS]
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    queries.write_text("".join(json.dumps({"_id": one.id, "text": one.text}) + "\n" for one in QUERIES))
+    given = ["--corpus", corpus, "--queries", queries, "--checkpoint", raw, "--device", "cpu"]
+
+    assert run_command("retrieve", "--engine", "query-augmentation", *given, "--out", out) == 0
+
+    said = capsys.readouterr().err
+    assert f"{out}: {len(out.read_text().splitlines()):,} lines" in said
+    beside = tmp_path / "run.bm25-wordpiece.txt"
+    assert f"{beside}: bm25-wordpiece" in said
+    assert beside.read_text() != out.read_text()
+    assert sorted(path.name for path in tmp_path.glob("run*")) == ["run.bm25-wordpiece.txt", "run.txt"]
 
 
 def test_any_query_over_any_document_is_answered(checkpoint: Path, tmp_path: Path) -> None:
