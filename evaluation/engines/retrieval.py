@@ -93,7 +93,7 @@ def run_engine(
             build_seconds=build_seconds,
             search_seconds=search_seconds,
             facts=dict(engine.facts()),
-            variants=variant_paths(engine, out),
+            variants=variant_paths(engine.variants, out),
             encoded_documents=encoded.documents if encoded else None,
             encoding_seconds=encoded.seconds if encoded else 0.0,
         )
@@ -151,15 +151,15 @@ def _encode_shard(
     partial.rename(shard)
 
 
-def variant_paths(engine: Engine, out: Path) -> dict[str, Path]:
-    """Where each variant's run is written: the main one to `out`, others beside it under their letters and digits."""
+def variant_paths(labels: Sequence[str], out: Path) -> dict[str, Path]:
+    """Where each variant's run is written: the main one, the last, to `out`; others beside it under their labels."""
     stem, dot, endings = out.name.partition(".")
     paths = {}
-    for label in engine.variants:
+    for label in labels:
         letters = "".join(character if character.isalnum() else "-" for character in label)
         paths[label] = out.with_name(f"{stem}.{letters}{dot}{endings}")
-    if paths:
-        paths[engine.variants[-1]] = out
+    if labels:
+        paths[labels[-1]] = out
     return paths
 
 
@@ -210,7 +210,7 @@ def _writers(
     files: ExitStack, engine: Engine, out: Path, tag: str, depth: int, drop_self_matches: bool
 ) -> dict[str, _RunWriter]:
     """A writer for each variant, or for the one ranking."""
-    paths = variant_paths(engine, out) or {_MAIN: out}
+    paths = variant_paths(engine.variants, out) or {_MAIN: out}
     return {
         label: _RunWriter(
             files.enter_context(_complete_or_absent(path)),
