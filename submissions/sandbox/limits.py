@@ -16,7 +16,7 @@ class Limits:
 
     `processes` counts threads. `output_bytes` and `files` are of everything it writes, `scratch_bytes` of its /tmp,
     which lies in memory; `measuring_seconds` is how long it may have the machine to itself; below `reserve_bytes` of
-    free disk it is ended whatever it wrote.
+    free disk it is ended whatever it wrote, which is then no fault of its own.
     """
 
     memory_bytes: int

@@ -28,8 +28,8 @@ from submissions.sandbox.backends import (
     interpreter,
 )
 from submissions.sandbox.limits import Limits
-from submissions.sandbox.supervision import Breach, Ending, OnProgress, Supervision
-from submissions.sandbox.watching import free_bytes, size_of, tidy
+from submissions.sandbox.supervision import Breach, Ending, OnProgress, Supervision, want_free_disk
+from submissions.sandbox.watching import size_of, tidy
 from submissions.timing import MachineLock
 
 logger = logging.getLogger(__name__)
@@ -71,8 +71,7 @@ def run_job(backend: Backend, job: ExecutionJob, limits: Limits, on_progress: On
     if not backend.available:
         raise SandboxUnavailable(f"{backend.name}: {backend.reason}")
     _prepare(job, isolates=backend.isolates)
-    if free_bytes(job.out) < limits.reserve_bytes:
-        raise SandboxUnavailable("The disk of this worker is nearly full.")
+    want_free_disk(job.out, limits)
     _compile_once()
     lock = MachineLock()
     try:
@@ -83,6 +82,8 @@ def run_job(backend: Backend, job: ExecutionJob, limits: Limits, on_progress: On
             ending = _run(backend, _program(backend, job, limits, folder), job, lock, on_progress)
     finally:
         lock.close()
+    if ending.breach is None and ending.status == EXIT_DISK_FULL:
+        want_free_disk(job.out, limits)  # then it was not its own limit that it met
     tidy(job.out)
     return _outcome(job, ending)
 

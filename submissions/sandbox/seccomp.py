@@ -2,7 +2,8 @@
 
 Everything is allowed but what has no use for a model and a history of holes: looking into or at other processes, other
 namespaces, mounts, kernel keys, BPF, modules, clocks, io_uring, and sockets other than between processes of one
-machine. It is one layer more: the namespaces hold without it.
+machine. Memory that belongs to no process is refused too (System V's segments and messages, memfd): where no control
+group counts, the parent could not see it. It is one layer more: the namespaces hold without it.
 """
 
 from __future__ import annotations
@@ -71,6 +72,13 @@ _DENIED: Mapping[str, tuple[int | None, int | None]] = {
     "fanotify_init": (300, 262),
     "vhangup": (153, 58),
     "memfd_secret": (447, 447),
+    "memfd_create": (319, 279),
+    "shmget": (29, 194),
+    "shmctl": (31, 195),
+    "shmat": (30, 196),
+    "shmdt": (67, 197),
+    "msgget": (68, 186),
+    "semget": (64, 190),
 }
 _CLONE = (56, 220)
 _CLONE3 = (435, 435)

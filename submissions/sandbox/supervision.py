@@ -12,7 +12,7 @@ from typing import IO, Literal
 
 from evaluation.execution.job import ANSWER_GO, Progress
 from evaluation.execution.outcome import is_question, read_progress
-from submissions.sandbox.backends import Contained
+from submissions.sandbox.backends import Contained, SandboxUnavailable
 from submissions.sandbox.limits import Limits
 from submissions.sandbox.watching import exceeds, free_bytes, usage_of
 from submissions.timing import MachineLock
@@ -39,6 +39,12 @@ class Ending:
     seconds: float
     peak_memory: int
     complaints: str
+
+
+def want_free_disk(folder: Path, limits: Limits) -> None:
+    """Raise SandboxUnavailable where the disk is nearly full: who filled it is not known, so no model is to blame."""
+    if free_bytes(folder) < limits.reserve_bytes:
+        raise SandboxUnavailable("The disk of this worker is nearly full.")
 
 
 class Supervision:
@@ -68,7 +74,10 @@ class Supervision:
         self._next_look = self._next_look_at_files = self._next_sign = 0.0
 
     def run(self) -> Ending:
-        """Stay with the child until it has ended. What `on_progress` raises ends it, and goes on."""
+        """Stay with the child until it has ended. What `on_progress` raises ends it, and goes on.
+
+        Raises SandboxUnavailable when the disk is nearly full without the child's having written too much.
+        """
         process = self._contained.process
         assert process.stdout is not None
         assert process.stderr is not None
@@ -138,9 +147,9 @@ class Supervision:
             if usage.processes > self._limits.processes:
                 return "processes"
         if now >= self._next_look_at_files:
-            too_much = exceeds(self._folders, self._limits.output_bytes, self._limits.files)
-            if too_much or free_bytes(self._folders[0]) < self._limits.reserve_bytes:
+            if exceeds(self._folders, self._limits.output_bytes, self._limits.files):
                 return "disk"
+            want_free_disk(self._folders[0], self._limits)
             # Looking costs time in proportion to the files: at most a tenth of ours goes there.
             self._next_look_at_files = time.monotonic() + max(_LOOK_AT_FILES, 9 * (time.monotonic() - now))
         return None

@@ -15,11 +15,13 @@ _PROC = Path("/proc")
 #: Folders deeper than this are nothing that a child of ours makes.
 _DEEPEST = 12
 _BLOCK = 512
+#: What the kernel calls memory that processes share and no folder names: MAP_SHARED with MAP_ANONYMOUS or /dev/zero.
+_SHARED_ZERO = b"/dev/zero (deleted)"
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Threads of all processes of a tree, and bytes of memory that they do not share with files."""
+    """Threads of all processes of a tree, and bytes of memory, in store or swapped, that hold no file's content."""
 
     processes: int
     memory: int
@@ -50,13 +52,39 @@ def _parent(process: int) -> int | None:
 
 
 def usage_of(root: int) -> Usage:
-    """What the process and its descendants use. Pages of mapped files are the system's cache, not theirs."""
-    threads = memory = 0
+    """What the process and its descendants use. Pages of mapped files are the system's cache, not theirs.
+
+    Memory that processes share counts with its whole size where nobody else has it: its pages stay when a process
+    lets go of them (madvise), and are then in no number of the kernel's.
+    """
+    threads = private = shared = 0
+    segments: dict[bytes, int] = {}
     for process in processes_under(root):
         fields = _status(process)
         threads += fields.get("Threads", 0)
-        memory += 1024 * (fields.get("RssAnon", 0) + fields.get("RssShmem", 0))
-    return Usage(threads, memory)
+        private += 1024 * (fields.get("RssAnon", 0) + fields.get("VmSwap", 0))
+        shared += 1024 * fields.get("RssShmem", 0)
+        _add_segments(process, segments)
+    return Usage(threads, private + max(shared, sum(segments.values())))
+
+
+def _add_segments(process: int, segments: dict[bytes, int]) -> None:
+    """Note the memory without a name in any folder that the process could share: bytes mapped, by inode."""
+    try:
+        content = (_PROC / str(process) / "maps").read_bytes()
+    except OSError:
+        return
+    if _SHARED_ZERO not in content:  # seldom is it there, and there may be thousands of lines
+        return
+    sizes: dict[bytes, int] = {}
+    for line in content.splitlines():
+        # "start-end permissions offset device inode   name"
+        fields = line.split(maxsplit=5)
+        if len(fields) == 6 and fields[5].startswith(_SHARED_ZERO):
+            start, end = (int(place, 16) for place in fields[0].split(b"-"))
+            sizes[fields[4]] = sizes.get(fields[4], 0) + end - start
+    for inode, size in sizes.items():
+        segments[inode] = max(segments.get(inode, 0), size)
 
 
 def threads_of_user(user: int) -> int:
@@ -76,7 +104,7 @@ def _status(process: int) -> dict[str, int]:
         lines = (_PROC / str(process) / "status").read_text(errors="replace").splitlines()
     except OSError:
         return {}
-    wanted = ("Threads", "RssAnon", "RssShmem", "Uid")
+    wanted = ("Threads", "RssAnon", "RssShmem", "VmSwap", "Uid")
     pairs = (line.partition(":") for line in lines)
     return {name: int(rest.split()[0]) for name, _, rest in pairs if name in wanted}
 

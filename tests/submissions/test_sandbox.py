@@ -215,6 +215,54 @@ def test_twenty_gigabytes_of_memory_are_not_had(stranger: Stranger, settings: An
     assert (outcome.kind, outcome.failure_code) == ("memory", "out_of_memory")
 
 
+def test_memory_of_no_process_is_not_had(stranger: Stranger) -> None:
+    """Segments and files in memory, which outlive the process that fills them and are in nobody's account."""
+    stranger.run("""
+        import ctypes, platform
+        numbers = {"x86_64": {"shmget": 29, "msgget": 68, "memfd_create": 319},
+                   "aarch64": {"shmget": 194, "msgget": 186, "memfd_create": 279}}[platform.machine()]
+        libc = ctypes.CDLL(None, use_errno=True)
+        def call(name, *arguments):
+            answer = libc.syscall(numbers[name], *arguments)
+            return ctypes.get_errno() if answer < 0 else 0
+        tell(calls=[call("shmget", 0, 1 << 24, 0o1600), call("msgget", 0, 0o1600), call("memfd_create", b"x", 0)])
+    """)
+    assert stranger.found["calls"] == [1, 1, 1]
+
+
+def test_shared_memory_that_was_let_go_of_counts(stranger: Stranger, settings: Any) -> None:
+    """Without a control group too: its pages stay, though the kernel counts them as nobody's."""
+    settings.SANDBOX_CGROUP = "/nowhere"
+    outcome = stranger.run("""
+        import mmap, time
+        held = []
+        for _ in range(24):  # 384 MiB
+            held.append(mmap.mmap(-1, 16 << 20))
+            held[-1].write(bytes(16 << 20))
+            held[-1].madvise(mmap.MADV_DONTNEED)
+        time.sleep(2)
+    """)
+    assert (outcome.kind, outcome.failure_code) == ("memory", "out_of_memory")
+
+
+def test_compiled_code_runs(stranger: Stranger) -> None:
+    """What is refused is nothing that numba needs, in several threads too."""
+    stranger.run(
+        """
+        import numba, numpy
+        @numba.njit(parallel=True)
+        def squares(numbers):
+            total = 0
+            for place in numba.prange(len(numbers)):
+                total += numbers[place] ** 2
+            return total
+        tell(total=int(squares(numpy.arange(1000))))
+        """,
+        replace(SMALL, memory_bytes=1 << 30, processes=512, scratch_bytes=64 << 20),
+    )
+    assert stranger.found == {"total": 332833500}
+
+
 def test_memory_that_is_a_file_counts(stranger: Stranger) -> None:
     """What lies in /tmp and /dev/shm is memory too: there is only so much."""
     stranger.run("""

@@ -19,7 +19,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from submissions import sandbox
-from submissions.sandbox import docker, running
+from submissions.sandbox import docker, running, supervision
 from submissions.sandbox.backends import Backend, Mount, Program
 from submissions.timing import MachineLock
 from tests.submissions.sandboxes import SMALL, Stranger
@@ -79,6 +79,27 @@ def test_measuring_has_an_end(
     free = MachineLock()
     assert free.try_for("exclusive")
     free.close()
+
+
+@pytest.mark.parametrize(
+    ("payload", "looks"),
+    [("import time; time.sleep(60)", 1), ("sys.exit(5)", 2)],
+    ids=["it runs on", "it cannot write"],
+)
+def test_a_disk_that_others_filled_is_no_fault_of_the_model(
+    bubblewrap: Backend,
+    own_lock: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    payload: str,
+    looks: int,
+) -> None:
+    """It had not written too much itself: its job is ours to try again, whether we or it saw the disk full."""
+    monkeypatch.setattr(supervision, "_LOOK_AT_FILES", 0.1 if looks == 1 else 60)
+    free = iter([2**40] * looks)
+    monkeypatch.setattr(supervision, "free_bytes", lambda folder: next(free, 0))
+    with pytest.raises(sandbox.SandboxUnavailable, match="nearly full"):
+        Stranger(bubblewrap, tmp_path, monkeypatch).run(payload, replace(SMALL, reserve_bytes=1))
 
 
 DRIVER = """
