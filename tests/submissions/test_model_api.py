@@ -59,7 +59,7 @@ def test_parameters_are_completed_with_defaults(api: Api) -> None:
         "b": 0.75,
         "fields": "title+text",
         "stemming": True,
-        "language": "en",
+        "language": "auto",
     }
     assert body["checkpoint"] is None
 
