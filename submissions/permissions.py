@@ -7,6 +7,7 @@ from django.db.models import Q, QuerySet
 
 from leaderboard.files import sees
 from leaderboard.models import Entry, System, Team, User
+from leaderboard.models.datasets import Visibility
 from submissions.models import Checkpoint, Job, Submission
 
 Person = User | AnonymousUser
@@ -66,12 +67,15 @@ def may_see(person: Person, submission: Submission) -> bool:
 def downloadable_runs(person: Person, submission: Submission, *, own: bool | None = None) -> list[Job]:
     """The submission's scored jobs whose run the person may download.
 
-    Its team has its own always. Others, curators among them, have none over hidden judgements, which many runs with
-    their scores would give away, and of the rest those of public results, where the dataset's setting names them.
+    Its team has its own, but what a model retrieved here only over open judgements and public queries: a model may
+    write into its run what it saw. Others, curators among them, have none over hidden judgements, which many runs
+    with their scores would give away, and of the rest those of public results, where the dataset's setting names them.
     `own` is whether it is known to be the person's or their teams'; None asks.
     """
     scored = [
-        job for job in submission.jobs.all() if job.entry is not None and job.entry.evaluation_id is not None
+        job
+        for job in submission.jobs.all()
+        if job.entry is not None and job.entry.evaluation_id is not None and not keeps_run(job)
     ]
     if own is None:
         own = bool(scored) and submissions_of(person).filter(pk=submission.pk).exists()
@@ -85,6 +89,12 @@ def downloadable_runs(person: Person, submission: Submission, *, own: bool | Non
         and not job.dataset.hidden
         and sees(person, job.dataset.runs_visibility)
     ]
+
+
+def keeps_run(job: Job) -> bool:
+    """Whether the run stays here: a model made it beside hidden judgements, or from queries that not all may see."""
+    open_to_all = not job.dataset.hidden and job.dataset.queries_visibility == Visibility.PUBLIC
+    return job.kind == Job.Kind.MODEL and not open_to_all
 
 
 def may_rename(person: User, team: Team) -> bool:

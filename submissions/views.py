@@ -215,6 +215,6 @@ def _context(request: HttpRequest, found: Submission, **changes: Any) -> dict[st
         "runs": {job.pk for job in downloadable_runs(request.user, found)},
         "withdrawal_form": WithdrawalForm(),
         "engine_label": ENGINES[found.engine].label if found.engine in ENGINES else found.engine,
-        "credits": built_on(found) if found.engine else [],
+        "credits": built_on(found, complete=status.complete) if found.engine else [],
         **changes,
     }

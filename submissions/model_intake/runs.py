@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from django.db.models import Q, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from leaderboard.models import Dataset, Entry, Run, Team
 from leaderboard.models.datasets import Visibility
@@ -50,12 +50,16 @@ def runs_for(references: Sequence[str], dataset: Dataset, team: Team) -> list[Ru
     return runs
 
 
-def built_on(submission: Submission) -> list[Run]:
-    """The runs that the submission's jobs re-rank or fuse."""
+def built_on(submission: Submission, *, complete: bool) -> list[Run]:
+    """The runs that the submission's jobs re-rank or fuse, as far as they are public, which `is_public` says.
+
+    With `complete`, as its team sees it, those of the team's own that are not public too.
+    """
     keys = {key for job in submission.jobs.all() for key in job.payload.get("run_ids", [])}
-    return list(
-        Run.objects.filter(pk__in=keys).select_related("system", "version__dataset").order_by("version", "pk")
-    )
+    public = Exists(Entry.objects.public().filter(evaluation__run=OuterRef("pk")))
+    shown = Q(is_public=True) | Q(system__team=submission.team) if complete else Q(is_public=True)
+    runs = Run.objects.filter(pk__in=keys).annotate(is_public=public).filter(shown)
+    return list(runs.select_related("system", "version__dataset").order_by("version", "pk"))
 
 
 def _run_of(reference: str, dataset: Dataset, team: Team) -> Run:

@@ -15,6 +15,7 @@ from leaderboard.boards.facts import fact_texts
 from leaderboard.models import Entry, Measurement
 from leaderboard.publishing import HIDDEN_DECIMALS
 from submissions.models import Job, State
+from submissions.permissions import keeps_run
 
 #: The stages of a model's job, in their order, in words.
 STAGES = {
@@ -68,6 +69,8 @@ class ModelPart:
     remedy: str = ""
     #: Whether it would have further results, and has none because the judgements are hidden.
     main_alone: bool = False
+    #: Whether its run is for nobody to download.
+    run_stays: bool = False
 
 
 def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
@@ -89,6 +92,7 @@ def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
         meaning=failure.meaning if failure else "",
         remedy=failure.remedy if failure else "",
         main_alone=_main_alone(job),
+        run_stays=keeps_run(job),
     )
 
 

@@ -8,8 +8,10 @@ import time
 import zipfile
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 
 from evaluation.engines import describe
@@ -26,10 +28,12 @@ from submissions.checkpoints.keeping import (
 from submissions.lease import Lease
 from submissions.model_intake.estimates import OVERHEAD, Load, estimate, pace_of
 from submissions.model_work.hub_checkpoint import fetched_checkpoint
-from submissions.models import Checkpoint, Job, State
+from submissions.models import Checkpoint, Job, State, Submission
 from submissions.people.teams import personal_team
 from submissions.queue import claim
 from submissions.scoring import Result, current_qrels, evaluate, publish_results
+from submissions.withdrawal import set_public
+from tests.factories import make_user
 from tests.submissions.conftest import Api, run_text, work
 from tests.submissions.fake_hub import COMMIT, NAME, FakeHub
 from tests.submissions.models import static_archive, submit_model, with_corpus
@@ -108,6 +112,58 @@ def test_what_is_built_on_runs_names_them_and_its_model(api: Api, stranger: Api,
     page = stranger.client.get("/systems/both/").content.decode()
     assert "Fusion of runs" in page
     assert 'href="/systems/my-system/"' in page
+
+
+def published(tmp_path: Path) -> Submission:
+    """The submission of the next job, which a worker has done: its run has the documents of a good one."""
+    job = claim(["cpu"], "w")
+    assert job is not None
+    assert job.submission is not None
+    Job.objects.filter(pk=job.pk).update(state=State.SCORING)
+    path = tmp_path / "made.txt"
+    path.write_text(run_text(depth=7))
+    qrels = current_qrels(job.dataset)
+    result = Result(store_run(path), evaluate(path, job.dataset, qrels, Lease(job)))
+    publish_results(job, job.submission.system, [result], qrels, Entry.Provenance.MEASURED)
+    return job.submission
+
+
+def test_credit_names_no_system_that_is_not_public(
+    api: Api, stranger: Api, nobody: Api, signed_in: Client, tmp_path: Path
+) -> None:
+    probe = api.submit(system="Quiet probe", public="false").body["id"]
+    lent = stranger.submit(run_text(depth=9), system="Lent one", reusable="true").body["id"]
+    work()
+    submit_model(api, system="Both", engine="fusion", checkpoint=None, run=[probe, lent])
+    address = published(tmp_path).get_absolute_url()
+    seen = nobody.client.get(address).content.decode()
+    assert ("Quiet probe" in seen, "Lent one" in seen) == (False, True)
+    seen = signed_in.get(address).content.decode()
+    assert "Quiet probe" in seen
+    assert 'href="/systems/quiet-probe/"' not in seen
+    set_public(Submission.objects.get(pk=lent), public=False)
+    pages = [client.get(address).content.decode() for client in (nobody.client, signed_in, stranger.client)]
+    assert ["Lent one" in page for page in pages] == [False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("setting", "offered"),
+    [({}, True), ({"hidden": True}, False), ({"queries_visibility": "participants"}, False)],
+)
+def test_what_a_model_found_can_be_had_where_all_that_it_saw_is_open(
+    api: Api, signed_in: Client, tmp_path: Path, setting: dict[str, Any], offered: bool
+) -> None:
+    Dataset.objects.update(runs_visibility="public", **setting)
+    submit_model(api)
+    submission = published(tmp_path)
+    address = f"{submission.get_absolute_url()}runs/demo/"
+    curator = Client()
+    curator.force_login(make_user("Carol", is_staff=True))
+    for client in (signed_in, curator, Client()):
+        assert client.get(address).status_code == (200 if offered else 404)
+    assert (api.get(f"submissions/{submission.pk}/").body["jobs"][0]["run_url"] is not None) == offered
+    page = signed_in.get(submission.get_absolute_url()).content.decode()
+    assert ("open to everyone" in page) == (not offered)
 
 
 def test_folders_that_no_row_names_are_swept(alice: User, tmp_path: Path) -> None:
