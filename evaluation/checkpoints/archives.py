@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import BinaryIO
 from evaluation.checkpoints.codes import CODES
 from evaluation.checkpoints.files import Source, keep
 from evaluation.checkpoints.findings import Findings, shown
+from evaluation.checkpoints.member_names import MemberNames
 from evaluation.checkpoints.tar import Member, NotTar, members
 from evaluation.checkpoints.validation import Kinds, Validation, judge, wanted_of
 from evaluation.errors import InvalidContent
@@ -69,12 +69,14 @@ def _its_fault(path: Path, findings: Findings) -> Iterator[None]:
 def _take_zip(path: Path, scratch: Path, policy: Policy, findings: Findings) -> list[str]:
     _refuse_tail(path, findings)
     with open_archive(path, policy) as archive:
-        folded = Counter(name.casefold() for name in archive.names)
-        for name in archive.names:
-            if folded[name.casefold()] > 1:
-                findings.refuse("member_name", name, "the name is there twice")
-        kept = [name for name in archive.names if keep(name, findings) and folded[name.casefold()] == 1]
-        kept = [name for name in kept if not _is_inside(name, kept, findings)]
+        if archive.first_byte:
+            what = f"{archive.first_byte:,} bytes stand before the zip's first member"
+            findings.refuse("trailing_data", path.name, what)
+        names = MemberNames()
+        fitting = [name for name in archive.names if _takes(name, names, findings)]
+        kept = [name for name in archive.names if keep(name, findings)]
+        if len(fitting) < len(archive.names):  # which of two files was meant, nobody can tell
+            return []
         archive.extract(_targets(scratch, kept))
     return kept
 
@@ -88,12 +90,12 @@ def _refuse_tail(path: Path, findings: Findings) -> None:
         findings.refuse("trailing_data", path.name, "something follows on the end of the zip")
 
 
-def _is_inside(name: str, names: list[str], findings: Findings) -> bool:
-    """Whether another file stands where one of the name's folders should, or the other way round."""
-    clash = any(other.startswith(f"{name}/") or name.startswith(f"{other}/") for other in names)
-    if clash:
-        findings.refuse("member_name", name, "it is a file and a folder at once")
-    return clash
+def _takes(name: str, names: MemberNames, findings: Findings) -> bool:
+    """Whether a file of this name can lie beside those before; else it is refused."""
+    wrong = names.take(name)
+    if wrong:
+        findings.refuse("member_name", name, wrong)
+    return not wrong
 
 
 def _targets(scratch: Path, names: list[str]) -> Mapping[str, Path]:
@@ -108,7 +110,7 @@ def _take_tar(path: Path, scratch: Path, policy: Policy, findings: Findings) -> 
     limits = Limits(max_stored_bytes=most, max_expanded_bytes=most, max_ratio=policy.max_ratio,
                     ratio_floor_bytes=policy.ratio_floor_bytes)  # fmt: skip
     names: list[str] = []
-    folded: set[str] = set()
+    taken = MemberNames()
     with open_expanded(path, limits) as expanded:
         if expanded.kind != "zstd":
             findings.refuse(
@@ -119,15 +121,12 @@ def _take_tar(path: Path, scratch: Path, policy: Policy, findings: Findings) -> 
         for number, member in enumerate(members(stream.read, stream.skip)):
             if number >= policy.max_members:
                 raise NotTar("too_many_files", f"the archive holds more than {policy.max_members} files")
-            if member.name.casefold() in folded:
-                findings.refuse("member_name", member.name, "the name is there twice")
-                stream.skip(member.size)
-            elif keep(member.name, findings) and not _is_inside(member.name, names, findings):
+            fits = _takes(member.name, taken, findings)
+            if keep(member.name, findings) and fits:
                 _copy(stream, member, scratch / member.name, policy)
                 names.append(member.name)
             else:
                 stream.skip(member.size)
-            folded.add(member.name.casefold())
     return names
 
 

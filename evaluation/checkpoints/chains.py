@@ -77,7 +77,7 @@ def read_listed(source: Source, findings: Findings) -> list[Listed] | None:
         findings.refuse("json_damaged", shown, f"it is no list of 1 to {_MOST_MODULES} modules")
         return None
     forbidden_keys(found, findings, shown)
-    listed = []
+    listed: list[Listed] = []
     for number, entry in enumerate(found):
         if not isinstance(entry, dict):
             findings.refuse("json_damaged", shown, "a module is no object { … }", f"[{number}]")
@@ -85,20 +85,25 @@ def read_listed(source: Source, findings: Findings) -> list[Listed] | None:
         refuse_unknown(entry, ("idx", "name", "path", "type"), findings, shown)
         role = _role(entry.get("type"), f"[{number}].type", shown, findings)
         path = entry.get("path", "")
-        if path in ("", "."):
-            listed.append((role, source))
-        elif isinstance(path, str) and m.MODULE_FOLDER.fullmatch(path.rstrip("/")):
-            listed.append((role, source.within(path.rstrip("/"))))
-            if entry.get("path") in [
-                other.get("path") for other in found[:number] if isinstance(other, dict)
-            ]:
-                findings.refuse("value", shown, f"{quoted(path)} is named twice", f"[{number}].path")
-                return None
-        else:
+        folder = _folder(path)
+        if folder is None:
             what = f"{quoted(path)} is no folder beside modules.json"
-            findings.refuse("value", shown, what, f"[{number}].path")
-            return None
+        elif (within := source.within(folder)) in [source for _, source in listed]:
+            what = f"{quoted(path)} is named twice"  # every copy would be read and written, however large
+        else:
+            listed.append((role, within))
+            continue
+        findings.refuse("value", shown, what, f"[{number}].path")
+        return None
     return None if "" in (role for role, _ in listed) else listed
+
+
+def _folder(path: object) -> str | None:
+    """A module's folder, empty for that of modules.json itself; None where the path may not be one."""
+    if not isinstance(path, str):
+        return None
+    folder = "" if path == "." else path.removesuffix("/")
+    return folder if not folder or m.MODULE_FOLDER.fullmatch(folder) else None
 
 
 def _role(name: object, key: str, shown: str, findings: Findings) -> str:

@@ -13,7 +13,7 @@ CODES: Mapping[str, str] = {
     "compression": f"Pack it again, and check that it was sent whole. {_PACK}",
     "member_kind": f"Pack regular files only: no links, devices, sparse files or passwords. {_PACK}",
     "member_name": f"Pack every file once, under a plain relative name of letters, digits, . _ - /. {_PACK}",
-    "trailing_data": f"The file has to end where the archive does. {_PACK}",
+    "trailing_data": f"The file has to begin and end where the archive does. {_PACK}",
     "expansion": f"Weights shrink little; an archive may expand to 50 times its size. {_PACK}",
     "too_many_files": f"Pack what the model is loaded from: at most 64 files. {_PACK}",
     # The files
@@ -23,7 +23,8 @@ CODES: Mapping[str, str] = {
     "unknown_file": f"Leave it out: only safetensors, JSON and text are taken. {_PACK}",
     "adapter": "Merge the adapter into its base model (merge_and_unload) and send the whole model.",
     "file_kind": f"Every file has to be a regular file of its own: no link, no device. {_PACK}",
-    "file_too_large": "JSON files have at most 4 MiB, tokenizer.json 32 MiB, all weights together 8 GiB.",
+    "file_too_large": "JSON files have at most 4 MiB, tokenizer.json 32 MiB, all JSON together 80 MiB, all "
+    "weights together 8 GiB.",
     "empty_folder": "Send the folder that the model is loaded from, with config.json, safetensors and tokenizer.json.",
     # JSON
     "json_damaged": "Every JSON file is UTF-8 text with one value, no key twice, no NaN, and few levels deep.",
@@ -48,8 +49,10 @@ CODES: Mapping[str, str] = {
     "labels": "The model has to have exactly one label.",
     # Weights
     "missing_weights": f"Send all weights that the architecture has; made-up ones would be random. {_PACK}",
-    "weights_header": f"The file has to be whole safetensors, as its library writes it. {_PACK}",
-    "weights_index": "Every value of weight_map is the name of a safetensors file beside the index.",
+    "weights_header": "Files of weights are whole safetensors as their library writes them: no gaps, no empty tensors, "
+    f"at most 10,000 tensors in all, described in at most 4 MiB. {_PACK}",
+    "weights_index": "weight_map names every tensor, and the one of at most 64 safetensors files beside the "
+    "index that holds it.",
     "weights_type": "Weights are float32, float16 or bfloat16.",
     "weights_shape": "Every weight has to have the shape that config.json says.",
     "nan_weights": "Weights have to be finite numbers. The training diverged, or the conversion overflowed.",

@@ -23,6 +23,11 @@ from evaluation.checkpoints.values import (
 )
 
 NAME = "config.json"
+#: What a model may do with its output, by the names that libraries write.
+ACTIVATIONS = (
+    "torch.nn.modules.linear.Identity", "torch.nn.modules.activation.Tanh", "torch.nn.modules.activation.ReLU",
+    "torch.nn.modules.activation.GELU", "torch.nn.modules.activation.Sigmoid",
+)  # fmt: skip
 _ACTIVATION = choice(
     "gelu", "gelu_new", "gelu_fast", "gelu_python", "gelu_pytorch_tanh", "relu", "silu", "swish", "tanh"
 )
@@ -69,7 +74,9 @@ output_past problem_type is_encoder_decoder is_gated_act task_specific_params n_
 chunk_size_feed_forward output_attentions output_hidden_states return_dict sentence_transformers
 pruned_heads torchscript _attn_implementation_autoset
 """
-_UNREMARKED = frozenset(_UNREMARKED_TEXT.split())
+#: Where cross-encoders named their activation before they had a place of their own for it.
+_OLD_ACTIVATION = "sbert_ce_default_activation_function"
+_UNREMARKED = frozenset([*_UNREMARKED_TEXT.split(), _OLD_ACTIVATION])
 _CLASSES = {
     "bert": "Bert", "roberta": "Roberta", "xlm-roberta": "XLMRoberta", "camembert": "Camembert", "mpnet": "MPNet",
     "distilbert": "DistilBert", "electra": "Electra", "albert": "Albert", "modernbert": "ModernBert", "t5": "T5",
@@ -139,6 +146,7 @@ def read_configuration(source: Source, findings: Findings) -> Configuration | No
     if found is None:
         return None
     forbidden_keys(found, findings, shown)
+    _refuse_activations(found, findings, shown)
     model_type = found.get("model_type")
     if model_type == "dpr":
         model_type = "bert"
@@ -153,6 +161,24 @@ def read_configuration(source: Source, findings: Findings) -> Configuration | No
     remark_on_others(found, {*_RULES, *named, *_UNREMARKED}, findings, shown)
     written = {**{key: value for key, value in sizes.items() if key in named}, **values}
     return Configuration(model_type, architecture, sizes, written, _classes(found), _labels(found))
+
+
+def refuse_activation(name: object, findings: Findings, shown: str, key: str) -> None:
+    """Refuse an activation for a model's output that is not one of a few: libraries import what is named there."""
+    if name is not None and name not in ACTIVATIONS:
+        what = f"{quoted(name)} is not one of {', '.join(ACTIVATIONS)}"
+        findings.refuse("activation", shown, what, key)
+
+
+def _refuse_activations(found: dict[str, Any], findings: Findings, shown: str) -> None:
+    """Those that cross-encoders keep in config.json. They are not needed: scores order alike without them."""
+    refuse_activation(found.get(_OLD_ACTIVATION), findings, shown, _OLD_ACTIVATION)
+    own = found.get("sentence_transformers")
+    if isinstance(own, dict):
+        for key in ("activation_fn", "activation_function"):
+            refuse_activation(own.get(key), findings, shown, f"sentence_transformers.{key}")
+    elif own is not None:
+        findings.refuse("value", shown, f"{quoted(own)} is no object", "sentence_transformers")
 
 
 def _read_sizes(

@@ -6,9 +6,10 @@ import os
 import re
 import stat
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from evaluation.checkpoints.allowance import Allowance
 from evaluation.checkpoints.findings import Findings, quoted
 from evaluation.formats.compression import MIB, describe_bytes
 
@@ -44,11 +45,15 @@ _INERT_NAMES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A folder's usable files: names relative to `root`, with / between folders; messages begin with `prefix`."""
+    """A folder's usable files: names relative to `root`, with / between folders; messages begin with `prefix`.
+
+    Its sub-folders share the `allowance`, which readers take from.
+    """
 
     root: Path
     names: frozenset[str]
     prefix: str = ""
+    allowance: Allowance = field(default_factory=Allowance, compare=False)
 
     def has(self, name: str) -> bool:
         """Whether there is such a file."""
@@ -60,7 +65,7 @@ class Source:
             return self
         start = folder.rstrip("/") + "/"
         names = frozenset(name.removeprefix(start) for name in self.names if name.startswith(start))
-        return Source(self.root / folder, names, self.prefix + start)
+        return Source(self.root / folder, names, self.prefix + start, self.allowance)
 
     def shown(self, name: str) -> str:
         """A file's name for messages, from the top of what was sent."""
@@ -71,7 +76,9 @@ def keep(name: str, findings: Findings) -> bool:
     """Whether a file of this name is looked at; what is dangerous is refused, what is inert remarked on."""
     path = PurePosixPath(name)
     ending, base = path.suffix.casefold(), path.name.casefold()
-    if (
+    if str(path) != name:
+        findings.refuse("member_name", name, f"the plain form of this name is {quoted(path)}")
+    elif (
         any(not _NAME.fullmatch(part) or part in (".", "..") for part in path.parts)
         or len(path.parts) > _MOST_DEPTH
     ):

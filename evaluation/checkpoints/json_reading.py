@@ -9,6 +9,7 @@ import stat
 from pathlib import Path
 from typing import Any, NoReturn
 
+from evaluation.checkpoints.allowance import AllowanceSpent
 from evaluation.checkpoints.files import Source
 from evaluation.checkpoints.findings import Findings
 from evaluation.formats.compression import MIB, describe_bytes
@@ -93,11 +94,13 @@ def _finite(digits: str) -> float:
 def read_json(source: Source, name: str, findings: Findings, most: int = JSON_BYTES) -> Any:
     """The value in a file, or None where it is refused (and said so)."""
     try:
-        value = parse(read_file(source.root / name, most))
+        data = read_file(source.root / name, most)
+        source.allowance.take_json(len(data))
+        value = parse(data)
         if value is not None:
             return value
         findings.refuse("json_damaged", source.shown(name), "it holds nothing but null")
-    except FileTooLarge as error:
+    except (FileTooLarge, AllowanceSpent) as error:
         findings.refuse("file_too_large", source.shown(name), str(error))
     except NotJson as error:
         findings.refuse("json_damaged", source.shown(name), str(error))

@@ -9,6 +9,7 @@ from typing import Any
 from evaluation.checkpoints import modules as m
 from evaluation.checkpoints import weights
 from evaluation.checkpoints.chains import Chain
+from evaluation.checkpoints.configuration import ACTIVATIONS
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.checkpoints.files import Source
 from evaluation.checkpoints.findings import Findings
@@ -73,7 +74,7 @@ def stanford_plan(source: Source, findings: Findings) -> Plan | None:
         )
     gives, takes = projection.shape
     values = {"in_features": takes, "out_features": gives, "module_input_name": "token_embeddings"}
-    dense = m.dense(values, m.ACTIVATIONS[0], {"linear.weight": projection}, source, findings)
+    dense = m.dense(values, ACTIVATIONS[0], {"linear.weight": projection}, source, findings)
     chain = Chain((Module(m.TRANSFORMER, model.module(), gives=takes), dense), model)
     return late_plan(chain, Settings("ColBERT", late=late))
 

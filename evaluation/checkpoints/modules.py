@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evaluation.checkpoints import tokenizer, weights
+from evaluation.checkpoints.configuration import ACTIVATIONS
 from evaluation.checkpoints.files import Source
 from evaluation.checkpoints.findings import Findings, listed, quoted
 from evaluation.checkpoints.json_reading import read_object
@@ -60,10 +61,6 @@ TYPES: Mapping[str, str] = {
     "pylate.models.Dense.Dense": DENSE,
 }
 
-ACTIVATIONS = (
-    "torch.nn.modules.linear.Identity", "torch.nn.modules.activation.Tanh", "torch.nn.modules.activation.ReLU",
-    "torch.nn.modules.activation.GELU", "torch.nn.modules.activation.Sigmoid",
-)  # fmt: skip
 _DENSE_ACTIVATIONS = ACTIVATIONS[:4]
 _POOLING_MODES = ("cls", "max", "mean", "mean_sqrt_len_tokens", "weightedmean", "lasttoken")
 _OLD_POOLING = {

@@ -18,11 +18,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from evaluation.checkpoints.allowance import Allowance, AllowanceSpent
 from evaluation.checkpoints.json_reading import NotJson, parse
-from evaluation.formats.compression import MIB, describe_bytes
+from evaluation.formats.compression import MIB
 
-_MOST_HEADER = 16 * MIB
-_MOST_TENSORS = 50_000
 _MOST_DIMENSIONS = 8
 _MOST_NAME = 256
 _BLOCK = 8 * MIB
@@ -71,20 +70,27 @@ def open_regular(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file by name, from its header alone. Raises NotSafetensors."""
+def read_tensors(path: Path, allowance: Allowance) -> dict[str, Tensor]:
+    """The tensors of a file by name, from its header alone, which counts against the allowance.
+
+    Raises NotSafetensors, also where nothing of the allowance is left.
+    """
+    try:
+        return _read_tensors(path, allowance)
+    except AllowanceSpent as error:
+        raise NotSafetensors(str(error)) from error
+
+
+def _read_tensors(path: Path, allowance: Allowance) -> dict[str, Tensor]:
     with open_regular(path) as file:
         size = os.fstat(file.fileno()).st_size
         first = file.read(8)
         if len(first) < 8:
             raise NotSafetensors("it is too short for a header")
         (length,) = struct.unpack("<Q", first)
-        if length > _MOST_HEADER:
-            raise NotSafetensors(
-                f"its header has {describe_bytes(length)}; at most {describe_bytes(_MOST_HEADER)}"
-            )
         if length > size - 8:
             raise NotSafetensors("its header is longer than the file")
+        allowance.take_header(length)
         data = file.read(length)
     if not data.startswith(b"{"):
         raise NotSafetensors("its header is no JSON object")
@@ -92,13 +98,12 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         header = parse(data)
     except NotJson as error:
         raise NotSafetensors(f"its header is no JSON: {error}") from error
+    header.pop("__metadata__", None)
+    allowance.take_tensors(len(header))
     return _tensors(header, path, 8 + length, size)
 
 
 def _tensors(header: dict[str, Any], path: Path, offset: int, size: int) -> dict[str, Tensor]:
-    header.pop("__metadata__", None)
-    if len(header) > _MOST_TENSORS:
-        raise NotSafetensors(f"it has {len(header):,} tensors; at most {_MOST_TENSORS:,}")
     tensors = {name: _tensor(name, entry, path, offset) for name, entry in header.items()}
     end = offset
     for tensor in sorted(tensors.values(), key=lambda tensor: (tensor.start, tensor.end)):
@@ -124,6 +129,8 @@ def _tensor(name: str, entry: object, path: Path, offset: int) -> Tensor:
         raise NotSafetensors(f"{name} has a shape that is no short list of sizes")
     if not _are_sizes(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
         raise NotSafetensors(f"{name} has data_offsets that are no two places")
+    if 0 in shape:
+        raise NotSafetensors(f"{name} has no values")
     if math.prod(shape) * _BYTES[dtype] != offsets[1] - offsets[0]:
         raise NotSafetensors(f"{name} has as many bytes as do not fit its shape")
     return Tensor(path, dtype, tuple(shape), offset + offsets[0], offset + offsets[1])

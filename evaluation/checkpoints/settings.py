@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from evaluation.checkpoints.configuration import refuse_activation
 from evaluation.checkpoints.files import Source
-from evaluation.checkpoints.findings import Findings, quoted
+from evaluation.checkpoints.findings import Findings
 from evaluation.checkpoints.json_reading import read_object
-from evaluation.checkpoints.modules import ACTIVATIONS, WORDS_RULE
+from evaluation.checkpoints.modules import WORDS_RULE
 from evaluation.checkpoints.transformer import is_expansion
 from evaluation.checkpoints.values import (
     TRUTH,
@@ -82,9 +83,7 @@ def read_settings(source: Source, findings: Findings) -> Settings:
     found = read_object(source, NAME, findings) or {}
     shown = source.shown(NAME)
     forbidden_keys({key: value for key, value in found.items() if key != "prompts"}, findings, shown)
-    activation = found.get("activation_fn")
-    if activation is not None and activation not in ACTIVATIONS:
-        findings.refuse("activation", shown, f"{quoted(activation)} is not one of them", "activation_fn")
+    refuse_activation(found.get("activation_fn"), findings, shown, "activation_fn")
     values = take(found, _RULES, findings, shown)
     remark_on_others(found, {*_RULES, "__version__", "activation_fn"}, findings, shown)
     similarity = {"cosine": "cosine", "dot": "dot", "dot_product": "dot"}.get(

@@ -15,6 +15,7 @@ from evaluation.checkpoints.safetensors import NotSafetensors, Tensor, is_finite
 
 NAME = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+_MOST_SHARDS = 64
 _PREFIXES = ("question_encoder.bert_model.", "ctx_encoder.bert_model.")
 #: What is never needed: numbers of positions, copies of embeddings, the pooler of an encoder that is pooled otherwise.
 _UNREMARKED = re.compile(
@@ -37,7 +38,7 @@ def read_weights(source: Source, findings: Findings, name: str = NAME) -> Tensor
 def read_file(source: Source, name: str, findings: Findings) -> Tensors | None:
     """The tensors of one file of the folder; None where it is refused."""
     try:
-        return read_tensors(source.root / name)
+        return read_tensors(source.root / name, source.allowance)
     except NotSafetensors as error:
         findings.refuse("weights_header", source.shown(name), str(error))
         return None
@@ -56,25 +57,38 @@ def _read_shards(source: Source, findings: Findings) -> Tensors | None:
     if bad:
         findings.refuse("weights_index", shown, f"{quoted(bad[0])} is no file beside it", "weight_map")
         return None
+    named: dict[str, set[str]] = {}
+    for tensor, file in places.items():
+        named.setdefault(file, set()).add(tensor)
+    if len(named) > _MOST_SHARDS:
+        what = f"it names {len(named):,} files; at most {_MOST_SHARDS}"
+        findings.refuse("weights_index", shown, what, "weight_map")
+        return None
     tensors: Tensors = {}
-    for name in sorted(set(places.values())):
-        if not source.has(name):
-            findings.refuse("missing_weights", source.shown(name), "the index names it, and it is missing")
-            return None
-        found = read_file(source, name, findings)
+    for file, expected in sorted(named.items()):
+        found = _read_shard(source, file, expected, findings)
         if found is None:
             return None
-        if tensors.keys() & found.keys():
-            findings.refuse("weights_index", shown, "two files have a tensor of one name", "weight_map")
-            return None
         tensors |= found
-    wrong = [name for name, file in places.items() if name not in tensors or tensors[name].path.name != file]
-    if wrong:
-        findings.refuse(
-            "weights_index", shown, f"{listed(wrong)}: not in the file that is named", "weight_map"
-        )
-        return None
     return tensors
+
+
+def _read_shard(source: Source, file: str, expected: set[str], findings: Findings) -> Tensors | None:
+    """The tensors of one shard, which have to be those that the index names; None where it is refused."""
+    if not source.has(file):
+        findings.refuse("missing_weights", source.shown(file), "the index names it, and it is missing")
+        return None
+    found = read_file(source, file, findings)
+    if found is None:
+        return None
+    if missing := sorted(expected - found.keys()):
+        what = f"{listed(missing)}: the index says that it is here, and it is not"
+    elif more := sorted(found.keys() - expected):
+        what = f"{listed(more)}: the index does not say that it is here"
+    else:
+        return found
+    findings.refuse("weights_index", source.shown(file), what)
+    return None
 
 
 def match(

@@ -79,11 +79,15 @@ def open_archive(path: Path, policy: Policy) -> Iterator[Archive]:
 
 
 class Archive:
-    """A zip's members, without folders and what file managers add; `names` are as the zip has them."""
+    """A zip's members, without folders and what file managers add; `names` are as the zip has them.
+
+    `first_byte` is where the first of all members begins: anything but 0 means that something stands before it.
+    """
 
     def __init__(self, archive: zipfile.ZipFile, policy: Policy, allowance: int) -> None:
         self._archive, self._policy = archive, policy
         self._allowance = self._left = allowance
+        self.first_byte = min((info.header_offset for info in archive.infolist()), default=0)
         self._infos = [info for info in archive.infolist() if not _is_ballast(info)]
         self.names = tuple(info.filename for info in self._infos)
         if len(self.names) > policy.max_members:

@@ -42,6 +42,14 @@ def _zips() -> None:
     _archive("zip-path-absolute", "member_name", member(f"/tmp/{CANARY}"))
     _archive("zip-backslashes", "member_name", member(f"..\\{CANARY}"))
     _archive("zip-name-twice", "member_name", member("CONFIG.json", b"{}"))
+    _archive("zip-double-slash", "member_name", member("2_Dense//config.json", b"{}"))
+    _archive("zip-double-slash-beside", "member_name", member("1_Pooling//config.json", b"{}"))
+    _archive("zip-dot-folder", "member_name", member("./1_Pooling/config.json", b"{}"))
+    _archive("zip-inert-file-and-folder", "member_name", _zip_with(_license_twice))
+    _archive("zip-folder-by-capitals", "member_name", member("1_POOLING/README.md"))
+    _archive("zip-leading-data", "trailing_data", _zip_after(b"PK\x03\x04" + bytes(60), moved=False))
+    _archive("zip-leading-data-told", "trailing_data", _zip_after(b"PK\x03\x04" + bytes(60), moved=True))
+    _archive("zip-leading-words", "archive_kind", _zip_after(b"#!/bin/sh\n", moved=True))
     _archive("zip-file-and-folder", "member_name", member("config.json/x.json", b"{}"))
     _archive(
         "zip-symbolic-link",
@@ -59,6 +67,28 @@ def _zips() -> None:
     _archive("zip-password", "member_kind", _zip_password)
     _archive("zip-empty", "empty_folder", lambda folder: zipped({}, folder / "a.zip"))
     _archive("zip-only-words", "empty_folder", lambda folder: zipped({"README.md": b"#"}, folder / "a.zip"))
+
+
+def _license_twice(archive: zipfile.ZipFile) -> None:
+    archive.writestr("license", "words")
+    archive.writestr("license/config.json", "{}")
+
+
+def _zip_after(data: bytes, moved: bool) -> Callable[[Path], Path]:
+    """A zip with something before it, of which its list of members knows (`moved`), or not."""
+
+    def make(folder: Path) -> Path:
+        path = zipped(files(), folder / "checkpoint.zip")
+        if not moved:
+            path.write_bytes(data + path.read_bytes())
+            return path
+        path.write_bytes(data)
+        with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in files().items():
+                archive.writestr(name, content)
+        return path
+
+    return make
 
 
 def _many_files(archive: zipfile.ZipFile) -> None:
@@ -137,6 +167,16 @@ def _tars() -> None:
     _archive("tar-path-up", "member_name", _tar_member(tarfile.REGTYPE, f"../{CANARY}"))
     _archive("tar-path-absolute", "member_name", _tar_member(tarfile.REGTYPE, f"/tmp/{CANARY}"))
     _archive("tar-name-twice", "member_name", _tar_member(tarfile.REGTYPE, "MODEL.safetensors"))
+    for name, member in {
+        "double-slash": "1_Pooling//config.json",
+        "dot-folder-inside": "1_Pooling/./config.json",
+        "two-dot-folders": "././config.json",
+        "double-slash-in-words": "2_Dense//README.md",
+        "file-and-folder": "config.json/config.json",
+        "folder-by-capitals": "1_POOLING/README.md",
+    }.items():
+        _archive(f"tar-{name}", "member_name", _tar_member(tarfile.REGTYPE, member))
+    _archive("tar-inert-file-and-folder", "member_name", lambda folder: tarred(folder, _license_in_tar))
     _archive("tar-trailing-data", "trailing_data", lambda folder: tarred(folder, tail=b"more" * 200))
     _archive("tar-bad-checksum", "compression", lambda folder: _tar_bytes(folder, _spoilt_checksum()))
     _archive("tar-cut-off", "compression", lambda folder: _tar_bytes(folder, _plain_tar(folder)[:2000]))
@@ -147,6 +187,11 @@ def _tars() -> None:
     _archive(
         "plain-text", "archive_kind", lambda folder: _append_new(folder / "checkpoint.zip", b"not an archive")
     )
+
+
+def _license_in_tar(archive: tarfile.TarFile) -> None:
+    for name in ("license", "license/config.json"):
+        archive.addfile(tarfile.TarInfo(name))
 
 
 def _plain_tar(folder: Path) -> bytes:

@@ -214,6 +214,8 @@ def _modules() -> None:
     _add("module-path-up", "value", _module_edit(1, "path", "../other"))
     _add("module-path-absolute", "value", _module_edit(1, "path", "/etc"))
     _add("module-folder-twice", "value", _twice)
+    _add("module-folder-twice-by-slash", "value", lambda content: _twice(content, "/"))
+    _add("module-in-the-first-ones-folder", "value", _module_edit(1, "path", "."))
     _add("module-arguments", "forbidden_key", _module_edit(0, "model_kwargs", {"weights_only": False}))
     _add("module-key", "unknown_key", _module_edit(0, "state", "x"))
     _replaced("modules-an-object", "json_damaged", "modules.json", b'{"type": "x"}')
@@ -260,13 +262,14 @@ def _module_edit(place: int, key: str, value: object) -> Callable[[Files], None]
     return edit
 
 
-def _twice(content: Files) -> None:
+def _twice(content: Files, mark: str = "") -> None:
     """The same weights as module after module: each would be written again."""
     _dense_edit(
         {"in_features": 8, "out_features": 8, "bias": False}, {"linear.weight": np.ones((8, 8), np.float32)}
     )(content)
     modules = json.loads(content["modules.json"])
-    content["modules.json"] = json.dumps([*modules, *([modules[-1]] * 6)]).encode()
+    again = {**modules[-1], "path": modules[-1]["path"] + mark}
+    content["modules.json"] = json.dumps([*modules, *([again] * (1 if mark else 6))]).encode()
 
 
 def _only(name: str, path: str = "") -> bytes:
@@ -329,6 +332,8 @@ def _weights() -> None:
         ("weights-cut-off", "weights_header", good[:-1]),
         ("weights-empty", "weights_header", b""),
         ("too-many-tensors", "weights_header", _many_tensors()),
+        ("tensor-without-values", "weights_header", entry(shape=[0, 8], data_offsets=[0, 0])),
+        ("tensor-of-nothing", "weights_header", safetensors({**arrays(), "x": np.ones((3, 0), np.float32)})),
         ("overlapping-tensors", "weights_header", _overlapping()),
         ("weights-not-a-number", "nan_weights", safetensors(bad)),
         ("weights-infinite", "nan_weights", safetensors(large)),
@@ -349,6 +354,14 @@ def _weights() -> None:
         ("index-to-nowhere", "missing_weights", "model-00001-of-00001.safetensors"),
     ):
         _add(name, code, _index_edit({"weight_map": {word: place}}))
+    _add("index-not-naming-a-tensor", "weights_index", _extra_tensor)
+    _add(
+        "index-of-many-files",
+        "weights_index",
+        _shards(65, 1),
+    )
+    _add("many-tensors-in-shards", "weights_header", _shards(40, 260))
+    _add("large-headers-in-shards", "weights_header", _shards(20, 1, padding=300_000))
     _add("index-without-map", "weights_index", _index_edit({"metadata": {}}))
 
 
@@ -362,10 +375,34 @@ def _index_edit(index: Mapping[str, Any]) -> Callable[[Files], None]:
 
 def _many_tensors() -> bytes:
     header = {
-        f"t{number}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for number in range(50_001)
+        f"t{number}": {"dtype": "U8", "shape": [1], "data_offsets": [number, number + 1]}
+        for number in range(10_001)
     }
     text = json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text
+    return struct.pack("<Q", len(text)) + text + bytes(len(header))
+
+
+def _extra_tensor(content: Files) -> None:
+    """A shard with a tensor more than the index names."""
+    shard = "model-00001-of-00001.safetensors"
+    _index_edit({"weight_map": dict.fromkeys(arrays(), shard)})(content)
+    content[shard] = safetensors({**arrays(), "unasked": np.ones(1, np.float32)})
+
+
+def _shards(count: int, tensors: int, padding: int = 0) -> Callable[[Files], None]:
+    """Many shards, each as good as can be, of which nobody needs anything."""
+
+    def edit(content: Files) -> None:
+        places = {}
+        for number in range(count):
+            file = f"model-{number}.safetensors"
+            names = [f"{number}.{place}" for place in range(tensors)]
+            told = {"__metadata__": {"format": "p" * padding}}
+            content[file] = safetensors({each: np.ones(1, np.int8) for each in names}, told)
+            places |= dict.fromkeys(names, file)
+        _index_edit({"weight_map": places})(content)
+
+    return edit
 
 
 def _overlapping() -> bytes:
@@ -380,6 +417,15 @@ def _overlapping() -> bytes:
 def _kinds() -> None:
     _add("colbert-without-projection", "missing_projection", lambda content: None, "multi-vector")
     _add("encoder-as-cross-encoder", "wrong_kind", lambda content: None, "cross-encoder")
+    for name, change in {
+        "activation-for-scores": {"sentence_transformers": {"activation_fn": "os.system"}},
+        "activation-for-scores-as-function": {"sentence_transformers": {"activation_function": "os.system"}},
+        "activation-for-scores-of-old": {"sbert_ce_default_activation_function": "torch.hub.load"},
+        "activation-for-scores-a-list": {"sentence_transformers": {"activation_fn": ["os", "system"]}},
+    }.items():
+        _add(name, "activation", _config_edit(change), "cross-encoder", "sequence")
+    nothing = _config_edit({"sentence_transformers": "os.system"})
+    _add("settings-for-scores-a-text", "value", nothing, "cross-encoder", "sequence")
     two = {"id2label": {"0": "a", "1": "b"}}
     _add("two-labels", "labels", _config_edit(two), "cross-encoder", "sequence")
     _add("masked-model-without-pooling", "pooling_needed", lambda content: None, "sparse-encoder", "masked")

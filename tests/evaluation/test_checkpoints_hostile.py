@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -86,3 +87,21 @@ def test_everything_wrong_is_said_at_once(tmp_path: Path) -> None:
     (pickle,) = [problem for problem in report.errors if problem.code == "pickle_weights"]
     assert "python -m evaluation pack FOLDER" in pickle.hint
     assert pickle.message.startswith("pytorch_model.bin: ")
+
+
+def test_json_is_bounded_over_all_files(tmp_path: Path) -> None:
+    content = files()
+    modules = json.loads(content["modules.json"])
+    for number in range(3, 12):
+        path = f"{number}_Normalize"
+        modules.append({"idx": number, "name": path, "path": path, "type": modules[2]["type"]})
+        content[f"{path}/config.json"] = b" " * (4 << 20)
+    content["modules.json"] = json.dumps(modules).encode()
+    content["tokenizer.json"] = b"{}" + b" " * ((32 << 20) - 2)
+    folder = write(content, tmp_path / "folder")
+    other = write({**files(), "tokenizer.json": content["tokenizer.json"]}, tmp_path / "two" / "document")
+    write(content, tmp_path / "two" / "query")
+
+    assert "file_too_large" not in {problem.code for problem in validate_folder(folder).report.errors}
+    problems = validate_folder(other.parent).report.errors
+    assert "all JSON files together have over 80 MiB" in " ".join(problem.message for problem in problems)

@@ -1,0 +1,38 @@
+"""What reading one checkpoint may cost, over all of its files: small archives hold much that is slow to read."""
+
+from __future__ import annotations
+
+from evaluation.formats.compression import MIB, describe_bytes
+
+MOST_JSON = 80 * MIB
+MOST_HEADERS = 4 * MIB
+MOST_TENSORS = 10_000
+
+
+class AllowanceSpent(ValueError):
+    """What there is too much of in all files together, in words."""
+
+
+class Allowance:
+    """Counts what is parsed of one checkpoint, every time that it is. Takers raise AllowanceSpent."""
+
+    def __init__(self) -> None:
+        self._json, self._headers, self._tensors = MOST_JSON, MOST_HEADERS, MOST_TENSORS
+
+    def take_json(self, size: int) -> None:
+        """So many bytes of JSON files."""
+        self._json -= size
+        if self._json < 0:
+            raise AllowanceSpent(f"all JSON files together have over {describe_bytes(MOST_JSON)}")
+
+    def take_header(self, size: int) -> None:
+        """The header of a file of weights."""
+        self._headers -= size
+        if self._headers < 0:
+            raise AllowanceSpent(f"all headers of weights together have over {describe_bytes(MOST_HEADERS)}")
+
+    def take_tensors(self, count: int) -> None:
+        """So many tensors that a header describes."""
+        self._tensors -= count
+        if self._tensors < 0:
+            raise AllowanceSpent(f"all files of weights together have over {MOST_TENSORS:,} tensors")
