@@ -355,11 +355,8 @@ def _weights() -> None:
     ):
         _add(name, code, _index_edit({"weight_map": {word: place}}))
     _add("index-not-naming-a-tensor", "weights_index", _extra_tensor)
-    _add(
-        "index-of-many-files",
-        "weights_index",
-        _shards(65, 1),
-    )
+    many = {f"t{number}": f"model-{number}.safetensors" for number in range(65)}
+    _add("index-of-many-files", "weights_index", _index_edit({"weight_map": many}))
     _add("many-tensors-in-shards", "weights_header", _shards(40, 260))
     _add("large-headers-in-shards", "weights_header", _shards(20, 1, padding=300_000))
     _add("index-without-map", "weights_index", _index_edit({"metadata": {}}))
