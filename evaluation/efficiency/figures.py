@@ -12,11 +12,12 @@ import numpy as np
 from evaluation.engines.base import SearchPart
 
 #: Fields that a measurement always has, and those that may be missing, each as a number that is not negative.
-_ALWAYS = ("depth", "threads", "searches", "queries", "documents", "index_bytes")
+_ALWAYS = ("depth", "threads", "searches", "queries", "documents")
 _PERHAPS = (
     "queries_per_second",
     "documents_per_second",
     "build_seconds",
+    "index_bytes",
     "peak_memory_bytes",
     "peak_gpu_memory_bytes",
     "parameters",
@@ -48,7 +49,8 @@ class Figures:
 
     `queries` counts the different ones that were timed, in `searches` searches of one query each. `latency_ms` and
     `parts_ms` are of one search; parts need not add up to the whole. `peak_memory_bytes` is the resident memory of the
-    whole process since its start, `energy_source` what `energy_joules_per_query` is the energy of.
+    whole process since its start, `energy_source` what `energy_joules_per_query` is the energy of. `stored_runs` counts
+    the runs that the system began with: these were searched before, and that is in no figure.
     """
 
     protocol: str
@@ -62,12 +64,13 @@ class Figures:
     queries_per_second: float | None
     documents_per_second: float | None
     build_seconds: float | None
-    index_bytes: int
+    index_bytes: int | None
     peak_memory_bytes: int | None
     peak_gpu_memory_bytes: int | None = None
     parameters: int | None = None
     energy_joules_per_query: float | None = None
     energy_source: str = ""
+    stored_runs: int = 0
     parts_ms: Mapping[str, float] = field(default_factory=dict)
 
     def as_data(self) -> dict[str, Any]:
@@ -85,13 +88,14 @@ class Figures:
             raise ValueError("latency_ms and parts_ms are objects of numbers")
         whole = {name: int(_number(data, name)) for name in _ALWAYS}
         perhaps = {name: None if data.get(name) is None else _number(data, name) for name in _PERHAPS}
-        for name in ("peak_memory_bytes", "peak_gpu_memory_bytes", "parameters"):
+        for name in ("index_bytes", "peak_memory_bytes", "peak_gpu_memory_bytes", "parameters"):
             value = perhaps[name]
             perhaps[name] = None if value is None else int(value)
         return cls(
             protocol=_text(data, "protocol"),
             device=_text(data, "device"),
             energy_source=_text(data, "energy_source"),
+            stored_runs=int(_number({"stored_runs": 0, **data}, "stored_runs")),
             latency_ms=Latency(**{name: _number(latency, name) for name in ("mean", "p50", "p95", "p99")}),
             parts_ms={name: _number(parts, name) for name in get_args(SearchPart) if name in parts},
             **whole,

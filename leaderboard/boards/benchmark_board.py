@@ -75,7 +75,7 @@ def benchmark_board(
     if shown.machine:
         board.machine, board.machines = shown.machine, shown.machines
         board.cost_group = cost_group(shown.machine, shown.dataset)
-        board.notes += notes_on_costs(shown.machine, shown.elsewhere, shown.dataset)
+        board.notes += notes_on_costs(shown.machine, shown.measured.values(), shown.elsewhere, shown.dataset)
     return board
 
 

@@ -30,9 +30,14 @@ def _figure(name: str, per: float = 1.0) -> Callable[[Measured], float | None]:
     return value
 
 
+def _of_whole_searches(value: Callable[[Measured], float | None]) -> Callable[[Measured], float | None]:
+    """The value only where whole searches were timed, so that no board ranks a part of one among them."""
+    return lambda measured: None if measured.over_stored_runs else value(measured)
+
+
 def times_baseline(measured: Measured) -> float | None:
     """How many times the mean latency of BM25, on the same machine in the same job."""
-    baseline = measured.baseline.get("latency_ms", {}).get("mean")
+    baseline = measured.baseline_latency
     return measured.latency["mean"] / baseline if baseline else None
 
 
@@ -41,6 +46,10 @@ def cost(measured: Measured) -> float | None:
     if measured.per_hour is None:
         return None
     return cost_per_million(measured.latency["mean"], measured.per_hour)
+
+
+#: What is said wherever a time is shown, or left out, that begins with runs made before.
+OVER_STORED_RUNS = "over stored runs: their own search is not in it"
 
 
 MILLION = 1e6
@@ -53,16 +62,23 @@ COSTS: tuple[Cost, ...] = (
         "ms",
         "lower",
         "mean of single warm searches, from text to top 100; p95 beside each value",
-        lambda measured: measured.latency["mean"],
+        _of_whole_searches(lambda measured: measured.latency["mean"]),
     ),
-    Cost("times-bm25", "× BM25", "", "lower", "mean latency over BM25's, in the same job", times_baseline),
+    Cost(
+        "times-bm25",
+        "× BM25",
+        "",
+        "lower",
+        "mean latency over BM25's, in the same job",
+        _of_whole_searches(times_baseline),
+    ),
     Cost(
         "queries-per-second",
         "Throughput",
         "queries/s",
         "higher",
         "all queries in batches",
-        _figure("queries_per_second"),
+        _of_whole_searches(_figure("queries_per_second")),
     ),
     Cost(
         "documents-per-second",
@@ -86,14 +102,21 @@ COSTS: tuple[Cost, ...] = (
     ),
     Cost("gpu-memory", "VRAM", "MB", "lower", "peak on the GPU", _figure("peak_gpu_memory_bytes", MILLION)),
     Cost("model-parameters", "Parameters", "M", "", "weights of the model", _figure("parameters", MILLION)),
-    Cost("energy", "Energy", "J/query", "lower", "of a single search", _figure("energy_joules_per_query")),
+    Cost(
+        "energy",
+        "Energy",
+        "J/query",
+        "lower",
+        "of a single search",
+        _of_whole_searches(_figure("energy_joules_per_query")),
+    ),
     Cost(
         "cost-per-million",
         "Cost",
         PER_MILLION,
         "lower",
         "mean latency × 10⁶ × price of an hour / 3600",
-        cost,
+        _of_whole_searches(cost),
     ),
 )
 
@@ -120,12 +143,22 @@ class CostColumns(NamedTuple):
         row.measured = measured
         for place, each in enumerate(self.costs, first):
             value = each.value(measured)
-            if value is None:
-                continue
-            row.values[place] = value
-            row.shown[place] = significant(value)
-            if each.key == "mean-latency":
-                row.titles[place] = spread_of_latency(measured.latency)
+            if value is not None:
+                row.values[place] = value
+                row.shown[place] = significant(value)
+            if title := _title(each.key, measured):
+                row.titles[place] = title
+
+
+def _title(key: str, measured: Measured) -> str:
+    """What a cell says on hover."""
+    if key in ("mean-latency", "times-bm25") and measured.over_stored_runs:
+        return OVER_STORED_RUNS
+    if key == "mean-latency":
+        return spread_of_latency(measured.latency)
+    if key == "times-bm25" and measured.baseline_latency is not None:
+        return f"BM25 took {significant(measured.baseline_latency)} ms in the same job"
+    return ""
 
 
 def cost_group(machine: Machine, dataset: str = "") -> str:
@@ -154,13 +187,20 @@ def unit_with(currency: str, unit: str) -> str:
     return f"{currency} {unit}".strip() if unit == PER_MILLION else unit
 
 
-def notes_on_costs(machine: Machine, others: int, dataset: str = "") -> list[str]:
+def notes_on_costs(
+    machine: Machine, measured: Iterable[Measured], others: int, dataset: str = ""
+) -> list[str]:
     """What a reader of the columns has to know; `others` counts systems that were measured on other machines only."""
     where = f" on {dataset}" if dataset else ""
     notes = [
         f"Efficiency was measured here{where} under protocol v1 on {machine.name}; × BM25 is the latency over that of "
         "BM25 on the same machine in the same job."
     ]
+    if any(one.over_stored_runs for one in measured):
+        notes.append(
+            "Systems that begin with stored runs (fusion, re-ranking of a run) have no latency here, since the runs' "
+            "own search is not in it; their own pages show the rest."
+        )
     if others:
         systems = "1 system was" if others == 1 else f"{others} systems were"
         notes.append(f"{systems} measured on other hardware only, which Hardware above shows instead.")

@@ -102,7 +102,7 @@ def dataset_board(
     board.notes = _notes(facts, rows, measure)
     if machine:
         elsewhere = {one.entry_id for one in measured}.difference(on_machine)
-        board.notes += notes_on_costs(machine, len(elsewhere))
+        board.notes += notes_on_costs(machine, on_machine.values(), len(elsewhere))
     return board
 
 

@@ -16,7 +16,15 @@ LEADING = ("rank", "ranked_among")
 #: What every row says after them.
 TRAILING = ("configuration", "baseline", "training", "comparison_group", "missing_queries", "doubtful")
 #: And, where a board shows measured costs, how they were measured.
-MEASURED = ("hardware", "protocol", "latency_p50 [ms]", "latency_p95 [ms]", "latency_p99 [ms]")
+MEASURED = (
+    "hardware",
+    "protocol",
+    "latency_p50 [ms]",
+    "latency_p95 [ms]",
+    "latency_p99 [ms]",
+    "latency_bm25 [ms]",
+    "stored_runs",
+)
 
 
 def to_csv(board: Board) -> str:
@@ -59,6 +67,8 @@ def _measured_cells(row: Row) -> list[Value]:
         row.measured.machine.slug,
         row.measured.protocol,
         *(latency[name] for name in ("p50", "p95", "p99")),
+        row.measured.baseline_latency,
+        row.measured.figures.get("stored_runs", 0),
     ]
 
 

@@ -59,6 +59,17 @@ class Measured(NamedTuple):
         """Milliseconds of a search: mean, p50, p95 and p99."""
         return self.figures["latency_ms"]
 
+    @property
+    def baseline_latency(self) -> float | None:
+        """Milliseconds of BM25's mean search on the same machine in the same job; None where it was not measured."""
+        found: float | None = self.baseline.get("latency_ms", {}).get("mean")
+        return found
+
+    @property
+    def over_stored_runs(self) -> bool:
+        """Whether it began with runs made before, so that part of a search is missing in its times."""
+        return bool(self.figures.get("stored_runs"))
+
 
 def measured_on(dataset_ids: Iterable[int]) -> list[Measured]:
     """What was measured on these datasets, oldest first. One query, and a second one for prices where there is any."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from leaderboard.boards.cost_columns import COSTS, currency_of, unit_with
+from leaderboard.boards.cost_columns import COSTS, OVER_STORED_RUNS, currency_of, unit_with
 from leaderboard.boards.depth import DepthPoint, DepthSeries, depth_of, depth_series
 from leaderboard.boards.measured import Machine, Measured
 from leaderboard.boards.system_result import Result
@@ -24,7 +24,7 @@ class Head(NamedTuple):
 
 
 class CostRow(NamedTuple):
-    """An entry on a machine; `cells` has a text for each head, a dash where there is nothing."""
+    """An entry on a machine; `cells` has a text for each head, a dash where there is nothing. `remark` is for all."""
 
     dataset: str
     dataset_slug: str
@@ -33,6 +33,7 @@ class CostRow(NamedTuple):
     protocol: str
     day: str
     cells: list[str]
+    remark: str
 
 
 class CostTable(NamedTuple):
@@ -70,6 +71,7 @@ def cost_table(results: Iterable[Result]) -> CostTable | None:
             measured.protocol,
             measured.measured_at[:10],
             [cells[number] for _, cells in columns],
+            OVER_STORED_RUNS if measured.over_stored_runs else "",
         )
         for number, (result, measured) in enumerate(found)
     ]
@@ -114,8 +116,9 @@ def _part(name: str) -> Any:
 
 
 _COLUMNS = [
-    (Head(COSTS[0].label, COSTS[0].unit, "mean of single warm searches"), COSTS[0].value),
+    (Head(COSTS[0].label, COSTS[0].unit, "mean of single warm searches"), lambda one: one.latency["mean"]),
     *((Head(name, "ms", "latency of single searches"), _percentile(name)) for name in ("p50", "p95", "p99")),
     *((Head(label, "ms", "part of the mean latency"), _part(name)) for name, label in PARTS.items()),
+    (Head("BM25", "ms", "mean latency of BM25 in the same job"), lambda one: one.baseline_latency),
     *((Head(cost.label, cost.unit, cost.note), cost.value) for cost in COSTS[1:]),
 ]

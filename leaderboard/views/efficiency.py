@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from evaluation.efficiency import protocol
-from leaderboard.boards.cost_columns import COSTS
+from leaderboard.boards.cost_columns import COSTS, OVER_STORED_RUNS
 from leaderboard.models import HardwareClass
 
 
@@ -28,6 +28,7 @@ def efficiency(request: HttpRequest) -> HttpResponse:
             "batch": protocol.BATCH,
         },
         "costs": COSTS,
+        "over_stored_runs": OVER_STORED_RUNS,
         "machines": _machines(),
     }
     return render(request, "leaderboard/efficiency.html", context)

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from evaluation.engines import ENGINES
 from evaluation.execution.failures import MODEL_FAILURES
+from leaderboard.boards.cost_columns import OVER_STORED_RUNS
 from leaderboard.boards.depth import DepthPoint, DepthSeries, depth_of, depth_series
 from leaderboard.boards.facts import fact_texts
 from leaderboard.models import Entry, Measurement
@@ -65,6 +66,7 @@ class ModelPart:
     depth: DepthSeries | None = None
     latency_ms: float | None = None
     hardware: str = ""
+    timing_remark: str = ""
     meaning: str = ""
     remedy: str = ""
     #: Whether it would have further results, and has none because the judgements are hidden.
@@ -89,6 +91,7 @@ def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
         depth=_depth_series(job, variants),
         latency_ms=_latency(measured),
         hardware=measured.hardware.name if measured else "",
+        timing_remark=OVER_STORED_RUNS if measured and measured.figures.get("stored_runs") else "",
         meaning=failure.meaning if failure else "",
         remedy=failure.remedy if failure else "",
         main_alone=_main_alone(job),

@@ -180,6 +180,8 @@ def _retrieve(
     figures = result["variants"] or ({"": result["figures"]} if result["figures"] else {})
     if encoded:
         figures = {label: _with_encoding(values, encoded) for label, values in figures.items()}
+    if work.runs:
+        figures = {label: _over_stored_runs(values, work, task.engine) for label, values in figures.items()}
     baseline = _measure_baseline(job, lease, work, folder) if figures else {}
     return _Run(work.out, retrieval, hardware, figures, baseline)
 
@@ -209,6 +211,14 @@ def _with_encoding(figures: Mapping[str, Any], encoded: Encoded) -> dict[str, An
     """The figures with what the embeddings took, where they were made before this process began."""
     rate = encoded.documents / encoded.seconds if encoded.seconds > 0 else None
     return {**figures, "documents_per_second": figures.get("documents_per_second") or rate}
+
+
+def _over_stored_runs(
+    figures: Mapping[str, Any], work: ExecutionJob, engine: EngineDescription
+) -> dict[str, Any]:
+    """The figures, which say that the runs' own search is not in them; without a corpus nothing was built either."""
+    built = () if engine.reads_corpus else ("documents_per_second", "build_seconds", "index_bytes")
+    return {**figures, **dict.fromkeys(built), "stored_runs": len(work.runs)}
 
 
 def _measure_baseline(job: Job, lease: Lease, work: ExecutionJob, folder: Path) -> Mapping[str, Any]:

@@ -154,6 +154,46 @@ def test_reported_figures_keep_columns_of_their_own() -> None:
     assert "latency" not in shown(board, "dense")
 
 
+def test_what_begins_with_stored_runs_has_no_latency_on_boards_and_a_remark_on_its_page(
+    client: Client,
+) -> None:
+    dataset = scored_dataset()
+    fused = score(dataset, "fused", ndcg=0.6)
+    built = dict.fromkeys(("documents_per_second", "build_seconds", "index_bytes"))
+    cost(fused, 5.6, stored_runs=2, energy_joules_per_query=1.0, energy_source="CPU", **built)
+    cost(score(dataset, "dense", ndcg=0.5), 10.0)
+    hardware = HardwareClass.objects.get()
+    Price.objects.create(hardware=hardware, valid_from="2026-01-01", per_hour=Decimal("0.5"))
+    board = board_of(dataset)
+    assert set(shown(board, "fused")) == {"peak-memory", "model-parameters"}
+    assert any("begin with stored runs" in note for note in board.notes)
+    page = client.get(f"/datasets/{dataset.slug}/").content.decode()
+    assert page.count('title="over stored runs: their own search is not in it"') == 2
+    page = client.get(f"/systems/{fused.system.slug}/").content.decode()
+    assert "over stored runs: their own search is not in it" in page
+    assert "5.60" in page
+    assert "over stored runs: their own search is not in it" in client.get("/efficiency/").content.decode()
+    text = client.get(f"/datasets/{dataset.slug}/board.csv").content.decode()
+    assert {row["system"]: row["stored_runs"] for row in csv.DictReader(io.StringIO(text))} == {
+        "fused": "2",
+        "dense": "0",
+    }
+
+
+def test_times_bm25_can_be_checked_by_eye(client: Client) -> None:
+    dataset = scored_dataset()
+    system = make_system("dense")
+    cost(score(dataset, system, ndcg=0.5), 10.0, bm25=2.5)
+    page = client.get(f"/datasets/{dataset.slug}/").content.decode()
+    assert 'title="BM25 took 2.50 ms in the same job"' in page
+    text = client.get(f"/datasets/{dataset.slug}/board.csv").content.decode()
+    [row] = csv.DictReader(io.StringIO(text))
+    assert (
+        float(row["mean-latency [ms]"]) / float(row["latency_bm25 [ms]"]) == float(row["times-bm25"]) == 4.0
+    )
+    assert "2.50" in client.get(f"/systems/{system.slug}/").content.decode()
+
+
 def test_exports_have_every_figure_and_name_the_machine(client: Client) -> None:
     dataset = scored_dataset()
     cost(score(dataset, "dense", ndcg=0.5), 10.0)

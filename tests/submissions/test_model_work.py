@@ -131,7 +131,7 @@ def test_whoever_sent_a_model_does_not_read_where_it_ran(small: Dataset) -> None
     assert job.worker not in job.log
 
 
-def test_a_fused_run_names_what_it_was_made_of(small: Dataset) -> None:
+def test_a_fused_run_names_what_it_was_made_of(small: Dataset, client: Client) -> None:
     bm25 = Run.objects.get(system__slug="bm25")
     own = make_submission("One").system
     again = Run.objects.create(version=bm25.version, system=own, sha256=bm25.sha256, size=bm25.size)
@@ -147,6 +147,11 @@ def test_a_fused_run_names_what_it_was_made_of(small: Dataset) -> None:
     run = job.entry.evaluation.run
     assert run.reusable
     assert set(run.built_from.values_list("pk", flat=True)) == set(runs)
+    figures = job.entry.measurements.get().figures
+    assert figures["stored_runs"] == 2
+    assert [figures[name] for name in ("documents_per_second", "build_seconds", "index_bytes")] == [None] * 3
+    page = client.get(submission.get_absolute_url()).content.decode()
+    assert "over stored runs: their own search is not in it" in page
 
 
 @pytest.mark.parametrize(
