@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from evaluation.problems import Problem, Report
@@ -11,11 +11,15 @@ from evaluation.problems import Problem, Report
 
 @dataclass(frozen=True, slots=True)
 class FileReport:
-    """The verdict on one file. `dataset` is a slug, empty where none could be told."""
+    """The verdict on one file. `dataset` is a slug, empty where none could be told.
+
+    `model` is what a checkpoint that can be run is: its kind, weights, dimension and so on; empty for runs.
+    """
 
     name: str
     dataset: str
     report: Report
+    model: Mapping[str, Any] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """The verdict as the API and the job's row hold it."""

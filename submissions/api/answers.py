@@ -13,6 +13,17 @@ from submissions.permissions import downloadable_runs
 from submissions.refusals import FileReport, Refused
 from submissions.status import JobStatus, SubmissionStatus
 
+#: What is told of a model, by the names of its description.
+MODEL_FACTS = (
+    "model_type",
+    "parameters",
+    "dimension",
+    "maximum_length",
+    "pooling",
+    "similarity",
+    "prompts",
+)
+
 
 def submission_answer(
     status: SubmissionStatus, request: HttpRequest, *, own: bool | None = None
@@ -54,7 +65,7 @@ def checkpoint_answer(checkpoint: Checkpoint | None, complete: bool) -> dict[str
         "sha256": checkpoint.model_sha256,
         "file_name": checkpoint.file_name if complete else "",
         "size": checkpoint.size,
-        "parameters": checkpoint.description.get("parameters"),
+        **{name: checkpoint.description.get(name) for name in MODEL_FACTS},
     }
 
 
@@ -104,8 +115,8 @@ def _missing_queries(status: JobStatus) -> int | None:
 
 
 def report_answer(file: FileReport) -> dict[str, Any]:
-    """The verdict on one file."""
-    return file.report.as_dict()
+    """The verdict on one file; of a checkpoint that can be run, also what it is."""
+    return {**file.report.as_dict(), "checkpoint": dict(file.model) or None}
 
 
 def refusal_extra(refusal: Refused) -> dict[str, Any]:

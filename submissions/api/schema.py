@@ -47,12 +47,28 @@ class StatisticsSerializer(serializers.Serializer[Any]):
     metadata = serializers.DictField()
 
 
+class ModelSerializer(serializers.Serializer[Any]):
+    """What a model is, as its files say."""
+
+    kind = serializers.CharField()
+    model_type = serializers.CharField(help_text="The architecture of its network, such as bert.")
+    parameters = serializers.IntegerField(help_text="How many weights it has.")
+    dimension = serializers.IntegerField(allow_null=True, help_text="Of its vectors.")
+    maximum_length = serializers.IntegerField(allow_null=True, help_text="In tokens.")
+    pooling = serializers.CharField(help_text="Empty where the files do not say.")
+    similarity = serializers.CharField(help_text="cosine or dot; empty where the files do not say.")
+    prompts = serializers.DictField(
+        child=serializers.CharField(), help_text="Put before queries and documents."
+    )
+
+
 class ReportSerializer(serializers.Serializer[Any]):
     """The verdict on a file."""
 
     valid = serializers.BooleanField()
     problems = ProblemSerializer(many=True)
     statistics = StatisticsSerializer()
+    checkpoint = ModelSerializer(allow_null=True, help_text="What a checkpoint is; null for all else.")
 
 
 class ErrorSerializer(serializers.Serializer[Any]):
@@ -72,15 +88,13 @@ class VariantSerializer(serializers.Serializer[Any]):
     latency_ms = serializers.FloatField(allow_null=True)
 
 
-class CheckpointSerializer(serializers.Serializer[Any]):
+class CheckpointSerializer(ModelSerializer):
     """The model of a submission."""
 
     id = serializers.IntegerField()
-    kind = serializers.CharField()
     sha256 = serializers.CharField(help_text="Of the rebuilt files: the identity of the model.")
     file_name = serializers.CharField()
-    size = serializers.IntegerField()
-    parameters = serializers.IntegerField()
+    size = serializers.IntegerField(help_text="Of the rebuilt files, in bytes.")
 
 
 class JobSerializer(serializers.Serializer[Any]):

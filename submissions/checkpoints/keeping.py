@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from django.conf import settings
 
@@ -78,7 +79,24 @@ def folder_of(checkpoint: Checkpoint) -> Path:
 def check_checkpoint(source: Source, wanted: Kinds = ()) -> FileReport:
     """The verdict on an archive, with every finding; nothing is stored."""
     with _validated(source, wanted) as (validation, _):
-        return FileReport(source.name, "", validation.report)
+        return FileReport(source.name, "", validation.report, _told(validation))
+
+
+def _told(validation: Validation) -> dict[str, Any]:
+    """What a valid checkpoint is, by the names of its description; empty where it is none."""
+    plan = validation.plan
+    if plan is None:
+        return {}
+    return {
+        "kind": plan.kind.value,
+        "model_type": plan.model_type,
+        "parameters": sum(part.parameters for part in plan.parts.values()),
+        "dimension": plan.dimension,
+        "maximum_length": plan.maximum_length,
+        "pooling": plan.pooling,
+        "similarity": plan.similarity,
+        "prompts": dict(plan.prompts),
+    }
 
 
 def keep_checkpoint(

@@ -218,13 +218,15 @@ def _completed(system: System | SystemFields, kept: KeptFiles | Checkpoint | Non
 
 
 def _refuse_repeat(submission: Submission, dataset: Dataset, plan: _Plan) -> None:
-    """Raises Refused where the team had the same model run in the same way on this dataset, under the same label."""
+    """Raises Refused where this could not be told from a result of the team's on this dataset, under the same label.
+
+    That is the same model run in the same way, or the same system with another engine or other parameters.
+    """
     earlier = (
         Job.objects.filter(
             kind=Job.Kind.MODEL,
             dataset=dataset,
             submission__team=submission.team,
-            submission__engine=submission.engine,
             submission__configuration=submission.configuration,
         )
         .exclude(FORGOTTEN)
@@ -232,13 +234,36 @@ def _refuse_repeat(submission: Submission, dataset: Dataset, plan: _Plan) -> Non
     )
     payload = plan.payload(dataset)
     for job in earlier:
-        if job.submission is None or {**job.payload, **payload} != job.payload:
+        if job.submission is None:
+            continue
+        if others := _differences(job.submission, submission):
+            if job.submission.system == submission.system and job.submission.withdrawn_at is None:
+                raise _needs_label(job, job.submission, others)
             continue
         # Of one on the hub the payload says which it is; it has a checkpoint only once it was fetched.
-        if plan.hub is None and _model_of(job.submission) != _model_of(submission):
-            continue
-        if job.submission.parameters == submission.parameters:
+        same_model = plan.hub is not None or _model_of(job.submission) == _model_of(submission)
+        if same_model and {**job.payload, **payload} == job.payload:
             raise _repeated(job, job.submission)
+
+
+def _differences(earlier: Submission, submission: Submission) -> dict[str, object]:
+    """How this one is run otherwise than the earlier one: by another engine, or the parameters with their values."""
+    if earlier.engine != submission.engine:
+        return {"engine": submission.engine}
+    now, before = submission.parameters, earlier.parameters
+    return {name: value for name, value in now.items() if name not in before or before[name] != value}
+
+
+def _needs_label(job: Job, earlier: Submission, others: Mapping[str, object]) -> Refused:
+    """The refusal of a second way to run a system that a board could not tell from the first."""
+    label = f"the label “{earlier.configuration}”" if earlier.configuration else "no label"
+    shown = ", ".join(f"{name} {value}" for name, value in list(others.items())[:2])[:60]
+    return Refused.of(
+        "label_needed",
+        f"{earlier.system.name} has a result on {job.dataset} with {label} already, from another "
+        f"{', '.join(others)}: the board could not tell the two apart.",
+        f"Label this one, for example “{shown}” (configuration=…), or withdraw {earlier.get_absolute_url()} first.",
+    )
 
 
 def _model_of(submission: Submission) -> str:

@@ -9,6 +9,7 @@ from django import template
 
 from leaderboard.boards import wording
 from leaderboard.models import Dataset
+from submissions.checkpoints.keeping import KIND_NAMES
 from submissions.model_intake.status import Variant
 from submissions.status import JobStatus, Score
 
@@ -99,6 +100,12 @@ def parameter(value: object) -> str:
     if isinstance(value, str) and value != " ".join(value.split()):
         return json.dumps(value, ensure_ascii=False)
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+@register.filter
+def kind_of_model(name: str) -> str:
+    """What a checkpoint of this kind is, in words."""
+    return {kind.value: told for kind, told in KIND_NAMES.items()}.get(name, name)
 
 
 @register.filter

@@ -126,8 +126,10 @@ def test_check_reports_and_stores_nothing(api: Api, settings: Any) -> None:
     before = folders(settings)
     good = api.post("check/", kind="model", checkpoint=upload(static_archive(), "static.zip"))
     assert (good.status, good.body["valid"]) == (200, True)
+    told = {name: good.body["checkpoint"][name] for name in ("kind", "parameters", "dimension", "pooling")}
+    assert told == {"kind": "static-embeddings", "parameters": 41 * 8, "dimension": 8, "pooling": "mean"}
     bad = api.post("check/", kind="model", checkpoint=upload(b"junk", "junk.zip"))
-    assert (bad.status, bad.body["valid"]) == (200, False)
+    assert (bad.status, bad.body["valid"], bad.body["checkpoint"]) == (200, False, None)
     assert api.post("check/", kind="model").problem("no_checkpoint")
     assert folders(settings) == before
     assert not Checkpoint.objects.exists()
@@ -160,6 +162,18 @@ def test_the_same_model_on_the_same_dataset_is_refused_unless_it_differs(api: Ap
     assert submit_model(api, checkpoint=upload(static_archive(seed=1), "other.zip")).status == 201
     Job.objects.update(state="cancelled")
     assert submit_model(api).status == 201
+
+
+def test_other_parameters_need_a_label(api: Api) -> None:
+    lexical = {"system": "Words", "engine": "bm25", "checkpoint": None}
+    first = submit_model(api, **lexical).body["id"]
+    refused = submit_model(api, **lexical, parameters="k1=1.2,b=0.75").problem("label_needed")
+    assert "Words has a result on Demo with no label already, from another k1, b" in refused["message"]
+    assert "for example “k1 1.2, b 0.75”" in refused["hint"]
+    assert submit_model(api, **{**lexical, "engine": "bm25-multifield"}).problem("label_needed")
+    assert submit_model(api, **lexical, parameters="k1=1.2,b=0.75", configuration="k1 1.2").status == 201
+    api.post(f"submissions/{first}/withdraw/", reason="another one follows")
+    assert submit_model(api, **lexical, parameters="k1=2").status == 201
 
 
 def test_a_dataset_without_documents_takes_run_files_only(api: Api, tmp_path: Path) -> None:

@@ -97,7 +97,12 @@ def test_findings_are_listed_with_what_would_be_accepted(signed_in: Client) -> N
 
 def test_an_archive_is_checked_and_nothing_is_stored(signed_in: Client) -> None:
     response = signed_in.post("/submit/model/", {**NEW, "action": "check", "checkpoint": archive()})
-    assert "It can be run." in response.content.decode()
+    page = response.content.decode()
+    assert "It can be run." in page
+    assert "<dt>Kind</dt><dd>static embeddings" in page
+    assert "<dt>Weights</dt><dd>328</dd>" in page
+    assert "<dt>Dimension</dt><dd>8</dd>" in page
+    assert "this model&#x27;s 328 weights" in page or "this model's 328 weights" in page
     without = signed_in.post("/submit/model/", {**NEW, "action": "check"})
     assert "No checkpoint was sent" in without.content.decode()
     assert not Submission.objects.exists()
