@@ -220,6 +220,7 @@ def _report(contents: RunContents, target: Target, limits: Limits) -> Report:
     statistics = RunStatistics(
         lines=contents.lines,
         queries=contents.queries,
+        known_queries=known,
         expanded_bytes=contents.expanded_bytes,
         tags=contents.tags,
         metadata=contents.metadata,

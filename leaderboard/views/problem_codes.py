@@ -128,6 +128,8 @@ REQUEST_CODES = (
     ProblemCode("run_twice", "error", "The same run was named twice.", "Name each run once."),
     ProblemCode("no_usable_run", "error", "There is no run of this name on the dataset that your team may build on.",
                 "Your own, the site's, or one whose owner lets others build on it."),
+    ProblemCode("few_queries", "error", "A run to build on that names too few queries of a dataset with hidden "
+                "judgements.", "One that names at least 90 % of its queries, or the site's own BM25."),
     ProblemCode("quota", "error", "Your team has used its runs of models for today, or asks for more than are left.",
                 "The message says when counting begins anew."),
     ProblemCode("invalid", "error", "The request is not well formed.", "The sentence beside it says where."),

@@ -42,6 +42,7 @@ class StatisticsSerializer(serializers.Serializer[Any]):
 
     lines = serializers.IntegerField()
     queries = serializers.IntegerField()
+    known_queries = serializers.IntegerField(help_text="Those of the queries that are the dataset's.")
     expanded_bytes = serializers.IntegerField()
     tags = serializers.ListField(child=serializers.CharField())
     metadata = serializers.DictField()

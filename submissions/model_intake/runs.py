@@ -7,10 +7,16 @@ from dataclasses import dataclass
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
+from evaluation.scoring import check_run
+from leaderboard.judgements import scoring_target
 from leaderboard.models import Dataset, Entry, Run, Team
 from leaderboard.models.datasets import Visibility
-from submissions.models import Submission
+from leaderboard.runs import run_path
+from submissions.models import Job, Submission
 from submissions.refusals import Refused
+
+#: Of the queries of a dataset with hidden judgements, what a submitter's run must name to be built on.
+LEAST_COVERAGE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +72,11 @@ def _run_of(reference: str, dataset: Dataset, team: Team) -> Run:
     named = Q(submission_reference=reference) | Q(
         system__slug=reference, system__team=None, submission_reference=""
     )
-    entries = _usable({team.pk}).filter(named, dataset=dataset).select_related("evaluation__run", "job")
+    entries = (
+        _usable({team.pk})
+        .filter(named, dataset=dataset)
+        .select_related("evaluation__run__version", "system", "job")
+    )
     usable = [entry for entry in entries.order_by("-published_at", "-pk") if _counts(entry)]
     # Of a submission with variants, the one that stands for it: its job's own entry.
     main = next((entry for entry in usable if hasattr(entry, "job")), usable[0] if usable else None)
@@ -77,7 +87,31 @@ def _run_of(reference: str, dataset: Dataset, team: Team) -> Run:
             "Name a submission of your own, one whose owner lets others build on it, or one of the site's own "
             "systems such as bm25; its run has to be of the dataset's present version.",
         )
+    if dataset.hidden and main.system.team_id is not None:
+        _refuse_probe(reference, main, main.evaluation.run)
     return main.evaluation.run
+
+
+def _refuse_probe(reference: str, entry: Entry, run: Run) -> None:
+    """Raises Refused for a run of few queries: what is built on it would tell how each of these was judged."""
+    named, queries = _queries_named(entry, run), int(run.version.statistics["queries"])
+    if named < LEAST_COVERAGE * queries:
+        raise Refused.of(
+            "few_queries",
+            f"“{reference}” names {named:,} of the {queries:,} queries of {entry.dataset}, which has hidden "
+            "judgements.",
+            f"To be built on there, a run names at least {100 * LEAST_COVERAGE:.0f} % of the queries. Submit one for "
+            "all of them, or build on BM25.",
+        )
+
+
+def _queries_named(entry: Entry, run: Run) -> int:
+    """How many of the dataset's queries the run names: as was found when it was scored, else read again."""
+    job: Job | None = getattr(entry, "job", None)
+    known = job.report.get("statistics", {}).get("known_queries") if job else None
+    if known is None:
+        known = check_run(run_path(run.sha256), scoring_target(run.version)).statistics.known_queries
+    return int(known)
 
 
 def _usable(own: set[int]) -> QuerySet[Entry]:

@@ -13,7 +13,7 @@ from submissions.checkpoints import keeping as checkpoints
 from submissions.forms import ParametersField
 from submissions.models import Checkpoint, Job, Submission
 from submissions.withdrawal import set_reusable
-from tests.submissions.conftest import Api, announce, make_collection, run_text, upload, work
+from tests.submissions.conftest import QUERIES, Api, announce, make_collection, run_text, upload, work
 from tests.submissions.models import collection, static_archive, submit_model, with_corpus, zipped
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -261,6 +261,31 @@ def test_runs_over_hidden_queries_are_not_shared(api: Api, stranger: Api, tmp_pa
         api, system="Both", engine="fusion", checkpoint=None, run=[mine, lent], dataset="private"
     )
     assert lent in answer.problem("no_usable_run")["message"]
+
+
+def test_over_hidden_judgements_runs_that_are_built_on_name_the_queries(
+    api: Api, stranger: Api, tmp_path: Path
+) -> None:
+    collection(tmp_path, "guarded", hidden=True)
+    padded = run_text(QUERIES[:1], depth=120) + run_text([f"no{number}" for number in range(20)])
+    probe = api.submit(padded, dataset="guarded").body["id"]
+    lent = stranger.submit(run_text(QUERIES[:10]), dataset="guarded", reusable="true").body["id"]
+    whole = stranger.submit(run_text(QUERIES[:11]), dataset="guarded", reusable="true").body["id"]
+    work()
+
+    def build_on(*runs: str, **fields: Any) -> Any:
+        wanted = {"engine": "fusion", "checkpoint": None, **fields}
+        return submit_model(api, system="Mine", run=list(runs), dataset="guarded", **wanted)
+
+    found = build_on(probe, whole).problem("few_queries")
+    assert "names 1 of the 12 queries" in found["message"]
+    assert "names at least 90 % of the queries" in found["hint"]
+    Job.objects.filter(submission=lent).update(report={})  # from before this was counted
+    assert "names 10 of the 12" in build_on(whole, lent).problem("few_queries")["message"]
+    re_ranked = build_on(probe, engine="cross-encoder", checkpoint=upload(static_archive(), "model.zip"))
+    assert re_ranked.problem("few_queries")
+    Dataset.objects.update(hidden=False)
+    assert build_on(probe, whole).status == 201
 
 
 def test_reusable_is_set_later_by_its_team_alone(api: Api, stranger: Api) -> None:
