@@ -6,8 +6,9 @@ Pages put `leaderboard/_depth.html` in their place, with `depth` as `depth_serie
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from html import escape
+from itertools import pairwise
 from typing import NamedTuple
 
 from django.utils.safestring import SafeString, mark_safe
@@ -23,6 +24,11 @@ LEFT, RIGHT, TOP, BOTTOM = 14, 306, 34, 164
 INDENT = 24
 #: Room above and below the line, as a share of what it spans: labels stand there.
 _AIR = 0.25
+#: About how wide a character of a label is, and how high a line of them.
+_LETTER, _LINE = 6.2, 9.0
+
+#: A point of the drawing (x, y), with the text that says its value.
+_Place = tuple[float, float, str]
 
 
 class DepthPoint(NamedTuple):
@@ -92,16 +98,71 @@ def _chart(title: str, points: Sequence[tuple[int, float, str]], *, from_zero: b
         f'<line class="chart-axis" x1="{LEFT}" x2="{RIGHT}" y1="{BOTTOM}" y2="{BOTTOM}"/>',
         f'<polyline class="chart-line" points="{line}"/>',
     ]
-    last_label, last_tick = -100.0, -100.0
-    for (x, y, text), (depth, _, _) in zip(places, points, strict=True):
+    parts += [
+        f'<text class="chart-label" x="{x:.1f}" y="{y:.1f}">{text}</text>' for x, y, text in _labels(places)
+    ]
+    last_tick = -100.0
+    for (x, y, _), (depth, _, _) in zip(places, points, strict=True):
         parts.append(f'<circle class="chart-point" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>')
-        if x - last_label >= 44:
-            parts.append(f'<text class="chart-label" x="{x:.1f}" y="{y - 10:.1f}">{text}</text>')
-            last_label = x
         if x - last_tick >= 22:
             parts.append(f'<text class="chart-tick" x="{x:.1f}" y="{BOTTOM + 15}">{depth}</text>')
             last_tick = x
     return "".join([*parts, "</svg>"])
+
+
+class _Box(NamedTuple):
+    """What a label covers."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    @classmethod
+    def of(cls, x: float, y: float, text: str) -> _Box:
+        """That of a text in the middle of `x` with its baseline at `y`."""
+        half = len(text) * _LETTER / 2
+        return cls(x - half, y - _LINE, x + half, y + 2)
+
+    def meets(self, other: _Box) -> bool:
+        """Whether the two have anything in common."""
+        return (
+            self.left < other.right
+            and other.left < self.right
+            and self.top < other.bottom
+            and other.top < self.bottom
+        )
+
+    def is_crossed(self, start: _Place, end: _Place) -> bool:
+        """Whether the line from `start` to `end`, which is to its right, runs through it."""
+        left, right = max(self.left, start[0]), min(self.right, end[0])
+        if left > right:
+            return False
+        slope = (end[1] - start[1]) / (end[0] - start[0])
+        heights = [start[1] + slope * (x - start[0]) for x in (left, right)]
+        return min(heights) < self.bottom and max(heights) > self.top
+
+
+def _labels(places: Sequence[_Place]) -> Iterator[_Place]:
+    """Where the labels stand: beside their points where no line crosses them, nor any other point or label.
+
+    Where no such place is left there is no label; the table has them all.
+    """
+    taken = [_Box(x - 4, y - 4, x + 4, y + 4) for x, y, _ in places]
+    for x, y, text in places:
+        half = len(text) * _LETTER / 2
+        for centre, baseline in (
+            (x, y - 10),
+            (x, y + 19),
+            *((x + side * (half + 6), y + up) for up in (-6, 14) for side in (-1, 1)),
+        ):
+            box = _Box.of(centre, baseline, text)
+            inside = box.left >= 0 and box.right <= WIDTH and box.top >= TOP - 14 and box.bottom < BOTTOM - 1
+            crossed = any(box.is_crossed(start, end) for start, end in pairwise(places))
+            if inside and not crossed and not any(map(box.meets, taken)):
+                taken.append(box)
+                yield centre, baseline, text
+                break
 
 
 def _x(points: Sequence[tuple[int, float, str]], depth: int) -> float:

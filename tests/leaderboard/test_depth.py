@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import combinations, pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -54,6 +55,32 @@ def test_the_charts_are_well_formed_and_say_what_they_show() -> None:
     assert heights == sorted(heights, reverse=True)
     assert all(0 <= float(number) <= 320 for number in re.findall(r'c[xy]="([^"]+)"', series.charts))
     assert "style" not in series.charts
+
+
+@pytest.mark.parametrize(
+    "values", [(0.61, 0.69, 0.71, 0.70), (0.1, 0.2, 0.3, 0.5), (0.7, 0.4, 0.39, 0.1), (0.5, 0.5, 0.5, 0.5)]
+)
+def test_no_line_crosses_a_label_and_no_label_another(values: tuple[float, ...]) -> None:
+    depths = (10, 50, 100, 200)
+    points = [DepthPoint(depth, value, 11.0 * depth) for depth, value in zip(depths, values, strict=True)]
+    series = depth_series("nDCG@10", points)
+    assert series is not None
+    for chart in ElementTree.fromstring(f"<p>{series.charts}</p>"):
+        [drawn] = [element.get("points", "") for element in chart.iter("polyline")]
+        line = [tuple(map(float, point.split(","))) for point in drawn.split()]
+        boxes = []
+        for label in chart.iter("text"):
+            if label.get("class") == "chart-label":
+                x, y = float(label.get("x", "")), float(label.get("y", ""))
+                half = 3 * len(label.text or "")
+                boxes.append((x - half, y - 8, x + half, y))
+        assert len(boxes) >= 3
+        for left, top, right, bottom in boxes:
+            for (x0, y0), (x1, y1) in pairwise(line):
+                on_line = [(x0 + (x1 - x0) * step / 200, y0 + (y1 - y0) * step / 200) for step in range(201)]
+                assert not any(left < x < right and top < y < bottom for x, y in on_line)
+        for one, other in combinations(boxes, 2):
+            assert one[2] <= other[0] or other[2] <= one[0] or one[3] <= other[1] or other[3] <= one[1]
 
 
 def test_without_times_there_is_one_chart_and_no_column_of_them() -> None:
