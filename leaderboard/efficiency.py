@@ -9,7 +9,7 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from evaluation.efficiency import Figures, Hardware
+from evaluation.efficiency import PROTOCOL, Figures, Hardware
 from leaderboard.models import Dataset, Entry, HardwareClass, Measurement, Price
 from leaderboard.publishing import board_changed
 
@@ -26,8 +26,9 @@ def record_measurement(
     """
     of_machine, of_system = Hardware.from_data(hardware), Figures.from_data(figures)
     of_baseline = Figures.from_data(baseline) if baseline else None
-    if of_baseline is not None and of_baseline.protocol != of_system.protocol:
-        raise ValueError("system and baseline were measured under different protocols")
+    for measured in filter(None, (of_system, of_baseline)):
+        if measured.protocol != PROTOCOL:
+            raise ValueError(f"measured under {measured.protocol!r}; figures are kept of {PROTOCOL}")
     hardware_class, _ = HardwareClass.objects.get_or_create(
         slug=of_machine.slug, defaults={"name": of_machine.name, "details": dict(of_machine.details)}
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self, get_args
@@ -24,6 +23,7 @@ _PERHAPS = (
     "energy_joules_per_query",
 )
 _LONGEST_TEXT = 40
+_TOO_LARGE = 2**63
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +105,9 @@ class Figures:
 
 def _number(values: Mapping[Any, Any], name: str) -> float:
     value = values.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise ValueError(f"{name} is {value!r:.40}; it is a number that is not negative")
+    # Comparing takes whole numbers of any length; `math.isfinite` does not.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < _TOO_LARGE:
+        raise ValueError(f"{name} is a number that is not negative, and below 2^63")
     return value
 
 

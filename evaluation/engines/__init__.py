@@ -20,11 +20,9 @@ from evaluation.engines import (
     term_weighting,
 )
 from evaluation.engines.base import (
-    FACTS,
     SHARD_SIZE,
     Engine,
     EngineDescription,
-    Fact,
     InvalidParameter,
     Parameter,
     Ranking,
@@ -34,6 +32,7 @@ from evaluation.engines.base import (
     Stage,
     StageProgress,
 )
+from evaluation.engines.facts import FACTS, Fact
 from evaluation.engines.retrieval import Afterwards, run_engine, run_lines
 
 __all__ = [

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.collection import Document, Query
+from evaluation.engines.facts import FactValue as FactValue
 
 Stage = Literal["loading", "encoding", "indexing", "searching"]
 #: Told the stage and its share done, 0 to 1. It may raise, which stops the work and cleans up.
@@ -26,40 +27,10 @@ StageProgress = Callable[[Stage, float], None]
 #: What a single search consists of, where it has parts worth telling apart.
 SearchPart = Literal["query_encoding", "first_stage", "search"]
 ParameterValue = str | int | float | bool
-FactValue = str | int | float
 
 #: How many documents are encoded as one piece of work. Part of what a run is made from: other sizes, other batches.
 SHARD_SIZE = 50_000
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """Something that papers report of a system beside its effectiveness: how it is called, and to how many decimals."""
-
-    label: str
-    decimals: int = 0
-    unit: str = ""
-
-
-FACTS: Mapping[str, Fact] = {
-    "dimension": Fact("Dimension"),
-    "similarity": Fact("Similarity"),
-    "maximum_length": Fact("Maximum length", unit="tokens"),
-    "stored_dtype": Fact("Stored as"),
-    "index_kind": Fact("Search"),
-    "recall_against_exact": Fact("Recall of the exact top 100", 4),
-    "overlap_with_float32": Fact("Overlap with float32 at 100", 4),
-    "nonzeros_per_document": Fact("Non-zeros per document", 1),
-    "nonzeros_per_query": Fact("Non-zeros per query", 1),
-    "vectors_per_document": Fact("Vectors per document", 1),
-    "mean_augmentation_length": Fact("Terms added per query", 1),
-    "queries_per_document": Fact("Generated queries per document"),
-    "expansion_terms": Fact("Expansion terms", 1),
-    "generated_length": Fact("Generated words per text", 1),
-    "depth": Fact("Re-ranked depth"),
-    "runs_fused": Fact("Runs fused"),
-    "hardware_mixture": Fact("Encoded on"),
-}
+_TOO_LARGE = 2**63
 
 
 class InvalidParameter(ValueError):
@@ -109,7 +80,7 @@ class Parameter:
             number = type(self.default)(str(value))
         except ValueError:
             return None
-        if not isinstance(number, int | float) or not np.isfinite(number):
+        if not isinstance(number, int | float) or not abs(number) < _TOO_LARGE:  # so is NaN
             return None
         too_small = self.least is not None and number < self.least
         too_great = self.most is not None and number > self.most
@@ -304,6 +275,8 @@ class EngineDescription:
     reads_corpus: bool = True
     #: The parameters, and their values, with which it gives the same main ranking and no variants beside it.
     main_alone: Mapping[str, ParameterValue] = field(default_factory=dict)
+    #: `Engine.variants` from a full set of parameters, without making the engine: what may be expected of a run.
+    variants: Callable[[Mapping[str, Any]], tuple[str, ...]] = lambda parameters: ()
 
     @property
     def needs_checkpoint(self) -> bool:

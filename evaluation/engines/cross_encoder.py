@@ -110,7 +110,7 @@ class CrossEncoderReRanking(Engine):
     @property
     def variants(self) -> tuple[str, ...]:
         """One label for each depth, if there are several."""
-        return tuple(map(_label, self.depths)) if len(self.depths) > 1 else ()
+        return _labels(self.depths)
 
     def search_variants(self, queries: Sequence[Query], depth: int) -> Iterator[Mapping[str, Ranking]]:
         """The rankings for all depths, from one set of scores."""
@@ -178,6 +178,14 @@ def _label(depth: int) -> str:
     return f"top {depth}"
 
 
+def _labels(depths: tuple[int, ...]) -> tuple[str, ...]:
+    return tuple(map(_label, depths)) if len(depths) > 1 else ()
+
+
+def _variants(parameters: Mapping[str, Any]) -> tuple[str, ...]:
+    return _labels(depths_of(parameters["reranking_depths"], parameters["reranking_depth"]))
+
+
 def _ranking(found: Ranking, re_ranked: int, depth: int) -> Ranking:
     """The first `re_ranked` documents in the order of their scores, cut to `depth`."""
     ids, scores = found.document_ids[:re_ranked], found.scores[:re_ranked]
@@ -217,5 +225,6 @@ DESCRIPTIONS = (
         checkpoints=(CheckpointKind.CROSS_ENCODER,),
         runs=(0, 1),
         main_alone={"reranking_depths": ""},
+        variants=_variants,
     ),
 )

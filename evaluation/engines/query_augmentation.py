@@ -104,13 +104,10 @@ class QueryAugmentation(WordPieceEngine):
     @property
     def variants(self) -> tuple[str, ...]:
         """The rankings that are to be had beside the main one, which is the last."""
-        return tuple(self._variants()) if self.beside != "none" else ()
+        return tuple(self._variants())
 
     def _variants(self) -> dict[str, Switches | None]:
-        """What each variant does, by label; BM25 does nothing of it."""
-        ablations = [(True, False), (False, True)] if self.beside == "ablations" else []
-        switches = [one for one in ablations if one != self.switches]
-        return {_BASELINE: None, **{_LABELS[one]: one for one in (*switches, self.switches)}}
+        return _beside(self.beside, self.switches)
 
     def search_variants(self, queries: Sequence[Query], depth: int) -> Iterator[Mapping[str, Ranking]]:
         """The rankings of all variants; the model reads a query once."""
@@ -193,6 +190,19 @@ class QueryAugmentation(WordPieceEngine):
         }
 
 
+def _beside(beside: str, main: Switches) -> dict[str, Switches | None]:
+    """What each variant does, by label, the main one last; BM25 does nothing of it. Empty where there is one alone."""
+    if beside == "none":
+        return {}
+    ablations = [(True, False), (False, True)] if beside == "ablations" else []
+    switches = [one for one in ablations if one != main]
+    return {_BASELINE: None, **{_LABELS[one]: one for one in (*switches, main)}}
+
+
+def _variants(parameters: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(_beside(parameters["beside"], (parameters["augmentation"], parameters["weighting"])))
+
+
 DESCRIPTIONS = (
     EngineDescription(
         name="query-augmentation",
@@ -215,5 +225,6 @@ DESCRIPTIONS = (
         create=QueryAugmentation.create,
         checkpoints=(CheckpointKind.QUERY_AUGMENTATION,),
         main_alone={"beside": "none"},
+        variants=_variants,
     ),
 )

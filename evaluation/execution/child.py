@@ -16,7 +16,6 @@ from time import perf_counter
 from typing import Any
 
 from evaluation.collection import Query, count_documents, read_corpus, read_queries
-from evaluation.efficiency.hardware import describe as describe_hardware
 from evaluation.efficiency.protocol import measure
 from evaluation.engines import (
     Engine,
@@ -107,7 +106,7 @@ def _retrieve(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
     )
     shutil.rmtree(work)
     retrieval = {**asdict(done), "variants": {label: path.name for label, path in done.variants.items()}}
-    return {"retrieval": retrieval, **figures, "hardware": _hardware(job)}
+    return {"retrieval": retrieval, **figures}
 
 
 def _measure(
@@ -149,15 +148,11 @@ def _encode_shard(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
     engine.encode_shard(documents, folder, lambda share: channel.report("encoding", share))
     seconds = perf_counter() - started
     shard = {"number": job.shard, "documents": len(documents), "seconds": seconds}
-    return {"shard": shard, "hardware": _hardware(job)}
+    return {"shard": shard}
 
 
 def _report_measuring(channel: Channel, done: int, engines: int, share: float) -> None:
     channel.report("measuring", (done + share) / engines)
-
-
-def _hardware(job: ExecutionJob) -> dict[str, Any]:
-    return describe_hardware(job.threads, job.device).as_data()
 
 
 def _resources(job: ExecutionJob) -> Resources:
@@ -172,6 +167,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def _fail(job: ExecutionJob, failure: ModelFailure) -> int:
+    print(f"{failure.code}: {failure.message}", file=sys.stderr)  # only the operator's log has the words
     _write(job.out / FAILURE_NAME, {"code": failure.code, "message": failure.message[:_LONGEST_MESSAGE]})
     return EXIT_OUT_OF_MEMORY if failure.code == "out_of_memory" else EXIT_MODEL_FAILED
 

@@ -55,7 +55,8 @@ MODEL_FAILURES: Mapping[str, ModelFailureText] = {
     ),
     "invalid_parameter": ModelFailureText(
         "A parameter does not fit this checkpoint.",
-        "Send it again with a value that the message names.",
+        "Send it again with other values; `python -m evaluation retrieve` with the same checkpoint and parameters "
+        "says which it takes.",
     ),
     "out_of_memory": ModelFailureText(
         "The model needed more memory than it may use here, even with the smallest batches.",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 import stat
@@ -12,10 +11,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
+from evaluation.collection import read_queries
 from evaluation.efficiency.figures import Figures
-from evaluation.efficiency.hardware import Hardware
-from evaluation.engines import FACTS, Retrieval, describe
+from evaluation.efficiency.hardware import describe as describe_hardware
+from evaluation.engines import Retrieval, describe
+from evaluation.engines.facts import FACTS, FactValue
+from evaluation.engines.retrieval import variant_paths
 from evaluation.errors import ModelFailure
+from evaluation.execution.costs import Known, check_clock, checked_figures
 from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.execution.job import (
     ASK_TO_MEASURE,
@@ -30,12 +33,16 @@ from evaluation.execution.job import (
 STAGES = ("loading", "encoding", "indexing", "searching", "measuring")
 _LARGEST_FILE = 1 << 20
 _LARGEST_TEXT = 2_000
-_LARGEST_NOTE = 120
-_LARGEST_MESSAGE = 500
+#: The only words that a note has beside two numbers; see `channel.Channel.report`.
+_NOTE = re.compile(r"([0-9,]{1,13}) of ([0-9,]{1,13}) (documents|queries)", re.ASCII)
+#: Digits of a share that are kept: no bar shows more.
+_SHARE_DECIMALS = 3
+#: Numbers of a message about parameters that are kept.
+_NUMBER = re.compile(r"(?<![\w.])[0-9]{1,7}(?![\w.])", re.ASCII)
+_MOST_NUMBERS = 3
 _MOST_ITEMS = 1_000
 _DEEPEST = 6
 _LARGEST_NUMBER = 2**63
-_RUN_FILE = re.compile(r"run[A-Za-z0-9._-]{0,100}\.txt", re.ASCII)
 _OF_SHARD = ("number", "documents", "seconds")
 _COUNTS = ("documents", "queries", "queries_without_results", "lines", "index_bytes")
 _SECONDS = ("build_seconds", "search_seconds", "encoding_seconds")
@@ -59,11 +66,22 @@ def read_progress(line: bytes) -> Progress | None:
         return None
     if stage not in STAGES or not isinstance(share, int | float) or not isinstance(note, str):
         return None
-    return Progress(stage, min(max(float(share), 0.0), 1.0), printable(note, _LARGEST_NOTE))
+    return Progress(stage, round(min(max(float(share), 0.0), 1.0), _SHARE_DECIMALS), _note(note))
 
 
-def read_failure(out: Path) -> ModelFailure | None:
-    """Why the model cannot be used, where the child says so in a code that exists."""
+def _note(told: str) -> str:
+    """ "12,000 of 50,000 documents", made again from its two numbers; nothing for any other text."""
+    found = _NOTE.fullmatch(told)
+    done, total = (int(number.replace(",", "") or "0") for number in found.groups()[:2]) if found else (1, 0)
+    return f"{done:,} of {total:,} {found[3]}" if found and done <= total else ""
+
+
+def read_failure(out: Path, job: ExecutionJob) -> ModelFailure | None:
+    """Why the model cannot be used, where the child says so in a code that exists.
+
+    The code's own meaning is the message. The child read private queries and may write anything: of its words only
+    names of the engine's parameters are kept, where these do not fit, and a few numbers beside them.
+    """
     try:
         told = _parse(_read_file(out / FAILURE_NAME))
     except InvalidOutcome:
@@ -71,60 +89,102 @@ def read_failure(out: Path) -> ModelFailure | None:
     code, message = told.get("code"), told.get("message")
     if not isinstance(code, str) or code not in MODEL_FAILURES or not isinstance(message, str):
         return None
-    return ModelFailure(code, printable(message, _LARGEST_MESSAGE))
+    found = _parameters_in(message, job) if code == "invalid_parameter" else ""
+    return ModelFailure(code, found or MODEL_FAILURES[code].meaning)
 
 
-def read_result(out: Path, job: ExecutionJob) -> dict[str, Any]:
-    """The child's `result.json`, checked against the job it was given. Raises InvalidOutcome.
+def _parameters_in(message: str, job: ExecutionJob) -> str:
+    """The engine's parameters that a message names, with its first numbers: "dimension (900, 384)"."""
+    words = set(re.findall(r"\w+", message))
+    names = ", ".join(each.name for each in describe(job.engine).parameters if each.name in words)
+    numbers = ", ".join(_NUMBER.findall(message)[:_MOST_NUMBERS])
+    return f"{names} ({numbers})" if names and numbers else names
+
+
+def read_result(out: Path, job: ExecutionJob, seconds: float) -> dict[str, Any]:
+    """The child's `result.json`, checked against the job it was given and the `seconds` it ran. Raises InvalidOutcome.
 
     "retrieve" and "measure": `retrieval` (as `engines.Retrieval`, where `variants` maps labels to names of files in
     `out`), `figures` and `variants` (figures by label) or null, `hardware`. "encode_shard": `shard` with `number`,
-    `documents` and `seconds`, and `hardware`.
+    `documents` and `seconds`, and `hardware`, which is that of this process: the child runs beside it.
     """
     result = _parse(_read_file(out / RESULT_NAME))
-    hardware = _cleaned(Hardware, result.get("hardware"))
+    hardware = describe_hardware(job.threads, job.device).as_data()
     if job.task == "encode_shard":
         shard = _object(result, "shard")
         _want(shard.get("number") == job.shard, "it is another shard")
         _want(_is_count(shard.get("documents")) and _is_duration(shard.get("seconds")), "shard: numbers")
+        _want(shard["seconds"] <= seconds, "it took longer than the child ran")
         _want((out / SHARD_FOLDER).is_dir(), "there is no shard")
         return {"shard": {name: shard[name] for name in _OF_SHARD}, "hardware": hardware}
-    retrieval = _object(result, "retrieval")
-    _check_retrieval(retrieval, out, job)
-    retrieval = {entry.name: retrieval[entry.name] for entry in fields(Retrieval)}
-    figures = None if result.get("figures") is None else _cleaned(Figures, result["figures"])
-    variants = {label: _cleaned(Figures, data) for label, data in _object(result, "variants").items()}
-    return {"retrieval": retrieval, "figures": figures, "variants": variants, "hardware": hardware}
-
-
-def _cleaned(kind: type[Figures] | type[Hardware], data: object) -> dict[str, Any]:
+    assert job.queries is not None
+    known = Known(job, sum(1 for _ in read_queries(job.queries)), seconds)
+    retrieval = _checked_retrieval(_object(result, "retrieval"), out, known)
     try:
-        return kind.from_data(data).as_data()
+        figures, variants = _measured(result, known, retrieval)
     except (ValueError, TypeError) as error:
         raise InvalidOutcome(str(error)) from error
+    told = {entry.name: getattr(retrieval, entry.name) for entry in fields(Retrieval)}
+    told["variants"] = {label: path.name for label, path in retrieval.variants.items()}
+    return {"retrieval": told, "figures": figures, "variants": variants, "hardware": hardware}
 
 
-def _check_retrieval(retrieval: dict[str, Any], out: Path, job: ExecutionJob) -> None:
+def _measured(
+    result: Mapping[str, Any], known: Known, retrieval: Retrieval
+) -> tuple[dict[str, Any] | None, dict[str, dict[str, Any]]]:
+    """The figures of the whole, and by variant where there are some. Raises ValueError."""
+    labels, told = tuple(retrieval.variants), _object(result, "variants")
+    if result.get("figures") is None:
+        _want(not told, "variants were measured, and the whole was not")
+        check_clock([], known, retrieval)
+        return None, {}
+    _want(set(told) == set(labels), "other variants were measured")
+    given = [told[label] for label in labels] or [result["figures"]]
+    figures = [checked_figures(Figures.from_data(one), known, retrieval) for one in given]
+    check_clock(figures, known, retrieval)
+    data = [one.as_data() for one in figures]
+    return data[-1], dict(zip(labels, data, strict=False))
+
+
+def _checked_retrieval(retrieval: dict[str, Any], out: Path, known: Known) -> Retrieval:
     for name in _COUNTS:
         _want(_is_count(retrieval.get(name)), f"{name} is no count")
     for name in _SECONDS:
         _want(_is_duration(retrieval.get(name)), f"{name} is no time")
-    encoded = retrieval.setdefault("encoded_documents", None)
+    encoded = retrieval.get("encoded_documents")
     _want(encoded is None or _is_count(encoded), "encoded_documents is no count")
-    _want(isinstance(retrieval.get("analyser"), str), "the analyser is no text")
-    facts = _object(retrieval, "facts")
-    _want(set(facts) <= set(FACTS), "a fact is not known")
-    _want(all(isinstance(value, str | int | float) for value in facts.values()), "a fact is no value")
-    variants = _object(retrieval, "variants")
-    names = list(variants.values()) if variants else [RUN_NAME]
-    if job.task == "measure":
-        names = []
-    for name in names:
-        _want(isinstance(name, str) and _RUN_FILE.fullmatch(name) is not None, "a run has a strange name")
-        _want(is_plain_file(out / name), f"there is no {name}")
+    _want(encoded is None or encoded <= retrieval["documents"], "more was encoded than there is")
+    _want(retrieval["queries"] == known.queries, "it has other queries")
     # What was asked for is known better here than there.
-    description = describe(job.engine)
-    retrieval["engine"], retrieval["parameters"] = description.name, description.complete(job.parameters)
+    job, description = known.job, describe(known.job.engine)
+    parameters = description.complete(job.parameters)
+    variants = variant_paths(description.variants(parameters), out / RUN_NAME)
+    told = _object(retrieval, "variants")
+    _want(told == {label: path.name for label, path in variants.items()}, "it has other variants")
+    for path in () if job.task == "measure" else variants.values() or [out / RUN_NAME]:
+        _want(is_plain_file(path), f"there is no {path.name}")
+    return Retrieval(
+        engine=description.name,
+        parameters=parameters,
+        analyser="",  # the child's own words, which nobody needs
+        facts=_checked_facts(_object(retrieval, "facts"), parameters),
+        variants=variants,
+        encoded_documents=encoded,
+        **{name: retrieval[name] for name in (*_COUNTS, *_SECONDS)},
+    )
+
+
+def _checked_facts(told: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, FactValue]:
+    """The facts, each a number within its bounds, to as many decimals as are shown, or one of its words."""
+    _want(set(told) <= set(FACTS), "a fact is not known")
+    try:
+        facts = {name: FACTS[name].checked(value) for name, value in told.items()}
+    except ValueError as error:
+        raise InvalidOutcome(str(error)) from error
+    for name, value in facts.items():
+        chosen = parameters.get(name)
+        _want(chosen not in FACTS[name].words or value == chosen, f"{name} is not what was asked for")
+    return facts
 
 
 def is_plain_file(path: Path) -> bool:
@@ -134,11 +194,6 @@ def is_plain_file(path: Path) -> bool:
     except OSError:
         return False
     return stat.S_ISREG(status.st_mode) and status.st_nlink == 1
-
-
-def printable(text: str, most: int) -> str:
-    """The text on one line, without control characters, at most so long."""
-    return "".join(character if character.isprintable() else " " for character in text[:most]).strip()
 
 
 def _read_file(path: Path) -> bytes:
@@ -187,7 +242,7 @@ def _check_plain(value: object, depth: int) -> None:
         _want(len(value) <= _LARGEST_TEXT and "\0" not in value, "a text is too long")
         value.encode()  # raises for half of a surrogate pair
     elif isinstance(value, int | float):
-        _want(math.isfinite(value) and abs(value) < _LARGEST_NUMBER, "a number is too large")
+        _want(abs(value) < _LARGEST_NUMBER, "a number is too large")  # false for NaN, too
 
 
 def _object(parent: Mapping[str, Any], name: str) -> dict[str, Any]:

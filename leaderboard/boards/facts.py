@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evaluation.engines.base import FACTS
+from evaluation.engines.facts import FACTS
 
 
 def fact_texts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -217,7 +217,8 @@ def _outcome(job: ExecutionJob, ending: Ending) -> Outcome:
     """What the ending and the files that were left come to."""
     if ending.breach is None and ending.status == 0:
         try:
-            return Outcome("done", ending.seconds, ending.peak_memory, read_result(job.out, job))
+            result = read_result(job.out, job, ending.seconds)
+            return Outcome("done", ending.seconds, ending.peak_memory, result)
         except InvalidOutcome as error:
             logger.warning("a child left no usable result: %s", error)
             return _failed("crashed", "no_usable_result", ending)
@@ -226,10 +227,9 @@ def _outcome(job: ExecutionJob, ending: Ending) -> Outcome:
         return _failed(ending.breach, _CODES[ending.breach], ending)
     if ending.status == EXIT_DISK_FULL:
         return _failed("disk", "too_much_output", ending)
-    failure = read_failure(job.out)
     if ending.status == EXIT_OUT_OF_MEMORY:
-        return _failed("memory", "out_of_memory", ending, failure.message if failure else "")
-    if failure is not None:
+        return _failed("memory", "out_of_memory", ending)
+    if (failure := read_failure(job.out, job)) is not None:
         return _failed("model_failed", failure.code, ending, failure.message)
     return _failed("crashed", "crashed", ending)
 

@@ -80,6 +80,9 @@ def test_every_depth_is_as_a_search_of_its_own(checkpoint: Path, run: Path, tmp_
     engine = created("cross-encoder", checkpoint, (run,), reranking_depth=8, reranking_depths="2,5,50")
     engine.build(DOCUMENTS, tmp_path)
     assert engine.variants == ("top 2", "top 5", "top 8")
+    description = ENGINES["cross-encoder"]
+    chosen = description.complete({"reranking_depth": 8, "reranking_depths": "2,5,50"})
+    assert description.variants(chosen) == engine.variants
     together = list(engine.search_variants(QUERIES, 4))
     for label, depth in (("top 2", 2), ("top 5", 5), ("top 8", 8)):
         alone = list(engine.variant(label).search(QUERIES, 4))

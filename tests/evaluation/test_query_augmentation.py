@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.collection import Document, Query
+from evaluation.engines import describe
 from evaluation.engines.lengths import DECODED_LENGTHS, encode_lengths
 from evaluation.errors import ModelFailure
 from tests.evaluation.neural import (
@@ -136,6 +137,8 @@ def test_what_it_improves_on_is_searched_beside_it(
 ) -> None:
     engine = built(checkpoint, tmp_path / "index", DOCUMENTS, beside=beside)
     assert list(engine.variants) == labels
+    description = describe("query-augmentation")
+    assert list(description.variants(description.complete({"beside": beside}))) == labels
     if not labels:
         return
     plain = created("bm25-wordpiece", checkpoint)

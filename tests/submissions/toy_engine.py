@@ -89,7 +89,7 @@ class ToyEngine(ShardedEngine):
     @property
     def variants(self) -> tuple[str, ...]:
         """Two depths, if asked for."""
-        return VARIANTS if self._variants else ()
+        return DESCRIPTION.variants({"variants": self._variants})
 
     def search_variants(self, queries: Sequence[Query], depth: int) -> Iterator[Mapping[str, Ranking]]:
         """The best two, and the best five."""
@@ -146,6 +146,7 @@ DESCRIPTION = EngineDescription(
     checkpoints=("static-embeddings",),
     encoding_parameters=("pause", "wrong"),
     main_alone={"variants": False},
+    variants=lambda parameters: VARIANTS if parameters["variants"] else (),
 )
 
 

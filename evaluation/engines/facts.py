@@ -1,0 +1,56 @@
+"""What papers report of a system beside its effectiveness: how it is called, and what it may be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+FactValue = str | int | float
+_MANY = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """Something that papers report of a system beside its effectiveness: how it is called, and to how many decimals.
+
+    It is one of `words`, or a number from 0 to `most`; where it has neither, no engine says it.
+    """
+
+    label: str
+    decimals: int = 0
+    unit: str = ""
+    words: tuple[str, ...] = ()
+    most: int | None = None
+
+    def checked(self, value: object) -> FactValue:
+        """The value as it is kept: a word, or a number to the decimals that are shown. Raises ValueError."""
+        if isinstance(value, str) and value in self.words:
+            return value
+        if self.most is None or isinstance(value, bool) or not isinstance(value, int | float):
+            raise ValueError(f"{self.label} is none of its words")
+        if not 0 <= value <= self.most:
+            raise ValueError(f"{self.label} is a number from 0 to {self.most}")
+        return round(value, self.decimals)
+
+
+FACTS: Mapping[str, Fact] = {
+    "dimension": Fact("Dimension", most=_MANY),
+    "similarity": Fact("Similarity", words=("cosine", "dot", "MaxSim", "mean MaxSim")),
+    "maximum_length": Fact("Maximum length", unit="tokens", most=_MANY),
+    "stored_dtype": Fact("Stored as", words=("float32", "float16")),
+    "index_kind": Fact(
+        "Search", words=("exact", "hnsw", "ivf", "pq", "candidates", "end-to-end", "exhaustive")
+    ),
+    "recall_against_exact": Fact("Recall of the exact top 100", 4, most=1),
+    "overlap_with_float32": Fact("Overlap with float32 at 100", 4, most=1),
+    "nonzeros_per_document": Fact("Non-zeros per document", 1, most=_MANY),
+    "nonzeros_per_query": Fact("Non-zeros per query", 1, most=_MANY),
+    "vectors_per_document": Fact("Vectors per document", 1, most=_MANY),
+    "mean_augmentation_length": Fact("Terms added per query", 1, most=_MANY),
+    "queries_per_document": Fact("Generated queries per document", most=_MANY),
+    "expansion_terms": Fact("Expansion terms", 1, most=_MANY),
+    "generated_length": Fact("Generated words per text", 1, most=_MANY),
+    "depth": Fact("Re-ranked depth", most=_MANY),
+    "runs_fused": Fact("Runs fused", most=_MANY),
+    "hardware_mixture": Fact("Encoded on"),
+}

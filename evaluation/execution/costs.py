@@ -1,0 +1,115 @@
+"""What a child says that its searches cost, held against what its parent knows: its clock, the job, and the protocol.
+
+A child that times itself can always do less than it says. What it cannot do is to have taken longer than it ran, to
+have searched faster than a function is called, or to have counted something else than the protocol counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from evaluation.efficiency.figures import Figures
+from evaluation.efficiency.protocol import (
+    BATCH,
+    BATCHED_QUERIES,
+    DEPTH,
+    PROTOCOL,
+    TIMED_SEARCHES,
+    encoding_rate,
+    parameters_of,
+)
+from evaluation.engines.base import Retrieval
+from evaluation.execution.job import ExecutionJob
+
+#: What `energy.open_meter` calls what it counts.
+_ENERGY_SOURCES = ("", "CPU", "GPU", "CPU and GPU")
+#: Milliseconds that a search takes at the very least: as long as calling it.
+_FASTEST_MS = 0.0005
+#: A batch takes no less than one of its searches alone; clocks and caches have their say.
+_MOST_GAIN = 10 * BATCH
+#: What a whole machine draws at most, in watts, and what its counters may be out by, in joules.
+_MOST_WATTS, _COUNTER_STEP = 20_000.0, 1.0
+_ROUNDING = 1.01
+#: Bytes of memory that no machine has.
+_TOO_MUCH_MEMORY = 2**46
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the parent knows of a child's work: the job, how many queries it has, and the seconds that the child had."""
+
+    job: ExecutionJob
+    queries: int
+    seconds: float
+
+
+def checked_figures(figures: Figures, known: Known, retrieval: Retrieval) -> Figures:
+    """The figures, with what follows from the retrieval taken from there. Raises ValueError, saying what cannot be."""
+    timed = min(known.queries, TIMED_SEARCHES)
+    if not timed:
+        raise ValueError("there was no query to time")
+    declared = {
+        "protocol": PROTOCOL,
+        "depth": DEPTH,
+        "threads": known.job.threads,
+        "device": known.job.device,
+        "searches": timed * -(-TIMED_SEARCHES // timed),
+        "documents": retrieval.documents,
+    }
+    for name, value in declared.items():
+        if getattr(figures, name) != value:
+            raise ValueError(f"{name} is {getattr(figures, name)!r:.40}, and not {value!r}")
+    if not 1 <= figures.queries <= timed:
+        raise ValueError(f"{figures.queries} queries were timed, of {known.queries}")
+    _check_times(figures)
+    _check_resources(figures)
+    return replace(
+        figures,
+        build_seconds=retrieval.build_seconds if retrieval.built_whole else None,
+        documents_per_second=encoding_rate(retrieval),
+        index_bytes=retrieval.index_bytes,
+        parameters=parameters_of(known.job.checkpoint),
+    )
+
+
+def check_clock(figures: Iterable[Figures], known: Known, retrieval: Retrieval) -> None:
+    """Raise ValueError where building, searching and all timed searches took longer than the child ran."""
+    told = retrieval.build_seconds + retrieval.search_seconds
+    for one in figures:
+        told += one.searches * one.latency_ms.mean / 1000
+        if one.queries_per_second:
+            told += min(known.queries, BATCHED_QUERIES) / one.queries_per_second
+    if told > known.seconds:
+        raise ValueError(f"{told:.3g} s are told, and it ran for {known.seconds:.3g} s")
+    if retrieval.encoding_seconds > _ROUNDING * retrieval.build_seconds:
+        raise ValueError("encoding took longer than building, which it is a part of")
+
+
+def _check_times(figures: Figures) -> None:
+    latency = figures.latency_ms
+    if not _FASTEST_MS <= latency.p50 <= latency.p95 <= latency.p99:
+        raise ValueError("latencies are no percentiles of searches")
+    # Half of all searches took p50 or longer, and one of a hundred p99.
+    if latency.p50 > 2 * _ROUNDING * latency.mean or latency.p99 > 100 * _ROUNDING * latency.mean:
+        raise ValueError("the mean latency is below what its percentiles allow")
+    if any(part > _ROUNDING * latency.mean for part in figures.parts_ms.values()):
+        raise ValueError("a part of a search takes longer than the search")
+    rate = figures.queries_per_second
+    if rate is not None and not 0 < rate <= _MOST_GAIN * 1000 / latency.p50:
+        raise ValueError(f"{rate:.3g} queries a second are more than batches give")
+
+
+def _check_resources(figures: Figures) -> None:
+    for memory in (figures.peak_memory_bytes, figures.peak_gpu_memory_bytes):
+        if memory is not None and memory > _TOO_MUCH_MEMORY:
+            raise ValueError("no machine has so much memory")
+    if figures.peak_memory_bytes == 0 or (
+        figures.device == "cpu" and figures.peak_gpu_memory_bytes is not None
+    ):
+        raise ValueError("memory is told that was not used")
+    joules = figures.energy_joules_per_query
+    if figures.energy_source not in _ENERGY_SOURCES or (joules is None) != (figures.energy_source == ""):
+        raise ValueError("energy is of no counter")
+    if joules is not None and joules > _MOST_WATTS * figures.latency_ms.mean / 1000 + _COUNTER_STEP:
+        raise ValueError("no machine draws so much")
