@@ -16,7 +16,7 @@ from leaderboard.models import Entry
 from submissions.capability import Obstacle, obstacle
 from submissions.heartbeat import workers_alive
 from submissions.lifecycle import submission_state
-from submissions.model_intake.status import ModelPart, model_part
+from submissions.model_intake.status import ModelPart, model_part, model_problems
 from submissions.models import TERMINAL, WAITING, Job, State, Submission
 from submissions.queue import queue_position
 
@@ -154,7 +154,7 @@ def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus
     private: dict[str, Any] = {}
     if complete:
         private = {
-            "problems": job.report.get("problems", []),
+            "problems": _problems(job),
             "log": job.log.splitlines(),
             "error": _error(job),
         }
@@ -171,6 +171,11 @@ def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus
         model=model_part(job, entry, complete=complete) if job.kind == Job.Kind.MODEL else ModelPart(),
         **private,
     )
+
+
+def _problems(job: Job) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = job.report.get("problems", [])
+    return model_problems(found) if job.kind == Job.Kind.MODEL else found
 
 
 def _obstacle(job: Job, state: State) -> Obstacle | None:

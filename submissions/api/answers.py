@@ -101,6 +101,7 @@ def job_answer(status: JobStatus, request: HttpRequest, downloadable: bool) -> d
         "error_code": job.error_code if status.error else "",
         "remedy": status.model.remedy,
         "facts": dict(status.entry.facts) if status.entry else {},
+        "efficiency": status.model.costs.data if status.model.costs else None,
         "variants": [variant_answer(variant) for variant in status.model.variants],
         "board": request.build_absolute_uri(job.dataset.get_absolute_url()),
         "run_url": request.build_absolute_uri(run) if run else None,

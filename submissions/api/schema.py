@@ -80,6 +80,21 @@ class ErrorSerializer(serializers.Serializer[Any]):
     problems = ProblemSerializer(many=True)
 
 
+class EfficiencySerializer(serializers.Serializer[Any]):
+    """What a model's job cost, as `/efficiency/` explains it."""
+
+    hardware = serializers.CharField(help_text="The class of machine.")
+    protocol = serializers.CharField()
+    measured_at = serializers.DateTimeField()
+    figures = serializers.DictField(
+        help_text="Latency (mean, p50, p95, p99) in ms, memory in bytes, and more."
+    )
+    baseline = serializers.DictField(help_text="The same of BM25, on the same machine in the same job.")
+    times_bm25 = serializers.FloatField(
+        allow_null=True, help_text="Mean latency over BM25's; null where it began with stored runs."
+    )
+
+
 class VariantSerializer(serializers.Serializer[Any]):
     """A further result of the same job, such as a lesser depth."""
 
@@ -124,6 +139,7 @@ class JobSerializer(serializers.Serializer[Any]):
     error_code = serializers.CharField(help_text="Stable; empty where nothing went wrong.")
     remedy = serializers.CharField(help_text="What would be right, where a model failed.")
     facts = serializers.DictField(help_text="What papers report of such a system.")
+    efficiency = EfficiencySerializer(allow_null=True, help_text="What it cost, where it was measured.")
     variants = VariantSerializer(many=True)
     board = serializers.URLField()
     run_url = serializers.URLField(

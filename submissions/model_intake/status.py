@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Any
 
 from django.utils import timezone
 
 from evaluation.engines import ENGINES
 from evaluation.execution.failures import MODEL_FAILURES
-from leaderboard.boards.cost_columns import OVER_STORED_RUNS
 from leaderboard.boards.depth import DepthPoint, DepthSeries, depth_of, depth_series
 from leaderboard.boards.facts import fact_texts
 from leaderboard.models import Entry, Measurement
 from leaderboard.publishing import HIDDEN_DECIMALS
+from submissions.model_intake.costs import Costs, costs_of
 from submissions.models import Job, State
 from submissions.permissions import keeps_run
 
@@ -29,6 +30,11 @@ STAGES = {
     "searching": "searching",
     "measuring": "measuring what a search costs",
 }
+#: What helps against a warning on a run that was made here, where it is not what helps whoever sent one.
+_HINTS = dict.fromkeys(
+    ("judged_queries_missing", "queries_missing"),
+    "The model found no document for them. Nothing to do, if that is to be expected of it.",
+)
 #: Before this share is done, what is left is anybody's guess.
 _TELLING = 0.02
 
@@ -64,9 +70,7 @@ class ModelPart:
     facts: Sequence[tuple[str, str]] = ()
     variants: Sequence[Variant] = ()
     depth: DepthSeries | None = None
-    latency_ms: float | None = None
-    hardware: str = ""
-    timing_remark: str = ""
+    costs: Costs | None = None
     meaning: str = ""
     remedy: str = ""
     #: Whether it would have further results, and has none because the judgements are hidden.
@@ -89,14 +93,17 @@ def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
         facts=fact_texts(entry.facts) if entry else (),
         variants=variants,
         depth=_depth_series(job, variants),
-        latency_ms=_latency(measured),
-        hardware=measured.hardware.name if measured else "",
-        timing_remark=OVER_STORED_RUNS if measured and measured.figures.get("stored_runs") else "",
+        costs=costs_of(measured) if measured else None,
         meaning=failure.meaning if failure else "",
         remedy=failure.remedy if failure else "",
         main_alone=_main_alone(job),
         run_stays=keeps_run(job),
     )
+
+
+def model_problems(problems: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What was found in a run that a model made here, in words for whoever sent the model."""
+    return [{**each, "hint": _HINTS.get(each["code"], each["hint"])} for each in problems]
 
 
 def _main_alone(job: Job) -> bool:

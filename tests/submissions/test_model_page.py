@@ -203,6 +203,18 @@ def test_how_a_model_failed_is_explained(signed_in: Client, api: Api) -> None:
     assert (job["error_code"], bool(job["remedy"])) == ("constant_output", True)
 
 
+def test_what_a_model_did_not_find_is_said_in_words_that_fit(signed_in: Client, api: Api) -> None:
+    identifier = submit_model(api).body["id"]
+    found = {
+        **{"code": "judged_queries_missing", "severity": "warning", "count": 2, "lines": []},
+        **{"message": "2 of the 5 judged queries are missing; they score 0", "hint": "Retrieve documents."},
+    }
+    Job.objects.update(state=State.DONE, report={"problems": [found]})
+    page = signed_in.get(f"/submissions/{identifier}/").content.decode()
+    assert "The model found no document for them." in page
+    assert "Retrieve documents." not in page
+
+
 def test_reusable_is_set_on_the_status_page(signed_in: Client, api: Api, alice: User) -> None:
     identifier = submit_model(api).body["id"]
     signed_in.post(f"/submissions/{identifier}/reusable/", {"reusable": "yes"})

@@ -53,8 +53,9 @@ def run_of(entry: Entry) -> str:
         return text.read().decode()
 
 
-def test_a_model_becomes_a_measured_entry_beside_bm25(small: Dataset, tmp_path: Path) -> None:
-    job = finished(queue_model(small, make_submission()))
+def test_a_model_becomes_a_measured_entry_beside_bm25(small: Dataset, tmp_path: Path, client: Client) -> None:
+    submission = make_submission()
+    job = finished(queue_model(small, submission))
     assert (job.state, job.error_code) == (State.DONE, ""), job.log
     entry = job.entry
     assert entry is not None
@@ -66,6 +67,13 @@ def test_a_model_becomes_a_measured_entry_beside_bm25(small: Dataset, tmp_path: 
     assert measured.figures["documents_per_second"] > 0
     assert measured.baseline["latency_ms"]["p50"] > 0
     assert Measurement.objects.get(entry__is_baseline=True).figures == measured.baseline
+    page = client.get(submission.get_absolute_url()).content.decode()
+    for told in ("(p50 ", " · p95 ", " · p99 ", "BM25 took ", "<dt>Index</dt>", "<dt>Memory</dt>"):
+        assert told in page
+    told = client.get(f"/api/v1/submissions/{submission.pk}/").json()["jobs"][0]["efficiency"]
+    assert (told["figures"], told["baseline"]) == (measured.figures, measured.baseline)
+    means = [told[name]["latency_ms"]["mean"] for name in ("figures", "baseline")]
+    assert told["times_bm25"] == pytest.approx(means[0] / means[1])
     assert not list((tmp_path / "var" / "work").iterdir())
 
 
