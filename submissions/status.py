@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from evaluation.execution.failures import MODEL_FAILURES
 from leaderboard.boards.measures import better
+from leaderboard.boards.word_pieces import LABEL, is_word_pieces
 from leaderboard.models import Entry
 from submissions.capability import Obstacle, obstacle
 from submissions.heartbeat import workers_alive
@@ -38,11 +39,15 @@ MEANING = {
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A published value beside the dataset's baseline; `delta` is None where there is none to compare with."""
+    """A published value beside the dataset's baseline; `delta` is None where there is none to compare with.
+
+    `word_pieces` is what BM25 over word pieces had in the same job, where that gives it.
+    """
 
     measure: str
     value: float
     baseline: float | None = None
+    word_pieces: float | None = None
 
     @property
     def lower_is_better(self) -> bool:
@@ -58,6 +63,11 @@ class Score:
     def relative(self) -> float | None:
         """The difference as a share of the baseline, in percent."""
         return 100 * (self.value / self.baseline - 1) if self.baseline else None
+
+    @property
+    def beside_word_pieces(self) -> Score:
+        """The same value with BM25 over word pieces as its baseline."""
+        return Score(self.measure, self.value, self.word_pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +102,11 @@ class JobStatus:
     def has_baseline(self) -> bool:
         """Whether any score has a baseline to stand beside."""
         return any(score.baseline is not None for score in self.scores)
+
+    @property
+    def word_pieces(self) -> str:
+        """What BM25 over word pieces is called where scores stand beside it too; else empty."""
+        return LABEL if any(score.word_pieces is not None for score in self.scores) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +181,7 @@ def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus
         workers_alive=workers_alive(job.queue) if waits else 0,
         elapsed=_elapsed(job),
         obstacle=hindered,
-        scores=_scores(entry, compare) if state == State.DONE and entry else (),
+        scores=_scores(job, entry, compare) if state == State.DONE and entry else (),
         entry=entry,
         model=model_part(job, entry, complete=complete) if job.kind == Job.Kind.MODEL else ModelPart(),
         **private,
@@ -215,9 +230,19 @@ def _elapsed(job: Job) -> timedelta:
     return max(job.finished_at - (job.started_at or job.created_at), timedelta(0))
 
 
-def _scores(entry: Entry, compare: bool) -> list[Score]:
+def _scores(job: Job, entry: Entry, compare: bool) -> list[Score]:
     baseline = (_baseline(entry) if compare else None) or {}
-    return [Score(measure, value, baseline.get(measure)) for measure, value in entry.scores.items()]
+    word_pieces = (_word_pieces(job, entry) if compare else None) or {}
+    return [
+        Score(measure, value, baseline.get(measure), word_pieces.get(measure))
+        for measure, value in entry.scores.items()
+    ]
+
+
+def _word_pieces(job: Job, entry: Entry) -> dict[str, float] | None:
+    """The published scores of BM25 over word pieces, where the job gives it and its result may be seen as this one."""
+    found = (each for each in job.further_entries.all() if is_word_pieces(each.configuration))
+    return next((each.scores for each in found if each.visibility == entry.visibility), None)
 
 
 def _baseline(entry: Entry) -> dict[str, float] | None:

@@ -15,6 +15,7 @@ from leaderboard.boards.measured import Measured, measured_of
 from leaderboard.boards.measures import better
 from leaderboard.boards.reading import short_citation
 from leaderboard.boards.system_result import Result
+from leaderboard.boards.word_pieces import is_word_pieces, job_of, scores_by_job
 from leaderboard.models import Entry, System, Team
 from leaderboard.models.results import EntryQuerySet
 
@@ -105,7 +106,10 @@ def results_of(system_id: int) -> list[Result]:
     measured: dict[int, list[Measured]] = {}
     for one in measured_of(system_id):
         measured.setdefault(one.entry_id, []).append(one)
-    results = (_result(row, others, measured.get(row["pk"], [])) for row in mine)
+    word_pieces = scores_by_job(mine)
+    results = (
+        _result(row, others, measured.get(row["pk"], []), word_pieces.get(job_of(row), {})) for row in mine
+    )
     return [result for result in results if result is not None]
 
 
@@ -133,7 +137,10 @@ def _others(dataset_ids: Iterable[int]) -> dict[int, list[_Other]]:
 
 
 def _result(
-    row: Mapping[str, Any], others: Mapping[int, list[_Other]], measured: list[Measured]
+    row: Mapping[str, Any],
+    others: Mapping[int, list[_Other]],
+    measured: list[Measured],
+    of_word_pieces: Mapping[str, float],
 ) -> Result | None:
     scores: dict[str, float] = row["scores"]
     ordered = [name for name in row["dataset__measures"] if name in scores] or list(scores)
@@ -154,6 +161,7 @@ def _result(
         (other.scores[measure] for other in peers if other.is_baseline and other.comparison_group == group),
         None,
     )
+    word_pieces = None if is_word_pieces(row["configuration"]) else of_word_pieces.get(measure)
     return Result(
         dataset=row["dataset__name"],
         dataset_slug=row["dataset__slug"],
@@ -179,6 +187,9 @@ def _result(
         figures=[figure for figure in row["figures"] if figure["name"] not in scores],
         facts=row["facts"],
         measured=measured,
+        word_pieces=word_pieces,
+        word_pieces_delta=deltas.absolute(value, word_pieces),
+        word_pieces_relative=deltas.relative(value, word_pieces),
     )
 
 

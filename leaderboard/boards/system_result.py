@@ -11,7 +11,10 @@ from leaderboard.boards.measured import Measured
 
 
 class Result(NamedTuple):
-    """One entry of the system. `rank` and `of` count entries of its own kind on the dataset with that measure."""
+    """One entry of the system. `rank` and `of` count entries of its own kind on the dataset with that measure.
+
+    `word_pieces` is what BM25 over word pieces had in the same job, where that gives it.
+    """
 
     dataset: str
     dataset_slug: str
@@ -37,6 +40,9 @@ class Result(NamedTuple):
     figures: list[dict[str, Any]]
     facts: Mapping[str, Any]
     measured: list[Measured]
+    word_pieces: float | None = None
+    word_pieces_delta: float | None = None
+    word_pieces_relative: float | None = None
 
     @property
     def fact_texts(self) -> list[tuple[str, str]]:
@@ -53,5 +59,9 @@ class Result(NamedTuple):
             "delta": wording.signed(self.delta, self.decimals),
             "relative": wording.signed(self.relative, 1, percent=True),
             "direction": wording.direction(self.delta, self.measure),
+            "word_pieces": wording.written(self.word_pieces, self.decimals),
+            "word_pieces_delta": wording.signed(self.word_pieces_delta, self.decimals),
+            "word_pieces_relative": wording.signed(self.word_pieces_relative, 1, percent=True),
+            "word_pieces_direction": wording.direction(self.word_pieces_delta, self.measure),
             "scores": [(name, wording.written(value, self.decimals)) for name, value in self.scores],
         }

@@ -9,6 +9,7 @@ from django.views.decorators.http import require_safe
 from leaderboard.boards import lists, pages, reading, system_costs, system_page, wording
 from leaderboard.boards.made_by import made_by
 from leaderboard.boards.state import BoardState
+from leaderboard.boards.word_pieces import LABEL as WORD_PIECES
 from leaderboard.page_cache import kept_page
 
 #: How many rows of the first board the home page shows.
@@ -69,6 +70,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "section": "system",
         "system": facts,
         "results": results,
+        "word_pieces": WORD_PIECES if any(result.word_pieces is not None for result in results) else "",
         "costs": system_costs.cost_table(results),
         "depths": system_costs.depths(results),
         "made": made_by(facts["pk"]),

@@ -7,6 +7,8 @@ from typing import Any
 from django.http import HttpRequest
 from django.urls import reverse
 
+from leaderboard.boards.deltas import DIGITS
+from leaderboard.boards.word_pieces import LABEL
 from submissions.model_intake.status import Variant
 from submissions.models import Checkpoint
 from submissions.permissions import downloadable_runs
@@ -94,6 +96,7 @@ def job_answer(status: JobStatus, request: HttpRequest, downloadable: bool) -> d
         "queue_position": status.queue_position,
         "attempts": job.attempts,
         "scores": {score.measure: score.value for score in status.scores},
+        "deltas": _deltas(status),
         "missing_queries": _missing_queries(status),
         "problems": list(status.problems),
         "log": list(status.log),
@@ -106,6 +109,16 @@ def job_answer(status: JobStatus, request: HttpRequest, downloadable: bool) -> d
         "board": request.build_absolute_uri(job.dataset.get_absolute_url()),
         "run_url": request.build_absolute_uri(run) if run else None,
     }
+
+
+def _deltas(status: JobStatus) -> dict[str, dict[str, float]]:
+    """Differences by measure, by what they are to; empty where there is nothing to compare with."""
+    found: dict[str, dict[str, float]] = {}
+    for score in status.scores:
+        for name, compared in (("baseline", score), (LABEL, score.beside_word_pieces)):
+            if compared.delta is not None:
+                found.setdefault(name, {})[score.measure] = round(compared.delta, DIGITS)
+    return found
 
 
 def _missing_queries(status: JobStatus) -> int | None:

@@ -130,6 +130,11 @@ class JobSerializer(serializers.Serializer[Any]):
     scores = serializers.DictField(
         child=serializers.FloatField(), help_text="Measure → published value, once done."
     )
+    deltas = serializers.DictField(
+        child=serializers.DictField(child=serializers.FloatField()),
+        help_text="What to (baseline, the dataset's; bm25-wordpiece, where the job gives that too) → measure → "
+        "difference.",
+    )
     missing_queries = serializers.IntegerField(
         allow_null=True, help_text="Judged queries that score 0; null where judgements are hidden."
     )

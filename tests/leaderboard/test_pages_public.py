@@ -84,6 +84,33 @@ def test_names_from_submitters_are_escaped(client: Client) -> None:
         assert 'href="javascript' not in page
 
 
+def test_a_system_stands_beside_bm25_over_word_pieces_of_its_own_job(client: Client) -> None:
+    dataset, system = scored_dataset(), make_system("augmented", architecture="query-augmentation")
+    score(dataset, "BM25", baseline=True, ndcg=0.32)
+    main, beside, other = (score(dataset, system, ndcg=value) for value in (0.36, 0.30, 0.31))
+    for entry, configuration, reference in (
+        (main, "augmented and weighted · seed 1", "one"),
+        (beside, "bm25-wordpiece · seed 1", "one"),
+        (other, "augmented and weighted · seed 2", "two"),
+    ):
+        entry.configuration, entry.submission_reference = configuration, reference
+        entry.save()
+    page = client.get(f"/systems/{system.slug}/").content.decode()
+    assert ">bm25-wordpiece</th>" in page
+    assert "+0.0600" in page
+    assert "+20.0" in page
+    results = {
+        result["configuration"]: result
+        for result in client.get(f"/api/v1/systems/{system.slug}/").json()["results"]
+    }
+    assert results[main.configuration]["word_pieces_delta"] == pytest.approx(0.06)
+    assert results[main.configuration]["delta"] == pytest.approx(0.04)
+    assert results[beside.configuration]["word_pieces"] is None
+    assert results[other.configuration]["word_pieces"] is None
+    plain = score(dataset, "plain", ndcg=0.5).system
+    assert "bm25-wordpiece" not in client.get(f"/systems/{plain.slug}/").content.decode()
+
+
 def test_home_shows_the_newest_results_with_their_difference_and_not_private_ones(client: Client) -> None:
     dataset = scored_dataset(hidden=True)
     score(dataset, "BM25", baseline=True, ndcg=0.4)

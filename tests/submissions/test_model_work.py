@@ -120,6 +120,26 @@ def test_each_variant_is_an_entry_of_its_own(small: Dataset) -> None:
     assert [entry.measurements.count() for entry in (further, job.entry)] == [1, 1]
 
 
+def test_scores_stand_beside_bm25_over_word_pieces_where_the_job_gives_it(
+    small: Dataset, client: Client
+) -> None:
+    submission = make_submission(variants=True)
+    job = finished(queue_model(small, submission))
+    assert job.entry is not None
+    assert "bm25-wordpiece" not in client.get(submission.get_absolute_url()).content.decode()
+    further = job.further_entries.get()
+    value = job.entry.scores["nDCG@10"]
+    further.configuration, further.scores = "bm25-wordpiece", {**further.scores, "nDCG@10": value / 2}
+    further.save()
+    page = client.get(submission.get_absolute_url()).content.decode()
+    assert '<th scope="col" class="n">bm25-wordpiece</th>' in page
+    assert "+100.0 %" in page
+    client.force_login(submission.team.members.get())
+    [answer] = client.get(f"/api/v1/submissions/{submission.pk}/").json()["jobs"]
+    assert answer["deltas"]["bm25-wordpiece"]["nDCG@10"] == pytest.approx(value / 2)
+    assert set(answer["deltas"]) == {"baseline", "bm25-wordpiece"}
+
+
 def test_over_hidden_judgements_a_job_is_one_reading_of_them(small: Dataset, client: Client) -> None:
     Dataset.objects.update(hidden=True)
     submission = make_submission(variants=True)
