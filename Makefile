@@ -14,12 +14,16 @@ TEST_STAMP := $(VENV)/installed-test-$(shell cat requirements.txt docker/require
 # What lint asks Django is about a site on the internet, and touches no real state.
 PRODUCTION := RUNBOARD_VAR=build/lint ALLOWED_HOSTS=runboard.example HTTPS=1 DEBUG=0 EMAIL_URL=smtp://localhost
 
+# How many checkpoints are spoilt, and which: the same seed spoils the same ones.
+COUNT ?= 1500
+SEED  ?= 1
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test lint benchmark clean
+.PHONY: help run test lint benchmark fuzz-checkpoints clean
 
 help: ## list these recipes
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(RUN_STAMP) ## install what is missing, then run the whole site on http://127.0.0.1:8000 (PORT=...)
 	@exec $(PY) manage.py runboard --stop-with-parent
@@ -42,6 +46,9 @@ benchmark: $(TEST_STAMP) ## measure speed, and print tables
 	@mkdir -p build && for script in tests/benchmarks/[a-z]*.py; do \
 		echo "== $$script"; PYTHONPATH=. RUNBOARD_VAR=build/benchmark $(PY) $$script || exit 1; \
 	done
+
+fuzz-checkpoints: $(TEST_STAMP) ## spoil good checkpoints at random: each is accepted or refused with a reason (COUNT=..., SEED=...)
+	PYTHONPATH=. $(PY) tests/fuzz/checkpoints.py $(COUNT) $(SEED)
 
 clean: ## remove .venv, build/ and caches; never var/
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -15,7 +15,10 @@ from leaderboard.boards.state import UnknownChoice
 
 
 class ApiError(APIException):
-    """An error with a code, a sentence, the problems found, and perhaps more keys for this one call."""
+    """An error with a code, a sentence, the problems found, and perhaps more keys for this one call.
+
+    `wait`: after how many seconds the same request may do better; sent as Retry-After.
+    """
 
     def __init__(
         self,
@@ -25,10 +28,12 @@ class ApiError(APIException):
         status_code: int = status.HTTP_400_BAD_REQUEST,
         problems: Iterable[Mapping[str, Any]] = (),
         extra: Mapping[str, Any] | None = None,
+        wait: int | None = None,
     ) -> None:
         self.status_code = status_code
         self.problems = [dict(problem) for problem in problems]
         self.extra = dict(extra or {})
+        self.wait = wait
         super().__init__(detail, code)
 
 

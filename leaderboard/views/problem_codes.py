@@ -95,6 +95,8 @@ REQUEST_CODES = (
     ProblemCode("sandbox_unavailable", "error", "Models cannot be run here now: no worker has a sandbox that works.",
                 "The message says why; the operator installs what it names."),
     ProblemCode("invalid_checkpoint", "error", "The checkpoint cannot be run here.", "Each finding follows."),
+    ProblemCode("busy", "error", "As many checkpoints are being checked as the site checks at once.",
+                "Nothing is wrong with yours. Send it again after the seconds that the message, or Retry-After, says."),
     ProblemCode("no_checkpoint", "error", "The engine runs a model, and none was given.",
                 "Upload an archive, or name one sent before.", "-F checkpoint=@model.zip"),
     ProblemCode("checkpoint_not_wanted", "error", "The engine runs no model, and one was given.",

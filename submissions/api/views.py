@@ -31,6 +31,7 @@ from submissions.api.schema import (
     WithdrawRequest,
 )
 from submissions.checkpoints.keeping import check_checkpoint
+from submissions.checkpoints.slots import Busy
 from submissions.forms import WithdrawalForm
 from submissions.intake import accept_submission, check_only
 from submissions.model_intake.intake import accept_model
@@ -44,18 +45,26 @@ from submissions.throttling import CheckThrottle, SubmitThrottle
 _ERRORS = {
     400: ErrorSerializer,
     401: ErrorSerializer,
-    429: OpenApiResponse(ErrorSerializer, "Too many requests; `Retry-After` says when the next may come."),
+    429: OpenApiResponse(
+        ErrorSerializer, "Too many requests, or checkpoints at once; `Retry-After` says when to send."
+    ),
 }
 
 
 def _refused(refusal: Refused) -> ApiError:
-    too_large = refusal.code == OVERSIZE
+    code: int = status.HTTP_400_BAD_REQUEST
+    wait = None
+    if isinstance(refusal, Busy):
+        code, wait = status.HTTP_429_TOO_MANY_REQUESTS, refusal.seconds
+    elif refusal.code == OVERSIZE:
+        code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
     return ApiError(
         refusal.code,
         refusal.detail,
-        status_code=status.HTTP_413_REQUEST_ENTITY_TOO_LARGE if too_large else status.HTTP_400_BAD_REQUEST,
+        status_code=code,
         problems=refusal.all_problems(),
         extra=refusal_extra(refusal),
+        wait=wait,
     )
 
 

@@ -31,6 +31,7 @@ from evaluation.checkpoints import (
 from evaluation.checkpoints.description import FILE_NAME
 from leaderboard.models import Team, User
 from leaderboard.store import Area, sha256_of
+from submissions.checkpoints.slots import checking_slot
 from submissions.models import Checkpoint
 from submissions.refusals import FileReport, Refused
 
@@ -77,8 +78,8 @@ def folder_of(checkpoint: Checkpoint) -> Path:
 
 
 def check_checkpoint(source: Source, wanted: Kinds = ()) -> FileReport:
-    """The verdict on an archive, with every finding; nothing is stored."""
-    with _validated(source, wanted) as (validation, _):
+    """The verdict on an archive, with every finding; nothing is stored. Raises Busy where too many are checked."""
+    with checking_slot(), _validated(source, wanted) as (validation, _):
         return FileReport(source.name, "", validation.report, _told(validation))
 
 
@@ -112,19 +113,28 @@ def keep_checkpoint(
 ) -> Checkpoint:
     """Validate, rebuild and keep an archive for its owner, once; `wanted` are the kinds that it may be of.
 
-    Raises Refused with every finding.
+    For workers and commands, who wait as long as it takes. Raises Refused with every finding.
     """
-    files = keep_files(team, Source(file_name, archive, pooling), wanted)
+    source = Source(file_name, archive, pooling)
+    files = _kept_files(team, source, wanted, _identity(source))
     return record(files, team=team, person=person, hub_name=hub_name, hub_commit=hub_commit)
 
 
 def keep_files(team: Team | None, source: Source, wanted: Kinds = ()) -> KeptFiles:
-    """The files of `keep_checkpoint`, without the row. It takes as long as copying a model: not in a transaction.
+    """The files of `keep_checkpoint`, without the row, while somebody waits for an answer.
 
-    Raises Refused with every finding.
+    It takes as long as copying a model: not in a transaction. Raises Refused with every finding, and Busy where
+    too many are checked.
     """
     sha256 = _identity(source)
     if known := _known(team, sha256, wanted):
+        return known
+    with checking_slot():
+        return _kept_files(team, source, wanted, sha256)
+
+
+def _kept_files(team: Team | None, source: Source, wanted: Kinds, sha256: str) -> KeptFiles:
+    if known := _known(team, sha256, wanted):  # perhaps it was sent twice, and kept while this one waited
         return known
     with _validated(source, wanted) as (validation, scratch):
         if not validation.report.valid:

@@ -9,6 +9,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods
 
 from submissions.checkpoints.keeping import check_checkpoint
+from submissions.checkpoints.slots import Busy
 from submissions.model_intake.intake import accept_model, kinds_of
 from submissions.model_intake.page import ModelPage
 from submissions.refusals import Refused
@@ -39,6 +40,10 @@ def submit_model(request: HttpRequest) -> HttpResponse:
             return render(request, TEMPLATE, page.context(), status=400)
         accepted = accept_model(submitter=page.person, **page.submission())
         page.name_team()
+    except Busy as busy:
+        answer = render(request, TEMPLATE, page.context(refusal=busy), status=429)
+        answer["Retry-After"] = str(busy.seconds)
+        return answer
     except Refused as refusal:
         return render(request, TEMPLATE, page.context(refusal=refusal), status=400)
     return redirect(accepted)
