@@ -40,6 +40,7 @@ DATASET_FIELDS = (
     "current_version__number",
     "current_version__label",
     "current_version__content_sha256",
+    "current_version__corpus_sha256",
     "current_version__statistics",
     "current_qrels__split",
     "current_qrels__number",

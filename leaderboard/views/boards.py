@@ -51,6 +51,8 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
         return refused(request, error)
     if page is None:
         raise Http404
+    open_for_runs = page.dataset["state"] in Dataset.TAKES_RUNS
+    has_documents = bool(page.dataset["current_version__corpus_sha256"]) and not page.dataset["runs_only"]
     context = {
         "section": "datasets",
         "dataset": page.dataset,
@@ -60,7 +62,8 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
         "tombstones": page.tombstones,
         "benchmarks": lists.benchmarks_with(page.dataset["pk"]),
         "files": _files(request, page.dataset),
-        "open_for_runs": page.dataset["state"] in Dataset.TAKES_RUNS,
+        "open_for_runs": open_for_runs,
+        "open_for_models": open_for_runs and has_documents,
         **board_context(page.board, state, reverse("dataset", args=[slug])),
     }
     return render(request, "leaderboard/dataset.html", context)

@@ -143,6 +143,9 @@ def _plan(request: ModelRequest, team: Team, system: System | SystemFields, *, u
         hint = "The form and the API's documentation list every parameter with its default."
         raise Refused.of("invalid_parameters", str(error), hint) from error
     _refuse_wrong_model(engine, request.model)
+    if request.device == "gpu" and not engine.needs_checkpoint:
+        message = f"{engine.label} runs no model, so that a GPU is of no use to it."
+        raise Refused.of("gpu_not_wanted", message, "Leave device out, or send device=cpu.")
     datasets = chosen_datasets(request.datasets, request.benchmark, engine)
     _refuse_wrong_number_of_runs(engine, len(request.runs))
     runs = {dataset.pk: runs_for(request.runs, dataset, team) for dataset in datasets}

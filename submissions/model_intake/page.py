@@ -149,6 +149,7 @@ class ModelPage(SubmissionPage):
             "engine": self.engine,
             "engines": self._engines(),
             "needs": self._needs(),
+            "steps": self._steps(),
             "light": load.light,
             "asks_pooling": bool(TAKEN_PLAIN & set(kinds_of(self.engine))),
             "parameters_form": self.parameters,
@@ -176,6 +177,13 @@ class ModelPage(SubmissionPage):
         if len(kinds) == len(CheckpointKind):
             return "a checkpoint of any kind, for its tokenizer"
         return " or ".join(KIND_NAMES[kind] for kind in kinds)
+
+    def _steps(self) -> dict[str, int]:
+        """The number of each section that the engine has."""
+        engine = self.engine
+        shown = {"engine": True, "model": engine.needs_checkpoint, "runs": engine.runs[1] > 0}
+        names = [*(name for name, there in shown.items() if there), "datasets", "system", "submission"]
+        return {name: number for number, name in enumerate(names, 1)}
 
     def _engines(self) -> list[EngineChoice]:
         return [

@@ -88,6 +88,7 @@ def test_parameters_are_completed_with_defaults(api: Api) -> None:
             "hub_downloads_off",
             "HUB_DOWNLOADS=off",
         ),
+        ({"engine": "bm25-rm3", "checkpoint": None, "device": "gpu"}, "gpu_not_wanted", "runs no model"),
         ({"device": "tpu"}, "invalid_device", "tpu"),
         ({"kind": "song"}, "invalid_kind", "song"),
     ],

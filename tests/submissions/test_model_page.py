@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.test import Client
 from django.utils import timezone
+from django.utils.html import escape
 from playwright.sync_api import Browser, expect
 
 from evaluation.engines import ENGINES
@@ -17,7 +18,7 @@ from leaderboard.models import Dataset, User
 from submissions.model_intake import readiness
 from submissions.models import Job, State, Submission
 from submissions.permissions import teams_of
-from tests.submissions.conftest import Api, announce, upload
+from tests.submissions.conftest import Api, announce, make_collection, upload
 from tests.submissions.models import collection, static_archive, submit_model, with_corpus, zipped
 from tests.submissions.test_browser import sign_in
 
@@ -239,6 +240,39 @@ def test_prompts_keep_their_blanks_and_may_be_empty(signed_in: Client) -> None:
     assert kept["pooling"] == "auto"
     page = signed_in.get(Submission.objects.get().get_absolute_url()).content.decode()
     assert "<dd>&quot;Instruct: find\\nQuery: &quot;</dd>" in page
+
+
+def sections_of(page: str) -> list[str]:
+    """The numbered headings of the form."""
+    return re.findall(r">(\d\. [^<]+)</(?:h2|legend)>", page)
+
+
+def test_sections_are_numbered_to_the_end(signed_in: Client) -> None:
+    for engine, middle in {
+        "bm25-rm3": ["The datasets"],
+        "dense": ["The model", "The datasets"],
+        "fusion": ["The runs to fuse", "The datasets"],
+        "cross-encoder": ["The model", "The first stage", "The datasets"],
+    }.items():
+        wanted = ["What runs it", *middle, "System", "This submission"]
+        assert sections_of(page_of(signed_in, engine)) == [f"{n}. {name}" for n, name in enumerate(wanted, 1)]
+
+
+def test_every_engine_says_what_it_is_for_and_a_gpu_is_offered_to_models_alone(signed_in: Client) -> None:
+    page = page_of(signed_in, "bm25-rm3")
+    for engine in ENGINES.values():
+        assert escape(engine.description) in page
+    assert 'name="device"' not in page
+    assert 'name="device"' in page_of(signed_in, "dense")
+
+
+def test_the_site_leads_to_the_page_where_documents_are_kept(client: Client, tmp_path: Path) -> None:
+    make_collection(tmp_path, "bare", runs_only=True)
+    assert 'href="/submit/model/"' in client.get("/").content.decode()
+    assert "/submit/model/?dataset=demo" in client.get("/datasets/demo/").content.decode()
+    page = client.get("/datasets/bare/").content.decode()
+    assert "/submit/?dataset=bare" in page
+    assert "/submit/model/" not in page
 
 
 def test_help_texts_are_sentences(signed_in: Client) -> None:
