@@ -191,6 +191,10 @@ class Engine(ABC):
         """What papers report of such a system, by names of FACTS; complete once all queries were searched."""
         return {}
 
+    def variant_facts(self, label: str) -> Mapping[str, FactValue]:
+        """What papers report of the variant with this label, as `facts` of the main one."""
+        return self.facts()
+
     @property
     def variants(self) -> tuple[str, ...]:
         """Labels of the rankings that one search gives, the main one last; empty where it gives one."""
@@ -331,6 +335,8 @@ class Retrieval:
     facts: dict[str, FactValue] = field(default_factory=dict)
     #: Run files by variant, where the engine has variants; that of the main one, the last, is the run itself.
     variants: dict[str, Path] = field(default_factory=dict)
+    #: Facts by variant; `facts` are those of the main one.
+    variant_facts: dict[str, dict[str, FactValue]] = field(default_factory=dict)
     #: How many documents were encoded here, not found as encoded shards; None where the engine encodes none.
     encoded_documents: int | None = None
     #: Wall seconds of encoding those, which are part of `build_seconds`.

@@ -126,7 +126,14 @@ class CrossEncoderReRanking(Engine):
 
     def facts(self) -> Mapping[str, FactValue]:
         """How many documents are re-ranked, and how much of them is read."""
-        return {"depth": self.depths[-1], "maximum_length": self.scorer.maximum_length}
+        return self._facts(self.depths[-1])
+
+    def variant_facts(self, label: str) -> Mapping[str, FactValue]:
+        """As `facts`, for the depth of this label."""
+        return self._facts(next(depth for depth in self.depths if _label(depth) == label))
+
+    def _facts(self, depth: int) -> dict[str, FactValue]:
+        return {"depth": min(depth, self.documents), "maximum_length": self.scorer.maximum_length}
 
     def _scored(self, queries: Sequence[Query]) -> list[Ranking]:
         """The first stage's documents in its order, with the model's scores; the longest of all queries first."""

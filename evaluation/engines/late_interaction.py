@@ -170,7 +170,7 @@ class LateInteraction(ShardedEngine):
             "vectors_per_document": self.store.vectors / max(self.documents, 1),
         }
         if self.first_stage is not None:
-            facts["depth"] = self.parameters["candidates"]
+            facts["depth"] = min(self.parameters["candidates"], self.documents)
         if self.nearest is not None and self._sample and self.documents:
             facts["recall_against_exact"] = self._recall()
         return facts

@@ -183,7 +183,16 @@ class QueryAugmentation(WordPieceEngine):
 
     def facts(self) -> Mapping[str, FactValue]:
         """How many terms that a query does not have are added to it, in the mean."""
-        added = self._added if self.switches[0] else 0
+        return self._facts(self.switches)
+
+    def variant_facts(self, label: str) -> Mapping[str, FactValue]:
+        """As `facts`; BM25 adds nothing, and reads queries in full."""
+        switches = self._variants()[label]
+        return {"mean_augmentation_length": 0.0} if switches is None else self._facts(switches)
+
+    def _facts(self, switches: Switches) -> dict[str, FactValue]:
+        augmentation, _ = switches
+        added = self._added if augmentation else 0
         return {
             "mean_augmentation_length": added / max(self._queries, 1),
             "maximum_length": self.model.maximum_length,

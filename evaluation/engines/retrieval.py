@@ -94,6 +94,7 @@ def run_engine(
             search_seconds=search_seconds,
             facts=dict(engine.facts()),
             variants=variant_paths(engine.variants, out),
+            variant_facts={label: dict(engine.variant_facts(label)) for label in engine.variants},
             encoded_documents=encoded.documents if encoded else None,
             encoding_seconds=encoded.seconds if encoded else 0.0,
         )

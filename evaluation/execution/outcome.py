@@ -6,7 +6,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
@@ -169,9 +169,18 @@ def _checked_retrieval(retrieval: dict[str, Any], out: Path, known: Known) -> Re
         analyser="",  # the child's own words, which nobody needs
         facts=_checked_facts(_object(retrieval, "facts"), parameters),
         variants=variants,
+        variant_facts=_checked_variant_facts(retrieval, variants, parameters),
         encoded_documents=encoded,
         **{name: retrieval[name] for name in (*_COUNTS, *_SECONDS)},
     )
+
+
+def _checked_variant_facts(
+    retrieval: Mapping[str, Any], labels: Collection[str], parameters: Mapping[str, Any]
+) -> dict[str, dict[str, FactValue]]:
+    told = _object(retrieval, "variant_facts")
+    _want(set(told) == set(labels), "it has facts of other variants")
+    return {label: _checked_facts(_object(told, label), parameters) for label in labels}
 
 
 def _checked_facts(told: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, FactValue]:

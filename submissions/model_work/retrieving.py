@@ -22,7 +22,6 @@ from evaluation.engines.base import shard_name
 from evaluation.errors import ModelFailure
 from evaluation.execution.job import RUN_NAME, ExecutionJob
 from leaderboard.baselines import BM25
-from leaderboard.boards.depth import depth_of
 from leaderboard.efficiency import record_measurement
 from leaderboard.models import Dataset, DatasetVersion, Entry, Qrels, Run, System
 from leaderboard.runs import open_run, store_run
@@ -244,17 +243,16 @@ def _measure_baseline(job: Job, lease: Lease, work: ExecutionJob, folder: Path) 
 def _evaluated(job: Job, lease: Lease, qrels: Qrels, done: _Run, encoded: Encoded | None) -> list[Result]:
     """The run, or one for each variant with the main one last, each validated like an upload, scored and stored."""
     files = done.retrieval["variants"] or {"": RUN_NAME}
-    facts = dict(done.retrieval["facts"])
+    mixed: dict[str, str] = {}
     if mixture := _classes(done, encoded):
-        facts["hardware_mixture"] = " + ".join(sorted(mixture))
+        mixed["hardware_mixture"] = " + ".join(sorted(mixture))
         write_log(job.pk, "Encoded on different hardware classes: no times are published.")
     results = []
     for label, name in files.items():
         path = done.out / name
         scored = evaluate(path, job.dataset, qrels, lease)
-        depth = depth_of(label)
-        own = {**facts, "depth": depth} if depth and "depth" in facts else facts
-        results.append(Result(store_run(path), scored, label, own))
+        facts = done.retrieval["variant_facts"].get(label, done.retrieval["facts"])
+        results.append(Result(store_run(path), scored, label, {**facts, **mixed}))
     return results
 
 

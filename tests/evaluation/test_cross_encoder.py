@@ -59,7 +59,7 @@ def test_scores_are_the_librarys(checkpoint: Path, run: Path, tmp_path: Path) ->
         assert found[query.id] == pytest.approx(expected, rel=1e-5, abs=1e-5)
         assert list(found[query.id]) == list(expected)
     assert found[QUERIES[2].id] == {}
-    assert engine.facts()["depth"] == 100
+    assert engine.facts()["depth"] == len(DOCUMENTS)  # it is asked for 100
     assert {"first_stage", "search"} == set(engine.clock.seconds)
 
 
@@ -83,6 +83,7 @@ def test_every_depth_is_as_a_search_of_its_own(checkpoint: Path, run: Path, tmp_
     description = ENGINES["cross-encoder"]
     chosen = description.complete({"reranking_depth": 8, "reranking_depths": "2,5,50"})
     assert description.variants(chosen) == engine.variants
+    assert [engine.variant_facts(label)["depth"] for label in engine.variants] == [2, 5, 8]
     together = list(engine.search_variants(QUERIES, 4))
     for label, depth in (("top 2", 2), ("top 5", 5), ("top 8", 8)):
         alone = list(engine.variant(label).search(QUERIES, 4))

@@ -87,6 +87,9 @@ def test_candidates_of_bm25_and_of_a_run(
     engine = built(tmp_path / "bm25", checkpoints["native"], DOCUMENTS, candidates=2)
     found = searched(engine, QUERIES)
     assert [len(scores) for scores in found.values()] == [1, 2, 2]
+    assert engine.facts()["depth"] == 2
+    everything = built(tmp_path / "all", checkpoints["native"], DOCUMENTS)
+    assert everything.facts()["depth"] == len(DOCUMENTS)  # it may have 1,000
     run = tmp_path / "run.txt"
     run.write_text("q1 Q0 d9 1 5 x\nq1 Q0 d1 2 4 x\nq1 Q0 d3 3 3 x\nq3 Q0 d10 1 5 x\n", encoding="utf-8")
     engine = created("late-interaction", checkpoints["native"], (run,), candidates=2)

@@ -152,6 +152,11 @@ def test_what_it_improves_on_is_searched_beside_it(
         main = searched(engine, [query])[query.id]
         assert scores_of(found["augmented and weighted"]) == pytest.approx(main, rel=1e-5)
     assert len({tuple(found.scores.tolist()) for found in rankings[0].values()}) == len(labels)
+    added = {label: engine.variant_facts(label)["mean_augmentation_length"] for label in labels}
+    assert {label for label in labels if added[label]} == {
+        label for label in labels if label.startswith("augmented")
+    }
+    assert "maximum_length" not in engine.variant_facts("bm25-wordpiece")
 
 
 def test_the_command_writes_the_main_run_where_it_says_and_names_the_others(

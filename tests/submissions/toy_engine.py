@@ -119,6 +119,10 @@ class ToyEngine(ShardedEngine):
         """What papers would report."""
         return {"dimension": WIDTH, "depth": 5} if self._variants else {"dimension": WIDTH}
 
+    def variant_facts(self, label: str) -> Mapping[str, Any]:
+        """Each variant's own depth."""
+        return {"dimension": WIDTH, "depth": int(label.removeprefix("top "))}
+
 
 def misbehave(how: str) -> None:
     """Do what a bad model does."""
