@@ -6,6 +6,8 @@ others; where there are more than 200, 200 that lie evenly over them. Nothing is
 first stage and the encoding of the query are part of its time, and told apart.
 
 Throughput is over all queries, or 1,000 that lie evenly over more, handed over in batches of 64.
+What a system gives beside its main result, such as a re-ranker's lesser depths, is measured with less effort, because
+the machine is held for it: 5 searches warm up, at least 50 are timed, and throughput is over 128 queries.
 Build time, the rate of encoding, the size of the index and the peak of memory are those of the job that built it.
 A figure of one protocol is never compared with one of another.
 """
@@ -13,6 +15,7 @@ A figure of one protocol is never compared with one of another.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 
@@ -37,6 +40,20 @@ TIMED_SEARCHES = 200
 BATCHED_QUERIES = 1000
 BATCH = 64
 
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How many searches warm up, how many are timed at least, and how many queries throughput is taken over at most."""
+
+    warm_up: int
+    searches: int
+    batched: int
+
+
+WHOLE = Effort(WARM_UP_SEARCHES, TIMED_SEARCHES, BATCHED_QUERIES)
+#: For what a system gives beside its main result: model and index are warm from the retrieval.
+OF_VARIANT = Effort(5, 50, 2 * BATCH)
+
 #: Told the share of the measuring that is done, 0 to 1. It may raise to stop.
 MeasureProgress = Callable[[float], None]
 
@@ -49,6 +66,7 @@ def measure(
     threads: int,
     device: str = "cpu",
     checkpoint: Path | None = None,
+    effort: Effort = WHOLE,
     progress: MeasureProgress | None = None,
     meter: EnergyMeter | None = None,
     clock: Callable[[], float] = perf_counter,
@@ -61,15 +79,15 @@ def measure(
     if not queries:
         raise ValueError("there are no queries, so there is no search to time")
     report = progress or (lambda share: None)
-    timed = timed_queries(queries)
-    _warm_up(engine, timed, report)
+    timed = timed_queries(queries, effort.searches)
+    _warm_up(engine, timed[: effort.warm_up], report)
     engine.clock.seconds.clear()
     counter = meter or open_meter(device)
     before = counter.joules()
     seconds = _time_searches(engine, timed, report, clock)
     after = counter.joules()
     parts = {part: 1000 * spent / len(seconds) for part, spent in engine.clock.seconds.items()}
-    throughput = _throughput(engine, spread(queries, BATCHED_QUERIES), clock)
+    throughput = _throughput(engine, spread(queries, effort.batched), clock)
     report(1.0)
     return Figures(
         protocol=PROTOCOL,
@@ -95,10 +113,15 @@ def measure(
     )
 
 
-def timed_queries(queries: Sequence[Query]) -> list[Query]:
+def efforts(results: int) -> tuple[Effort, ...]:
+    """The effort for each of so many results of one system, the main one last; at least one."""
+    return (*[OF_VARIANT] * (results - 1), WHOLE)
+
+
+def timed_queries(queries: Sequence[Query], searches: int = TIMED_SEARCHES) -> list[Query]:
     """The queries of the timed searches, in their order: few are cycled, each equally often, many are thinned out."""
-    chosen = spread(queries, TIMED_SEARCHES)
-    return chosen * -(-TIMED_SEARCHES // len(chosen))
+    chosen = spread(queries, searches)
+    return chosen * -(-searches // len(chosen))
 
 
 def spread(queries: Sequence[Query], most: int) -> list[Query]:
@@ -128,9 +151,9 @@ def _search(engine: Engine, queries: Sequence[Query]) -> None:
         pass
 
 
-def _warm_up(engine: Engine, timed: Sequence[Query], report: MeasureProgress) -> None:
+def _warm_up(engine: Engine, queries: Sequence[Query], report: MeasureProgress) -> None:
     report(0.0)
-    for query in timed[:WARM_UP_SEARCHES]:
+    for query in queries:
         _search(engine, [query])
 
 

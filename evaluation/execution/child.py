@@ -16,7 +16,7 @@ from time import perf_counter
 from typing import Any
 
 from evaluation.collection import Query, count_documents, read_corpus, read_queries
-from evaluation.efficiency.protocol import measure
+from evaluation.efficiency.protocol import efforts, measure
 from evaluation.engines import (
     Engine,
     InvalidParameter,
@@ -116,14 +116,15 @@ def _measure(
     channel.ask_to_measure()
     engines = {label: engine.variant(label) for label in engine.variants} or {"": engine}
     measured = {}
-    for number, (label, one) in enumerate(engines.items()):
+    for number, (label, effort) in enumerate(zip(engines, efforts(len(engines)), strict=True)):
         measured[label] = measure(
-            one,
+            engines[label],
             asked,
             done,
             threads=job.threads,
             device=job.device,
             checkpoint=job.checkpoint,
+            effort=effort,
             progress=partial(_report_measuring, channel, number, len(engines)),
         ).as_data()
     main = measured[list(engines)[-1]]

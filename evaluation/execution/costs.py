@@ -6,16 +6,17 @@ have searched faster than a function is called, or to have counted something els
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from evaluation.efficiency.figures import Figures
 from evaluation.efficiency.protocol import (
     BATCH,
-    BATCHED_QUERIES,
     DEPTH,
     PROTOCOL,
-    TIMED_SEARCHES,
+    WHOLE,
+    Effort,
+    efforts,
     encoding_rate,
     parameters_of,
 )
@@ -44,9 +45,9 @@ class Known:
     seconds: float
 
 
-def checked_figures(figures: Figures, known: Known, retrieval: Retrieval) -> Figures:
+def checked_figures(figures: Figures, known: Known, retrieval: Retrieval, effort: Effort = WHOLE) -> Figures:
     """The figures, with what follows from the retrieval taken from there. Raises ValueError, saying what cannot be."""
-    timed = min(known.queries, TIMED_SEARCHES)
+    timed = min(known.queries, effort.searches)
     if not timed:
         raise ValueError("there was no query to time")
     declared = {
@@ -54,7 +55,7 @@ def checked_figures(figures: Figures, known: Known, retrieval: Retrieval) -> Fig
         "depth": DEPTH,
         "threads": known.job.threads,
         "device": known.job.device,
-        "searches": timed * -(-TIMED_SEARCHES // timed),
+        "searches": timed * -(-effort.searches // timed),
         "documents": retrieval.documents,
     }
     for name, value in declared.items():
@@ -73,13 +74,16 @@ def checked_figures(figures: Figures, known: Known, retrieval: Retrieval) -> Fig
     )
 
 
-def check_clock(figures: Iterable[Figures], known: Known, retrieval: Retrieval) -> None:
-    """Raise ValueError where building, searching and all timed searches took longer than the child ran."""
+def check_clock(figures: Sequence[Figures], known: Known, retrieval: Retrieval) -> None:
+    """Raise ValueError where building, searching and all timed searches took longer than the child ran.
+
+    The last figures are those of the main result.
+    """
     told = retrieval.build_seconds + retrieval.search_seconds
-    for one in figures:
+    for one, effort in zip(figures, efforts(len(figures)) if figures else (), strict=True):
         told += one.searches * one.latency_ms.mean / 1000
         if one.queries_per_second:
-            told += min(known.queries, BATCHED_QUERIES) / one.queries_per_second
+            told += min(known.queries, effort.batched) / one.queries_per_second
     if told > known.seconds:
         raise ValueError(f"{told:.3g} s are told, and it ran for {known.seconds:.3g} s")
     if retrieval.encoding_seconds > _ROUNDING * retrieval.build_seconds:

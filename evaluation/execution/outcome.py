@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 from evaluation.collection import read_queries
 from evaluation.efficiency.figures import Figures
 from evaluation.efficiency.hardware import describe as describe_hardware
+from evaluation.efficiency.protocol import efforts
 from evaluation.engines import Retrieval, describe
 from evaluation.engines.facts import FACTS, FactValue
 from evaluation.engines.retrieval import variant_paths
@@ -140,7 +141,10 @@ def _measured(
         return None, {}
     _want(set(told) == set(labels), "other variants were measured")
     given = [told[label] for label in labels] or [result["figures"]]
-    figures = [checked_figures(Figures.from_data(one), known, retrieval) for one in given]
+    figures = [
+        checked_figures(Figures.from_data(one), known, retrieval, effort)
+        for one, effort in zip(given, efforts(len(given)), strict=True)
+    ]
     check_clock(figures, known, retrieval)
     data = [one.as_data() for one in figures]
     return data[-1], dict(zip(labels, data, strict=False))

@@ -104,6 +104,8 @@ def _latency(measured: Iterable[Measured], machine: Machine | None) -> float | N
 
 
 def _text(value: float | None) -> str:
+    if isinstance(value, int):  # a count, which is exact
+        return f"{value:,}"
     return "—" if value is None else significant(value)
 
 
@@ -118,6 +120,10 @@ def _part(name: str) -> Any:
 _COLUMNS = [
     (Head(COSTS[0].label, COSTS[0].unit, "mean of single warm searches"), lambda one: one.latency["mean"]),
     *((Head(name, "ms", "latency of single searches"), _percentile(name)) for name in ("p50", "p95", "p99")),
+    (
+        Head("Searches", "", "how many were timed, one at a time"),
+        lambda measured: measured.figures["searches"],
+    ),
     *((Head(label, "ms", "part of the mean latency"), _part(name)) for name, label in PARTS.items()),
     (Head("BM25", "ms", "mean latency of BM25 in the same job"), lambda one: one.baseline_latency),
     *((Head(cost.label, cost.unit, cost.note), cost.value) for cost in COSTS[1:]),

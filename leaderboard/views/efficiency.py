@@ -26,6 +26,7 @@ def efficiency(request: HttpRequest) -> HttpResponse:
             "searches": protocol.TIMED_SEARCHES,
             "most_queries": protocol.BATCHED_QUERIES,
             "batch": protocol.BATCH,
+            "beside": protocol.OF_VARIANT,
         },
         "costs": COSTS,
         "over_stored_runs": OVER_STORED_RUNS,

@@ -16,7 +16,7 @@ from evaluation.efficiency import PROTOCOL, Figures, Hardware, Latency, describe
 from evaluation.efficiency.energy import EnergyMeter, open_meter
 from evaluation.efficiency.hardware import cpu_model
 from evaluation.efficiency.memory import peak_memory
-from evaluation.efficiency.protocol import encoding_rate, timed_queries
+from evaluation.efficiency.protocol import OF_VARIANT, encoding_rate, timed_queries
 from evaluation.engines import Engine, Ranking, Resources, Retrieval, retrieve
 from evaluation.engines import describe as describe_engine
 
@@ -96,6 +96,15 @@ def test_few_queries_are_cycled_equally_often_after_twenty_searches_that_are_not
 def test_of_many_queries_two_hundred_are_timed_that_lie_evenly_over_them() -> None:
     queries = [Query(str(number), "") for number in range(1000)]
     assert [query.id for query in timed_queries(queries)] == [str(5 * number) for number in range(200)]
+
+
+def test_what_stands_beside_the_main_result_holds_the_machine_less_long() -> None:
+    figures, engine = figures_of([0.001] * 300, effort=OF_VARIANT)
+    single = [name for size, name in engine.searched if size == 1]
+    assert single[:5] == single[5:10] == ["q0", "q6", "q12", "q18", "q24"]
+    assert len(single) == 55
+    assert (figures.searches, figures.queries) == (50, 50)
+    assert len(engine.searched) == 55 + 128
 
 
 def test_a_single_query_is_enough_and_none_is_refused() -> None:

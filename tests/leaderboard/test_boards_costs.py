@@ -180,6 +180,24 @@ def test_what_begins_with_stored_runs_has_no_latency_on_boards_and_a_remark_on_i
     }
 
 
+def test_how_many_searches_were_timed_is_said(client: Client) -> None:
+    system = make_system("re-ranking")
+    dataset = scored_dataset()
+    for depth, searches in ((10, 54), (50, 203)):
+        entry = score(dataset, system, ndcg=depth / 100)
+        entry.configuration = f"top {depth}"
+        entry.save()
+        cost(entry, depth / 10, searches=searches)
+    page = client.get(f"/systems/{system.slug}/").content.decode()
+    assert 'title="how many were timed, one at a time">Searches</th>' in page
+    assert ('<td class="n">54</td>' in page, '<td class="n">203</td>' in page) == (True, True)
+    assert "lesser depths are of fewer searches" in page
+    assert (
+        "at least 50 are timed, and throughput is over at most 128"
+        in client.get("/efficiency/").content.decode()
+    )
+
+
 def test_times_bm25_can_be_checked_by_eye(client: Client) -> None:
     dataset = scored_dataset()
     system = make_system("dense")

@@ -117,7 +117,8 @@ def test_each_variant_is_an_entry_of_its_own(small: Dataset) -> None:
     assert (further.facts["depth"], job.entry.facts["depth"]) == (2, 5)
     assert run_of(further).count("\n") == 4
     assert run_of(job.entry).count("\n") == 10
-    assert [entry.measurements.count() for entry in (further, job.entry)] == [1, 1]
+    timed = [entry.measurements.get().figures["searches"] for entry in (further, job.entry)]
+    assert timed == [50, 200]
 
 
 def test_scores_stand_beside_bm25_over_word_pieces_where_the_job_gives_it(
