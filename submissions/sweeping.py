@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import logging
-import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 
 from django.conf import settings
@@ -15,6 +14,7 @@ from leaderboard.store import Area
 from submissions.checkpoints.keeping import sweep_checkpoints
 from submissions.model_work.embedding_cache import sweep_embeddings
 from submissions.models import TERMINAL, Job
+from submissions.sandbox.watching import remove
 
 logger = logging.getLogger(__name__)
 
@@ -23,20 +23,34 @@ GRACE = 24 * 3600
 
 
 def sweep() -> int:
-    """Remove old unnamed runs and uploads, and old unfinished files; returns how many."""
+    """Remove old unnamed runs and uploads, and old unfinished files; returns how many.
+
+    What cannot be removed in one place does not keep the others from being swept.
+    """
+    steps: dict[str, Callable[[], int]] = {
+        "runs": lambda: _sweep_files(Path(settings.VAR) / Area.RUNS.value, _named_runs()),
+        "uploads": lambda: _sweep_files(Path(settings.VAR) / Area.UPLOADS.value, _named_uploads()),
+        "unfinished uploads": lambda: _sweep_files(Path(settings.FILE_UPLOAD_TEMP_DIR), set()),
+        "work": _sweep_work,
+        "embeddings": sweep_embeddings,
+        "checkpoints": lambda: sweep_checkpoints(GRACE),
+    }
     count = 0
-    for area, named in ((Area.RUNS, _named_runs()), (Area.UPLOADS, _named_uploads())):
-        for path in _old_files(Path(settings.VAR) / area.value):
-            if path.name not in named:
-                path.unlink(missing_ok=True)
-                count += 1
-    for path in _old_files(Path(settings.FILE_UPLOAD_TEMP_DIR)):
-        path.unlink(missing_ok=True)
-        count += 1
-    count += _sweep_work() + sweep_embeddings() + sweep_checkpoints(GRACE)
+    for name, step in steps.items():
+        try:
+            count += step()
+        except Exception:
+            logger.exception("%s could not be swept", name)
     if count:
         logger.info("swept %s files that no row names", count)
     return count
+
+
+def _sweep_files(folder: Path, named: Container[str]) -> int:
+    unnamed = [path for path in _old_files(folder) if path.name not in named]
+    for path in unnamed:
+        path.unlink(missing_ok=True)
+    return len(unnamed)
 
 
 def _sweep_work() -> int:
@@ -45,7 +59,7 @@ def _sweep_work() -> int:
     limit = time.time() - max(GRACE, settings.JOB_WALL_CLOCK_SECONDS)
     old = [folder for folder in work.glob("*") if folder.is_dir() and folder.stat().st_mtime < limit]
     for folder in old:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
     return len(old)
 
 

@@ -12,7 +12,7 @@ from submissions.lifecycle import advance, write_log
 from submissions.model_work.embedding_cache import tidy_up
 from submissions.model_work.encodings import WaitsForShards, settle_shard, wait_for_shards
 from submissions.model_work.retrieving import model_job
-from submissions.model_work.running import TimedOut, reject_model, time_out
+from submissions.model_work.running import ModelCrashed, TimedOut, reject_model, retry_or_reject, time_out
 from submissions.model_work.sample import sample_model_job
 from submissions.model_work.shards import shard_job
 from submissions.models import Job, State
@@ -77,6 +77,8 @@ def _settled(job: Job) -> None:
         _reject(job, error)
     except ModelFailure as failure:
         reject_model(job, failure)
+    except ModelCrashed as crash:
+        retry_or_reject(job, crash)
     except TimedOut:
         time_out(job)
     except WaitsForShards as wait:

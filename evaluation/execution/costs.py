@@ -71,6 +71,7 @@ def checked_figures(figures: Figures, known: Known, retrieval: Retrieval, effort
         documents_per_second=encoding_rate(retrieval),
         index_bytes=retrieval.index_bytes,
         parameters=parameters_of(known.job.checkpoint),
+        stored_runs=0,  # for the parent to say, which knows what it began with
     )
 
 

@@ -34,6 +34,7 @@ from leaderboard.store import Area, sha256_of
 from submissions.checkpoints.slots import checking_slot
 from submissions.models import Checkpoint
 from submissions.refusals import FileReport, Refused
+from submissions.sandbox.watching import remove
 
 #: Kinds of checkpoints in words.
 KIND_NAMES = {
@@ -257,5 +258,5 @@ def sweep_checkpoints(grace: float) -> int:
     limit = time.time() - grace
     old = [folder for folder in folders if folder.is_dir() and folder.stat().st_mtime < limit]
     for folder in old:
-        shutil.rmtree(folder, ignore_errors=True)
+        remove(folder)
     return len(old)

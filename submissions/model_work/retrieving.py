@@ -34,6 +34,7 @@ from submissions.model_work.encodings import Encoded, Setting, WaitsForShards, k
 from submissions.model_work.hub_checkpoint import fetched_checkpoint
 from submissions.model_work.running import TimedOut, device_of, run_child, workplace
 from submissions.models import Checkpoint, Job, State
+from submissions.sandbox.watching import tidy
 from submissions.scoring import Result, begin_scoring, current_qrels, evaluate, publish_results
 
 #: How deep a run goes.
@@ -165,6 +166,8 @@ def _retrieve(
     finally:
         if encoded:
             forget_strangers(encoded.key, encoded.shards)
+    if shards and not encoded:
+        tidy(shards)
     retrieval, hardware = result["retrieval"], result["hardware"]
     _log(job, retrieval)
     if setting and shards and not encoded and (shards / shard_name(0)).is_dir():

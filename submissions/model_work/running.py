@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.db import transaction
 
 from evaluation.errors import ModelFailure
 from evaluation.execution.failures import MODEL_FAILURES
@@ -18,13 +19,23 @@ from submissions import sandbox
 from submissions.lease import Lease
 from submissions.lifecycle import advance, write_log
 from submissions.models import Job, State
+from submissions.queue import ATTEMPTS, put_back
 from submissions.sandbox.limits import Limits
 from submissions.sandbox.plain import Plain
 from submissions.sandbox.running import run_job
+from submissions.sandbox.watching import remove
 
 
 class TimedOut(Exception):
     """The child ran longer than a job may."""
+
+
+class ModelCrashed(Exception):
+    """The child of somebody's model ended, and left nothing that says why; `code` is one of MODEL_FAILURES."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+        super().__init__(code)
 
 
 @contextmanager
@@ -32,8 +43,11 @@ def workplace() -> Iterator[Path]:
     """A scratch folder for one job, on the same disk as the store, removed at the end."""
     work = Path(settings.VAR) / "work"
     work.mkdir(exist_ok=True, mode=0o700)
-    with tempfile.TemporaryDirectory(dir=work, ignore_cleanup_errors=True) as folder:
-        yield Path(folder)
+    folder = Path(tempfile.mkdtemp(dir=work))
+    try:
+        yield folder
+    finally:
+        remove(folder)  # a stranger wrote there: to any depth, under any mode
 
 
 def device_of(job: Job) -> str:
@@ -45,7 +59,8 @@ def run_child(work: ExecutionJob, lease: Lease, *, trusted: bool = False) -> dic
     """What the child left as its result, checked; its files lie in `work.out`.
 
     `trusted`: the model is the site's own, which may run where no sandbox works. Raises ModelFailure, TimedOut,
-    RuntimeError for a crash, and LeaseLost or Cancelled when the work must stop; nothing of the child lives on then.
+    ModelCrashed (RuntimeError where the model is ours), and LeaseLost or Cancelled when the work must stop; nothing of
+    the child lives on then.
     """
     backend = sandbox.backend()
     if trusted and not backend.available:
@@ -55,6 +70,8 @@ def run_child(work: ExecutionJob, lease: Lease, *, trusted: bool = False) -> dic
         return outcome.result
     if outcome.kind == "timed_out":
         raise TimedOut
+    if outcome.kind == "crashed" and not trusted:
+        raise ModelCrashed(outcome.failure_code)
     if outcome.kind == "crashed":
         raise RuntimeError(f"the child ended: {outcome.failure_code}, after {outcome.seconds:.0f} s")
     raise ModelFailure(outcome.failure_code, outcome.message)
@@ -70,6 +87,17 @@ def reject_model(job: Job, failure: ModelFailure) -> None:
         report=failure_report(failure.code, failure.message).as_dict(),
     ):
         write_log(job.pk, f"The model cannot be used: {failure.message}")
+
+
+def retry_or_reject(job: Job, crash: ModelCrashed) -> None:
+    """Try a job whose model crashed once more, and then end it as the model's affair, which counts as a run of it."""
+    if job.payload.get("crashed") or job.attempts >= ATTEMPTS:
+        reject_model(job, ModelFailure(crash.code, MODEL_FAILURES[crash.code].meaning))
+        return
+    with transaction.atomic():
+        Job.objects.filter(pk=job.pk, fence=job.fence).update(payload={**job.payload, "crashed": True})
+        if put_back(job, counted=True):
+            write_log(job.pk, f"{MODEL_FAILURES[crash.code].meaning} It is tried once more.")
 
 
 def time_out(job: Job) -> None:

@@ -285,7 +285,7 @@ FIGURES = {
     "protocol": "v1", "depth": 100, "threads": 1, "device": "cpu", "searches": 200, "queries": 2, "documents": 3,
     "latency_ms": {"mean": 5.0, "p50": 4.0, "p95": 8.0, "p99": 9.0}, "parts_ms": {"search": 3.0},
     "queries_per_second": 300.0, "documents_per_second": 1e9, "build_seconds": 1e-9, "index_bytes": 1,
-    "peak_memory_bytes": 2**28, "parameters": 7 * 10**9,
+    "peak_memory_bytes": 2**28, "parameters": 7 * 10**9, "stored_runs": 9,
 }  # fmt: skip
 
 
@@ -296,6 +296,7 @@ def test_what_follows_from_the_retrieval_is_not_asked_twice(job: ExecutionJob) -
     assert figures["latency_ms"]["p50"] == 4.0
     assert (figures["build_seconds"], figures["index_bytes"], figures["parameters"]) == (0.1, 10, None)
     assert figures["documents_per_second"] == pytest.approx(30)
+    assert figures["stored_runs"] == 0
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -39,6 +40,18 @@ SMALL = Limits(
     scratch_bytes=8 << 20,
     reserve_bytes=0,
 )
+
+
+def make_deep(folder: Path, depth: int = 1500) -> Path:
+    """A tree in the folder that is deeper than Python's own functions go, and than a path can be long."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir("abyss", dir_fd=descriptor)
+        below = os.open("abyss", os.O_RDONLY, dir_fd=descriptor)
+        os.close(descriptor)
+        descriptor = below
+    os.close(descriptor)
+    return folder / "abyss"
 
 
 @dataclass

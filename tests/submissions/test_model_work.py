@@ -13,11 +13,14 @@ import psutil
 import pytest
 from django.test import Client
 
+from evaluation.execution.job import ExecutionJob
 from leaderboard.models import Dataset, Entry, Measurement, Run
 from leaderboard.runs import open_run
+from submissions.model_intake.quota import quota_of
 from submissions.model_work.embedding_files import embeddings_folder
 from submissions.models import Encoding, Job, Shard, State, Submission
 from submissions.queue import request_cancel
+from submissions.sandbox.running import Outcome, run_job
 from tests.submissions.model_jobs import (
     make_published,
     make_submission,
@@ -25,6 +28,7 @@ from tests.submissions.model_jobs import (
     run_waiting,
     use_toy_engine,
 )
+from tests.submissions.sandboxes import make_deep
 
 pytestmark = pytest.mark.django_db
 
@@ -211,12 +215,46 @@ def test_a_model_that_takes_too_long_is_stopped(small: Dataset, settings: Any) -
     assert not children()
 
 
-def test_a_child_that_crashes_is_tried_again_as_ours(small: Dataset) -> None:
-    job = finished(queue_model(small, make_submission(wrong="crash")))
+def test_a_model_that_crashes_is_tried_once_more_and_counts(small: Dataset) -> None:
+    submission = make_submission(wrong="crash")
+    job = finished(queue_model(small, submission))
+    assert (job.state, job.error_code, job.attempts) == (State.REJECTED, "crashed", 2), job.log
+    assert "ended unexpectedly" in job.report["problems"][0]["message"]
+    assert job.log.count("It is tried once more.") == 1
+    assert quota_of(submission.team).used == 1
+
+
+def test_what_our_own_process_does_wrong_is_tried_three_times_and_not_counted(
+    small: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError("a disk of ours")
+
+    monkeypatch.setattr("submissions.model_work.running.run_job", fail)
+    submission = make_submission()
+    job = finished(queue_model(small, submission))
     assert (job.state, job.attempts) == (State.QUEUED, 2)
     Job.objects.update(not_before=None)
     job = finished(job)
     assert (job.state, job.error_code) == (State.FAILED, "fault")
+    assert quota_of(submission.team).used == 0
+
+
+def test_what_nobody_can_walk_through_is_not_kept(
+    small: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run_and_dig(backend: Any, work: ExecutionJob, *given: Any) -> Outcome:
+        outcome = run_job(backend, work, *given)
+        if work.shards is not None:
+            make_deep(work.shards / "00000")
+            make_deep(work.shards)
+        return outcome
+
+    monkeypatch.setattr("submissions.model_work.running.run_job", run_and_dig)
+    job = finished(queue_model(small, make_submission()))
+    assert job.state == State.DONE, job.log
+    assert not Shard.objects.exists()
+    assert not list((tmp_path / "var" / "work").iterdir())
 
 
 def children() -> list[int]:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 
 from leaderboard.store import Area, path_of, put
 from submissions.models import State
+from submissions.sandbox.watching import remove
 from submissions.sweeping import GRACE, sweep
 from tests.factories import make_dataset, make_job
+from tests.submissions.sandboxes import make_deep
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
@@ -35,3 +39,62 @@ def test_old_files_without_a_row_are_swept(tmp_path: Path) -> None:
     make_job(make_dataset(), state=State.VALIDATING, upload_sha256=upload.name)
     assert sweep() == 1
     assert [path.exists() for path in (orphan, fresh, waiting, upload)] == [False, True, True, True]
+
+
+def deep(area: str, name: str) -> Path:
+    """A folder of the store that no row names, old, and deeper than Python's own functions go."""
+    folder = Path(settings.VAR) / area / name
+    folder.mkdir(parents=True)
+    make_deep(folder)
+    long_ago = time.time() - 2 * GRACE - settings.JOB_WALL_CLOCK_SECONDS
+    os.utime(folder, (long_ago, long_ago))
+    return folder
+
+
+def test_no_depth_stops_the_sweep() -> None:
+    folders = [deep("work", "tmp1"), deep(Area.CHECKPOINTS.value, "7/" + "5" * 64)]
+    assert sweep() >= 2
+    assert not any(folder.exists() for folder in folders)
+
+
+def test_what_cannot_be_swept_does_not_keep_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> int:
+        raise RecursionError
+
+    monkeypatch.setattr("submissions.sweeping._named_runs", fail)
+    monkeypatch.setattr("submissions.sweeping.sweep_embeddings", fail)
+    upload = stored(Area.UPLOADS, tmp_path, "of nobody", old=True)
+    folder = deep(Area.CHECKPOINTS.value, "7/" + "5" * 64)
+    assert sweep() >= 2
+    assert not upload.exists()
+    assert not folder.exists()
+
+
+def test_folders_that_their_owner_closed_are_removed(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    folder = tmp_path / "open" / "folder"
+    (folder / "closed").mkdir(parents=True)
+    (folder / "closed" / "file").touch()
+    (folder / "closed").chmod(0)
+    if os.geteuid() != 0:
+        remove(folder)
+    else:
+        for path in (tmp_path / "open", folder, folder / "closed", folder / "closed" / "file"):
+            os.chown(path, 65534, 65534)
+        as_nobody(lambda: remove(Path("folder")), folder.parent)
+    assert not folder.exists()
+
+
+def as_nobody(action: Callable[[], None], place: Path) -> None:
+    """Do it in a process of a user without privileges, who has the folder for its own."""
+    here = os.open(place, os.O_RDONLY)
+    child = os.fork()
+    if child == 0:
+        try:
+            os.fchdir(here)
+            os.setuid(65534)
+            action()
+        finally:
+            os._exit(0)
+    os.close(here)
+    os.waitpid(child, 0)
