@@ -120,12 +120,15 @@ def _zip_password(folder: Path) -> Path:
 
 
 def tarred(
-    folder: Path, more: Callable[[tarfile.TarFile], None] = lambda archive: None, tail: bytes = b""
+    folder: Path,
+    more: Callable[[tarfile.TarFile], None] = lambda archive: None,
+    tail: bytes = b"",
+    content: Mapping[str, bytes] | None = None,
 ) -> Path:
-    """A good checkpoint as tar.zst, and what `more` adds."""
+    """A good checkpoint, or these files, as tar.zst, and what `more` adds."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=tarfile.USTAR_FORMAT) as archive:
-        for name, data in files().items():
+        for name, data in (content or files()).items():
             info = tarfile.TarInfo(name)
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))

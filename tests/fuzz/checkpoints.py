@@ -21,18 +21,25 @@ import zstandard
 
 from evaluation.checkpoints import rebuild, validate_archive, validate_folder
 from tests.evaluation.hostile_archives import tarred
-from tests.evaluation.small_checkpoint import files, write, zipped
+from tests.evaluation.small_checkpoint import arrays, files, safetensors, write, zipped
 
 _VALUES: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 7, 10**17, 1.5, -0.0, "", "x", "../x", "\ud7ff", "é" * 300, [], {}, [[]], [None],
     {"type": "Sequence"}, {"a": 1}, ["Transformer"], {"content": None}, [0, 8], "bert", "t5", "F32", "BF16",
+    {"activation_fn": "os.system"}, [0], [3, 0],
 )  # fmt: skip
 _BASES = ("base", "masked", "sequence")
+#: What a file in an archive may be called instead of `a/b`.
+_SPELLINGS = (
+    "a//b", "./a/b", "a/./b", "././a/b", "A/b", "a/B", "/a/b", "a/../a/b", "a/b/c.json", "a\\b", "a/b ", "a/b/",
+)  # fmt: skip
 
 
 def mutated(generator: random.Random) -> tuple[str, dict[str, bytes]]:
     """A good checkpoint's files with one to three changes, and what was changed."""
     content = files(generator.choice(_BASES))  # type: ignore[arg-type]
+    if generator.random() < 0.3:
+        _split(content, generator)
     done = []
     for _ in range(generator.randint(1, 3)):
         name = generator.choice(sorted(content))
@@ -40,6 +47,27 @@ def mutated(generator: random.Random) -> tuple[str, dict[str, bytes]]:
         content[name] = change(content[name], generator, content)
         done.append(f"{change.__name__} {name}")
     return ", ".join(done), content
+
+
+def _split(content: dict[str, bytes], generator: random.Random) -> None:
+    """The weights in up to five shards, and their index."""
+    count, places = generator.randint(1, 5), {}
+    shards: list[dict[str, Any]] = [{} for _ in range(count)]
+    del content["model.safetensors"]
+    for name, array in arrays().items():
+        place = generator.randrange(count)
+        shards[place][name] = array
+        places[name] = f"model-{place}.safetensors"
+    content |= {f"model-{place}.safetensors": safetensors(shard) for place, shard in enumerate(shards)}
+    content["model.safetensors.index.json"] = json.dumps({"weight_map": places}).encode()
+
+
+def _misnamed(content: dict[str, bytes], generator: random.Random) -> dict[str, bytes]:
+    """One more file, its name like that of another, spelled in another way."""
+    name = generator.choice(sorted(content))
+    folder, _, base = name.rpartition("/")
+    spelled = generator.choice(_SPELLINGS).replace("b", base).replace("a/", f"{folder}/" if folder else "")
+    return {**content, generator.choice((spelled, "license", "license/config.json")): content[name]}
 
 
 def _json_value(data: bytes, generator: random.Random, content: dict[str, bytes]) -> bytes:
@@ -106,8 +134,10 @@ def judge_once(generator: random.Random, folder: Path) -> tuple[str, str]:
     if form == "folder":
         validation = validate_folder(write(content, folder / "sent"), pooling="max")
     else:
-        path = zipped(content, folder / "sent.zip") if form == "zip" else tarred(folder)
-        if generator.random() < 0.7:
+        if generator.random() < 0.3:
+            what, content = f"{what}, a name", _misnamed(content, generator)
+        path = zipped(content, folder / "sent.zip") if form == "zip" else tarred(folder, content=content)
+        if generator.random() < 0.5:
             what = f"bytes of the {form}"
             data = path.read_bytes() if form == "zip" else zstandard.decompress(path.read_bytes())
             data = generator.choice((_bytes, _cut))(data, generator, content)
