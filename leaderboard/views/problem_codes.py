@@ -72,6 +72,9 @@ REQUEST_CODES = (
                 "Each file's problems follow."),
     ProblemCode("already_submitted", "error", "The system has the same run on this dataset already, under the same "
                 "label.", "Nothing to do. If it is another seed or configuration, label it."),
+    ProblemCode("label_needed", "error", "The system has a result on this dataset under the same label already, from "
+                "another engine or other parameters.", "Label this one, or withdraw the other first.",
+                "-F configuration=\"k1 1.2\""),
     ProblemCode("no_file", "error", "No run file was sent.", "Choose at least one file.", "-F file=@run.txt.gz"),
     ProblemCode("too_many_files", "error", "More run files than one submission, or one zip, may have.",
                 "Send at most 64, one for each dataset."),
