@@ -104,6 +104,8 @@ REQUEST_CODES = (
                 "Upload an archive, or name one sent before.", "-F checkpoint=@model.zip"),
     ProblemCode("checkpoint_not_wanted", "error", "The engine runs no model, and one was given.",
                 "Leave it out, or choose the engine that runs it."),
+    ProblemCode("gpu_not_wanted", "error", "A GPU was asked for, and the engine has no use for one.",
+                "Leave the device out, or say cpu."),
     ProblemCode("several_models", "error", "More than one model was given.", "Upload, choose or name one."),
     ProblemCode("unknown_checkpoint", "error", "Your team has sent no such checkpoint.",
                 "The message lists those that it has."),
