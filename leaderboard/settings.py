@@ -343,6 +343,8 @@ MODEL_MEMORY_BYTES = env.int("MODEL_MEMORY_BYTES", default=three_quarters_of_mem
 MODEL_WALL_CLOCK_SECONDS = env.int("MODEL_WALL_CLOCK_SECONDS", default=JOB_WALL_CLOCK_SECONDS * 9 // 10)
 MODEL_OUTPUT_BYTES = env.int("MODEL_OUTPUT_BYTES", default=64 * 1024**3)
 MODEL_THREADS = env.int("MODEL_THREADS", default=usable_cores())
+#: How long, in seconds, a model may wait for the machine to itself; then it goes on without being measured.
+MEASURING_WAIT_SECONDS = env.int("MEASURING_WAIT_SECONDS", default=30 * 60)
 #: The lock of everybody who works or measures on this machine; containers on one machine must share it.
 TIMING_LOCK = env.str("TIMING_LOCK", default=f"{tempfile.gettempdir()}/runboard-timing-{os.geteuid()}.lock")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -11,6 +12,7 @@ from django.db import connection
 
 from submissions.models import Job
 from submissions.queue import extend_lease
+from submissions.timing import WAITING
 
 #: Seconds between two signs of life, which also look for a wish to cancel; a lease is thirty times as long by default.
 LOOK = 2.0
@@ -32,6 +34,9 @@ class Lease:
         self.stage = job.stage
         self.progress = 0.0
         self.note = ""
+        #: Seconds in which the job waited for the machine, as of the last report.
+        self.waited = 0.0
+        self._reported_at = time.monotonic()
         self.lost = False
         self.cancelled = False
 
@@ -42,6 +47,10 @@ class Lease:
 
     def report_stage(self, stage: str, progress: float, note: str = "") -> None:
         """Note the stage too, and what a bar cannot say of it."""
+        now = time.monotonic()
+        if self.stage == WAITING:
+            self.waited += now - self._reported_at
+        self._reported_at = now
         self.stage, self.note = stage, note
         self.report(progress)
 
@@ -70,7 +79,9 @@ def _keep_alive(lease: Lease, ended: threading.Event) -> None:
     try:
         while not ended.wait(LOOK):
             try:
-                lease.lost = not extend_lease(lease.job, lease.progress, lease.stage, lease.note)
+                lease.lost = not extend_lease(
+                    lease.job, lease.progress, lease.stage, lease.note, waited=lease.waited
+                )
                 wishes = Job.objects.filter(pk=lease.job.pk).values_list("cancel_requested", flat=True)
                 lease.cancelled = bool(wishes and wishes[0])
             except DatabaseError:

@@ -73,13 +73,17 @@ def claim(queues: Sequence[str], worker: str, permitted: Q | None = None) -> Job
                 return Job.objects.select_related("dataset", "submission").get(pk=candidate["pk"])
 
 
-def extend_lease(job: Job, progress: float, stage: str, note: str = "") -> bool:
-    """Say that the holder is alive and how far it is. False when the claim is no longer theirs."""
+def extend_lease(job: Job, progress: float, stage: str, note: str = "", *, waited: float = 0.0) -> bool:
+    """Say that the holder is alive and how far it is. False when the claim is no longer theirs.
+
+    `waited` are the seconds since the claim in which it could not work, because the machine was another's: its start
+    moves by them, so that they count neither towards JOB_WALL_CLOCK_SECONDS nor in estimates.
+    """
     held = Job.objects.filter(pk=job.pk, fence=job.fence).exclude(state__in=TERMINAL)
-    share = min(max(progress, 0.0), 1.0)
-    return (
-        held.update(lease_expires_at=_lease_end(), progress=share, stage=stage, progress_note=note[:120]) == 1
-    )
+    told = {"progress": min(max(progress, 0.0), 1.0), "stage": stage, "progress_note": note[:120]}
+    if waited and job.started_at is not None:
+        told["started_at"] = job.started_at + timedelta(seconds=waited)
+    return held.update(lease_expires_at=_lease_end(), **told) == 1
 
 
 def waiting_state(job: Job) -> State:

@@ -1,7 +1,10 @@
 """One lock for the machine: whoever measures time has it alone, whoever merely works shares it.
 
 It is a pair of files locked with flock, which the system releases when a process dies. Those who want the machine
-alone hold the gate first, so that a stream of others cannot keep them waiting for ever.
+alone hold the gate first: a stream of others cannot keep them waiting, as long as those at work end soon. Where they do
+not, the gate opens again after `KEEPS_OUT` seconds, since nobody should stand idle beside hours of work; from then on
+whoever wants the machine alone takes it in a moment when nobody has it. So a newcomer is kept out for that long at most
+by each that waits, and by each that measures.
 """
 
 from __future__ import annotations
@@ -20,6 +23,10 @@ from django.conf import settings
 Mode = Literal["shared", "exclusive"]
 #: Seconds between two attempts.
 PAUSE = 0.2
+#: Seconds for which one that wants the machine alone keeps newcomers out, in all.
+KEEPS_OUT = 300.0
+#: The stage of a job that waits for the machine: such time is not counted as the job's.
+WAITING = "waiting"
 _OPERATIONS = {"shared": fcntl.LOCK_SH, "exclusive": fcntl.LOCK_EX}
 
 
@@ -30,12 +37,14 @@ class MachineLock:
         path = path or Path(settings.TIMING_LOCK)
         self._lock = _open(path)
         self._gate = _open(path.with_name(path.name + ".gate"))
+        self._shut_at: float | None = None
         self.held: Mode | None = None
 
     def try_for(self, mode: Mode) -> bool:
         """Take the lock in this mode if that is possible now; what was held in another mode is given up first.
 
-        An attempt at the exclusive lock that fails keeps new sharers out until `release` or success.
+        An attempt at the exclusive lock that fails keeps new sharers out until `release` or success, or until
+        `KEEPS_OUT` seconds after the first such attempt.
         """
         if self.held == mode:
             return True
@@ -44,12 +53,18 @@ class MachineLock:
         if not _try(self._gate, _OPERATIONS[mode]):
             return False
         if not _try(self._lock, _OPERATIONS[mode]):
-            if mode == "shared":
+            if mode == "shared" or not self._may_keep_out():
                 fcntl.flock(self._gate, fcntl.LOCK_UN)
             return False
-        self.held = mode
+        self.held, self._shut_at = mode, None
         fcntl.flock(self._gate, fcntl.LOCK_UN)
         return True
+
+    def _may_keep_out(self) -> bool:
+        """Whether the gate, which is ours, may stay shut until the next attempt."""
+        now = time.monotonic()
+        self._shut_at = now if self._shut_at is None else self._shut_at
+        return now - self._shut_at < KEEPS_OUT
 
     def acquire(self, mode: Mode, waiting: Callable[[], None]) -> None:
         """Take the lock, however long that takes; `waiting` is called between attempts and may raise to give up."""
@@ -61,7 +76,7 @@ class MachineLock:
         """Give up whatever is held."""
         fcntl.flock(self._lock, fcntl.LOCK_UN)
         fcntl.flock(self._gate, fcntl.LOCK_UN)
-        self.held = None
+        self.held = self._shut_at = None
 
     def close(self) -> None:
         """Give up the lock for good."""

@@ -38,11 +38,13 @@ class Channel:
         note = f"{round(share * self._total):,} of {self._total:,} {what}" if self._total else ""
         self._say(Progress(stage, share, note).to_json())
 
-    def ask_to_measure(self) -> None:
-        """Wait until the parent has the machine to itself. Raises EOFError when the parent is gone."""
+    def ask_to_measure(self) -> bool:
+        """Wait for the machine to be free; False if it is not to be. Raises EOFError when the parent is gone."""
         self._say(ASK_TO_MEASURE)
-        if sys.stdin.readline().strip() != ANSWER_GO:
+        answer = sys.stdin.readline()
+        if not answer:
             raise EOFError("nobody answered")
+        return answer.strip() == ANSWER_GO
 
     def _say(self, line: str) -> None:
         self._lines.write(line + "\n")

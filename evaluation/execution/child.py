@@ -112,8 +112,12 @@ def _retrieve(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
 def _measure(
     job: ExecutionJob, channel: Channel, engine: Engine, asked: Sequence[Query], done: Retrieval
 ) -> dict[str, Any]:
-    """The figures of the engine, and of each variant, once the machine is free. The main variant is the last one."""
-    channel.ask_to_measure()
+    """The figures of the engine, and of each variant, once the machine is free. The main variant is the last one.
+
+    None where the machine does not become free.
+    """
+    if not channel.ask_to_measure():
+        return {}
     engines = {label: engine.variant(label) for label in engine.variants} or {"": engine}
     measured = {}
     for number, (label, effort) in enumerate(zip(engines, efforts(len(engines)), strict=True)):

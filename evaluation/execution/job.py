@@ -22,9 +22,11 @@ FAILURE_NAME = "failure.json"
 SHARD_FOLDER = "shard"
 #: Where the child keeps what only it needs, such as an index; part of its output folder, and gone when it ends well.
 WORK_FOLDER = "work"
-#: The line that asks whether the machine is free for measuring, and the answer that starts it.
+#: The line that asks whether the machine is free for measuring, the answer that starts it, and the one that says that
+#: the job ends without figures. While it waits the child is stopped.
 ASK_TO_MEASURE = '{"ask": "measure"}'
 ANSWER_GO = "go"
+ANSWER_SKIP = "skip"
 
 #: How the child ends: beside 0, the ways that it can tell apart. Anything else is a crash.
 EXIT_MODEL_FAILED = 3

@@ -11,6 +11,7 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 
+from evaluation.engines import describe
 from evaluation.errors import ModelFailure
 from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.execution.job import ExecutionJob
@@ -66,6 +67,8 @@ def run_child(work: ExecutionJob, lease: Lease, *, trusted: bool = False) -> dic
     if trusted and not backend.available:
         backend = Plain()
     outcome = run_job(backend, work, Limits.from_settings(), lease.report_stage)
+    if outcome.unmeasured:
+        write_log(lease.job.pk, f"{describe(work.engine).label} was not timed: {outcome.unmeasured}.")
     if outcome.kind == "done":
         return outcome.result
     if outcome.kind == "timed_out":

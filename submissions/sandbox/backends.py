@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from submissions.sandbox import stopping
 from submissions.sandbox.limits import Limits
 from submissions.sandbox.watching import processes_under
 
@@ -56,7 +57,7 @@ class Program:
 
 
 class Contained:
-    """A program that runs: its three streams, and the power to end all of it."""
+    """A program that runs: its three streams, and the power to stop and to end all of it."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process = process
@@ -69,6 +70,18 @@ class Contained:
     def ran_out_of_memory(self) -> bool:
         """Whether the system, not we, ended it for want of memory."""
         return False
+
+    def stop(self) -> bool:
+        """Hold all of it still; whether that worked."""
+        return stopping.stop(self.root)
+
+    def is_stopped(self) -> bool:
+        """Whether all of it still stands still."""
+        return stopping.is_stopped(self.root)
+
+    def go_on(self) -> None:
+        """Let all of it go on."""
+        stopping.go_on(self.root)
 
     def kill(self) -> None:
         """End all of it, and return when it is gone."""

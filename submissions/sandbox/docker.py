@@ -6,7 +6,6 @@ import os
 import secrets
 import shutil
 import subprocess
-from contextlib import suppress
 
 from django.conf import settings
 
@@ -24,18 +23,37 @@ class _Container(Contained):
         super().__init__(process)
         self._name = name
         self._ended_by_us = False
+        self._paused = False
 
     def ran_out_of_memory(self) -> bool:
         return self.process.returncode == _KILLED and not self._ended_by_us
 
+    def stop(self) -> bool:
+        self._paused = self._paused or self._have("pause")
+        return self._paused
+
+    def is_stopped(self) -> bool:
+        return self._paused  # by the kernel: nothing inside can end that
+
+    def go_on(self) -> None:
+        self._paused = self._paused and not self._have("unpause")
+
     def kill(self) -> None:
         if self.process.poll() is None:
             self._ended_by_us = True
-            with suppress(subprocess.TimeoutExpired):
-                subprocess.run(
-                    ["docker", "kill", self._name], capture_output=True, timeout=_ENOUGH, check=False
-                )
+            self.go_on()  # some versions kill nothing that is paused
+            self._have("kill")
         super().kill()
+
+    def _have(self, what: str) -> bool:
+        """Have docker do this to the container; whether it did."""
+        try:
+            done = subprocess.run(
+                ["docker", what, self._name], capture_output=True, timeout=_ENOUGH, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return False
+        return done.returncode == 0
 
 
 class Docker(Backend):

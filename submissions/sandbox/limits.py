@@ -15,7 +15,8 @@ class Limits:
     """What a child may use before it is ended. Bytes, seconds and counts.
 
     `processes` counts threads. `output_bytes` and `files` are of everything it writes, `scratch_bytes` of its /tmp,
-    which lies in memory; `measuring_seconds` is how long it may have the machine to itself; below `reserve_bytes` of
+    which lies in memory; `waiting_seconds` is how long it may wait for the machine to itself, and `measuring_seconds`
+    how long it may have it; below `reserve_bytes` of
     free disk it is ended whatever it wrote, which is then no fault of its own.
     """
 
@@ -26,6 +27,7 @@ class Limits:
     open_files: int = 4096
     files: int = 20_000
     scratch_bytes: int = 512 * MEBIBYTE
+    waiting_seconds: float = 1800
     measuring_seconds: float = 3600
     reserve_bytes: int = 512 * MEBIBYTE
 
@@ -36,9 +38,10 @@ class Limits:
 
     @classmethod
     def from_settings(cls) -> Self:
-        """The limits that MODEL_MEMORY_BYTES, MODEL_WALL_CLOCK_SECONDS and MODEL_OUTPUT_BYTES give."""
+        """The limits that MODEL_MEMORY_BYTES, MODEL_WALL_CLOCK_SECONDS, … give."""
         return cls(
             memory_bytes=settings.MODEL_MEMORY_BYTES,
             wall_clock_seconds=settings.MODEL_WALL_CLOCK_SECONDS,
             output_bytes=settings.MODEL_OUTPUT_BYTES,
+            waiting_seconds=settings.MEASURING_WAIT_SECONDS,
         )

@@ -30,7 +30,7 @@ from submissions.sandbox.backends import (
 from submissions.sandbox.limits import Limits
 from submissions.sandbox.supervision import Breach, Ending, OnProgress, Supervision, want_free_disk
 from submissions.sandbox.watching import size_of, tidy
-from submissions.timing import MachineLock
+from submissions.timing import WAITING, MachineLock
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ _CODES: dict[Breach, str] = {
 _BOOTSTRAP = """import runpy, sys
 sys.path.insert(0, sys.argv.pop(1))
 runpy.run_module("evaluation.execution", run_name="__main__", alter_sys=True)"""
-_WAITING = "waiting while another system is timed on this machine"
+_WAITING = "while another system is timed on this machine"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,7 @@ class Outcome:
 
     Otherwise `failure_code` is one of MODEL_FAILURES, and `message` what was found, in words that may be shown to
     the model's owner. `peak_rss` is in bytes, of all processes together and of memory not shared with files.
+    `unmeasured` is why there are no figures, where they were asked for and the machine was not to be had.
     """
 
     kind: Kind
@@ -64,6 +65,7 @@ class Outcome:
     result: dict[str, Any] = field(default_factory=dict)
     failure_code: str = ""
     message: str = ""
+    unmeasured: str = ""
 
 
 def run_job(backend: Backend, job: ExecutionJob, limits: Limits, on_progress: OnProgress) -> Outcome:
@@ -75,7 +77,7 @@ def run_job(backend: Backend, job: ExecutionJob, limits: Limits, on_progress: On
     _compile_once()
     lock = MachineLock()
     try:
-        lock.acquire("shared", lambda: on_progress("loading", 0.0, _WAITING))
+        lock.acquire("shared", lambda: on_progress(WAITING, 0.0, _WAITING))
         with tempfile.TemporaryDirectory(prefix="runboard-job-") as name:
             folder = Path(name)
             folder.chmod(0o755)
@@ -104,7 +106,8 @@ def _run(
         limits = replace(limits, output_bytes=limits.output_bytes + size_of([job.shards]))
     contained = backend.start(program)
     try:
-        return Supervision(contained, limits, folders, lock, on_progress).run()
+        measures = job.measure and job.task != "encode_shard"
+        return Supervision(contained, limits, folders, lock, on_progress, measures=measures).run()
     finally:
         contained.close()
 
@@ -218,7 +221,7 @@ def _outcome(job: ExecutionJob, ending: Ending) -> Outcome:
     if ending.breach is None and ending.status == 0:
         try:
             result = read_result(job.out, job, ending.seconds)
-            return Outcome("done", ending.seconds, ending.peak_memory, result)
+            return Outcome("done", ending.seconds, ending.peak_memory, result, unmeasured=ending.unmeasured)
         except InvalidOutcome as error:
             logger.warning("a child left no usable result: %s", error)
             return _failed("crashed", "no_usable_result", ending)

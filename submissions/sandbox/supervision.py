@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
-from evaluation.execution.job import ANSWER_GO, Progress
+from evaluation.execution.job import Progress
 from evaluation.execution.outcome import is_question, read_progress
 from submissions.sandbox.backends import Contained, SandboxUnavailable
 from submissions.sandbox.limits import Limits
+from submissions.sandbox.turn import Turn
 from submissions.sandbox.watching import exceeds, free_bytes, usage_of
-from submissions.timing import MachineLock
+from submissions.timing import WAITING, MachineLock
 
 Breach = Literal["timed_out", "memory", "disk", "processes"]
 OnProgress = Callable[[str, float, str], None]
@@ -27,18 +28,22 @@ _SIGN = 0.25
 _CHUNK = 1 << 16
 _LONGEST_LINE = 4096
 _TAIL = 8192
-_WAITING = "waiting until nothing else runs on this machine"
+_WAITING = "until nothing else runs on this machine, to be timed"
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How the child ended: by itself with an exit status, or for something that it used too much of."""
+    """How the child ended: by itself with an exit status, or for something that it used too much of.
+
+    `unmeasured` is why it was told to do without measuring, where it asked and the answer was no.
+    """
 
     status: int
     breach: Breach | None
     seconds: float
     peak_memory: int
     complaints: str
+    unmeasured: str = ""
 
 
 def want_free_disk(folder: Path, limits: Limits) -> None:
@@ -48,7 +53,7 @@ def want_free_disk(folder: Path, limits: Limits) -> None:
 
 
 class Supervision:
-    """One child from its start to its end. `folders` are those it may write to."""
+    """One child from its start to its end. `folders` are those it may write to; `measures` is whether it may ask."""
 
     def __init__(
         self,
@@ -57,17 +62,17 @@ class Supervision:
         folders: list[Path],
         lock: MachineLock,
         on_progress: OnProgress,
+        *,
+        measures: bool,
     ) -> None:
         self._contained = contained
         self._limits = limits
         self._folders = folders
-        self._lock = lock
+        self._turn = Turn(contained, lock, limits, wanted=measures)
         self._on_progress = on_progress
         self._started = time.monotonic()
         self._deadline = self._started + limits.wall_clock_seconds
         self._progress = Progress("loading", 0.0)
-        self._asked_at: float | None = None
-        self._answered = False
         self._line = b""
         self._tail = b""
         self._peak = 0
@@ -97,7 +102,8 @@ class Supervision:
         if breach is None and self._contained.ran_out_of_memory():
             breach = "memory"
         seconds = time.monotonic() - self._started
-        return Ending(process.returncode, breach, seconds, self._peak, self._tail.decode(errors="replace"))
+        complaints = self._tail.decode(errors="replace")
+        return Ending(process.returncode, breach, seconds, self._peak, complaints, self._turn.refusal)
 
     def _hear(self, selector: selectors.BaseSelector) -> None:
         if not selector.get_map():
@@ -122,7 +128,7 @@ class Supervision:
             if len(line) > _LONGEST_LINE:
                 continue
             if is_question(line):
-                self._asked_at = self._asked_at or time.monotonic()
+                self._turn.ask(time.monotonic())
             elif progress := read_progress(line):
                 self._progress = progress
 
@@ -134,9 +140,9 @@ class Supervision:
     def _look(self) -> Breach | None:
         """What the child uses too much of, if anything; and the answer to its question, once that can be given."""
         now = time.monotonic()
-        if self._asked_at is not None and not self._answered:
+        if self._turn.waits:
             self._try_to_answer(now)
-        elif now > self._deadline:
+        if self._turn.is_restless or (now > self._deadline and not self._turn.is_stopped):
             return "timed_out"
         if now >= self._next_look:
             self._next_look = now + _LOOK
@@ -155,22 +161,15 @@ class Supervision:
         return None
 
     def _try_to_answer(self, now: float) -> None:
-        """Let the child measure once the machine is ours alone. Waiting for that is not its time."""
-        assert self._asked_at is not None
-        self._progress = Progress("measuring", 0.0, _WAITING)
-        if not self._lock.try_for("exclusive"):
+        """Let the child go on once that can be. While it stands still its clock does too."""
+        answered = self._turn.attempt(now)
+        if not answered:
+            self._progress = Progress(WAITING, 0.0, _WAITING)
             return
-        waited = now - self._asked_at
-        self._deadline = min(self._deadline + waited, now + self._limits.measuring_seconds)
-        self._answered = True
         self._progress = Progress("measuring", 0.0)
-        stdin = self._contained.process.stdin
-        assert stdin is not None
-        try:
-            stdin.write(f"{ANSWER_GO}\n".encode())
-            stdin.flush()
-        except BrokenPipeError:  # it has ended, or closed the pipe: its end tells
-            return
+        self._deadline += self._turn.stood
+        if self._turn.answer == "go":
+            self._deadline = min(self._deadline, now + self._limits.measuring_seconds)
 
     def _tell(self) -> None:
         """Tell the caller where the child is, also when nothing changed: the caller may want to stop."""

@@ -110,6 +110,14 @@ def test_without_an_answer_nothing_is_measured(job: ExecutionJob) -> None:
     assert not (job.out / "result.json").exists()
 
 
+def test_whoever_gets_no_turn_ends_without_figures(job: ExecutionJob) -> None:
+    """The run is as good."""
+    asked = replace(job, measure=True)
+    assert execute(asked, answer="skip\n").returncode == 0
+    result = read_result(job.out, asked)
+    assert (result["figures"], result["variants"], result["retrieval"]["lines"]) == (None, {}, 4)
+
+
 def test_the_baseline_is_measured_without_a_run(job: ExecutionJob) -> None:
     """The task "measure" leaves figures alone."""
     asked = replace(job, task="measure", measure=True)

@@ -62,7 +62,7 @@ def test_measuring_waits_until_nobody_else_works(
         if note and time.monotonic() > began + 2.5:
             neighbour.release()
 
-    outcome = stranger.run(ASK, replace(SMALL, wall_clock_seconds=2), on_progress=listen)
+    outcome = stranger.run(ASK, replace(SMALL, wall_clock_seconds=2), on_progress=listen, measure=True)
     neighbour.close()
     assert outcome.seconds > 2
     assert stranger.found == {"answer": "go\n"}
@@ -73,7 +73,7 @@ def test_measuring_has_an_end(
 ) -> None:
     """Whoever has the machine alone and does not come back is ended, and the machine is everybody's again."""
     outcome = Stranger(bubblewrap, tmp_path, monkeypatch).run(
-        ASK + "while True: pass", replace(SMALL, measuring_seconds=0.5)
+        ASK + "while True: pass", replace(SMALL, measuring_seconds=0.5), measure=True
     )
     assert outcome.kind == "timed_out"
     free = MachineLock()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import NoReturn
 
 import pytest
 
+from submissions import timing
 from submissions.timing import MachineLock, machine_lock
 
 
@@ -65,6 +67,26 @@ def test_whoever_wants_to_measure_is_not_overtaken(locks: list[MachineLock]) -> 
     assert measuring.try_for("exclusive")
     measuring.release()
     assert late.try_for("shared")
+
+
+def test_newcomers_are_not_kept_out_for_longer_than_it_must(
+    locks: list[MachineLock], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where those at work do not end soon, whoever waits beside them lets others work, and takes a free moment."""
+    monkeypatch.setattr(timing, "KEEPS_OUT", 0.1)
+    working, measuring, late = locks
+    assert working.try_for("shared")
+    assert not measuring.try_for("exclusive")
+    assert not late.try_for("shared")
+    time.sleep(0.1)
+    assert not measuring.try_for("exclusive")
+    assert late.try_for("shared")
+    assert not measuring.try_for("exclusive")
+    late.release()
+    assert late.try_for("shared")
+    working.release()
+    late.release()
+    assert measuring.try_for("exclusive")
 
 
 def test_waiting_can_be_given_up(tmp_path: Path) -> None:
