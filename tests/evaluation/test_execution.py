@@ -114,7 +114,7 @@ def test_whoever_gets_no_turn_ends_without_figures(job: ExecutionJob) -> None:
     """The run is as good."""
     asked = replace(job, measure=True)
     assert execute(asked, answer="skip\n").returncode == 0
-    result = read_result(job.out, asked)
+    result = read_result(job.out, asked, 60.0)
     assert (result["figures"], result["variants"], result["retrieval"]["lines"]) == (None, {}, 4)
 
 
