@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -52,11 +53,14 @@ def made_by(system_id: int) -> list[MadeBy]:
 def _made(told: Mapping[str, Any], credits: list[Credit]) -> MadeBy:
     engine = told.get("engine", "")
     label = ENGINES[engine].label if engine in ENGINES else engine
-    parameters = [(name, _written(value)) for name, value in told.get("parameters", {}).items()]
+    parameters = [(name, parameter_text(value)) for name, value in told.get("parameters", {}).items()]
     return MadeBy(label, parameters, told.get("checkpoint", {}), credits, [])
 
 
-def _written(value: object) -> str:
+def parameter_text(value: object) -> str:
+    """A parameter's value as requests write it; a text whose blanks would not be seen stands in quotes."""
+    if isinstance(value, str) and value != " ".join(value.split()):
+        return json.dumps(value, ensure_ascii=False)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

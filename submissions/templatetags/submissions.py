@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 
 from django import template
 
 from leaderboard.boards import wording
+from leaderboard.boards.made_by import parameter_text
 from leaderboard.models import Dataset
 from submissions.checkpoints.keeping import KIND_NAMES
 from submissions.model_intake.status import Variant
 from submissions.status import JobStatus, Score
 
 register = template.Library()
+register.filter("parameter", parameter_text)
 
 #: A true minus sign: as wide as the plus.
 MINUS = "−"
@@ -92,14 +93,6 @@ def primary(status: JobStatus) -> Score | None:
 def milliseconds(value: float) -> str:
     """A latency to three significant digits."""
     return f"{value:,.0f} ms" if value >= 100 else f"{value:.3g} ms"
-
-
-@register.filter
-def parameter(value: object) -> str:
-    """A parameter's value as requests write it; a text whose blanks would not be seen stands in quotes."""
-    if isinstance(value, str) and value != " ".join(value.split()):
-        return json.dumps(value, ensure_ascii=False)
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 @register.filter

@@ -74,6 +74,7 @@ def test_a_model_becomes_a_measured_entry_beside_bm25(small: Dataset, tmp_path: 
     page = client.get(submission.get_absolute_url()).content.decode()
     for told in ("(p50 ", " · p95 ", " · p99 ", "BM25 took ", "<dt>Index</dt>", "<dt>Memory</dt>"):
         assert told in page
+    assert "<li>variants = false</li>" in client.get(submission.system.get_absolute_url()).content.decode()
     told = client.get(f"/api/v1/submissions/{submission.pk}/").json()["jobs"][0]["efficiency"]
     assert (told["figures"], told["baseline"]) == (measured.figures, measured.baseline)
     means = [told[name]["latency_ms"]["mean"] for name in ("figures", "baseline")]
