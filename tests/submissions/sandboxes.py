@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import textwrap
@@ -15,6 +16,7 @@ import pytest
 from evaluation.execution.job import ExecutionJob
 from submissions.sandbox import Limits, Outcome, running
 from submissions.sandbox.backends import Backend
+from submissions.sandbox.watching import remove
 
 #: What every payload begins with: `out` is its folder, `tell` writes down what it found.
 _PRELUDE = """
@@ -44,6 +46,9 @@ SMALL = Limits(
 
 def make_deep(folder: Path, depth: int = 1500) -> Path:
     """A tree in the folder that is deeper than Python's own functions go, and than a path can be long."""
+    atexit.register(
+        remove, folder / "abyss"
+    )  # left behind by a test that fails, it would stop pytest's own cleaning
     descriptor = os.open(folder, os.O_RDONLY)
     for _ in range(depth):
         os.mkdir("abyss", dir_fd=descriptor)
