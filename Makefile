@@ -29,8 +29,7 @@ run: $(RUN_STAMP) ## install what is missing, then run the whole site on http://
 	@exec $(PY) manage.py runboard --stop-with-parent
 
 test: $(TEST_STAMP) lint ## check everything: lint, all tests on SQLite, those of the database on PostgreSQL again
-	RUNBOARD_TEST_DATABASE=sqlite $(PY) -m pytest
-	RUNBOARD_TEST_DATABASE=postgresql $(PY) -m pytest -m database
+	$(PY) tests/side_by_side.py
 
 lint: $(TEST_STAMP) ## style, types, direction of imports, missing migrations, checks for production, the API's schema
 	$(PY) -m ruff check .
