@@ -61,13 +61,17 @@ def empty_broker(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(scope="module")
 def worker_processes(
-    django_db_setup: None, tmp_path_factory: pytest.TempPathFactory
+    django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[WorkerProcesses]:
     """One real worker and beat for a module, so that tests elsewhere see none; tests ask for `worker`."""
+    from submissions.models import Worker
+
     name = str(connections["default"].settings_dict["NAME"])
     running = WorkerProcesses(ROOT, tmp_path_factory.mktemp("worker"), name)
     yield running
     running.stop()
+    with django_db_blocker.unblock():  # what a worker announced outlives it by a day
+        Worker.objects.all().delete()
 
 
 @pytest.fixture
