@@ -54,10 +54,7 @@ def run_engine(
     afterwards: Afterwards | None,
 ) -> Retrieval:
     """What `engines.retrieve` does, with everything decided."""
-    if depth < 1:
-        raise InvalidParameter(f"A run of depth {depth} holds nothing; ask for at least 1.")
-    if not tag or not tag.isprintable() or len(tag.split()) != 1:
-        raise InvalidParameter(f"The tag {tag!r} would break the run's lines; use one word.")
+    _check_run_options(depth, tag)
     description.check(resources)
     report("loading", 0.0)
     engine = description.create(parameters, resources)
@@ -69,9 +66,7 @@ def run_engine(
         encoded = None
         if isinstance(engine, ShardedEngine):
             encoded = encode_corpus(engine, corpus, shards or folder / "shards", shard_size, report)
-            index = folder / "index"
-            index.mkdir()
-            engine.build_from_shards(encoded.folders, index, lambda share: report("indexing", share))
+            _join(engine, encoded, folder / "index", report)
         else:
             read = read_corpus(corpus, lambda share: report("indexing", share * _SHARE_OF_READING))
             engine.build(read if description.reads_corpus else (), folder)
@@ -101,6 +96,20 @@ def run_engine(
         if afterwards is not None:
             afterwards(engine, asked, done)
         return done
+
+
+def _join(engine: ShardedEngine, encoded: EncodedCorpus, index: Path, report: StageProgress) -> None:
+    """Make one index of the encoded shards, in the folder `index`, which is made."""
+    index.mkdir()
+    engine.build_from_shards(encoded.folders, index, lambda share: report("indexing", share))
+
+
+def _check_run_options(depth: int, tag: str) -> None:
+    """Raise InvalidParameter for a depth or tag that no run can have."""
+    if depth < 1:
+        raise InvalidParameter(f"A run of depth {depth} holds nothing; ask for at least 1.")
+    if not tag or not tag.isprintable() or len(tag.split()) != 1:
+        raise InvalidParameter(f"The tag {tag!r} would break the run's lines; use one word.")
 
 
 class EncodedCorpus(NamedTuple):
