@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.db import transaction
-from django.db.models import F, QuerySet
+from django.db.models import QuerySet
 from django.utils import timezone
 
+from leaderboard.board_versions import Kind, board_changed, boards_changed
 from leaderboard.models import Dataset, Entry, Evaluation, System, Team
 
 #: Decimals of a published value where the judgements are hidden. Three leave a probing run 1.7 to 6.2 bits.
@@ -83,7 +84,7 @@ def publish_entry(
         },
     )
     if created:
-        board_changed(dataset)
+        board_changed(dataset, Kind.PUBLISHED, entry)
     return entry
 
 
@@ -97,7 +98,7 @@ def refresh_scores(dataset: Dataset) -> None:
         if entry.evaluation is not None:
             entry.scores = _published_scores(entry.evaluation, dataset)
     Entry.objects.bulk_update(entries, ["scores"], batch_size=200)
-    board_changed(dataset)
+    board_changed(dataset, Kind.MEASURES)
 
 
 def _published_scores(evaluation: Evaluation, dataset: Dataset) -> dict[str, float]:
@@ -169,7 +170,7 @@ def publish_reported(reported: Sequence[ReportedEntry]) -> int:
     if changed:
         Entry.objects.bulk_update(changed, list(reported[0].shown()))
     touched = {entry.dataset_id for entry in (*new, *changed)}
-    Dataset.objects.filter(pk__in=touched).update(board_revision=F("board_revision") + 1)
+    boards_changed(touched, Kind.REPORTED)
     return len(new) + len(changed)
 
 
@@ -180,19 +181,19 @@ def set_visibility(submission_reference: str, *, public: bool) -> None:
     entries = Entry.objects.filter(submission_reference=submission_reference).exclude(
         visibility=Entry.Visibility.WITHDRAWN
     )
-    for entry in entries.select_related("dataset"):
-        board_changed(entry.dataset)
+    touched = _of(entries)
     entries.update(visibility=wanted)
+    boards_changed(touched, Kind.VISIBILITY)
 
 
 @transaction.atomic
 def withdraw_entries(submission_reference: str, reason: str) -> None:
     """Take a submission's entries off every board. A tombstone stays where they were seen, and nowhere else."""
     entries = Entry.objects.filter(submission_reference=submission_reference)
-    for entry in entries.select_related("dataset"):
-        board_changed(entry.dataset)
     entries.update(withdrawal_reason=reason[:300])
     entries.filter(visibility=Entry.Visibility.PUBLIC).update(visibility=Entry.Visibility.WITHDRAWN)
+    for entry in entries.select_related("dataset").order_by("dataset_id", "pk"):
+        board_changed(entry.dataset, Kind.WITHDRAWN, entry)
 
 
 @transaction.atomic
@@ -200,12 +201,12 @@ def system_changed(system: System) -> None:
     """Bring the entries scored here up to date with what the system says of itself now; all its boards change."""
     for entry in Entry.objects.filter(system=system, source=None).select_related("dataset"):
         Entry.objects.filter(pk=entry.pk).update(training=training_exposure(system, entry.dataset))
-    _boards_changed(Entry.objects.filter(system=system))
+    boards_changed(_of(Entry.objects.filter(system=system)), Kind.SYSTEM)
 
 
 def team_changed(team: Team) -> None:
     """Count a change of every board that names the team."""
-    _boards_changed(Entry.objects.filter(system__team=team))
+    boards_changed(_of(Entry.objects.filter(system__team=team)), Kind.TEAM)
 
 
 @transaction.atomic
@@ -215,15 +216,9 @@ def name_baseline(entry: Entry) -> None:
         dataset=entry.dataset, comparison_group=entry.comparison_group, is_baseline=True
     ).update(is_baseline=False)
     Entry.objects.filter(pk=entry.pk).update(is_baseline=True)
-    board_changed(entry.dataset)
+    board_changed(entry.dataset, Kind.BASELINE, entry)
 
 
-def board_changed(dataset: Dataset) -> None:
-    """Count a change of the board, so that no cached page outlives it."""
-    Dataset.objects.filter(pk=dataset.pk).update(board_revision=F("board_revision") + 1)
-
-
-def _boards_changed(entries: QuerySet[Entry]) -> None:
-    """Count a change of every board that has one of the entries."""
-    datasets = Dataset.objects.filter(pk__in=entries.values("dataset"))
-    datasets.update(board_revision=F("board_revision") + 1)
+def _of(entries: QuerySet[Entry]) -> set[int]:
+    """The ids of the datasets that have one of the entries."""
+    return set(entries.values_list("dataset_id", flat=True))

@@ -109,6 +109,8 @@ class Job(models.Model):
         MODEL = "model", "run a model and score"
         SHARD = "shard", "encode a shard"
         SAMPLE_MODEL = "sample_model", "sample model"
+        CERTAINTY = "certainty", "intervals and tests"
+        STATISTICS = "statistics", "figures of a collection"
 
     class Queue(models.TextChoices):
         """Which workers take it."""
@@ -150,8 +152,13 @@ class Job(models.Model):
     fault = models.CharField(
         max_length=16, blank=True, help_text="The id under which our log knows the failure."
     )
-    entry = models.OneToOneField(
-        "leaderboard.Entry", null=True, blank=True, on_delete=models.PROTECT, related_name="job"
+    entry = models.ForeignKey(
+        "leaderboard.Entry",
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        related_name="jobs",
+        help_text="What it made, or, for a run of a seed set, made a part of.",
     )
     further_entries = models.ManyToManyField(
         "leaderboard.Entry", blank=True, related_name="+", help_text="Variants, such as lesser depths."

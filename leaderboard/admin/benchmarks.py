@@ -8,8 +8,9 @@ from django.contrib import admin
 from django.http import HttpRequest
 
 from leaderboard.admin.base import CurationAdmin
+from leaderboard.board_versions import Kind, board_changed
 from leaderboard.models import Benchmark, BenchmarkMember, Source, System
-from leaderboard.publishing import board_changed, system_changed
+from leaderboard.publishing import system_changed
 
 
 class MemberInline(admin.TabularInline):
@@ -32,7 +33,7 @@ class BenchmarkAdmin(CurationAdmin):
         """Save the members, so that no cached page outlives them."""
         super().save_related(request, form, formsets, change)
         for member in form.instance.members.select_related("dataset"):
-            board_changed(member.dataset)
+            board_changed(member.dataset, Kind.DESCRIPTION)
 
 
 @admin.register(System)

@@ -16,9 +16,9 @@ from evaluation.errors import InvalidContent
 from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin
 from leaderboard.admin.import_form import ImportForm, path_of_upload
 from leaderboard.baselines import request_baseline
+from leaderboard.board_versions import Kind, board_changed
 from leaderboard.importing.importer import Imported, NoSpace, import_dataset
 from leaderboard.models import Dataset, DatasetVersion, Qrels
-from leaderboard.publishing import board_changed
 
 
 @admin.register(Dataset)
@@ -74,7 +74,7 @@ class DatasetAdmin(CurationAdmin):
     def save_model(self, request: HttpRequest, obj: Dataset, form: Any, change: bool) -> None:
         """Save, so that no cached page outlives it."""
         super().save_model(request, obj, form, change)
-        board_changed(obj)
+        board_changed(obj, Kind.DESCRIPTION)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Datasets come by import."""

@@ -11,7 +11,7 @@ from leaderboard.boards import deltas
 from leaderboard.boards.benchmark_costs import CostsShown, costs_shown
 from leaderboard.boards.collecting import BenchmarkFacts, Line, Member, available_measures, collect
 from leaderboard.boards.cost_columns import CostColumns, cost_group, notes_on_costs
-from leaderboard.boards.dataset_board import ARCHITECTURES, in_view
+from leaderboard.boards.dataset_board import ARCHITECTURES
 from leaderboard.boards.entries import DatasetEntries, Figures
 from leaderboard.boards.figures import FigureKey, figure_columns, place_figures
 from leaderboard.boards.measured import with_baseline
@@ -28,9 +28,10 @@ from leaderboard.boards.model import (
     Row,
     Value,
 )
-from leaderboard.boards.ranking import assign_ranks, mark_best, ordered
+from leaderboard.boards.ranking import assign_ranks
 from leaderboard.boards.reading import SystemRow
 from leaderboard.boards.state import BoardState, UnknownChoice
+from leaderboard.boards.viewing import arrange, resolved_sorts
 
 MEAN, COVERAGE, AVERAGE, WINS = "mean", "coverage", "average-relative", "wins"
 
@@ -126,23 +127,11 @@ def _view(
     first = keys.index(
         MEAN if MEAN in keys else facts.counted[0].slug if facts.counted else facts.members[0].slug
     )
-    sort = state.sort or keys[first]
-    if sort not in keys:
-        raise UnknownChoice("sort", sort, keys)
-    place = keys.index(sort)
+    place = keys.index(resolved_sorts(columns, state, keys[first])[0].key)
     ranked_by = place if columns[place].kind == "score" else first
     assign_ranks(rows, ranked_by, lower_is_better=columns[ranked_by].better == "lower")
-    order = state.order or columns[place].first_order
-    board = Board(
-        title=facts.name,
-        columns=columns,
-        rows=ordered(in_view(rows, state), place, order),
-        sort=sort,
-        order=order,
-        measure=measure,
-        total=len(rows),
-    )
-    mark_best(board, rows)
+    board = Board(title=facts.name, columns=columns, rows=rows, measure=measure)
+    arrange(board, state, keys[first])
     board.notes = _notes(facts, board, rows, columns[ranked_by])
     return board
 

@@ -25,9 +25,10 @@ from leaderboard.boards.model import (
     Row,
     Value,
 )
-from leaderboard.boards.ranking import assign_ranks, mark_best, ordered
+from leaderboard.boards.ranking import assign_ranks
 from leaderboard.boards.reading import EntryRow
 from leaderboard.boards.state import BoardState, UnknownChoice
+from leaderboard.boards.viewing import arrange, in_view, resolved_sorts
 from leaderboard.models import Architecture, Entry
 
 DELTA, RELATIVE = "delta", "relative"
@@ -74,31 +75,25 @@ def dataset_board(
     )
     costs = CostColumns.of(on_machine.values(), machine)
     columns = _columns(shown, costs.columns, figures)
-    sort = state.sort or measure
-    place = _place(columns, sort)
     rows = _rows(facts, read, shown, figures, costs, on_machine)
     assign_ranks(rows, FOCUS, lower_is_better=better(measure) == "lower")
-    view = in_view(rows, state)
-    kept = _with_values(view, columns, {place, FOCUS})
-    if len(kept) < len(columns):
-        columns, place = [columns[old] for old in kept], kept.index(place)
-        for row in rows:
-            row.keep_only(kept)
-    order = state.order or columns[place].first_order
     board = Board(
         title=facts.name,
         columns=columns,
-        rows=ordered(view, place, order),
-        sort=sort,
-        order=order,
+        rows=rows,
         measure=measure,
-        total=len(rows),
         measures=list(measures),
         machine=machine,
         machines=machines,
         cost_group=cost_group(machine) if machine else "",
     )
-    mark_best(board, rows)
+    needed = {_place(columns, sort.key) for sort in resolved_sorts(columns, state, measure)}
+    kept = _with_values(in_view(board, rows, state), columns, {*needed, FOCUS})
+    if len(kept) < len(columns):
+        board.columns = [columns[old] for old in kept]
+        for row in rows:
+            row.keep_only(kept)
+    arrange(board, state, measure)
     board.notes = _notes(facts, rows, measure)
     if machine:
         elsewhere = {one.entry_id for one in measured}.difference(on_machine)
@@ -129,14 +124,12 @@ def _measure_in_focus(state: BoardState, measures: Sequence[str]) -> str:
         if state.measure not in measures:
             raise UnknownChoice("measure", state.measure, measures)
         return state.measure
-    return state.sort if state.sort in measures else measures[0]
+    sort = state.sorts[0].key if state.sorts else ""
+    return sort if sort in measures else measures[0]
 
 
-def _place(columns: Sequence[Column], sort: str) -> int:
-    keys = [column.key for column in columns]
-    if sort not in keys:
-        raise UnknownChoice("sort", sort, keys)
-    return keys.index(sort)
+def _place(columns: Sequence[Column], key: str) -> int:
+    return next(place for place, column in enumerate(columns) if column.key == key)
 
 
 def _columns(
@@ -237,22 +230,6 @@ def ranked_in(provenance: str, group: str, current: str) -> str:
     if provenance == Entry.Provenance.REPORTED:
         return REPORTED
     return SCORED if group == current else STALE
-
-
-def in_view(rows: list[Row], state: BoardState) -> list[Row]:
-    """The rows that the view shows."""
-    return [row for row in rows if _matches(row, state)] if state.filtered else rows
-
-
-def _matches(row: Row, state: BoardState) -> bool:
-    entry = row.entry
-    if state.architectures and entry.architecture not in state.architectures:
-        return False
-    if state.provenances and entry.provenance not in state.provenances:
-        return False
-    text = state.text.casefold()
-    named = (entry.system, entry.configuration, entry.team or "", entry.source_key or "")
-    return not text or any(text in part.casefold() for part in named)
 
 
 def _notes(facts: DatasetFacts, rows: Sequence[Row], measure: str) -> list[str]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from leaderboard.boards.measured import Machine, Measured
+    from leaderboard.boards.state import Sort
 
 Kind = Literal["score", "delta", "relative", "figure", "count", "text", "date"]
 Value = float | str | None
@@ -155,10 +156,15 @@ class Board:
     title: str
     columns: list[Column]
     rows: list[Row]
-    sort: str
-    order: Literal["asc", "desc"]
     measure: str
-    total: int
+    sorts: list[Sort] = field(default_factory=list)
+    #: How many rows there are in all, how many the view has on all its pages, and which page this is of how many.
+    total: int = 0
+    found: int = 0
+    page: int = 1
+    pages: int = 1
+    #: So many of the first rows are pinned.
+    pinned: int = 0
     measures: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     best: dict[tuple[int, str], float] = field(default_factory=dict)
@@ -167,6 +173,16 @@ class Board:
     machine: Machine | None = None
     machines: list[Machine] = field(default_factory=list)
     cost_group: str = ""
+
+    @property
+    def sort(self) -> str:
+        """The column that decides first."""
+        return self.sorts[0].key
+
+    @property
+    def order(self) -> str:
+        """Which way."""
+        return self.sorts[0].order
 
     def index(self, key: str) -> int:
         """The place of a column. Raises KeyError for one that the board does not have."""

@@ -1,21 +1,46 @@
-"""Which view of a board is meant: read from the query string, written back into links."""
+"""Which view of a board is meant: read from the query string, written back into links.
+
+Every choice that a reader has is here, so that an address says all of what is seen, and a form without JavaScript can
+say it too.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 from urllib.parse import urlencode
 
 from leaderboard.models import Architecture, Entry
 
-Order = Literal["asc", "desc", ""]
+Order = Literal["asc", "desc"]
 
-ARCHITECTURES = tuple(Architecture.values)
-PROVENANCES = tuple(Entry.Provenance.values)
+VIEWS = ("score", "delta", "relative", "rank")
+#: Facets of systems and results, in the order of the page, with their values where these are few and known.
+FACETS: Mapping[str, tuple[str, ...]] = {
+    "architecture": tuple(Architecture.values),
+    "provenance": tuple(Entry.Provenance.values),
+    "training": tuple(Entry.Training.values),
+    "weights": ("open", "closed", "unknown"),
+    "commercial": ("yes", "no", "unknown"),
+    "licence": (),
+    "year": (),
+    "team": (),
+    # Of datasets: on a board of several they choose which ones are shown and counted.
+    "language": (),
+    "domain": (),
+    "task": (),
+}
+#: What a reader may weigh, as in Dynascore.
+WEIGHED = ("effectiveness", "latency", "memory", "cost")
 
 #: The longest text that a board is searched for; more is cut.
 LONGEST_QUERY = 100
+#: So many columns decide the order, and so many systems may be pinned.
+MOST_SORTS, MOST_PINS = 3, 12
+#: Rows of a page; `rows=all` shows them all.
+ROWS_OF_A_PAGE = 200
 
 
 class Parameters(Protocol):
@@ -23,6 +48,9 @@ class Parameters(Protocol):
 
     def getlist(self, key: str) -> list[str]:
         """All values of a parameter, in order."""
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the parameters."""
 
 
 class UnknownChoice(Exception):
@@ -35,62 +63,120 @@ class UnknownChoice(Exception):
         )
 
 
+class Sort(NamedTuple):
+    """A column that decides the order; without an `order` the column's own first one (best first)."""
+
+    key: str
+    order: Order | Literal[""] = ""
+
+    def __str__(self) -> str:
+        return f"{self.key}:{self.order}" if self.order else self.key
+
+
+class Range(NamedTuple):
+    """Only rows whose value of a column lies between two bounds, both included; None is no bound."""
+
+    key: str
+    low: float | None
+    high: float | None
+
+
 @dataclass(frozen=True, slots=True)
 class BoardState:
     """A view: empty fields mean the board's own default. Equal views have equal query strings."""
 
     measure: str = ""
-    sort: str = ""
-    order: Order = ""
-    architectures: tuple[str, ...] = ()
-    provenances: tuple[str, ...] = ()
+    #: One of VIEWS, "" for scores: what the datasets' columns of a benchmark show.
+    view: str = ""
+    sorts: tuple[Sort, ...] = ()
+    #: Facet → chosen values, sorted by facet as in FACETS; a facet without a choice is not there.
+    facets: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    ranges: tuple[Range, ...] = ()
     text: str = ""
     hardware: str = ""
+    zero_shot: bool = False
+    cpu_only: bool = False
+    #: How many documents the reader's own corpus has; 0 where they did not say.
+    corpus: int = 0
+    #: Groups of columns that are not shown, by slug.
+    hidden: tuple[str, ...] = ()
+    #: Slugs of systems that stand on top.
+    pins: tuple[str, ...] = ()
+    #: What is weighed → weight above 0, of WEIGHED; empty where there is no weighted score.
+    weights: tuple[tuple[str, float], ...] = ()
+    page: int = 1
+    all_rows: bool = False
 
     @classmethod
     def read(cls, parameters: Parameters) -> BoardState:
-        """The view that a query string asks for. Raises UnknownChoice; parameters of other names are ignored."""
-        order = _last(parameters, "order")
-        if order not in ("", "asc", "desc"):
-            raise UnknownChoice("order", order, ["asc", "desc"])
+        """The view that a query string asks for.
+
+        Raises UnknownChoice; parameters of other names, and empty ones, are ignored.
+        """
         return cls(
             measure=_last(parameters, "measure"),
-            sort=_last(parameters, "sort"),
-            order=order,  # type: ignore[arg-type]
-            architectures=_several(parameters, "architecture", ARCHITECTURES),
-            provenances=_several(parameters, "provenance", PROVENANCES),
+            view=_view(parameters),
+            sorts=_sorts(parameters),
+            facets=_facets(parameters),
+            ranges=_ranges(parameters),
             text=_last(parameters, "q").strip()[:LONGEST_QUERY],
             hardware=_last(parameters, "hardware"),
+            zero_shot=_switch(parameters, "zero-shot"),
+            cpu_only=_switch(parameters, "cpu-only"),
+            corpus=_whole(parameters, "corpus", 0),
+            hidden=tuple(sorted({value for value in parameters.getlist("hide") if value})),
+            pins=tuple(dict.fromkeys(value for value in parameters.getlist("pin") if value))[:MOST_PINS],
+            weights=_weights(parameters),
+            page=max(_whole(parameters, "page", 1), 1),
+            all_rows=_last(parameters, "rows") == "all",
         )
 
     @property
     def filtered(self) -> bool:
         """Whether it hides rows."""
-        return bool(self.architectures or self.provenances or self.text)
+        return bool(self.facets or self.ranges or self.text or self.zero_shot or self.cpu_only)
+
+    @property
+    def shows_all_kinds(self) -> bool:
+        """Whether nothing but the order, the page and the columns differs from the default."""
+        return not self.filtered
+
+    def chosen(self, facet: str) -> tuple[str, ...]:
+        """The values chosen of a facet."""
+        return dict(self.facets).get(facet, ())
 
     def pairs(self) -> list[tuple[str, str]]:
         """Its parameters, in one fixed order."""
-        single = {
-            "measure": self.measure,
-            "sort": self.sort,
-            "order": self.order,
-            "q": self.text,
-            "hardware": self.hardware,
-        }
-        return [
-            *((name, value) for name, value in single.items() if value),
-            *(("architecture", value) for value in self.architectures),
-            *(("provenance", value) for value in self.provenances),
-        ]
+        single = {"measure": self.measure, "view": self.view, "q": self.text, "hardware": self.hardware}
+        found = [(name, value) for name, value in single.items() if value]
+        found += [("sort", str(sort)) for sort in self.sorts]
+        found += [(name, value) for name, values in self.facets for value in values]
+        for key, low, high in self.ranges:
+            found += [(f"min-{key}", _number(low))] if low is not None else []
+            found += [(f"max-{key}", _number(high))] if high is not None else []
+        found += [("zero-shot", "1")] if self.zero_shot else []
+        found += [("cpu-only", "1")] if self.cpu_only else []
+        found += [("corpus", str(self.corpus))] if self.corpus else []
+        found += [("hide", group) for group in self.hidden]
+        found += [("pin", slug) for slug in self.pins]
+        found += [(f"weight-{name}", _number(weight)) for name, weight in self.weights]
+        found += [("rows", "all")] if self.all_rows else []
+        found += [("page", str(self.page))] if self.page > 1 else []
+        return found
 
     def query_string(self) -> str:
         """`?sort=…`, or nothing for the default view."""
         pairs = self.pairs()
-        return "?" + urlencode(pairs, safe="@()=,'") if pairs else ""
+        return "?" + urlencode(pairs, safe="@()=,':") if pairs else ""
 
     def but(self, **changes: object) -> BoardState:
-        """The same view with other values."""
-        return replace(self, **changes)  # type: ignore[arg-type]
+        """The same view with other values, from its first page on unless a page is named."""
+        return replace(self, **{"page": 1, **changes})  # type: ignore[arg-type]
+
+    def with_facet(self, facet: str, values: Iterable[str]) -> BoardState:
+        """The same view with these values of a facet, none for all."""
+        chosen = {**dict(self.facets), facet: tuple(sorted(set(values)))}
+        return self.but(facets=tuple((name, chosen[name]) for name in FACETS if chosen.get(name)))
 
 
 def _last(parameters: Parameters, name: str) -> str:
@@ -98,9 +184,91 @@ def _last(parameters: Parameters, name: str) -> str:
     return values[-1] if values else ""
 
 
-def _several(parameters: Parameters, name: str, known: Iterable[str]) -> tuple[str, ...]:
-    wanted = sorted({value for value in parameters.getlist(name) if value})
-    for value in wanted:
-        if value not in known:
-            raise UnknownChoice(name, value, known)
-    return tuple(wanted)
+def _view(parameters: Parameters) -> str:
+    view = _last(parameters, "view")
+    if view and view not in VIEWS:
+        raise UnknownChoice("view", view, VIEWS)
+    return "" if view == VIEWS[0] else view
+
+
+def _sorts(parameters: Parameters) -> tuple[Sort, ...]:
+    """`sort=mean&sort=latency:asc`, the first deciding; `order=` is the first one's where it names none itself."""
+    order = _last(parameters, "order")
+    if order not in ("", "asc", "desc"):
+        raise UnknownChoice("order", order, ["asc", "desc"])
+    found: dict[str, Sort] = {}
+    for value in parameters.getlist("sort"):
+        key, colon, direction = value.rpartition(":")
+        if not colon or direction not in ("asc", "desc"):
+            key, direction = value, ""
+        if key and key not in found:
+            found[key] = Sort(key, direction)  # type: ignore[arg-type]
+    first, *others = list(found.values())[:MOST_SORTS] or [Sort("")]
+    if order and not first.order:
+        first = first._replace(order=order)  # type: ignore[arg-type]
+    return (first, *others) if first.key or first.order else ()
+
+
+def _facets(parameters: Parameters) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    found = []
+    for name, known in FACETS.items():
+        wanted = sorted({value for value in parameters.getlist(name) if value})
+        for value in wanted if known else ():
+            if value not in known:
+                raise UnknownChoice(name, value, known)
+        if wanted:
+            found.append((name, tuple(wanted)))
+    return tuple(found)
+
+
+def _ranges(parameters: Parameters) -> tuple[Range, ...]:
+    """`min-latency=…` and `max-latency=…`, one pair for each column."""
+    bounds: dict[str, list[float | None]] = {}
+    for name in parameters:
+        start, _, key = name.partition("-")
+        if start not in ("min", "max") or not key:
+            continue
+        value = _last(parameters, name).strip()
+        if value:
+            bounds.setdefault(key, [None, None])[start == "max"] = _float(name, value)
+    return tuple(Range(key, *bounds[key]) for key in sorted(bounds))
+
+
+def _weights(parameters: Parameters) -> tuple[tuple[str, float], ...]:
+    found = []
+    for name in WEIGHED:
+        value = _last(parameters, f"weight-{name}").strip()
+        if value:
+            weight = _float(f"weight-{name}", value)
+            if weight < 0:
+                raise UnknownChoice(f"weight-{name}", value, ["0 or more"])
+            if weight > 0:
+                found.append((name, weight))
+    return tuple(found)
+
+
+def _switch(parameters: Parameters, name: str) -> bool:
+    return _last(parameters, name) in ("1", "on", "true")
+
+
+def _whole(parameters: Parameters, name: str, default: int) -> int:
+    value = _last(parameters, name).strip().replace(",", "")
+    if not value:
+        return default
+    if not value.isascii() or not value.isdigit() or len(value) > 13:
+        raise UnknownChoice(name, value, ["a whole number"])
+    return int(value)
+
+
+def _float(name: str, value: str) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise UnknownChoice(name, value, ["a number"])
+    return number
+
+
+def _number(value: float) -> str:
+    return f"{value:.12g}"

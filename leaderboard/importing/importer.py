@@ -16,6 +16,7 @@ from django.db import transaction
 from evaluation.errors import InvalidContent
 from evaluation.problems import Problem
 from leaderboard.baselines import request_baseline
+from leaderboard.board_versions import Kind, board_changed
 from leaderboard.files import offered_files
 from leaderboard.importing.baseline_run import BaselineRun, read_baseline_run, request_baseline_run
 from leaderboard.importing.inspection import Inspected, check_split, inspect
@@ -34,7 +35,7 @@ from leaderboard.importing.storing import (
     store_content,
 )
 from leaderboard.models import Dataset, DatasetVersion, Entry, Qrels
-from leaderboard.publishing import board_changed, refresh_scores
+from leaderboard.publishing import refresh_scores
 
 #: Settings that decide what a score means: fixed once there are scores.
 _DECIDING = ("relevance_level", "drop_self_matches")
@@ -211,7 +212,7 @@ def _record(
         asked = True
         changes.append("baseline run")
     if changes:
-        board_changed(dataset)
+        board_changed(dataset, Kind.IMPORTED)
     offered = tuple(file.name for file in offered_files(dataset, AnonymousUser()))
     return Imported(dataset, version, qrels, tuple(changes), asked, offered, left_out(inspected, options))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from django.db import models
 from django.urls import reverse
@@ -51,6 +51,16 @@ class Dataset(models.Model):
     homepage = models.URLField(blank=True)
     citation = models.TextField(blank=True)
     description = models.TextField(blank=True, help_text="Markdown")
+    part_of = models.ForeignKey(
+        "self",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="parts",
+        help_text="The dataset whose score is the mean of its parts' (a forum of CQADupStack).",
+    )
+    ir_datasets_id = models.CharField(max_length=120, blank=True, help_text="For the snippet that loads it.")
+    beir_name = models.CharField(max_length=80, blank=True, help_text="For the snippet that loads it.")
     state = models.CharField(max_length=12, choices=State.choices, default=State.PREPARING)
 
     hidden = models.BooleanField(default=True, help_text="The test judgements stay with the scorer.")
@@ -87,6 +97,16 @@ class Dataset(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Write the row, but not the revision of its board: that one only grows, whatever an older object holds."""
+        if self.pk is not None and not self._state.adding and kwargs.get("update_fields") is None:
+            kwargs["update_fields"] = [
+                field.name
+                for field in self._meta.concrete_fields
+                if field.name not in ("id", "board_revision")
+            ]
+        super().save(*args, **kwargs)
 
     def get_absolute_url(self) -> str:
         """The dataset's page."""

@@ -14,6 +14,8 @@ class WorkRequest(models.Model):
         BASELINE = "baseline", "retrieve and score a dataset's baseline"
         RETRIEVE = "retrieve", "retrieve and score a configuration of our own"
         SCORE = "score", "score a stored run"
+        CERTAINTY = "certainty", "find intervals, tests and groups of a board"
+        STATISTICS = "statistics", "profile a collection and what runs retrieve from it"
         SAMPLE_MODEL = "sample_model", "make the sample checkpoint, and run it"
 
     kind = models.CharField(max_length=12, choices=Kind.choices)

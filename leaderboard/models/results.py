@@ -113,7 +113,11 @@ class Entry(models.Model):
     )
     provenance = models.CharField(max_length=10, choices=Provenance.choices)
     configuration = models.CharField(max_length=120, blank=True)
-    scores = models.JSONField(help_text="Measure → published value.")
+    scores = models.JSONField(help_text="Measure → published value; of a seed set the mean of its seeds'.")
+    seed_count = models.PositiveSmallIntegerField(default=0, help_text="Runs of a seed set; 0: a single run.")
+    deviations = models.JSONField(
+        default=dict, blank=True, help_text="Measure → sample standard deviation (n − 1) over the seeds."
+    )
     figures = models.JSONField(default=list, blank=True, help_text="Reported figures beside the scores.")
     facts = models.JSONField(
         default=dict,
@@ -146,7 +150,8 @@ class Entry(models.Model):
             ),
             models.CheckConstraint(
                 condition=Q(provenance="reported", source__isnull=False, evaluation__isnull=True)
-                | Q(provenance__in=["scored", "measured"], evaluation__isnull=False),
+                | Q(provenance__in=["scored", "measured"], evaluation__isnull=False, seed_count=0)
+                | Q(provenance__in=["scored", "measured"], evaluation__isnull=True, seed_count__gte=2),
                 name="provenance_has_its_evidence",
             ),
         ]
@@ -154,3 +159,24 @@ class Entry(models.Model):
 
     def __str__(self) -> str:
         return f"{self.system} on {self.dataset}"
+
+
+class Seed(models.Model):
+    """One run of a seed set: it has no row of its own on boards. Written by `leaderboard.publishing`.
+
+    `scores` are the published values, rounded where the dataset's judgements are hidden: what the entry shows is
+    computed from them.
+    """
+
+    entry = models.ForeignKey(Entry, on_delete=models.CASCADE, related_name="seeds")
+    evaluation = models.OneToOneField(Evaluation, on_delete=models.PROTECT, related_name="seed")
+    label = models.CharField(max_length=80)
+    scores = models.JSONField()
+    published_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["pk"]
+        constraints = [models.UniqueConstraint(fields=["entry", "label"], name="seed_label_once_per_entry")]
+
+    def __str__(self) -> str:
+        return f"{self.entry}, {self.label}"

@@ -58,6 +58,32 @@ class System(models.Model):
     model_url = models.URLField(blank=True)
     licence = models.CharField(max_length=120, blank=True)
     bibtex = models.TextField(blank=True)
+    authors = models.CharField(
+        max_length=500,
+        blank=True,
+        help_text="As in BibTeX: names joined by “ and ”; empty: those of the source.",
+    )
+    year = models.PositiveSmallIntegerField(
+        null=True, blank=True, help_text="When it came out; empty: the year of its source."
+    )
+    variant_of = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.SET_NULL, related_name="variants"
+    )
+    open_weights = models.BooleanField(null=True, blank=True, help_text="Empty: nobody said.")
+    commercial_use = models.BooleanField(
+        null=True, blank=True, help_text="Whether its licence permits it; empty: nobody said."
+    )
+    closed_api = models.BooleanField(
+        default=False,
+        help_text="Runs behind somebody's paid interface: cannot be repeated, and is ranked apart.",
+    )
+    parameter_count = models.PositiveBigIntegerField(null=True, blank=True, help_text="Weights of the model.")
+    training_compute = models.CharField(
+        max_length=120, blank=True, help_text="In the team's words: 8 A100, 3 days."
+    )
+    adapted_to = models.JSONField(
+        default=list, blank=True, help_text="Slugs or names of datasets whose corpus it saw, without labels."
+    )
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

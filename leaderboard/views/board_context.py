@@ -10,7 +10,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from leaderboard.boards import rendering, wording
 from leaderboard.boards.model import Board, Column
-from leaderboard.boards.state import BoardState, Order
+from leaderboard.boards.state import BoardState, Sort
 from leaderboard.models import Architecture, Entry
 
 
@@ -38,8 +38,8 @@ def board_context(board: Board, state: BoardState, path: str) -> dict[str, Any]:
         "body": rendering.body(board),
         "heads": _heads(board, state, path),
         "groups": _groups(board),
-        "architectures": _options(Architecture.choices, state.architectures),
-        "provenances": _options(Entry.Provenance.choices, state.provenances),
+        "architectures": _options(Architecture.choices, state.chosen("architecture")),
+        "provenances": _options(Entry.Provenance.choices, state.chosen("provenance")),
         "measures": [Option(name, name, name == board.measure) for name in board.measures],
         "machines": [
             Option(machine.slug, machine.name, machine == board.machine) for machine in board.machines
@@ -57,12 +57,12 @@ def _heads(board: Board, state: BoardState, path: str) -> SafeString:
 
 def _head(board: Board, state: BoardState, path: str, place: int) -> str:
     column = board.columns[place]
-    order: Order = ""
+    sort = Sort(column.key)
     sorting = ""
     if column.key == board.sort:
-        order = "asc" if board.order == "desc" else "desc"
+        sort = Sort(column.key, "asc" if board.order == "desc" else "desc")
         sorting = f' aria-sort="{board.order}ending"'
-    href = escape(path + state.but(sort=column.key, order=order).query_string())
+    href = escape(path + state.but(sorts=(sort,)).query_string())
     note = f' title="{escape(column.note)}"' if column.note else ""
     classes = "name" if place == 0 else "n" if column.numeric else "t"
     if place > 1 and board.columns[place - 1].group != column.group:
@@ -101,20 +101,14 @@ def _options(choices: list[tuple[str, Any]], chosen: tuple[str, ...]) -> list[Op
 
 
 def _chips(state: BoardState, path: str) -> list[Chip]:
-    def without(**changes: object) -> str:
-        return path + state.but(**changes).query_string()
-
     chips = [
         Chip(
-            Architecture(value).label,
-            without(architectures=tuple(v for v in state.architectures if v != value)),
+            Architecture(value).label if facet == "architecture" else value,
+            path + state.with_facet(facet, (other for other in values if other != value)).query_string(),
         )
-        for value in state.architectures
-    ]
-    chips += [
-        Chip(value, without(provenances=tuple(v for v in state.provenances if v != value)))
-        for value in state.provenances
+        for facet, values in state.facets
+        for value in values
     ]
     if state.text:
-        chips.append(Chip(f"“{state.text}”", without(text="")))
+        chips.append(Chip(f"“{state.text}”", path + state.but(text="").query_string()))
     return chips

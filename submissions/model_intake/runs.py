@@ -75,11 +75,12 @@ def _run_of(reference: str, dataset: Dataset, team: Team) -> Run:
     entries = (
         _usable({team.pk})
         .filter(named, dataset=dataset)
-        .select_related("evaluation__run__version", "system", "job")
+        .select_related("evaluation__run__version", "system")
+        .prefetch_related("jobs")
     )
     usable = [entry for entry in entries.order_by("-published_at", "-pk") if _counts(entry)]
     # Of a submission with variants, the one that stands for it: its job's own entry.
-    main = next((entry for entry in usable if hasattr(entry, "job")), usable[0] if usable else None)
+    main = next((entry for entry in usable if entry.jobs.all()), usable[0] if usable else None)
     if main is None or main.evaluation is None:
         raise Refused.of(
             "no_usable_run",
@@ -107,7 +108,7 @@ def _refuse_probe(reference: str, entry: Entry, run: Run) -> None:
 
 def _queries_named(entry: Entry, run: Run) -> int:
     """How many of the dataset's queries the run names: as was found when it was scored, else read again."""
-    job: Job | None = getattr(entry, "job", None)
+    job: Job | None = next(iter(entry.jobs.all()), None)
     known = job.report.get("statistics", {}).get("known_queries") if job else None
     if known is None:
         known = check_run(run_path(run.sha256), scoring_target(run.version)).statistics.known_queries

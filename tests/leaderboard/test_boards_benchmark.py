@@ -11,7 +11,7 @@ from leaderboard.boards import deltas
 from leaderboard.boards.exports import exported
 from leaderboard.boards.model import Board
 from leaderboard.boards.pages import benchmark_page
-from leaderboard.boards.state import BoardState
+from leaderboard.boards.state import BoardState, Sort
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset
 from leaderboard.reported.loader import load_reported
 from leaderboard.reported.tables import printed_averages
@@ -145,7 +145,7 @@ def test_the_average_relative_to_bm25_is_the_reading_closest_to_what_beir_prints
 
 def test_efficiency_comes_from_one_named_dataset() -> None:
     load_reported()
-    board = board_of("beir", sort="latency-cpu")
+    board = board_of("beir", sorts=(Sort("latency-cpu"),))
     assert [row.entry.system for row in board.rows[:2]] == ["BM25", "SPARTA"]
     assert any(column.group == "Efficiency, DBPedia" for column in board.columns)
     assert board.rows[-1].values[board.index("latency-cpu")] is None

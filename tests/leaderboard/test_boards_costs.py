@@ -12,7 +12,7 @@ from django.test import Client
 
 from leaderboard.boards.model import Board
 from leaderboard.boards.pages import benchmark_page, dataset_page
-from leaderboard.boards.state import BoardState, UnknownChoice
+from leaderboard.boards.state import BoardState, Sort, UnknownChoice
 from leaderboard.efficiency import price_changed
 from leaderboard.models import Benchmark, Dataset, HardwareClass, Price
 from leaderboard.systems import house_system
@@ -134,7 +134,7 @@ def test_columns_sort_best_first_and_missing_last() -> None:
         cost(score(dataset, name, ndcg=0.5), mean)
     score(dataset, "unmeasured", ndcg=0.9)
     for sort, order in (("mean-latency", ""), ("queries-per-second", ""), ("times-bm25", "asc")):
-        board = board_of(dataset, sort=sort, order=order)
+        board = board_of(dataset, sorts=(Sort(sort, order),))
         assert [row.entry.system for row in board.rows] == ["quick", "middling", "slow", "unmeasured"], sort
     assert board.best[board.index("mean-latency"), "scored"] == 3.0
 

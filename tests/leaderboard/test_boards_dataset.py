@@ -9,7 +9,7 @@ from django.test import Client
 
 from leaderboard.boards.model import Board
 from leaderboard.boards.pages import dataset_page
-from leaderboard.boards.state import BoardState, UnknownChoice
+from leaderboard.boards.state import BoardState, Sort, UnknownChoice
 from leaderboard.models import Dataset, Entry
 from leaderboard.publishing import withdraw_entries
 from tests.leaderboard.entries import (
@@ -60,7 +60,7 @@ def test_ties_keep_the_earlier_first_in_ascending_order_too() -> None:
     dataset = scored_dataset()
     for name, value in (("first tie", 0.5), ("second tie", 0.5), ("best", 0.9)):
         score(dataset, name, ndcg=value)
-    board = board_of(dataset, sort="nDCG@10", order="asc")
+    board = board_of(dataset, sorts=(Sort("nDCG@10", "asc"),))
     assert names(board) == ["first tie", "second tie", "best"]
     assert ranks(board)["best"] == "1", "ranks do not turn around with the order"
 
@@ -71,7 +71,7 @@ def test_missing_values_are_last_both_ways_and_unranked(order: str) -> None:
     score(dataset, "without", ndcg=0.9)
     score(dataset, "zero", ndcg=0.1, recall=0.0)
     score(dataset, "some", ndcg=0.2, recall=0.4)
-    board = board_of(dataset, sort="R@100", order=order)
+    board = board_of(dataset, sorts=(Sort("R@100", order),))
     assert names(board)[-1] == "without"
     assert ranks(board) == {"some": "1", "zero": "2", "without": ""}
 
@@ -80,7 +80,7 @@ def test_a_measure_that_is_better_when_lower_sorts_and_ranks_the_lowest_first() 
     dataset = scored_dataset(measures=["nDCG@10", "Hole@10"])
     score(dataset, "judged", baseline=True, **{"nDCG@10": 0.1, "Hole@10": 0.0})
     score(dataset, "holes", **{"nDCG@10": 0.9, "Hole@10": 0.8})
-    board = board_of(dataset, sort="Hole@10")
+    board = board_of(dataset, sorts=(Sort("Hole@10"),))
     assert names(board) == ["judged", "holes"]
     assert ranks(board) == {"judged": "1", "holes": "2"}
 
@@ -92,9 +92,9 @@ def test_deltas_are_absolute_and_relative_to_the_baseline_for_the_measure_in_foc
     board = board_of(dataset)
     assert (cell(board, "other", "delta"), cell(board, "other", "relative")) == (0.1, 0.25)
     assert cell(board, "BM25", "delta") == 0
-    board = board_of(dataset, sort="R@100")
+    board = board_of(dataset, sorts=(Sort("R@100"),))
     assert (cell(board, "other", "delta"), cell(board, "other", "relative")) == (-0.2, -0.25)
-    board = board_of(dataset, sort="delta", measure="R@100")
+    board = board_of(dataset, sorts=(Sort("delta"),), measure="R@100")
     assert names(board) == ["BM25", "other"]
 
 
@@ -153,14 +153,14 @@ def test_filters_hide_rows_and_leave_ranks_alone() -> None:
     dataset = scored_dataset()
     score(dataset, make_system("lexical one", architecture="lexical"), ndcg=0.2)
     score(dataset, "dense one", ndcg=0.9)
-    board = board_of(dataset, architectures=("lexical",))
+    board = board_of(dataset, facets=(("architecture", ("lexical",)),))
     assert ranks(board) == {"lexical one": "2"}
     assert (len(board.rows), board.total) == (1, 2)
     assert names(board_of(dataset, text="DENSE")) == ["dense one"]
-    assert names(board_of(dataset, provenances=("reported",))) == []
+    assert names(board_of(dataset, facets=(("provenance", ("reported",)),))) == []
 
 
-@pytest.mark.parametrize("state", [{"sort": "colour"}, {"measure": "colour"}])
+@pytest.mark.parametrize("state", [{"sorts": (Sort("colour"),)}, {"measure": "colour"}])
 def test_unknown_columns_are_refused_with_what_there_is(state: dict[str, str]) -> None:
     dataset = scored_dataset()
     score(dataset, "one", ndcg=0.2)
@@ -197,13 +197,13 @@ def test_efficiency_figures_are_columns_and_doubtful_ones_are_shown_and_never_so
         figures=[figure("latency", 1, doubtful=True, as_printed="0.001?")],
     )
     report(dataset, paper, "seconds", ndcg=0.2, figures=[figure("latency", 0.1, unit="s")])
-    board = board_of(dataset, sort="latency")
+    board = board_of(dataset, sorts=(Sort("latency"),))
     assert names(board) == ["fast", "seconds", "slow", "doubtful"]
     assert cell(board, "seconds", "latency") == 100
     doubtful = board.rows[-1]
     assert doubtful.shown[board.index("latency")] == "0.001?"
     assert cell(board, "doubtful", "latency") is None
-    assert names(board_of(dataset, sort="latency", order="desc"))[-1] == "doubtful"
+    assert names(board_of(dataset, sorts=(Sort("latency", "desc"),)))[-1] == "doubtful"
 
 
 def test_in_domain_systems_are_marked(client: Client) -> None:

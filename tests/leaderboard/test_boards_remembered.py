@@ -10,7 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from leaderboard.boards.model import Board
 from leaderboard.boards.pages import benchmark_page
-from leaderboard.boards.state import BoardState
+from leaderboard.boards.state import BoardState, Sort
 from leaderboard.models import Benchmark, Dataset
 from leaderboard.publishing import name_baseline, set_visibility, withdraw_entries
 from tests.leaderboard.entries import (
@@ -74,7 +74,7 @@ def test_another_view_reads_no_entry_again_and_a_publication_those_of_its_datase
         score(dataset, "system", ndcg=0.5, recall=0.7)
     board_of()
     with CaptureQueriesContext(connection) as captured:
-        assert board_of(measure="R@100", sort=first.slug).rows[0].values.count(0.7) == 1
+        assert board_of(measure="R@100", sorts=(Sort(first.slug),)).rows[0].values.count(0.7) == 1
     assert reads_of_entries(captured) == 0
     score(second, "another", ndcg=0.6)
     with CaptureQueriesContext(connection) as captured:

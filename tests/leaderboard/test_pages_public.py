@@ -59,7 +59,7 @@ def test_headings_of_a_board_are_links_and_say_how_it_is_sorted(client: Client) 
     page = client.get("/datasets/trec-covid/?sort=R_cap@100&architecture=dense").content.decode()
     assert page.count("aria-sort=") == 1
     assert (
-        'aria-sort="descending"><a href="/datasets/trec-covid/?sort=R_cap@100&amp;order=asc&amp;architecture=dense"'
+        'aria-sort="descending"><a href="/datasets/trec-covid/?sort=R_cap@100:asc&amp;architecture=dense"'
         in page
     )
     assert "<caption" in page
