@@ -1,4 +1,4 @@
-"""Put entries on boards and take them off: the only writer of `Entry`.
+"""Put entries on boards and take them off: the only writer of `Entry` and `Seed`.
 
 For datasets with hidden judgements, `published_value` is the one function through which every number leaves.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean, stdev
 from typing import Any
 
 from django.db import transaction
@@ -14,10 +15,12 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from leaderboard.board_versions import Kind, board_changed, boards_changed
-from leaderboard.models import Dataset, Entry, Evaluation, System, Team
+from leaderboard.models import Dataset, Entry, Evaluation, Seed, System, Team
 
 #: Decimals of a published value where the judgements are hidden. Three leave a probing run 1.7 to 6.2 bits.
 HIDDEN_DECIMALS = 3
+#: How many runs one seed set may have: fewer have no deviation.
+SEEDS = range(2, 6)
 
 
 def published_value(value: float, *, hidden: bool) -> float:
@@ -46,9 +49,12 @@ def comparison_group(evaluation: Evaluation) -> str:
 
 
 def training_exposure(system: System, dataset: Dataset) -> Entry.Training:
-    """What the system says it had seen of the dataset."""
-    if dataset.slug in system.training_datasets or dataset.name in system.training_datasets:
+    """What the system says it had seen of the dataset: labels before the corpus alone."""
+    names = {dataset.slug, dataset.name}
+    if names.intersection(system.training_datasets):
         return Entry.Training.IN_DOMAIN
+    if names.intersection(system.adapted_to):
+        return Entry.Training.ADAPTED
     return Entry.Training.ZERO_SHOT if system.training_declared else Entry.Training.UNDECLARED
 
 
@@ -71,7 +77,7 @@ def publish_entry(
             "system": evaluation.run.system,
             "provenance": provenance,
             "configuration": evaluation.run.configuration,
-            "scores": _published_scores(evaluation, dataset),
+            "scores": published_scores(evaluation, dataset),
             "comparison_group": comparison_group(evaluation),
             "is_baseline": is_baseline,
             "training": training_exposure(evaluation.run.system, dataset),
@@ -89,19 +95,103 @@ def publish_entry(
 
 
 @transaction.atomic
+def publish_seed_set(
+    seeds: Mapping[str, Evaluation],
+    *,
+    provenance: Entry.Provenance,
+    public: bool,
+    configuration: str = "",
+    submission_reference: str = "",
+    facts: Mapping[str, str | int | float] | None = None,
+) -> Entry:
+    """Show the runs of one system that differ by their seeds, by label, as one entry: their mean and deviation.
+
+    All of them together, since a mean over those that are there already would change with each. Publishing the set
+    again changes nothing. Raises ValueError for runs that are no set: of too few or too many seeds, several systems,
+    or not comparable.
+    """
+    first, *others = seeds.values()
+    _require_set([first, *others])
+    known = Seed.objects.filter(evaluation__in=seeds.values()).select_related("entry").first()
+    if known is not None:
+        return known.entry
+    dataset, now = first.run.version.dataset, timezone.now()
+    published = {label: published_scores(evaluation, dataset) for label, evaluation in seeds.items()}
+    scores, deviations = _over_seeds(list(published.values()), hidden=dataset.hidden)
+    entry = Entry.objects.create(
+        dataset=dataset,
+        system=first.run.system,
+        provenance=provenance,
+        configuration=configuration,
+        scores=scores,
+        deviations=deviations,
+        seed_count=len(seeds),
+        comparison_group=comparison_group(first),
+        training=training_exposure(first.run.system, dataset),
+        visibility=Entry.Visibility.PUBLIC if public else Entry.Visibility.PRIVATE,
+        # Of the seed that misses most.
+        missing_queries=None if dataset.hidden else max(each.missing_queries for each in seeds.values()),
+        facts=dict(facts or {}),
+        submission_reference=submission_reference,
+        published_at=now,
+    )
+    Seed.objects.bulk_create(
+        Seed(entry=entry, evaluation=evaluation, label=label, scores=published[label], published_at=now)
+        for label, evaluation in seeds.items()
+    )
+    board_changed(dataset, Kind.PUBLISHED, entry)
+    return entry
+
+
+def _require_set(evaluations: Sequence[Evaluation]) -> None:
+    """Raises ValueError for evaluations that cannot be one entry."""
+    if len(evaluations) not in SEEDS:
+        raise ValueError(f"a seed set has {SEEDS.start} to {SEEDS.stop - 1} runs, not {len(evaluations)}")
+    if len({each.run.system_id for each in evaluations}) > 1:
+        raise ValueError("the runs of a seed set are of one system")
+    if len({comparison_group(each) for each in evaluations}) > 1:
+        raise ValueError("the runs of a seed set are of one version, judgements and measures")
+
+
+def _over_seeds(
+    seeds: Sequence[Mapping[str, float]], *, hidden: bool
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Mean and sample standard deviation (n − 1) of the published values, for the measures that all seeds have.
+
+    Both leave as single values do, and from published values alone: they tell nothing that the seeds do not.
+    """
+    columns = {
+        measure: [scores[measure] for scores in seeds]
+        for measure in seeds[0]
+        if all(measure in scores for scores in seeds)
+    }
+    return (
+        {name: published_value(fmean(values), hidden=hidden) for name, values in columns.items()},
+        {name: published_value(stdev(values), hidden=hidden) for name, values in columns.items()},
+    )
+
+
+@transaction.atomic
 def refresh_scores(dataset: Dataset) -> None:
     """Publish the stored means again, after the dataset's measures or their rounding changed."""
-    entries = list(
-        Entry.objects.filter(dataset=dataset, evaluation__isnull=False).select_related("evaluation")
-    )
-    for entry in entries:
+    entries = Entry.objects.filter(dataset=dataset)
+    single = list(entries.filter(evaluation__isnull=False).select_related("evaluation"))
+    for entry in single:
         if entry.evaluation is not None:
-            entry.scores = _published_scores(entry.evaluation, dataset)
-    Entry.objects.bulk_update(entries, ["scores"], batch_size=200)
+            entry.scores = published_scores(entry.evaluation, dataset)
+    sets = list(entries.filter(seed_count__gt=0).prefetch_related("seeds__evaluation"))
+    seeds = [seed for entry in sets for seed in entry.seeds.all()]
+    for seed in seeds:
+        seed.scores = published_scores(seed.evaluation, dataset)
+    for entry in sets:
+        of_seeds = [seed.scores for seed in entry.seeds.all()]
+        entry.scores, entry.deviations = _over_seeds(of_seeds, hidden=dataset.hidden)
+    Seed.objects.bulk_update(seeds, ["scores"], batch_size=200)
+    Entry.objects.bulk_update([*single, *sets], ["scores", "deviations"], batch_size=200)
     board_changed(dataset, Kind.MEASURES)
 
 
-def _published_scores(evaluation: Evaluation, dataset: Dataset) -> dict[str, float]:
+def published_scores(evaluation: Evaluation, dataset: Dataset) -> dict[str, float]:
     """The means that the dataset's board shows, as they leave the scorer."""
     means = evaluation.means
     return {

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from leaderboard.models import DatasetVersion, Evaluation, Qrels, Run, System
+from leaderboard.models import DatasetVersion, Entry, Evaluation, Qrels, Run, System
 
 
 def record_run(
@@ -84,3 +84,24 @@ def per_query_values(evaluation: Evaluation) -> NDArray[np.float64]:
     """The stored values, shape (queries, measures), unrounded."""
     flat = np.frombuffer(zlib.decompress(bytes(evaluation.values)), dtype="<f8")
     return flat.reshape(evaluation.judged_queries, len(evaluation.measures))
+
+
+def per_query_means(entry: Entry) -> tuple[list[str], NDArray[np.float64]]:
+    """An entry's measures and values, shape (queries, measures), unrounded, queries in the order of the judgements.
+
+    Of a single run these are its evaluation's; of a seed set each query's mean over its seeds, for the measures that
+    all of them have. For open judgements only: nothing here leaves the scorer otherwise.
+    Of many entries, prefetch `evaluation` and `seeds__evaluation`. Raises ValueError for a reported one: it has none.
+    """
+    if entry.evaluation is not None:
+        return list(entry.evaluation.measures), per_query_values(entry.evaluation)
+    evaluations = [seed.evaluation for seed in entry.seeds.all()]
+    if not evaluations:
+        raise ValueError(f"{entry} was not scored here: it has no values by query")
+    measures = [
+        name for name in evaluations[0].measures if all(name in each.measures for each in evaluations)
+    ]
+    of_seeds = [
+        per_query_values(each)[:, [each.measures.index(name) for name in measures]] for each in evaluations
+    ]
+    return measures, np.mean(of_seeds, axis=0)

@@ -45,11 +45,18 @@ class EntryRow(NamedTuple):
     locator: str
     published: str
     pk: int
+    seed_count: int
+    deviations_text: str
 
     @property
     def scores(self) -> dict[str, float]:
         """Measure → published value."""
         return orjson.loads(self.scores_text)
+
+    @property
+    def deviations(self) -> dict[str, float]:
+        """Measure → sample standard deviation over the seeds; empty for a single run."""
+        return orjson.loads(self.deviations_text) if self.seed_count else {}
 
     @property
     def figures(self) -> list[dict[str, Any]]:
@@ -127,6 +134,8 @@ def _entries_query() -> tuple[str, tuple[Any, ...]]:
             "locator",
             Cast("published_at", TextField()),
             "pk",
+            "seed_count",
+            Cast("deviations", TextField()),
         )
     )
     return rows.query.sql_with_params()

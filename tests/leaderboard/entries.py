@@ -9,8 +9,8 @@ import numpy as np
 
 from evaluation.efficiency import Hardware
 from leaderboard.efficiency import record_measurement
-from leaderboard.models import Dataset, Entry, Measurement, Qrels, Source, System, Team
-from leaderboard.publishing import ReportedEntry, publish_entry, publish_reported
+from leaderboard.models import Dataset, Entry, Evaluation, Measurement, Qrels, Source, System, Team
+from leaderboard.publishing import ReportedEntry, publish_entry, publish_reported, publish_seed_set
 from leaderboard.results import record_evaluation, record_run
 from tests.factories import make_dataset, make_version
 
@@ -46,8 +46,36 @@ def score(
     dataset: Dataset, system: System | str, *, baseline: bool = False, public: bool = True, **scores: float
 ) -> Entry:
     """A scored entry; `ndcg` stands for nDCG@10 and `recall` for R@100."""
-    if isinstance(system, str):
-        system = make_system(system)
+    system = make_system(system) if isinstance(system, str) else system
+    return publish_entry(
+        evaluation=evaluate(dataset, system, **scores),
+        provenance=Entry.Provenance.SCORED,
+        public=public,
+        submission_reference=f"reference{next(_numbers)}",
+        is_baseline=baseline,
+    )
+
+
+def score_seeds(
+    dataset: Dataset,
+    system: System | str,
+    *seeds: dict[str, float],
+    public: bool = True,
+    configuration: str = "",
+) -> Entry:
+    """A scored seed set, one dictionary of scores for each seed: they are labelled 1, 2, …"""
+    system = make_system(system) if isinstance(system, str) else system
+    return publish_seed_set(
+        {str(number): evaluate(dataset, system, **scores) for number, scores in enumerate(seeds, 1)},
+        provenance=Entry.Provenance.SCORED,
+        public=public,
+        configuration=configuration,
+        submission_reference=f"reference{next(_numbers)}",
+    )
+
+
+def evaluate(dataset: Dataset, system: System, **scores: float) -> Evaluation:
+    """The evaluation of a new run of the system, the same for each of two queries."""
     version, qrels = dataset.current_version, dataset.current_qrels
     assert version is not None
     assert qrels is not None
@@ -56,21 +84,14 @@ def score(
     run = record_run(
         version=version, system=system, sha256=f"{next(_numbers):064x}", origin="uploaded", size=1, lines=1
     )  # type: ignore[arg-type]
-    evaluation = record_evaluation(
+    return record_evaluation(
         run=run,
         qrels=qrels,
         specification="1",
         measures=list(means),
         means=means,
-        per_query=np.zeros((2, len(means))),
+        per_query=np.array([list(means.values())] * 2),
         missing_queries=0,
-    )
-    return publish_entry(
-        evaluation=evaluation,
-        provenance=Entry.Provenance.SCORED,
-        public=public,
-        submission_reference=f"reference{next(_numbers)}",
-        is_baseline=baseline,
     )
 
 

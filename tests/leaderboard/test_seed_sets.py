@@ -1,0 +1,136 @@
+"""Seed sets: several runs of one system are one result, with a mean, a deviation and the seeds behind it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from leaderboard.models import Entry, Seed
+from leaderboard.publishing import (
+    publish_seed_set,
+    refresh_scores,
+    set_visibility,
+    system_changed,
+    withdraw_entries,
+)
+from leaderboard.results import per_query_means, record_evaluation
+from tests.leaderboard.entries import evaluate, make_system, score, score_seeds, scored_dataset
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_set_is_one_entry_with_mean_and_sample_deviation() -> None:
+    dataset = scored_dataset()
+    entry = score_seeds(dataset, "five", *({"ndcg": 0.1 * seed, "recall": 0.5} for seed in range(1, 6)))
+    assert Entry.objects.filter(dataset=dataset).count() == 1
+    assert entry.seed_count == 5
+    assert entry.evaluation is None
+    assert entry.scores["nDCG@10"] == pytest.approx(0.3)
+    assert entry.deviations["nDCG@10"] == pytest.approx(np.std([0.1, 0.2, 0.3, 0.4, 0.5], ddof=1))
+    assert entry.deviations["R@100"] == 0
+    assert [seed.label for seed in entry.seeds.all()] == ["1", "2", "3", "4", "5"]
+
+
+def test_over_hidden_judgements_everything_comes_from_rounded_values_and_is_rounded_again() -> None:
+    dataset = scored_dataset(hidden=True)
+    entry = score_seeds(dataset, "two", {"ndcg": 0.12344}, {"ndcg": 0.12451})
+    assert [seed.scores["nDCG@10"] for seed in entry.seeds.all()] == [0.123, 0.125]
+    assert entry.scores["nDCG@10"] == 0.124
+    assert entry.deviations["nDCG@10"] == 0.001, "0.00141 of the rounded values, to three decimals"
+    assert entry.missing_queries is None
+
+
+def test_only_measures_that_all_seeds_have_are_shown() -> None:
+    entry = score_seeds(scored_dataset(), "two", {"ndcg": 0.1, "recall": 0.5}, {"ndcg": 0.3})
+    assert list(entry.scores) == ["nDCG@10"]
+    assert list(entry.deviations) == ["nDCG@10"]
+
+
+def test_publishing_a_set_again_changes_nothing() -> None:
+    dataset = scored_dataset()
+    system = make_system("twice")
+    seeds = {label: evaluate(dataset, system, ndcg=0.5) for label in ("a", "b")}
+
+    def publish() -> Entry:
+        return publish_seed_set(seeds, provenance=Entry.Provenance.SCORED, public=True)
+
+    first, dataset_then = publish(), dataset.__class__.objects.get(pk=dataset.pk).board_revision
+    assert publish() == first
+    assert Seed.objects.count() == 2
+    assert dataset.__class__.objects.get(pk=dataset.pk).board_revision == dataset_then
+
+
+@pytest.mark.parametrize(
+    ("number", "systems"), [(1, 1), (6, 1), (2, 2)], ids=["one", "six", "of two systems"]
+)
+def test_what_is_no_set_is_not_published(number: int, systems: int) -> None:
+    dataset = scored_dataset()
+    made = [make_system(f"system {each}") for each in range(systems)]
+    seeds = {str(each): evaluate(dataset, made[each % systems], ndcg=0.5) for each in range(number)}
+    with pytest.raises(ValueError, match="seed set"):
+        publish_seed_set(seeds, provenance=Entry.Provenance.SCORED, public=True)
+    assert not Entry.objects.exists()
+
+
+def test_values_by_query_are_means_over_the_seeds_for_measures_that_all_have() -> None:
+    dataset = scored_dataset()
+    entry = score_seeds(dataset, "two", {"recall": 0.5, "ndcg": 0.1}, {"ndcg": 0.3})
+    second = entry.seeds.last()
+    assert second is not None
+    run, qrels = second.evaluation.run, second.evaluation.qrels
+    again = record_evaluation(
+        run=run,
+        qrels=qrels,
+        specification="2",
+        measures=["AP", "nDCG@10"],
+        means={},
+        per_query=np.array([[0.0, 0.4], [0.0, 1.0]]),
+        missing_queries=0,
+    )
+    Seed.objects.filter(pk=second.pk).update(evaluation=again)
+    measures, values = per_query_means(Entry.objects.get(pk=entry.pk))
+    assert measures == ["nDCG@10"]
+    assert_allclose(values, [[0.25], [0.55]])
+
+
+def test_values_by_query_of_a_single_run_are_its_own() -> None:
+    measures, values = per_query_means(score(scored_dataset(), "single", ndcg=0.2, recall=0.7))
+    assert measures == ["nDCG@10", "R@100"]
+    assert_allclose(values, [[0.2, 0.7], [0.2, 0.7]])
+
+
+def test_a_set_that_becomes_hidden_is_rounded_seed_by_seed() -> None:
+    dataset = scored_dataset()
+    entry = score_seeds(dataset, "two", {"ndcg": 0.12344}, {"ndcg": 0.12451})
+    dataset.hidden = True
+    dataset.save()
+    refresh_scores(dataset)
+    entry.refresh_from_db()
+    assert entry.scores == {"nDCG@10": 0.124}
+    assert entry.deviations == {"nDCG@10": 0.001}
+    assert [seed.scores for seed in entry.seeds.all()] == [{"nDCG@10": 0.123}, {"nDCG@10": 0.125}]
+
+
+def test_a_set_is_shown_kept_back_and_withdrawn_as_a_whole() -> None:
+    entry = score_seeds(scored_dataset(), "two", {"ndcg": 0.1}, {"ndcg": 0.3}, public=False)
+    assert entry.visibility == Entry.Visibility.PRIVATE
+    set_visibility(entry.submission_reference, public=True)
+    entry.refresh_from_db()
+    assert entry.visibility == Entry.Visibility.PUBLIC
+    withdraw_entries(entry.submission_reference, "wrong index")
+    entry.refresh_from_db()
+    assert (entry.visibility, entry.withdrawal_reason) == (Entry.Visibility.WITHDRAWN, "wrong index")
+
+
+def test_adapted_to_the_corpus_is_neither_in_domain_nor_zero_shot() -> None:
+    dataset = scored_dataset()
+    system = make_system("adapted", adapted_to=[dataset.slug], training_declared=True)
+    single = score(dataset, system, ndcg=0.5)
+    assert single.training == Entry.Training.ADAPTED
+    seeds = score_seeds(dataset, system, {"ndcg": 0.1}, {"ndcg": 0.3})
+    system.training_datasets = [dataset.name]
+    system.save()
+    system_changed(system)
+    seeds.refresh_from_db()
+    assert seeds.training == Entry.Training.IN_DOMAIN, "labels count before the corpus alone"
