@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from django.db import transaction
-from django.db.models import Q
 
 from leaderboard.models import System, Team, User
 from leaderboard.runs import StoredRun, store_run
@@ -23,11 +22,6 @@ from submissions.lifecycle import write_log
 from submissions.models import Job, State, Submission
 from submissions.people.teams import personal_team
 from submissions.refusals import FileReport, Refused
-
-#: A job that ended so does not stand in the way of the same file sent again; nor does a withdrawn one without scores.
-FORGOTTEN = Q(state__in=[State.REJECTED, State.FAILED, State.CANCELLED, State.TIMED_OUT]) | Q(
-    state=State.WITHDRAWN, entry=None
-)
 
 
 def check_only(files: Sequence[IncomingFile]) -> list[FileReport]:
@@ -114,11 +108,11 @@ def team_of(system: System, submitter: User) -> Team:
 def _refuse_repeats(system: System, configuration: str, arrivals: Iterable[_Arrival]) -> None:
     """Raises Refused for a run that this system has already, under the same label, on the same dataset."""
     for arrival in arrivals:
-        jobs = Job.objects.filter(
+        jobs = Job.objects.in_the_way().filter(
             dataset=arrival.run.dataset,
             submission__system=system,
             submission__configuration=configuration,
-        ).exclude(FORGOTTEN)
+        )
         if arrival.stored is not None:
             jobs = jobs.filter(payload__run_sha256=arrival.stored.sha256)
         else:

@@ -92,6 +92,21 @@ class JobQuerySet(models.QuerySet["Job"]):
             Q(state__in=WAITING), Q(lease_expires_at=None), Q(not_before=None) | Q(not_before__lte=now)
         ).exclude(dataset__state="collecting", dataset__current_qrels=None)
 
+    def in_the_way(self) -> Self:
+        """Those that stand in the way of the same file sent again: they made a result, or still may.
+
+        Not those that ended badly, nor the scored runs of a seed set that will never be complete.
+        """
+        unfinished = Job.objects.filter(
+            submission=models.OuterRef("submission"), dataset=models.OuterRef("dataset")
+        ).exclude(state__in=TERMINAL)
+        lost = [State.REJECTED, State.FAILED, State.CANCELLED, State.TIMED_OUT]
+        return self.exclude(
+            Q(state__in=lost)
+            | Q(state=State.WITHDRAWN, entry=None)
+            | Q(state=State.DONE, entry=None) & ~Q(seed="") & ~models.Exists(unfinished)
+        )
+
     def expired(self) -> Self:
         """Those whose worker went silent, in every state that is not terminal."""
         return self.exclude(state__in=TERMINAL).filter(lease_expires_at__lt=timezone.now())
@@ -128,6 +143,11 @@ class Job(models.Model):
     payload = models.JSONField(default=dict, blank=True)
     file_name = models.CharField(max_length=200, blank=True, help_text="What the sender called the file.")
     upload_sha256 = models.CharField(max_length=64, blank=True)
+    seed = models.CharField(
+        max_length=80,
+        blank=True,
+        help_text="Its label, where the submission brought several runs for the dataset.",
+    )
     validated = models.BooleanField(
         default=False, help_text="The file passed validation before it was queued."
     )
@@ -159,6 +179,14 @@ class Job(models.Model):
         on_delete=models.PROTECT,
         related_name="jobs",
         help_text="What it made, or, for a run of a seed set, made a part of.",
+    )
+    evaluation = models.ForeignKey(
+        "leaderboard.Evaluation",
+        null=True,
+        blank=True,
+        on_delete=models.PROTECT,
+        related_name="+",
+        help_text="Of a run of a seed set, which makes an entry only with all others of the set.",
     )
     further_entries = models.ManyToManyField(
         "leaderboard.Entry", blank=True, related_name="+", help_text="Variants, such as lesser depths."

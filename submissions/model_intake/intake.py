@@ -22,7 +22,7 @@ from submissions.capability import UNPROTECTED, told_within
 from submissions.checkpoints import keeping as checkpoints
 from submissions.checkpoints.hub import HubModel, refuse_hub
 from submissions.checkpoints.keeping import KeptFiles, Source
-from submissions.intake import FORGOTTEN, system_row, team_of
+from submissions.intake import system_row, team_of
 from submissions.lifecycle import write_log
 from submissions.model_intake.datasets import chosen_datasets
 from submissions.model_intake.quota import hold_quota, refuse_beyond_quota
@@ -226,13 +226,13 @@ def _refuse_repeat(submission: Submission, dataset: Dataset, plan: _Plan) -> Non
     That is the same model run in the same way, or the same system with another engine or other parameters.
     """
     earlier = (
-        Job.objects.filter(
+        Job.objects.in_the_way()
+        .filter(
             kind=Job.Kind.MODEL,
             dataset=dataset,
             submission__team=submission.team,
             submission__configuration=submission.configuration,
         )
-        .exclude(FORGOTTEN)
         .select_related("submission__checkpoint", "submission__system", "dataset")
     )
     payload = plan.payload(dataset)
