@@ -8,7 +8,8 @@ from django.urls import include, path
 from leaderboard.api import boards as board_api
 from leaderboard.api import documents
 from leaderboard.api.files import DatasetFiles
-from leaderboard.views import boards, efficiency, public, reference
+from leaderboard.boards.exports import FORMATS
+from leaderboard.views import boards, efficiency, exports, public, reference
 from leaderboard.views.files import dataset_file, favicon
 from leaderboard.views.health import healthz
 
@@ -17,17 +18,20 @@ pages = [
     path("datasets/", public.datasets, name="datasets"),
     path("datasets/<slug:slug>/", boards.dataset, name="dataset"),
     path("datasets/<slug:slug>/files/<str:name>", dataset_file, name="dataset-file"),
-    path("datasets/<slug:slug>/board.csv", boards.dataset_csv, name="dataset_csv"),
-    path("datasets/<slug:slug>/board.json", boards.dataset_json, name="dataset_json"),
     path("benchmarks/", public.benchmarks, name="benchmarks"),
     path("benchmarks/<slug:slug>/", boards.benchmark, name="benchmark"),
-    path("benchmarks/<slug:slug>/board.csv", boards.benchmark_csv, name="benchmark_csv"),
-    path("benchmarks/<slug:slug>/board.json", boards.benchmark_json, name="benchmark_json"),
     path("systems/<slug:slug>/", public.system, name="system"),
     path("teams/<slug:slug>/", public.team, name="team"),
     path("measures/", reference.measures, name="measures"),
     path("efficiency/", efficiency.efficiency, name="efficiency"),
     path("formats/", reference.formats, name="formats"),
+]
+
+#: board.csv, board.json and others, beside the page of the board.
+board_exports = [
+    path(f"{kind}s/<slug:slug>/board.{ending}", view, {"ending": ending}, name=f"{kind}_{ending}")
+    for kind, view in (("dataset", exports.dataset), ("benchmark", exports.benchmark))
+    for ending in FORMATS
 ]
 
 api_calls = [
@@ -44,6 +48,7 @@ api_calls = [
 
 urlpatterns = [
     *pages,
+    *board_exports,
     path("api/v1/", include(api_calls)),
     path("admin/", admin.site.urls),
     path("favicon.ico", favicon, name="favicon"),

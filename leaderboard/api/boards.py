@@ -16,6 +16,7 @@ from leaderboard.boards import exports, lists, pages, system_page
 from leaderboard.boards.state import BoardState, UnknownChoice
 from leaderboard.models import Architecture, Entry
 from leaderboard.publishing import published_statistics
+from leaderboard.views.board_views import cited
 
 VIEW_PARAMETERS = [
     OpenApiParameter("measure", str, description="The measure in focus: differences and ranks follow it."),
@@ -112,12 +113,14 @@ class DatasetBoardView(APIView):
     def get(self, request: Request, slug: str) -> Response:
         """The dataset's board in the view that the query string asks for, as on its page."""
         try:
-            page = pages.dataset_page(slug, _state(request))
+            page = pages.dataset_page(slug, _state(request).but(all_rows=True))
         except UnknownChoice as error:
             raise _refused(error) from error
         if page is None:
             raise Http404
-        return Response(exports.to_json(page.board))
+        return Response(
+            exports.to_json(page.board, cited(request._request, "dataset", slug, page.board.title))
+        )
 
 
 class BenchmarksView(APIView):
@@ -136,12 +139,14 @@ class BenchmarkBoardView(APIView):
     def get(self, request: Request, slug: str) -> Response:
         """The benchmark's board in the view that the query string asks for, as on its page."""
         try:
-            page = pages.benchmark_page(slug, _state(request))
+            page = pages.benchmark_page(slug, _state(request).but(all_rows=True))
         except UnknownChoice as error:
             raise _refused(error) from error
         if page is None:
             raise Http404
-        return Response(exports.to_json(page.board))
+        return Response(
+            exports.to_json(page.board, cited(request._request, "benchmark", slug, page.board.title))
+        )
 
 
 class SystemView(APIView):

@@ -12,6 +12,7 @@ from leaderboard.boards import rendering, wording
 from leaderboard.boards.model import Board, Column
 from leaderboard.boards.state import BoardState, Sort
 from leaderboard.models import Architecture, Entry
+from leaderboard.views.board_views import export_links
 
 
 class Option(NamedTuple):
@@ -45,8 +46,7 @@ def board_context(board: Board, state: BoardState, path: str) -> dict[str, Any]:
             Option(machine.slug, machine.name, machine == board.machine) for machine in board.machines
         ],
         "chips": _chips(state, path),
-        "csv_url": f"{path}board.csv{state.query_string()}",
-        "json_url": f"{path}board.json{state.query_string()}",
+        "exports": export_links(path, state),
     }
 
 

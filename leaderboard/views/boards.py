@@ -1,43 +1,22 @@
-"""Pages with a board on them: a dataset's, a benchmark's, and the same views as CSV and JSON."""
+"""Pages with a board on them: a dataset's and a benchmark's."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from leaderboard.api.errors import unknown_choice
-from leaderboard.boards import exports, lists, pages, reading
-from leaderboard.boards.model import Board
+from leaderboard.boards import lists, pages, reading
 from leaderboard.boards.state import BoardState, UnknownChoice
 from leaderboard.files import offered_files
 from leaderboard.models import Dataset
 from leaderboard.page_cache import kept_page
 from leaderboard.publishing import published_statistics
 from leaderboard.views.board_context import board_context
-
-
-def view_of(request: HttpRequest) -> str | None:
-    """Which view of a board is asked for, for the page cache; searches and mistakes are not worth keeping."""
-    try:
-        state = BoardState.read(request.GET)
-    except UnknownChoice:
-        return None
-    return None if state.text else state.query_string()
-
-
-def refused(request: HttpRequest, error: UnknownChoice) -> HttpResponse:
-    """400, saying what the board has instead, in the kind of answer that was asked for."""
-    if request.path.endswith(".json"):
-        return JsonResponse(unknown_choice(error), status=400)
-    if request.path.endswith(".csv"):
-        return HttpResponse(f"{error}\n", content_type="text/plain; charset=utf-8", status=400)
-    return render(
-        request, "leaderboard/unknown_choice.html", {"error": error, "path": request.path}, status=400
-    )
+from leaderboard.views.board_views import refused, view_of
 
 
 @require_safe
@@ -103,56 +82,3 @@ def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
         **board_context(page.board, state, reverse("benchmark", args=[slug])),
     }
     return render(request, "leaderboard/benchmark.html", context)
-
-
-def _board(request: HttpRequest, kind: str, slug: str) -> Board:
-    state = BoardState.read(request.GET)
-    page = pages.dataset_page(slug, state) if kind == "dataset" else pages.benchmark_page(slug, state)
-    if page is None:
-        raise Http404
-    return page.board
-
-
-def _csv(request: HttpRequest, kind: str, slug: str) -> HttpResponse:
-    try:
-        text = exports.to_csv(_board(request, kind, slug))
-    except UnknownChoice as error:
-        return refused(request, error)
-    response = HttpResponse(text, content_type="text/csv; charset=utf-8")
-    response.headers["Content-Disposition"] = f'attachment; filename="{slug}.csv"'
-    return response
-
-
-def _json(request: HttpRequest, kind: str, slug: str) -> HttpResponse:
-    try:
-        return JsonResponse(exports.to_json(_board(request, kind, slug)))
-    except UnknownChoice as error:
-        return refused(request, error)
-
-
-@require_safe
-@kept_page(reading.dataset_revision, view_of)
-def dataset_csv(request: HttpRequest, slug: str) -> HttpResponse:
-    """The dataset's board in this view, as CSV."""
-    return _csv(request, "dataset", slug)
-
-
-@require_safe
-@kept_page(reading.dataset_revision, view_of)
-def dataset_json(request: HttpRequest, slug: str) -> HttpResponse:
-    """The dataset's board in this view, as JSON."""
-    return _json(request, "dataset", slug)
-
-
-@require_safe
-@kept_page(reading.benchmark_revision, view_of)
-def benchmark_csv(request: HttpRequest, slug: str) -> HttpResponse:
-    """The benchmark's board in this view, as CSV."""
-    return _csv(request, "benchmark", slug)
-
-
-@require_safe
-@kept_page(reading.benchmark_revision, view_of)
-def benchmark_json(request: HttpRequest, slug: str) -> HttpResponse:
-    """The benchmark's board in this view, as JSON."""
-    return _json(request, "benchmark", slug)

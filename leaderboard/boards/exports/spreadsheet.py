@@ -1,11 +1,11 @@
-"""A board as CSV and as JSON: exactly the rows, columns and order of the page, with values as published."""
+"""A board as CSV."""
 
 from __future__ import annotations
 
 import csv
 import io
-from typing import Any
 
+from leaderboard.boards.exports.cited import Cited
 from leaderboard.boards.model import Board, Column, Row, Value
 
 #: What a spreadsheet would take for a formula.
@@ -27,8 +27,11 @@ MEASURED = (
 )
 
 
-def to_csv(board: Board) -> str:
-    """The board as CSV text: empty cells are missing values, differences are columns of their own."""
+def to_csv(board: Board, cited: Cited) -> str:
+    """The board as CSV text: empty cells are missing values, differences are columns of their own.
+
+    CSV has no place for what is `cited`; its file is named after it.
+    """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
     measured = MEASURED if board.machine else ()
@@ -92,52 +95,3 @@ def doubtful(board: Board, row: Row) -> list[str]:
         for place, mark in row.marks.items()
         if mark == "?"
     ]
-
-
-def to_json(board: Board) -> dict[str, Any]:
-    """The board as plain values."""
-    return {
-        "title": board.title,
-        "measure": board.measure,
-        "sort": board.sort,
-        "order": board.order,
-        "total": board.total,
-        "hardware": board.machine._asdict() if board.machine else None,
-        "hardware_choices": [machine._asdict() for machine in board.machines],
-        "columns": [
-            {
-                "key": column.key,
-                "label": column.label,
-                "group": column.group,
-                "better": column.better,
-                "unit": column.unit,
-                "note": column.note,
-            }
-            for column in board.columns
-        ],
-        "rows": [_row(board, row) for row in board.rows],
-        "notes": board.notes,
-    }
-
-
-def _row(board: Board, row: Row) -> dict[str, Any]:
-    return {
-        "rank": row.rank,
-        "ranked_among": row.ranked_in,
-        "system": row.entry.system,
-        "slug": row.entry.slug,
-        "configuration": row.entry.configuration,
-        "baseline": bool(row.entry.is_baseline),
-        "provenance": row.entry.provenance,
-        "architecture": row.entry.architecture,
-        "training": row.entry.training,
-        "comparison_group": row.entry.comparison_group,
-        "missing_queries": row.entry.missing_queries,
-        "values": {
-            column.key: value
-            for column, value in zip(board.columns[1:], exported(board, row)[1:], strict=True)
-        },
-        "marks": {board.columns[place].key: mark for place, mark in row.marks.items()},
-        "doubtful": doubtful(board, row),
-        "measured": row.measured.as_data() if row.measured else None,
-    }

@@ -1,0 +1,108 @@
+"""What to cite for a board: the board itself at its date, and every publication in view."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from leaderboard.boards.exports.cited import Cited
+from leaderboard.boards.exports.latex_text import escape
+from leaderboard.boards.model import Board
+
+_START = re.compile(r"@\s*([A-Za-z]+)\s*\{\s*([^\s,{}=\"#%'()~\\]+)\s*,")
+#: Entries that are no publications.
+_OTHER_KINDS = ("comment", "string", "preamble")
+
+
+class Reference(NamedTuple):
+    """One entry of a bibliography: its type, its key, and what stands between the key's comma and the last brace."""
+
+    kind: str
+    key: str
+    fields: str
+
+    def written(self, key: str) -> str:
+        """The entry under another key."""
+        return f"@{self.kind}{{{key},{self.fields}}}"
+
+
+def references_in(text: str) -> list[Reference]:
+    """The entries of a BibTeX text; what is no entry with balanced braces is left out."""
+    found, position = [], 0
+    while match := _START.search(text, position):
+        end = _closing(text, match.end())
+        if end is None:
+            position = match.end()
+            continue
+        kind = match[1].lower()
+        if kind not in _OTHER_KINDS:
+            found.append(Reference(kind, match[2], text[match.end() : end]))
+        position = end + 1
+    return found
+
+
+def _closing(text: str, start: int) -> int | None:
+    """Where the brace is closed that stands open at `start`; None where it is not, or a new entry begins before."""
+    depth = 1
+    for place in range(start, len(text)):
+        character = text[place]
+        if character in "{}" and text[place - 1] != "\\":
+            depth += 1 if character == "{" else -1
+            if depth == 0:
+                return place
+    return None
+
+
+def misc(key: str, fields: Mapping[str, str]) -> str:
+    """A `@misc` of fields that are LaTeX already; empty ones are left out."""
+    lines = [f"  {name} = {{{value}}}," for name, value in fields.items() if value]
+    return "\n".join([f"@misc{{{key},", *lines, "}"])
+
+
+def bibliography(texts: Iterable[str], taken: Iterable[str] = ()) -> list[str]:
+    """The entries of several BibTeX texts, each once, under keys that none shares: `thakur2021`, `thakur2021-2`."""
+    keys = {key.casefold() for key in taken}
+    seen: set[str] = set()
+    written = []
+    for reference in (each for text in texts for each in references_in(text)):
+        content = " ".join(reference.written(reference.key).split())
+        if content in seen:
+            continue
+        seen.add(content)
+        key, number = reference.key, 1
+        while key.casefold() in keys:
+            number += 1
+            key = f"{reference.key}-{number}"
+        keys.add(key.casefold())
+        written.append(reference.written(key))
+    return written
+
+
+def to_bibtex(board: Board, cited: Cited) -> str:
+    """The board as a dated `@misc`, then what its rows cite; who has nothing to cite is named in a comment."""
+    key = f"{cited.kind}-{cited.slug}" + (f"-{cited.at:%Y-%m-%d}" if cited.at else "")
+    own = misc(
+        key,
+        {
+            "title": f"{{{escape(board.title)}: {escape(board.measure)}}}",
+            "author": f"{{{escape(cited.site)}}}",
+            "year": f"{cited.at:%Y}" if cited.at else "",
+            "month": f"{cited.at:%m}".lstrip("0") if cited.at else "",
+            "howpublished": rf"\url{{{_address(cited.url)}}}",
+            "note": escape(f"Leaderboard as of {cited.moment}") if cited.at else "Leaderboard",
+        },
+    )
+    slugs = list(dict.fromkeys(row.entry.slug for row in board.rows))
+    names = {row.entry.slug: row.entry.system for row in board.rows}
+    silent = [names[slug] for slug in slugs if not references_in(cited.bibtex.get(slug, ""))]
+    parts = [own, *bibliography((cited.bibtex.get(slug, "") for slug in slugs), [key])]
+    if silent:
+        plain = ", ".join(" ".join(name.replace("@", "(at)").split()) for name in silent)
+        parts.append(f"% Nothing to cite is known of: {plain}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _address(url: str) -> str:
+    """An address in which no brace or backslash ends the entry."""
+    return re.sub(r"[{}\\\s\"]", lambda match: f"%{ord(match[0]):02X}", url)

@@ -1,0 +1,60 @@
+"""Cells as text, with the digits of the page: for the formats that people read."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from leaderboard.boards import wording
+from leaderboard.boards.model import Board, Row
+
+#: What a missing value is written as.
+MISSING = "—"
+
+
+def text_of(board: Board, row: Row, place: int) -> str:
+    """The cell as the page writes it, without its marks."""
+    column, value = board.columns[place], row.values[place]
+    if row.shown.get(place):
+        return row.shown[place]
+    if value is None:
+        return MISSING
+    if isinstance(value, str):
+        return value
+    if column.kind == "score":
+        return f"{value:.{row.decimals}f}"
+    if column.kind == "delta":
+        return wording.signed(value, row.decimals)
+    if column.kind == "relative":
+        return wording.signed(value, 1, percent=True)
+    if column.kind == "count":
+        return f"{value:g}"
+    return wording.significant(value)
+
+
+def emphasis(board: Board, row: Row, place: int) -> Literal["best", "second", ""]:
+    """Whether the value is the best or the second best of its column among rows of its kind, as on the page."""
+    value, key = row.values[place], (place, row.ranked_in)
+    if value is None or isinstance(value, str):
+        return ""
+    if board.best.get(key) == value:
+        return "best"
+    return "second" if board.second.get(key) == value else ""
+
+
+def name_of(row: Row) -> str:
+    """Whose row it is, with its configuration: `BM25 (k1 = 1.2)`."""
+    entry = row.entry
+    return f"{entry.system} ({entry.configuration})" if entry.configuration else entry.system
+
+
+def footnotes(board: Board) -> list[str]:
+    """What a reader of the table alone has to know."""
+    marks = {mark for row in board.rows for mark in row.marks.values()}
+    found = []
+    if any("‡" in mark for mark in marks) or any(row.entry.training == "in-domain" for row in board.rows):
+        found.append("‡ in-domain: trained on that dataset.")
+    if any("?" in mark for mark in marks):
+        found.append("? as printed, but doubtful.")
+    if any(row.rank_label.startswith("r") for row in board.rows):
+        found.append("r: a rank among reported figures, which nobody here recomputed.")
+    return found

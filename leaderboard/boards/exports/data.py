@@ -1,0 +1,69 @@
+"""A board as plain values, for JSON and for the API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from leaderboard.boards.exports.cited import Cited
+from leaderboard.boards.exports.spreadsheet import doubtful, exported
+from leaderboard.boards.model import Board, Row
+
+
+def to_json_text(board: Board, cited: Cited) -> str:
+    """The board as JSON text."""
+    return orjson.dumps(to_json(board, cited), option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def to_json(board: Board, cited: Cited) -> dict[str, Any]:
+    """The board as plain values."""
+    return {
+        "title": board.title,
+        "measure": board.measure,
+        "sort": board.sort,
+        "order": board.order,
+        "sorts": [{"key": sort.key, "order": sort.order} for sort in board.sorts],
+        "total": board.total,
+        "found": board.found,
+        "as_of": cited.moment or None,
+        "permalink": cited.url,
+        "hardware": board.machine._asdict() if board.machine else None,
+        "hardware_choices": [machine._asdict() for machine in board.machines],
+        "columns": [
+            {
+                "key": column.key,
+                "label": column.label,
+                "group": column.group,
+                "better": column.better,
+                "unit": column.unit,
+                "note": column.note,
+            }
+            for column in board.columns
+        ],
+        "rows": [_row(board, row) for row in board.rows],
+        "notes": board.notes,
+    }
+
+
+def _row(board: Board, row: Row) -> dict[str, Any]:
+    return {
+        "rank": row.rank,
+        "ranked_among": row.ranked_in,
+        "system": row.entry.system,
+        "slug": row.entry.slug,
+        "configuration": row.entry.configuration,
+        "baseline": bool(row.entry.is_baseline),
+        "provenance": row.entry.provenance,
+        "architecture": row.entry.architecture,
+        "training": row.entry.training,
+        "comparison_group": row.entry.comparison_group,
+        "missing_queries": row.entry.missing_queries,
+        "values": {
+            column.key: value
+            for column, value in zip(board.columns[1:], exported(board, row)[1:], strict=True)
+        },
+        "marks": {board.columns[place].key: mark for place, mark in row.marks.items()},
+        "doubtful": doubtful(board, row),
+        "measured": row.measured.as_data() if row.measured else None,
+    }

@@ -1,0 +1,94 @@
+r"""A board as a LaTeX table in the manner of papers: booktabs, best bold, second underlined.
+
+What `\input` needs is one float; the packages stand in a comment on top.
+"""
+
+from __future__ import annotations
+
+from leaderboard.boards import wording
+from leaderboard.boards.exports.cells import MISSING, emphasis, footnotes, name_of, text_of
+from leaderboard.boards.exports.cited import Cited
+from leaderboard.boards.exports.latex_text import address, escape
+from leaderboard.boards.model import Board, Column, Row
+
+#: A table of more columns is made as wide as the text, whatever that does to its letters.
+MOST_COLUMNS = 8
+
+
+def to_latex(board: Board, cited: Cited) -> str:
+    """The board as a `table` with caption and label."""
+    wide = len(board.columns) > MOST_COLUMNS
+    packages = r"\usepackage{booktabs,url}" + (r" \usepackage{graphicx}" if wide else "")
+    head, foot = (r"\resizebox{\linewidth}{!}{%", "}") if wide else (r"\begingroup", r"\endgroup")
+    lines = [
+        f"% {escape(board.title)}: {cited.moment or 'present board'}. Needs {packages}",
+        r"\begin{table}[t]",
+        r"\centering",
+        r"\small",
+        rf"\caption{{{caption(board, cited)}}}",
+        rf"\label{{tab:{cited.kind}-{cited.slug}}}",
+        head,
+        rf"\begin{{tabular}}{{r{''.join('r' if column.numeric else 'l' for column in board.columns)}}}",
+        r"\toprule",
+        *_groups(board),
+        _line([r"\#", *map(_head, board.columns)]),
+        r"\midrule",
+        *(_line(_cells(board, row)) for row in board.rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+        foot,
+        r"\end{table}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def caption(board: Board, cited: Cited) -> str:
+    """What the table shows, how to read it, and where it stands: LaTeX."""
+    kind = "test collection" if cited.kind == "dataset" else "benchmark"
+    shown = f"{len(board.rows)} of {board.total} rows" if len(board.rows) != board.total else "all rows"
+    parts = [f"{board.measure} on {cited.name} ({kind}), {shown}. Best in bold, second underlined."]
+    parts += footnotes(board)
+    where = ", ".join(part for part in (cited.site, cited.date) if part)
+    return rf"{escape(' '.join(parts))} {escape(where)}, \url{{{address(cited.url)}}}."
+
+
+def _groups(board: Board) -> list[str]:
+    """The heads of the groups of columns, and a rule under each."""
+    cells, rules, place = ["", ""], [], 3
+    for label, span in wording.spans(board.columns[1:]):
+        cells.append(rf"\multicolumn{{{span}}}{{c}}{{{escape(label)}}}" if label else "&" * (span - 1))
+        if label:
+            rules.append(rf"\cmidrule(lr){{{place}-{place + span - 1}}}")
+        place += span
+    return [_line(cells), "".join(rules)] if rules else []
+
+
+def _head(column: Column) -> str:
+    arrow = (
+        {"higher": r"~$\uparrow$", "lower": r"~$\downarrow$", "": ""}[column.better] if column.arrow else ""
+    )
+    unit = f" ({escape(column.unit)})" if column.unit else ""
+    return f"{escape(column.label)}{unit}{arrow}"
+
+
+def _cells(board: Board, row: Row) -> list[str]:
+    name = escape(name_of(row)) + (r"$^{\ddagger}$" if row.entry.training == "in-domain" else "")
+    if row.entry.is_baseline:
+        name += r" \emph{(baseline)}"
+    cells = (_cell(board, row, place) for place in range(1, len(board.columns)))
+    return [escape(row.rank_label or MISSING), name, *cells]
+
+
+def _cell(board: Board, row: Row, place: int) -> str:
+    text = escape(text_of(board, row, place))
+    found = emphasis(board, row, place)
+    if found:
+        text = rf"\textbf{{{text}}}" if found == "best" else rf"\underline{{{text}}}"
+    mark = row.marks.get(place, "")
+    if not mark:
+        return text
+    return f"{text}{escape(mark)}" if mark == "‡" else rf"{text} {{\footnotesize {escape(mark)}}}"
+
+
+def _line(cells: list[str]) -> str:
+    return f"{' & '.join(cells)} \\\\"

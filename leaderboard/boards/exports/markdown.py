@@ -1,0 +1,60 @@
+"""A board as a table of GitHub's Markdown."""
+
+from __future__ import annotations
+
+import re
+
+from leaderboard.boards.exports.cells import emphasis, footnotes, name_of, text_of
+from leaderboard.boards.exports.cited import Cited
+from leaderboard.boards.model import Board, Column, Row
+
+#: What means something in Markdown or in HTML within it.
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&])")
+
+
+def to_markdown(board: Board, cited: Cited) -> str:
+    """The board as text: a heading line, the table with the best values bold, and where it is from."""
+    numeric = [False, *(column.numeric for column in board.columns[1:])]
+    lines = [
+        f"**{escaped(board.title)}**, {escaped(board.measure)}: {len(board.rows)} of {board.total} rows.",
+        "",
+        _line(["#", *(escaped(_head(column)) for column in board.columns)]),
+        _line(["--:", *("--:" if is_numeric else ":--" for is_numeric in numeric)]),
+        *(_line(_cells(board, row)) for row in board.rows),
+        "",
+        *(f"{escaped(note)}  " for note in ("Best in bold.", *footnotes(board))),
+        f"{escaped(cited.site)}{f', {cited.date}' if cited.date else ''}: <{cited.url}>",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def escaped(text: str) -> str:
+    """The text with everything that Markdown would read as its own made plain, on one line."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+
+
+def _head(column: Column) -> str:
+    return f"{column.label} ({column.unit})" if column.unit else column.label
+
+
+def _cells(board: Board, row: Row) -> list[str]:
+    name = escaped(name_of(row)) + (" ‡" if row.entry.training == "in-domain" else "")
+    if row.entry.is_baseline:
+        name += " (baseline)"
+    return [
+        escaped(row.rank_label) or "—",
+        name,
+        *(_cell(board, row, place) for place in range(1, len(board.columns))),
+    ]
+
+
+def _cell(board: Board, row: Row, place: int) -> str:
+    text = escaped(text_of(board, row, place))
+    if emphasis(board, row, place) == "best":
+        text = f"**{text}**"
+    mark = row.marks.get(place)
+    return f"{text} {escaped(mark)}" if mark else text
+
+
+def _line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
