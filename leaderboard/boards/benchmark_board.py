@@ -13,6 +13,7 @@ from leaderboard.boards.collecting import BenchmarkFacts, Line, Member, availabl
 from leaderboard.boards.cost_columns import CostColumns, cost_group, notes_on_costs
 from leaderboard.boards.dataset_board import ARCHITECTURES
 from leaderboard.boards.entries import DatasetEntries, Figures
+from leaderboard.boards.facets import facets_of
 from leaderboard.boards.figures import FigureKey, figure_columns, place_figures
 from leaderboard.boards.measured import with_baseline
 from leaderboard.boards.measures import better
@@ -57,7 +58,7 @@ def benchmark_board(
     measured_on, costs = _measured(facts, entries)
     of_lines = [costs.get((line.system_id, line.configuration), ()) for line in lines]
     efficiency = figure_columns([(found, {}) for found in of_lines if found])
-    shown, cost_columns = _measured_costs(facts, entries, lines, systems, state.hardware)
+    shown, cost_columns = _measured_costs(facts, entries, lines, systems, state)
     columns = _columns(facts, measure, cost_columns.columns, efficiency, measured_on)
     layout = _Layout.of(facts, measure, len(cost_columns.columns) + len(efficiency))
     rows = [_row(layout, line, systems[line.system_id]) for line in lines]
@@ -85,10 +86,10 @@ def _measured_costs(
     entries: Mapping[int, DatasetEntries],
     lines: Sequence[Line],
     systems: Mapping[int, SystemRow],
-    hardware: str,
+    state: BoardState,
 ) -> tuple[CostsShown, CostColumns]:
     """The measured costs that the board shows, BM25's too, and their columns."""
-    shown = costs_shown(facts, entries, lines, hardware)
+    shown = costs_shown(facts, entries, lines, state)
     bm25 = next(
         (
             (line.system_id, line.configuration)
@@ -98,7 +99,7 @@ def _measured_costs(
         None,
     )
     with_baseline(shown.measured, bm25)
-    return shown, CostColumns.of(shown.measured.values(), shown.machine, shown.dataset)
+    return shown, CostColumns.of(shown.measured.values(), shown.machine, shown.dataset, state.corpus)
 
 
 def _measured(
@@ -244,6 +245,7 @@ def _row(layout: _Layout, line: Line, system: SystemRow) -> Row:
         bool(line.baseline_on),
     )
     row = Row(identity, line.ranked_in, 3 if reported or layout.hidden else 4, [])
+    row.facets = facets_of(system, line.provenances, line.trainings)
     row.values = [
         system.name,
         *_summary(row, layout.of_counted(line.scores), layout.of_counted(line.baselines)),

@@ -12,6 +12,7 @@ from leaderboard.boards.collecting import BenchmarkFacts, Line, Member
 from leaderboard.boards.entries import DatasetEntries
 from leaderboard.boards.measured import Machine, Measured, chosen_machine, machines_of
 from leaderboard.boards.model import SCORED
+from leaderboard.boards.state import BoardState
 
 #: A system and its configuration, as the lines of a benchmark's board are told apart.
 Of = tuple[int, str]
@@ -31,11 +32,11 @@ class CostsShown(NamedTuple):
 
 
 def costs_shown(
-    facts: BenchmarkFacts, entries: Mapping[int, DatasetEntries], lines: Iterable[Line], hardware: str
+    facts: BenchmarkFacts, entries: Mapping[int, DatasetEntries], lines: Iterable[Line], state: BoardState
 ) -> CostsShown:
     """Of the dataset that the benchmark names, else that most lines share, the largest among equals.
 
-    The machine is the one with the slug `hardware`, by default the one that most lines share. Raises UnknownChoice.
+    The machine is the one that the view names, by default the one that most lines share. Raises UnknownChoice.
     """
     wanted = {(line.system_id, line.configuration) for line in lines if line.ranked_in == SCORED}
     of_members = [
@@ -45,7 +46,8 @@ def costs_shown(
     ]
     everything = [one for _, measured in of_members for one in measured]
     machines = machines_of(everything)
-    chosen_machine(machines, hardware)
+    wanted_machine = chosen_machine(machines, state.hardware, cpu_only=state.cpu_only)
+    hardware = wanted_machine.slug if wanted_machine and (state.hardware or state.cpu_only) else ""
     best: tuple[int, int] = (0, 0)
     shown = CostsShown("", None, {}, machines, 0)
     for member, measured in of_members:

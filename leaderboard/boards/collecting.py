@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from leaderboard.boards.dataset_board import DatasetFacts
-from leaderboard.boards.entries import DatasetEntries, LineKey, Published, is_of
+from leaderboard.boards.entries import IN_DOMAIN, DatasetEntries, LineKey, Published, is_of
 from leaderboard.boards.model import REPORTED, SCORED
 
 
@@ -60,6 +60,7 @@ class Line:
     baseline_on: set[int] = field(default_factory=set)
     in_domain: set[int] = field(default_factory=set)
     provenances: set[str] = field(default_factory=set)
+    trainings: set[str] = field(default_factory=set)
 
     @property
     def system_id(self) -> int:
@@ -94,8 +95,8 @@ def _add(
     blank: list[float | None] = [None] * len(facts.members)
     ungrouped = [""] * len(facts.members)
     columns = (entries.lines, _values(facts, facts.members[place], entries, measure), entries.groups)
-    also = (entries.published, entries.provenances, entries.baselines, entries.in_domain)
-    for key, value, group, published, provenance, is_baseline, in_domain in zip(*columns, *also, strict=True):
+    also = (entries.published, entries.provenances, entries.baselines, entries.trainings)
+    for key, value, group, published, provenance, is_baseline, training in zip(*columns, *also, strict=True):
         if value is None:
             continue
         line = lines.get(key)
@@ -110,7 +111,8 @@ def _add(
         line.provenances.add(provenance)
         if is_baseline:
             line.baseline_on.add(place)
-        if in_domain:
+        line.trainings.add(training)
+        if training == IN_DOMAIN:
             line.in_domain.add(place)
 
 

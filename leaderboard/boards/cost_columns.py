@@ -53,6 +53,8 @@ OVER_STORED_RUNS = "over stored runs: their own search is not in it"
 
 
 MILLION = 1e6
+#: The column of the estimate for the reader's own corpus.
+CORPUS_INDEX = "corpus-index"
 PER_MILLION = "per M queries"
 
 COSTS: tuple[Cost, ...] = (
@@ -121,6 +123,26 @@ COSTS: tuple[Cost, ...] = (
 )
 
 
+def estimated_index(documents: int) -> Cost:
+    """The column of what the index of so many documents would take, by the measured bytes for each document."""
+
+    def value(measured: Measured) -> float | None:
+        size, measured_documents = measured.figures.get("index_bytes"), measured.figures.get("documents")
+        if not size or not measured_documents:
+            return None
+        return float(size) / measured_documents * documents / MILLION
+
+    return Cost(
+        CORPUS_INDEX,
+        "Index, yours, estimated",
+        "MB",
+        "lower",
+        f"estimated for {documents:,} documents: measured bytes of the index for each document × {documents:,}; "
+        "documents of another length take more or less",
+        value,
+    )
+
+
 class CostColumns(NamedTuple):
     """The columns that measurements on one machine fill, in the order of the board."""
 
@@ -128,10 +150,19 @@ class CostColumns(NamedTuple):
     costs: Sequence[Cost]
 
     @classmethod
-    def of(cls, measured: Iterable[Measured], machine: Machine | None, dataset: str = "") -> CostColumns:
-        """Those that any of the measurements has a value for; `dataset` is named where the board has several."""
+    def of(
+        cls, measured: Iterable[Measured], machine: Machine | None, dataset: str = "", corpus: int = 0
+    ) -> CostColumns:
+        """Those that any of the measurements has a value for; `dataset` is named where the board has several.
+
+        With a `corpus` of so many documents, the size of its index is estimated beside the measured one.
+        """
         found = list(measured)
-        costs = [each for each in COSTS if any(each.value(one) is not None for one in found)]
+        offered = list(COSTS)
+        if corpus:
+            place = next(number for number, each in enumerate(offered) if each.key == "index-bytes")
+            offered.insert(place + 1, estimated_index(corpus))
+        costs = [each for each in offered if any(each.value(one) is not None for one in found)]
         if machine is None:
             return cls([], [])
         group = cost_group(machine, dataset)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from leaderboard.baselines import BM25
 from leaderboard.boards import deltas
 from leaderboard.boards.cost_columns import CostColumns, cost_group, notes_on_costs
+from leaderboard.boards.facets import facets_of
 from leaderboard.boards.figures import FigureKey, figure_columns, place_figures
 from leaderboard.boards.measured import Measured, chosen_machine, machines_of, with_baseline
 from leaderboard.boards.measures import better, measure_column
@@ -69,11 +70,11 @@ def dataset_board(
     figures = figure_columns([(row.figures, row.scores) for row in read if row.figures])
     shown = [measure, *(name for name in measures if name != measure)]
     machines = machines_of(measured)
-    machine = chosen_machine(machines, state.hardware)
+    machine = chosen_machine(machines, state.hardware, cpu_only=state.cpu_only)
     on_machine = with_baseline(
         {one.entry_id: one for one in measured if one.machine == machine}, _bm25(facts, read)
     )
-    costs = CostColumns.of(on_machine.values(), machine)
+    costs = CostColumns.of(on_machine.values(), machine, corpus=state.corpus)
     columns = _columns(shown, costs.columns, figures)
     rows = _rows(facts, read, shown, figures, costs, on_machine)
     assign_ranks(rows, FOCUS, lower_is_better=better(measure) == "lower")
@@ -206,6 +207,7 @@ def _rows(
         ]
         kind = ranked_in(entry.provenance, entry.comparison_group, current)
         row = Row(entry, kind, 3 if reported or facts.hidden else 4, values)
+        row.facets = facets_of(entry, (entry.provenance,), (entry.training,))
         if item.figures:
             place_figures(row, item.figures, places)
         if entry.pk in measured:

@@ -53,7 +53,7 @@ class DatasetEntries:
     sources: Sequence[int | None]
     groups: Sequence[str]
     baselines: Sequence[int]
-    in_domain: Sequence[bool]
+    trainings: Sequence[str]
     scores: Sequence[Mapping[str, float]]
     kinds: set[tuple[int | None, str]]
     measures: Mapping[int | None, set[str]]
@@ -134,7 +134,7 @@ def _entries(rows: Sequence[tuple[Any, ...]], measured: Sequence[Measured]) -> D
         sources=of_sources,
         groups=list(map(intern, groups)),
         baselines=baselines,
-        in_domain=[training == IN_DOMAIN for training in trainings],
+        trainings=list(map(intern, trainings)),
         scores=scores,
         kinds=set(zip(of_sources, groups, strict=True)),
         measures={

@@ -23,6 +23,7 @@ class Machine(NamedTuple):
 
     slug: str
     name: str
+    has_gpu: bool = False
 
 
 class Measured(NamedTuple):
@@ -108,6 +109,7 @@ def _values(measurements: QuerySet[Measurement]) -> tuple[str, tuple[Any, ...]]:
             "hardware_id",
             "hardware__slug",
             "hardware__name",
+            Cast("hardware__details", TextField()),
             Cast("measured_at", TextField()),
             Cast("figures", TextField()),
             Cast("baseline", TextField()),
@@ -125,13 +127,14 @@ def _read(sql: str, parameters: Sequence[Any]) -> list[Measured]:
 
 
 def _measured(row: Sequence[Any], price: tuple[float, str] | None) -> Measured:
-    dataset, entry, system, configuration, protocol, _, slug, name, measured_at, figures, baseline = row
+    dataset, entry, system, configuration, protocol, _, slug, name, details, *texts = row
+    measured_at, figures, baseline = texts
     return Measured(
         dataset,
         entry,
         system,
         configuration,
-        Machine(slug, name),
+        Machine(slug, name, bool(orjson.loads(details).get("gpu"))),
         protocol,
         measured_at,
         orjson.loads(figures),
@@ -171,10 +174,14 @@ def with_baseline(measured: dict[Key, Measured], bm25: Key | None) -> dict[Key, 
     return measured
 
 
-def chosen_machine(machines: Sequence[Machine], wanted: str) -> Machine | None:
-    """The wanted one, by default the first; None where nothing was measured. Raises UnknownChoice."""
+def chosen_machine(machines: Sequence[Machine], wanted: str, *, cpu_only: bool = False) -> Machine | None:
+    """The wanted one, by default the first, of those without a GPU if there is one and `cpu_only`.
+
+    None where nothing was measured. Raises UnknownChoice.
+    """
     if not wanted:
-        return machines[0] if machines else None
+        without = [machine for machine in machines if cpu_only and not machine.has_gpu]
+        return next(iter(without or machines), None)
     for machine in machines:
         if machine.slug == wanted:
             return machine

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
+from django.utils.text import slugify
+
 if TYPE_CHECKING:
+    from leaderboard.boards.facets import Facet, Facets
     from leaderboard.boards.measured import Machine, Measured
     from leaderboard.boards.state import Sort
 
@@ -39,6 +43,16 @@ class Column:
     arrow: bool = True
 
     @property
+    def group_slug(self) -> str:
+        """What `?hide=` calls its group; empty for the name, which is never hidden."""
+        return _GROUP_SLUGS.get(_plain(self.group)) or slugify(_plain(self.group))
+
+    @property
+    def group_label(self) -> str:
+        """The head of its group without what it is of: `Efficiency` of `Efficiency on a laptop`."""
+        return _plain(self.group)
+
+    @property
     def numeric(self) -> bool:
         """Whether its cells are aligned as numbers."""
         return self.kind not in ("text", "date")
@@ -49,6 +63,29 @@ class Column:
         if self.better == "lower" or self.kind == "text":
             return "asc"
         return "desc"
+
+
+#: Groups by the names that the page's address has for them; others are called after their heads.
+_GROUP_SLUGS = {
+    EFFECTIVENESS: "effectiveness",
+    DIFFERENCE: "delta",
+    OTHER_MEASURES: "other-measures",
+    EFFICIENCY: "efficiency",
+    REPORTED_BESIDE: "reported",
+    ABOUT: "about",
+}
+
+
+def _plain(group: str) -> str:
+    return next((head for head in _GROUP_SLUGS if group.startswith(head)), group)
+
+
+class ColumnGroup(NamedTuple):
+    """A group of columns that a reader may hide."""
+
+    slug: str
+    label: str
+    shown: bool
 
 
 #: The first column of every board.
@@ -71,6 +108,8 @@ class Identity(NamedTuple):
     comparison_group: str = ""
     submission: str = ""
     missing_queries: int | None = None
+    visibility: str = "public"
+    withdrawal_reason: str = ""
 
 
 class Identified(Protocol):
@@ -102,14 +141,19 @@ class Identified(Protocol):
     def submission(self) -> str: ...
     @property
     def missing_queries(self) -> int | None: ...
+    @property
+    def visibility(self) -> str: ...
+    @property
+    def withdrawal_reason(self) -> str: ...
 
 
 @dataclass(slots=True)
 class Row:
     """One row. `values` has one place per column: None is missing, sorts last and is never 0.
 
-    `shown` replaces the text of a cell (a doubtful figure as printed), `marks` follow it (in-domain ‡), `titles` say
-    more on hover. `measured` is what the efficiency columns show.
+    `shown` replaces the text of a cell (a doubtful figure as printed), `marks` follow it (in-domain ‡), `spreads` too
+    (`± 0.0012 (5)`: the sample standard deviation over seeds, and how many), `titles` say more on hover.
+    `measured` is what the efficiency columns show.
     `ranked_in` names whom the row is ranked among: rows of different kinds are never ranked together.
     """
 
@@ -122,6 +166,8 @@ class Row:
     marks: dict[int, str] = field(default_factory=dict)
     titles: dict[int, str] = field(default_factory=dict)
     measured: Measured | None = None
+    facets: Facets = field(default_factory=dict)
+    spreads: dict[int, str] = field(default_factory=dict)
 
     def keep_only(self, places: list[int]) -> None:
         """Leave out all cells but those at `places`, which ascend."""
@@ -130,6 +176,7 @@ class Row:
         self.shown = {moved[place]: text for place, text in self.shown.items() if place in moved}
         self.marks = {moved[place]: mark for place, mark in self.marks.items() if place in moved}
         self.titles = {moved[place]: title for place, title in self.titles.items() if place in moved}
+        self.spreads = {moved[place]: spread for place, spread in self.spreads.items() if place in moved}
 
     @property
     def rank_label(self) -> str:
@@ -173,6 +220,12 @@ class Board:
     machine: Machine | None = None
     machines: list[Machine] = field(default_factory=list)
     cost_group: str = ""
+    #: The facets that rows may be chosen by, and those of its datasets, which `of_datasets` has, one for each.
+    facets: list[Facet] = field(default_factory=list)
+    of_datasets: Sequence[Facets] = ()
+    #: The groups of columns that it has, hidden ones too, and the columns that ranges can be taken of.
+    groups: list[ColumnGroup] = field(default_factory=list)
+    ranges: list[Column] = field(default_factory=list)
 
     @property
     def sort(self) -> str:

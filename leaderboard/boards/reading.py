@@ -47,6 +47,13 @@ class EntryRow(NamedTuple):
     pk: int
     seed_count: int
     deviations_text: str
+    licence: str = ""
+    commercial_use: int | None = None
+    open_weights: int | None = None
+    closed_api: int = 0
+    year: int | None = None
+    parameter_count: int | None = None
+    maximum_length: int | None = None
 
     @property
     def scores(self) -> dict[str, float]:
@@ -80,6 +87,13 @@ class SystemRow(NamedTuple):
     source_authors: str | None
     source_year: int | None
     source_key: str | None
+    licence: str = ""
+    commercial_use: bool | None = None
+    open_weights: bool | None = None
+    closed_api: bool = False
+    year: int | None = None
+    parameter_count: int | None = None
+    maximum_length: int | None = None
 
     @property
     def source(self) -> str:
@@ -95,6 +109,18 @@ def short_citation(authors: str | None, year: int | None) -> str:
     if len(names) == 2 and names[1] != "others":
         return f"{names[0]} and {names[1]} {year}"
     return f"{names[0]}{' et al.' if len(names) > 1 else ''} {year}"
+
+
+#: What else is told of a system, in the order of both kinds of row.
+DESCRIBING = (
+    "licence",
+    "commercial_use",
+    "open_weights",
+    "closed_api",
+    "year",
+    "parameter_count",
+    "maximum_length",
+)
 
 
 def _entries() -> EntryQuerySet:
@@ -136,6 +162,7 @@ def _entries_query() -> tuple[str, tuple[Any, ...]]:
             "pk",
             "seed_count",
             Cast("deviations", TextField()),
+            *(f"system__{name}" for name in DESCRIBING),
         )
     )
     return rows.query.sql_with_params()
@@ -161,6 +188,7 @@ def systems_by_id(ids: Iterable[int]) -> dict[int, SystemRow]:
         "source__authors",
         "source__year",
         "source__key",
+        *DESCRIBING,
     )
     return {row[0]: SystemRow._make(row[1:]) for row in rows}
 

@@ -1,12 +1,16 @@
-"""From all rows of a board to the ones that a view shows: facets, ranges, order, pins, pages. Both boards end here."""
+"""From all rows of a board to what a view shows: filters, order, pins, pages, columns. Both boards end here."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from leaderboard.boards.model import Board, Column, Row
+from leaderboard.boards.facets import OF_DATASETS, OF_ROWS, offered, passes
+from leaderboard.boards.model import Board, Column, ColumnGroup, Row
 from leaderboard.boards.ranking import mark_best, ordered
 from leaderboard.boards.state import ROWS_OF_A_PAGE, BoardState, Sort, UnknownChoice
+from leaderboard.models import Entry
+
+ZERO_SHOT = (Entry.Training.ZERO_SHOT.value,)
 
 
 def arrange(board: Board, state: BoardState, default: str) -> Board:
@@ -19,23 +23,14 @@ def arrange(board: Board, state: BoardState, default: str) -> Board:
     board.total = len(every)
     board.sorts = resolved_sorts(board.columns, state, default)
     mark_best(board, every)
-    found = in_view(board, every, state)
-    for sort in reversed(board.sorts):
-        place = board.index(sort.key)
-        found = ordered(found, place, sort.order or board.columns[place].first_order)
+    left = _left_without_facets(board, every, state)
+    found = [row for row in left if _chosen(row, state)] if state.facets else left
+    _offer_facets(board, every, left, state)
     board.found = len(found)
-    _take_page(board, found, state)
-    pinned = [row for slug in state.pins for row in ranked_first(every, board) if row.entry.slug == slug]
-    board.pinned = len(pinned)
-    board.rows = pinned + [row for row in board.rows if row.entry.slug not in state.pins]
+    _take_page(board, every, found, state)
+    board.ranges = [column for column in board.columns if column.numeric]
+    _hide_groups(board, state)
     return board
-
-
-def ranked_first(rows: Sequence[Row], board: Board) -> Sequence[Row]:
-    """The rows in the board's order, for pins: a system's several rows keep theirs."""
-    first = board.sorts[0]
-    place = board.index(first.key)
-    return ordered(rows, place, first.order or board.columns[place].first_order)
 
 
 def resolved_sorts(columns: Sequence[Column], state: BoardState, default: str) -> list[Sort]:
@@ -52,9 +47,19 @@ def resolved_sorts(columns: Sequence[Column], state: BoardState, default: str) -
 
 def in_view(board: Board, rows: Sequence[Row], state: BoardState) -> list[Row]:
     """The rows that the view shows, on all of its pages. Raises UnknownChoice for a range of no numeric column."""
+    return [row for row in _left_without_facets(board, rows, state) if _chosen(row, state)]
+
+
+def _left_without_facets(board: Board, rows: Sequence[Row], state: BoardState) -> list[Row]:
+    """The rows that all filters but facets leave: text, switches, ranges."""
     found = list(rows)
-    if state.filtered:
-        found = [row for row in found if _matches(row, state)]
+    if state.text:
+        text = state.text.casefold()
+        found = [row for row in found if _mentions(row, text)]
+    if state.zero_shot:
+        found = [row for row in found if passes(row.facets, "training", ZERO_SHOT)]
+    if state.cpu_only:
+        found = [row for row in found if row.measured and not row.measured.machine.has_gpu]
     numeric = {column.key: place for place, column in enumerate(board.columns) if column.numeric}
     for key, low, high in state.ranges:
         if key not in numeric:
@@ -63,19 +68,17 @@ def in_view(board: Board, rows: Sequence[Row], state: BoardState) -> list[Row]:
     return found
 
 
-def _matches(row: Row, state: BoardState) -> bool:
+def _chosen(row: Row, state: BoardState) -> bool:
+    """Whether the row has a chosen value of every facet of rows. Those of datasets choose columns, not rows."""
+    return all(
+        passes(row.facets, facet, wanted) for facet, wanted in state.facets if facet not in OF_DATASETS
+    )
+
+
+def _mentions(row: Row, text: str) -> bool:
     entry = row.entry
-    for name, chosen in (
-        ("architecture", entry.architecture),
-        ("provenance", entry.provenance),
-        ("training", entry.training),
-    ):
-        wanted = state.chosen(name)
-        if wanted and chosen not in wanted:
-            return False
-    text = state.text.casefold()
     named = (entry.system, entry.configuration, entry.team or "", entry.source_key or "")
-    return not text or any(text in part.casefold() for part in named)
+    return any(text in part.casefold() for part in named)
 
 
 def _within(value: object, low: float | None, high: float | None) -> bool:
@@ -84,12 +87,75 @@ def _within(value: object, low: float | None, high: float | None) -> bool:
     return (low is None or value >= low) and (high is None or value <= high)
 
 
-def _take_page(board: Board, found: Sequence[Row], state: BoardState) -> None:
-    """The page's rows. A board of a thousand systems comes in pages: a browser would lay out all of them at once."""
-    if state.all_rows or len(found) <= ROWS_OF_A_PAGE:
-        board.rows, board.page, board.pages = list(found), 1, 1
-        return
-    board.pages = -(-len(found) // ROWS_OF_A_PAGE)
+def _offer_facets(board: Board, every: Sequence[Row], left: Sequence[Row], state: BoardState) -> None:
+    called = _called(board, every)
+    board.facets = offered(
+        [row.facets for row in every], [row.facets for row in left], state, OF_ROWS, called
+    )
+    if board.of_datasets:
+        board.facets += offered(board.of_datasets, board.of_datasets, state, OF_DATASETS)
+
+
+def _called(board: Board, rows: Sequence[Row]) -> Mapping[str, str]:
+    """How teams and publications are called, by slug and key: as the column “By” has it."""
+    try:
+        by = board.index("by")
+    except KeyError:
+        return {}
+    return {
+        str(row.facets.get("team")): row.entry.team
+        if row.entry.team and row.entry.team_slug
+        else str(row.values[by])
+        for row in rows
+        if row.values[by] is not None
+    }
+
+
+def _take_page(board: Board, every: Sequence[Row], found: Sequence[Row], state: BoardState) -> None:
+    """The pinned rows, then the page's. Pins survive filters, and come again on every page; their ranks are their own.
+
+    A board of a thousand systems comes in pages: a browser would lay out all of them at once.
+    """
+    pinned = [row for slug in state.pins for row in in_order(board, _of(every, slug))]
+    slugs = {row.entry.slug for row in pinned}
+    others = in_order(board, [row for row in found if row.entry.slug not in slugs])
+    board.pinned = len(pinned)
+    board.pages = 1 if state.all_rows else max(1, -(-len(others) // ROWS_OF_A_PAGE))
     board.page = min(state.page, board.pages)
-    first = (board.page - 1) * ROWS_OF_A_PAGE
-    board.rows = list(found[first : first + ROWS_OF_A_PAGE])
+    if board.pages > 1:
+        first = (board.page - 1) * ROWS_OF_A_PAGE
+        others = others[first : first + ROWS_OF_A_PAGE]
+    board.rows = pinned + others
+
+
+def _of(rows: Sequence[Row], slug: str) -> list[Row]:
+    return [row for row in rows if row.entry.slug == slug]
+
+
+def in_order(board: Board, rows: Sequence[Row]) -> list[Row]:
+    """The rows as the view orders them: by its last column first, since sorting keeps the order of equals."""
+    found = list(rows)
+    for key, order in reversed(board.sorts):
+        place = board.index(key)
+        found = ordered(found, place, order or board.columns[place].first_order)
+    return found
+
+
+def _hide_groups(board: Board, state: BoardState) -> None:
+    """Leave out the columns of hidden groups; what decides the order may be hidden too."""
+    heads: dict[str, str] = {}
+    for column in board.columns:
+        if column.group_slug:
+            heads.setdefault(column.group_slug, column.group_label)
+    board.groups = [ColumnGroup(slug, label, slug not in state.hidden) for slug, label in heads.items()]
+    if not heads.keys() & set(state.hidden):
+        return
+    places = [place for place, column in enumerate(board.columns) if column.group_slug not in state.hidden]
+    moved = {old: new for new, old in enumerate(places)}
+    board.columns = [board.columns[place] for place in places]
+    for row in board.rows:
+        row.keep_only(places)
+    for marked in (board.best, board.second):
+        kept = {(moved[place], kind): value for (place, kind), value in marked.items() if place in moved}
+        marked.clear()
+        marked.update(kept)

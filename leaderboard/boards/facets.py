@@ -1,0 +1,191 @@
+"""What a reader may choose rows by, and how many rows each choice has.
+
+A row has one value of each facet, or several of one that it mixes. Counts follow the usual rule: an option counts the
+rows that all *other* filters leave, so that it says what choosing it would show.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from leaderboard.boards.state import FACETS, BoardState
+from leaderboard.models import Architecture, Entry
+
+#: Facet → value, or the values that a row mixes.
+Facets = Mapping[str, str | tuple[str, ...]]
+
+LABELS = {
+    "architecture": "Architecture",
+    "provenance": "Provenance",
+    "training": "Exposure",
+    "weights": "Weights",
+    "commercial": "Commercial use",
+    "licence": "Licence",
+    "year": "Year",
+    "team": "By",
+    "language": "Language",
+    "domain": "Domain",
+    "task": "Task",
+}
+#: Those of datasets: on a board of several they choose which ones are shown and counted.
+OF_DATASETS = ("language", "domain", "task")
+OF_ROWS = tuple(name for name in FACETS if name not in OF_DATASETS)
+UNKNOWN = "unknown"
+
+_WORDS: Mapping[str, Mapping[str, str]] = {
+    "architecture": {value: str(label) for value, label in Architecture.choices},
+    "training": {value: str(label) for value, label in Entry.Training.choices},
+    "weights": {"open": "open", "closed": "closed", UNKNOWN: "not said"},
+    "commercial": {"yes": "permitted", "no": "not permitted", UNKNOWN: "not said"},
+    "licence": {UNKNOWN: "not said"},
+    "year": {UNKNOWN: "not said"},
+    "team": {UNKNOWN: "not said"},
+}
+
+
+class Described(Protocol):
+    """What facets need to know of a system; rows of `reading` say it."""
+
+    @property
+    def architecture(self) -> str: ...
+    @property
+    def team_slug(self) -> str | None: ...
+    @property
+    def source_key(self) -> str | None: ...
+    @property
+    def source_year(self) -> int | None: ...
+    @property
+    def licence(self) -> str: ...
+    @property
+    def commercial_use(self) -> int | None: ...
+    @property
+    def open_weights(self) -> int | None: ...
+    @property
+    def closed_api(self) -> int: ...
+    @property
+    def year(self) -> int | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A value of a facet, how it is called, and how many rows choosing it would show."""
+
+    value: str
+    label: str
+    count: int
+    chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Facet:
+    """A facet that is offered: at least two values, or one that is chosen. `counts` says what its counts count."""
+
+    name: str
+    label: str
+    options: Sequence[Option]
+    counts: str = "rows"
+
+    @property
+    def chosen(self) -> int:
+        """How many of its values are chosen."""
+        return sum(option.chosen for option in self.options)
+
+
+def facets_of(system: Described, provenances: Iterable[str], trainings: Iterable[str]) -> Facets:
+    """The facets of a row of this system, with the different provenances and exposures that its entries have."""
+    open_weights = False if system.closed_api else system.open_weights
+    return {
+        "architecture": system.architecture,
+        "provenance": _one_or_several(provenances),
+        "training": _one_or_several(trainings),
+        "weights": _said(open_weights, "open", "closed"),
+        "commercial": _said(system.commercial_use, "yes", "no"),
+        "licence": system.licence or UNKNOWN,
+        "year": str(system.year or system.source_year or UNKNOWN),
+        "team": system.team_slug or system.source_key or UNKNOWN,
+    }
+
+
+def _one_or_several(values: Iterable[str]) -> str | tuple[str, ...]:
+    several = tuple(sorted(values))
+    return several[0] if len(several) == 1 else several
+
+
+def _said(answer: int | None, yes: str, no: str) -> str:
+    return UNKNOWN if answer is None else yes if answer else no
+
+
+def passes(facets: Facets, facet: str, wanted: Sequence[str]) -> bool:
+    """Whether a row has one of the wanted values of a facet."""
+    value = facets.get(facet, "")
+    return value in wanted if isinstance(value, str) else any(one in wanted for one in value)
+
+
+def offered(
+    every: Sequence[Facets],
+    left: Sequence[Facets],
+    state: BoardState,
+    names: Sequence[str] = OF_ROWS,
+    called: Mapping[str, str] | None = None,
+) -> list[Facet]:
+    """The facets worth offering, of all rows, with counts among those that the filters without facets leave.
+
+    `names` says which, and with that whether it is rows that are counted or datasets; `called` is how teams and
+    publications are called, by slug and key.
+    """
+    counts = _counts(left, state, names)
+    what = "datasets" if names == OF_DATASETS else "rows"
+    found = []
+    for name in names:
+        values = set(_values(every, name)) - {""}
+        chosen = state.chosen(name)
+        if len(values) < 2 and not chosen:
+            continue
+        options = [
+            Option(value, label_of(name, value, called), counts[name][value], value in chosen)
+            for value in _in_order(name, values.union(chosen), counts[name])
+        ]
+        found.append(Facet(name, LABELS[name], options, what))
+    return found
+
+
+def label_of(facet: str, value: str, called: Mapping[str, str] | None = None) -> str:
+    """How a value is called, teams and publications as `called` has them."""
+    known = (called or {}).get(value) if facet == "team" else None
+    return known or _WORDS.get(facet, {}).get(value) or value
+
+
+def _counts(rows: Sequence[Facets], state: BoardState, names: Sequence[str]) -> dict[str, Counter[str]]:
+    """By facet, how many rows of each value the choices of the other facets leave."""
+    filters = [(name, state.chosen(name)) for name in names if state.chosen(name)]
+    if not filters:
+        return {name: Counter(_values(rows, name)) for name in names}
+    passing: list[Facets] = []
+    failing_one: dict[str, list[Facets]] = {name: [] for name, _ in filters}
+    for row in rows:
+        failed = [name for name, wanted in filters if not passes(row, name, wanted)]
+        if not failed:
+            passing.append(row)
+        elif len(failed) == 1:
+            failing_one[failed[0]].append(row)
+    return {name: Counter(_values([*passing, *failing_one.get(name, ())], name)) for name in names}
+
+
+def _values(rows: Iterable[Facets], name: str) -> list[str]:
+    values = [row.get(name, "") for row in rows]
+    if tuple in set(map(type, values)):
+        return [one for value in values for one in ((value,) if isinstance(value, str) else value)]
+    return values  # type: ignore[return-value]
+
+
+def _in_order(name: str, values: Iterable[str], counts: Counter[str]) -> list[str]:
+    """Known values in their own order, years newest first, others by how many rows they have; what is not said last."""
+    known = FACETS[name]
+    if known:
+        return sorted(values, key=known.index)
+    if name == "year":
+        return sorted(values, key=lambda value: (value != UNKNOWN, value), reverse=True)
+    return sorted(values, key=lambda value: (value == UNKNOWN, -counts[value], value.casefold()))
