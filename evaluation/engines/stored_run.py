@@ -49,7 +49,7 @@ class StoredRun:
         stretches: dict[str, list[int]] = {}
         query, end = b"", 0
         hashes, documents = array("q"), np.empty(0, np.int64)
-        with _lines_of(path) as lines, (folder / "lines.txt").open("wb") as out:
+        with lines_of_run(path) as lines, (folder / "lines.txt").open("wb") as out:
             for number, line in enumerate(lines, 1):
                 fields = line.split()
                 if not fields or fields[0].startswith(b"#"):
@@ -102,7 +102,7 @@ def _check(fields: list[bytes], path: Path, line: int) -> None:
 
 
 @contextmanager
-def _lines_of(path: Path) -> Iterator[Iterator[bytes]]:
+def lines_of_run(path: Path) -> Iterator[Iterator[bytes]]:
     """The lines of a run in any of its forms."""
     start = next(iter(open_blocks(path)), b"")
     if not looks_like_json(start):

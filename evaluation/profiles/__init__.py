@@ -1,0 +1,1 @@
+"""What collections are made of, and which of their documents runs rank first: lengths, vocabularies, overlap."""
