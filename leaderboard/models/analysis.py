@@ -8,16 +8,21 @@ from django.db import models
 class CollectionProfile(models.Model):
     """What figures need of a dataset version's texts: its vocabulary, and how long its documents are.
 
-    The unigram counts lie in storage under `terms_sha256`; nothing here tells what any document says.
+    The unigram counts and each document's length lie in storage under `terms_sha256`. No text is kept but that of the
+    `example`, which pages show only as far as the dataset's present settings let them.
     """
 
     version = models.OneToOneField("DatasetVersion", on_delete=models.CASCADE, related_name="profile")
-    terms_sha256 = models.CharField(max_length=64, help_text="Unigram counts of the corpus, compressed.")
+    terms_sha256 = models.CharField(max_length=64, help_text="Unigram counts and document lengths.")
     tokens = models.PositiveBigIntegerField()
+    dropped = models.PositiveBigIntegerField(default=0, help_text="Tokens of words too rare to keep.")
     vocabulary = models.PositiveIntegerField()
     document_lengths = models.JSONField(help_text="Edges and counts of a histogram of words per document.")
     relevance_by_length = models.JSONField(
-        default=dict, help_text="Share of relevant documents by length; empty where judgements are hidden."
+        default=dict, help_text="Lengths of relevant documents; empty where judgements are hidden."
+    )
+    example = models.JSONField(
+        default=dict, help_text="A query and a document: a relevant one only where judgements are open."
     )
     created_at = models.DateTimeField(auto_now_add=True)
 
@@ -51,7 +56,7 @@ class RunProfile(models.Model):
     run = models.OneToOneField("Run", on_delete=models.CASCADE, related_name="profile")
     depth = models.PositiveSmallIntegerField(help_text="So many of each query's first documents.")
     document_lengths = models.JSONField(
-        help_text="Quantiles and a histogram of words per retrieved document, as evaluation.analysis gives them."
+        help_text="Quantiles and a histogram of words per retrieved document, as evaluation.profiles.lengths gives them."
     )
     created_at = models.DateTimeField(auto_now_add=True)
 
