@@ -15,3 +15,18 @@ def request_work(
     request = WorkRequest.objects.create(kind=kind, dataset=dataset, payload=payload or {})
     bell.ring()
     return request
+
+
+def request_certainty(dataset_id: int, method: str = "") -> None:
+    """Ask for a board's intervals and tests, unless somebody has and nobody has taken it up yet.
+
+    `method` names the way of computing that is asked for, where that is the reason to ask.
+    """
+    waiting = WorkRequest.objects.filter(kind=WorkRequest.Kind.CERTAINTY, dataset=dataset_id, taken_at=None)
+    if not waiting.exists():
+        WorkRequest.objects.create(
+            kind=WorkRequest.Kind.CERTAINTY,
+            dataset_id=dataset_id,
+            payload={"method": method} if method else {},
+        )
+        bell.ring()

@@ -25,8 +25,10 @@ logger = logging.getLogger(__name__)
 ATTEMPTS = 3
 #: How long a job waits before its second and third attempt: a lost worker is made good at once, a second loss is not.
 BACKOFF = (timedelta(0), timedelta(minutes=1))
+#: What nobody waits for: it comes after every verdict.
+_LAST = (Job.Kind.CERTAINTY, Job.Kind.STATISTICS)
 #: Baselines first, since a dataset is published with its own; then by arrival.
-_ORDER = (Case(When(kind=Job.Kind.BASELINE, then=0), default=1), "pk")
+_TURN = Case(When(kind=Job.Kind.BASELINE, then=0), When(kind__in=_LAST, then=2), default=1)
 #: The task that a bell starts. A name on the wire.
 WORK = "runboard.work"
 
@@ -54,7 +56,7 @@ def claim(queues: Sequence[str], worker: str, permitted: Q | None = None) -> Job
     """
     while True:
         with transaction.atomic():
-            waiting = Job.objects.waiting().filter(permitted or Q(), queue__in=queues).order_by(*_ORDER)
+            waiting = Job.objects.waiting().filter(permitted or Q(), queue__in=queues).order_by(_TURN, "pk")
             if connection.features.has_select_for_update_skip_locked:
                 waiting = waiting.select_for_update(skip_locked=True, of=("self",))
             candidate = waiting.values("pk", "fence").first()
@@ -140,6 +142,7 @@ def take_requests() -> int:
         WorkRequest.Kind.RETRIEVE: (Job.Kind.RETRIEVE, Job.Queue.CPU),
         WorkRequest.Kind.SCORE: (Job.Kind.SCORE, Job.Queue.SCORE),
         WorkRequest.Kind.SAMPLE_MODEL: (Job.Kind.SAMPLE_MODEL, Job.Queue.CPU),
+        WorkRequest.Kind.CERTAINTY: (Job.Kind.CERTAINTY, Job.Queue.SCORE),
     }
     count = 0
     for request in WorkRequest.objects.filter(taken_at=None):
@@ -147,6 +150,8 @@ def take_requests() -> int:
         with transaction.atomic():
             if not WorkRequest.objects.filter(pk=request.pk, taken_at=None).update(taken_at=timezone.now()):
                 continue
+            if kind == Job.Kind.CERTAINTY and _waits(kind, request.dataset_id):
+                continue  # it will find the board as it is now
             Job.objects.create(
                 kind=kind,
                 queue=queue,
@@ -159,6 +164,11 @@ def take_requests() -> int:
     return count
 
 
+def _waits(kind: Job.Kind, dataset_id: int) -> bool:
+    """Whether such a job waits that nobody has claimed."""
+    return Job.objects.waiting().filter(kind=kind, dataset=dataset_id).exists()
+
+
 def ring_for_waiting() -> None:
     """Ring once for every queue that has waiting jobs: what a lost bell, or a restart, left behind."""
     for queue in Job.objects.waiting().order_by().values_list("queue", flat=True).distinct():
@@ -169,13 +179,9 @@ def queue_position(job: Job) -> int | None:
     """How many jobs are before this one in its queue; None when it does not wait."""
     if job.state not in (State.QUEUED, State.VALIDATING) or job.lease_expires_at is not None:
         return None
-    waiting = Job.objects.waiting().filter(queue=job.queue)
-    before = Q(pk__lt=job.pk)
-    if job.kind == Job.Kind.BASELINE:
-        before &= Q(kind=Job.Kind.BASELINE)
-    else:
-        before |= Q(kind=Job.Kind.BASELINE)
-    return waiting.filter(before).exclude(pk=job.pk).count()
+    turn = Job.objects.filter(pk=job.pk).values_list(_TURN, flat=True).get()
+    waiting = Job.objects.waiting().filter(queue=job.queue).annotate(turn=_TURN)
+    return waiting.filter(Q(turn__lt=turn) | Q(turn=turn, pk__lt=job.pk)).count()
 
 
 def request_cancel(job: Job) -> bool:

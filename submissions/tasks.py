@@ -11,6 +11,7 @@ from celery import shared_task
 from celery.signals import worker_process_init, worker_ready, worker_shutdown
 
 from leaderboard.bell import DISPATCH
+from leaderboard.certainty import request_missing_certainty
 from submissions.heartbeat import Heartbeat, forget_silent_workers
 from submissions.model_work.encodings import settle
 from submissions.queue import WORK, reap, ring_for_waiting, take_requests
@@ -31,6 +32,7 @@ def work(queue: str) -> None:
 @shared_task(name=DISPATCH)
 def dispatch() -> None:
     """Take up requests, reap silent workers' jobs, and ring for whatever waits."""
+    request_missing_certainty()
     take_requests()
     reap()
     settle()

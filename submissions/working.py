@@ -6,6 +6,7 @@ import logging
 import secrets
 
 from evaluation.errors import InvalidRun, ModelFailure
+from submissions.analysis import certainty_job
 from submissions.capability import forget_own_capability, own_capability, runs_models
 from submissions.lease import Cancelled, Lease, LeaseLost, holding
 from submissions.lifecycle import advance, write_log
@@ -30,6 +31,7 @@ WORK = {
     Job.Kind.MODEL: model_job,
     Job.Kind.SHARD: shard_job,
     Job.Kind.SAMPLE_MODEL: sample_model_job,
+    Job.Kind.CERTAINTY: certainty_job,
 }
 
 

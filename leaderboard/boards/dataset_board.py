@@ -11,6 +11,7 @@ from leaderboard.boards import deltas
 from leaderboard.boards.cost_columns import CostColumns, cost_group, notes_on_costs
 from leaderboard.boards.facets import facets_of
 from leaderboard.boards.figures import FigureKey, figure_columns, place_figures
+from leaderboard.boards.groups import present_group, ranked_in
 from leaderboard.boards.measured import Measured, chosen_machine, machines_of, with_baseline
 from leaderboard.boards.measures import better, measure_column
 from leaderboard.boards.model import (
@@ -18,7 +19,6 @@ from leaderboard.boards.model import (
     DIFFERENCE,
     OTHER_MEASURES,
     REPORTED,
-    SCORED,
     STALE,
     SYSTEM_COLUMN,
     Board,
@@ -30,7 +30,7 @@ from leaderboard.boards.ranking import assign_ranks
 from leaderboard.boards.reading import EntryRow
 from leaderboard.boards.state import BoardState, UnknownChoice
 from leaderboard.boards.viewing import arrange, in_view, resolved_sorts
-from leaderboard.models import Architecture, Entry
+from leaderboard.models import Architecture
 
 DELTA, RELATIVE = "delta", "relative"
 #: The place of the measure in focus: right after the system.
@@ -104,12 +104,20 @@ def dataset_board(
 
 def _bm25(facts: DatasetFacts, read: Sequence[_Read]) -> int | None:
     """The entry of our own BM25 that present results are compared with."""
-    current = current_group(facts, [row.entry for row in read])
+    current = _current_group(facts, read)
     for row in read:
         entry = row.entry
         if entry.is_baseline and entry.slug == BM25.slug and entry.comparison_group == current:
             return entry.pk
     return None
+
+
+def _current_group(facts: DatasetFacts, read: Sequence[_Read]) -> str:
+    return present_group(
+        facts.version_id,
+        facts.qrels_id,
+        [(row.entry.comparison_group, row.entry.is_baseline) for row in read],
+    )
 
 
 def _measures(facts: DatasetFacts, read: Sequence[_Read]) -> list[str]:
@@ -180,7 +188,7 @@ def _rows(
 ) -> list[Row]:
     measure, *others = measures
     baselines = {row.entry.comparison_group: row.scores.get(measure) for row in read if row.entry.is_baseline}
-    current = current_group(facts, [row.entry for row in read])
+    current = _current_group(facts, read)
     first_cost = 4  # after the system, the measure in focus and the two differences
     places = {
         key: number for number, key in enumerate(figures, first_cost + len(costs.columns) + len(others))
@@ -217,21 +225,6 @@ def _rows(
 
 
 ARCHITECTURES = {value: str(label) for value, label in Architecture.choices}
-
-
-def current_group(facts: DatasetFacts, entries: Sequence[EntryRow]) -> str:
-    """The comparison group that the dataset's present version, judgements and measures give; others are stale."""
-    prefix = f"scored:{facts.version_id}:{facts.qrels_id}:"
-    groups = [entry for entry in entries if entry.comparison_group.startswith(prefix)]
-    chosen = [entry for entry in groups if entry.is_baseline] or groups
-    return chosen[-1].comparison_group if chosen else ""
-
-
-def ranked_in(provenance: str, group: str, current: str) -> str:
-    """Whom a row is ranked among: reported figures apart from scored ones, stale ones not at all."""
-    if provenance == Entry.Provenance.REPORTED:
-        return REPORTED
-    return SCORED if group == current else STALE
 
 
 def _notes(facts: DatasetFacts, rows: Sequence[Row], measure: str) -> list[str]:

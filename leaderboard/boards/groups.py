@@ -1,0 +1,29 @@
+"""Which of a dataset's results are present ones, and whom a row is ranked among."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from leaderboard.boards.model import REPORTED, SCORED, STALE
+from leaderboard.models import Entry
+
+
+def present_group(
+    version_id: int | None, qrels_id: int | None, found: Iterable[tuple[str, bool | int]]
+) -> str:
+    """The comparison group that the dataset's present version, judgements and measures give; others are stale.
+
+    `found` are the entries' groups, each with whether the entry is the group's baseline, by date of publication.
+    Empty where there is none.
+    """
+    prefix = f"scored:{version_id}:{qrels_id}:"
+    groups = [(group, is_baseline) for group, is_baseline in found if group.startswith(prefix)]
+    chosen = [group for group, is_baseline in groups if is_baseline] or [group for group, _ in groups]
+    return chosen[-1] if chosen else ""
+
+
+def ranked_in(provenance: str, group: str, present: str) -> str:
+    """Whom a row is ranked among: reported figures apart from scored ones, stale ones not at all."""
+    if provenance == Entry.Provenance.REPORTED:
+        return REPORTED
+    return SCORED if group == present else STALE

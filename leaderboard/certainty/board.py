@@ -1,0 +1,81 @@
+"""Which entries a board has that can be compared, and the key that names them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from hashlib import blake2b
+from itertools import groupby
+from operator import itemgetter
+from typing import NamedTuple
+
+import orjson
+
+from leaderboard.boards.groups import present_group
+from leaderboard.certainty.found import METHOD, Settings
+from leaderboard.models import Dataset, Entry
+
+
+class ComparedBoard(NamedTuple):
+    """The public, present, scored entries of an open dataset's board, by date of publication."""
+
+    dataset: int
+    comparison_group: str
+    entries: Sequence[int]
+    baseline: int | None
+    measures: Sequence[str]
+
+    @property
+    def key(self) -> str:
+        """What decides all that is found; an entry's evaluations never change, so its id stands for them."""
+        named = [
+            self.comparison_group,
+            sorted(self.entries),
+            self.baseline,
+            self.measures,
+            Settings().as_dict(),
+        ]
+        digest = blake2b(orjson.dumps(named, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
+        return f"{METHOD}:{digest}"
+
+
+def compared_boards(datasets: Collection[int]) -> dict[int, ComparedBoard]:
+    """The boards of open datasets that have results to compare, by id. Two queries."""
+    facts = Dataset.objects.filter(pk__in=datasets, hidden=False, current_qrels__isnull=False)
+    present = {
+        pk: (version, qrels, measures)
+        for pk, version, qrels, measures in facts.values_list(
+            "pk", "current_version_id", "current_qrels_id", "measures"
+        )
+    }
+    rows = (
+        Entry.objects.filter(dataset__in=present)
+        .filter(visibility=Entry.Visibility.PUBLIC)
+        .exclude(provenance=Entry.Provenance.REPORTED)
+        .order_by("dataset_id", "published_at", "pk")
+        .values_list("dataset_id", "pk", "comparison_group", "is_baseline")
+    )
+    found = {}
+    for dataset, entries in groupby(rows, itemgetter(0)):
+        board = compared_board(dataset, *present[dataset], [row[1:] for row in entries])
+        if board is not None:
+            found[dataset] = board
+    return found
+
+
+def compared_board(
+    dataset: int,
+    version: int | None,
+    qrels: int | None,
+    measures: Sequence[str],
+    entries: Iterable[tuple[int, str, bool]],
+) -> ComparedBoard | None:
+    """The entries of the present group, None where there is none; each comes as id, group, whether it is a baseline."""
+    rows = list(entries)
+    group = present_group(version, qrels, [(group, is_baseline) for _, group, is_baseline in rows])
+    members = [(pk, is_baseline) for pk, of, is_baseline in rows if of == group]
+    if not group or not members:
+        return None
+    baselines = [pk for pk, is_baseline in members if is_baseline]
+    return ComparedBoard(
+        dataset, group, [pk for pk, _ in members], baselines[-1] if baselines else None, list(measures)
+    )

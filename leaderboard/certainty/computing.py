@@ -1,0 +1,168 @@
+"""Find how sure a board's differences are, and keep it: the only writer of `Certainty`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from django.db import transaction
+from django.utils import timezone
+from numpy.typing import NDArray
+
+from evaluation.certainty import LETTERS, PermutedSums, count_wins, holm, intervals, tiers
+from leaderboard.board_versions import Kind, board_changed
+from leaderboard.boards.measures import better
+from leaderboard.certainty.board import ComparedBoard, compared_boards
+from leaderboard.certainty.found import EntryCertainty, MeasureCertainty, Settings
+from leaderboard.models import Certainty, Dataset, Entry
+from leaderboard.results import per_query_means
+
+Values = NDArray[np.float64]
+#: Told the share of the work that is done, 0 to 1; what it raises stops the work.
+Progress = Callable[[float], None]
+
+#: Values by query that are held at once: 192 MB. Larger boards are read several times, some measures each time.
+_HELD = 24_000_000
+#: Decimals that are kept: of scores more than any page shows, of p-values all that 10,000 permutations give.
+_SCORE_DECIMALS, _P_DECIMALS = 6, 7
+
+
+class Finding(NamedTuple):
+    """What was found of a board as it was when it was read."""
+
+    board: ComparedBoard
+    content: Mapping[str, Mapping[str, Any]]
+
+
+def compute_certainty(dataset: Dataset) -> Certainty | None:
+    """Find and keep what there is to say of the dataset's board; None where there is nothing, or nothing new."""
+    finding = find_certainty(dataset)
+    return keep_certainty(finding) if finding is not None else None
+
+
+def find_certainty(dataset: Dataset, progress: Progress = lambda share: None) -> Finding | None:
+    """Find it, writing nothing. None for hidden judgements, without a result, and where it was found already."""
+    board = compared_boards([dataset.pk]).get(dataset.pk)
+    if board is None or _known(board):
+        return None
+    content = {}
+    for number, (measure, entries, values) in enumerate(_by_measure(board)):
+        progress(number / len(board.measures))
+        content[measure] = certainty_of(measure, entries, values, board.baseline).as_dict()
+    return Finding(board, content)
+
+
+@transaction.atomic
+def keep_certainty(finding: Finding) -> Certainty | None:
+    """Keep it as of a new revision of the board, unless the board has other entries by now; None then."""
+    dataset = Dataset.objects.select_for_update().get(pk=finding.board.dataset)
+    present = compared_boards([dataset.pk]).get(dataset.pk)
+    if present is None or present.key != finding.board.key or _known(present):
+        return None
+    return Certainty.objects.create(
+        dataset=dataset,
+        from_revision=board_changed(dataset, Kind.CERTAINTY),
+        comparison_group=present.comparison_group,
+        key=present.key,
+        settings=Settings().as_dict(),
+        content=finding.content,
+        computed_at=timezone.now(),
+    )
+
+
+def _known(board: ComparedBoard) -> bool:
+    """Whether what was found last is of this very board."""
+    latest = Certainty.objects.filter(dataset=board.dataset).order_by("-from_revision")
+    return latest.values_list("key", flat=True).first() == board.key
+
+
+def certainty_of(
+    measure: str,
+    entries: Sequence[int],
+    values: Values,
+    baseline: int | None,
+    settings: Settings | None = None,
+) -> MeasureCertainty:
+    """What can be said of one measure: `values` has the shape (queries, entries), `entries` are their ids.
+
+    Of equal means the first is the best.
+    """
+    settings = settings or Settings()
+    lower_is_better = better(measure) == "lower"
+    low, high = intervals(values, resamples=settings.resamples, level=settings.level, seed=settings.seed)
+    sums = PermutedSums(values, permutations=settings.permutations, seed=settings.seed)
+    means = values.mean(axis=0)
+    scores = -means if lower_is_better else means
+    letters = tiers(scores, sums.p_values, level=settings.alpha)
+    columns: dict[str, Sequence[Any]] = {
+        "low": _rounded(low, _SCORE_DECIMALS),
+        "high": _rounded(high, _SCORE_DECIMALS),
+        "group": letters,
+        **_against("best", sums, int(np.argmax(scores))),
+    }
+    if baseline in entries:
+        place = entries.index(baseline)
+        columns |= _against("baseline", sums, place)
+        counts = count_wins(values, place, lower_is_better=lower_is_better)
+        columns |= {name: counted.tolist() for name, counted in counts._asdict().items()}
+    found = [
+        EntryCertainty(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)
+    ]
+    return MeasureCertainty(
+        measure,
+        len(values),
+        baseline if baseline in entries else None,
+        _anchors(entries, scores, letters),
+        dict(zip(entries, found, strict=True)),
+    )
+
+
+def _against(whom: str, sums: PermutedSums, anchor: int) -> dict[str, list[float | None]]:
+    """The p-values against one entry, raw and corrected over all others; none of the entry itself."""
+    raw = sums.p_values(anchor)
+    raw[anchor] = np.nan
+    return {
+        f"p_{whom}": _rounded(holm(raw), _P_DECIMALS),
+        f"raw_p_{whom}": _rounded(raw, _P_DECIMALS),
+    }
+
+
+def _rounded(values: Values, decimals: int) -> list[float | None]:
+    return [None if np.isnan(value) else round(float(value), decimals) for value in values]
+
+
+def _anchors(entries: Sequence[int], scores: Values, letters: Sequence[str]) -> dict[str, int]:
+    """The best entry of each tier, by letter."""
+    found = {}
+    for letter in LETTERS:
+        members = [place for place, of in enumerate(letters) if of == letter]
+        if members:
+            found[letter] = entries[max(members, key=scores.__getitem__)]
+    return found
+
+
+def _by_measure(board: ComparedBoard) -> Iterator[tuple[str, list[int], Values]]:
+    """Each measure with the entries that have it and their values, shape (queries, entries)."""
+    measures = list(board.measures)
+    while measures:
+        read: dict[str, dict[int, Values]] = {}
+        held = 0
+        for entry in _entries(board):
+            names, values = per_query_means(entry)
+            if not read:
+                most = max(1, _HELD // (len(values) * len(board.entries)))
+                read = {name: {} for name in measures[:most]}
+                held = len(read)
+            for name in read.keys() & set(names):
+                read[name][entry.pk] = values[:, names.index(name)].copy()
+        for name, columns in read.items():
+            if columns:
+                entries = [pk for pk in board.entries if pk in columns]
+                yield name, entries, np.column_stack([columns[pk] for pk in entries])
+        measures = measures[held:] if held else []
+
+
+def _entries(board: ComparedBoard) -> Iterator[Entry]:
+    entries = Entry.objects.filter(pk__in=board.entries).order_by("published_at", "pk")
+    return entries.select_related("evaluation").prefetch_related("seeds__evaluation").iterator(chunk_size=50)
