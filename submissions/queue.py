@@ -179,7 +179,7 @@ def queue_position(job: Job) -> int | None:
     """How many jobs are before this one in its queue; None when it does not wait."""
     if job.state not in (State.QUEUED, State.VALIDATING) or job.lease_expires_at is not None:
         return None
-    turn = Job.objects.filter(pk=job.pk).values_list(_TURN, flat=True).get()
+    turn = 0 if job.kind == Job.Kind.BASELINE else 2 if job.kind in _LAST else 1
     waiting = Job.objects.waiting().filter(queue=job.queue).annotate(turn=_TURN)
     return waiting.filter(Q(turn__lt=turn) | Q(turn=turn, pk__lt=job.pk)).count()
 
