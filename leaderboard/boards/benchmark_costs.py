@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from leaderboard.boards.collecting import BenchmarkFacts, Line, Member
+from leaderboard.boards.collecting import Line
 from leaderboard.boards.entries import DatasetEntries
 from leaderboard.boards.measured import Machine, Measured, chosen_machine, machines_of
+from leaderboard.boards.members import BenchmarkFacts, Member
 from leaderboard.boards.model import SCORED
 from leaderboard.boards.state import BoardState
 
@@ -41,7 +42,7 @@ def costs_shown(
     wanted = {(line.system_id, line.configuration) for line in lines if line.ranked_in == SCORED}
     of_members = [
         (member, [one for one in entries[member.dataset_id].measured if _of(one) in wanted])
-        for member in facts.members
+        for member in (*facts.members, *facts.left_out)
         if facts.efficiency_from in (None, member.dataset_id)
     ]
     everything = [one for _, measured in of_members for one in measured]

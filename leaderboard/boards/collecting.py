@@ -5,62 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from leaderboard.boards.dataset_board import DatasetFacts
-from leaderboard.boards.entries import IN_DOMAIN, DatasetEntries, LineKey, Published, is_of
+from leaderboard.boards.entries import IN_DOMAIN, ZERO_SHOT, DatasetEntries, LineKey, Published, is_of
+from leaderboard.boards.members import BenchmarkFacts, Member
 from leaderboard.boards.model import REPORTED, SCORED
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A dataset of the benchmark, in a `revision`. `stand_ins` names the measures it shows instead of others."""
-
-    dataset_id: int
-    slug: str
-    facts: DatasetFacts
-    counted: bool
-    stand_ins: Mapping[str, str]
-    revision: str
-
-    def measure(self, wanted: str) -> str:
-        """The measure that it shows where the board shows `wanted`."""
-        return self.stand_ins.get(wanted, wanted)
-
-
-@dataclass(frozen=True, slots=True)
-class BenchmarkFacts:
-    """What a board needs of its benchmark. `source_id` is the publication whose reported figures it shows, if one.
-
-    `efficiency_from` is the dataset whose measured costs it shows, None for the one that most systems share.
-    """
-
-    name: str
-    measure: str
-    members: Sequence[Member]
-    source_id: int | None = None
-    efficiency_from: int | None = None
-
-    @property
-    def counted(self) -> list[Member]:
-        """The members that aggregates are over."""
-        return [member for member in self.members if member.counted]
 
 
 @dataclass(slots=True)
 class Line:
     """What one row collects. The lists have a place for each dataset of the benchmark, sets hold such places.
 
-    `published` is when its first value was.
+    `published` is when its first value was; provenances and trainings are empty where there is no value.
     """
 
     key: LineKey
     published: Published
     scores: list[float | None]
     groups: list[str]
+    provenances: list[str]
+    trainings: list[str]
     baselines: Sequence[float | None] = ()
     baseline_on: set[int] = field(default_factory=set)
-    in_domain: set[int] = field(default_factory=set)
-    provenances: set[str] = field(default_factory=set)
-    trainings: set[str] = field(default_factory=set)
+    #: Values that are left out because they are not zero-shot, where the view asks for that.
+    left_out: Sequence[int] = ()
 
     @property
     def system_id(self) -> int:
@@ -77,15 +43,48 @@ class Line:
         """`REPORTED` or `SCORED`."""
         return self.key[2]
 
+    @property
+    def in_domain(self) -> list[int]:
+        """Where the system had been trained on the dataset."""
+        if IN_DOMAIN not in self.trainings:
+            return []
+        return [place for place, training in enumerate(self.trainings) if training == IN_DOMAIN]
 
-def collect(facts: BenchmarkFacts, entries: Mapping[int, DatasetEntries], measure: str) -> list[Line]:
-    """One line per system, configuration and kind, in order of first publication; a later entry replaces an earlier."""
+
+def collect(
+    facts: BenchmarkFacts,
+    entries: Mapping[int, DatasetEntries],
+    measure: str,
+    *,
+    zero_shot: bool = False,
+) -> list[Line]:
+    """One line per system, configuration and kind, in order of first publication; a later entry replaces an earlier.
+
+    `zero_shot` leaves out values of systems that were trained on the dataset, or whose makers do not say.
+    """
     found: dict[LineKey, Line] = {}
     for place, member in enumerate(facts.members):
         _add(found, facts, place, entries[member.dataset_id], member.measure(measure))
     lines = sorted(found.values(), key=lambda line: line.published)
     _compare(lines, len(facts.members))
-    return [line for line in lines if line.scores.count(None) < len(line.scores)]
+    lines = [line for line in lines if line.scores.count(None) < len(line.scores)]
+    return _zero_shot(lines) if zero_shot else lines
+
+
+def _zero_shot(lines: Sequence[Line]) -> list[Line]:
+    """The lines without the values that are not zero-shot; those that have none left are gone."""
+    left = []
+    for line in lines:
+        line.left_out = [
+            place
+            for place, (score, training) in enumerate(zip(line.scores, line.trainings, strict=True))
+            if score is not None and training not in ZERO_SHOT
+        ]
+        for place in line.left_out:
+            line.scores[place] = None
+        if line.scores.count(None) < len(line.scores):
+            left.append(line)
+    return left
 
 
 def _add(
@@ -93,7 +92,7 @@ def _add(
 ) -> None:
     """Put the values of one dataset into their lines. The loop runs for each of thousands of entries."""
     blank: list[float | None] = [None] * len(facts.members)
-    ungrouped = [""] * len(facts.members)
+    unsaid = [""] * len(facts.members)
     columns = (entries.lines, _values(facts, facts.members[place], entries, measure), entries.groups)
     also = (entries.published, entries.provenances, entries.baselines, entries.trainings)
     for key, value, group, published, provenance, is_baseline, training in zip(*columns, *also, strict=True):
@@ -101,19 +100,17 @@ def _add(
             continue
         line = lines.get(key)
         if line is None:
-            line = lines[key] = Line(key, published, blank.copy(), ungrouped.copy())
+            line = lines[key] = Line(key, published, blank[:], unsaid[:], unsaid[:], unsaid[:])
         elif published < line.published:
             line.published = published
         if group == line.groups[place] and not is_baseline and place in line.baseline_on:
             continue  # whatever comes under the baseline's name later, the baseline stays
         line.scores[place] = value
         line.groups[place] = group
-        line.provenances.add(provenance)
+        line.provenances[place] = provenance
+        line.trainings[place] = training
         if is_baseline:
             line.baseline_on.add(place)
-        line.trainings.add(training)
-        if training == IN_DOMAIN:
-            line.in_domain.add(place)
 
 
 def _values(

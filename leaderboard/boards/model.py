@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from leaderboard.boards.measured import Machine, Measured
     from leaderboard.boards.state import Sort
 
-Kind = Literal["score", "delta", "relative", "figure", "count", "text", "date"]
+Kind = Literal["score", "delta", "relative", "rank", "number", "figure", "count", "text", "date"]
 Value = float | str | None
 
 #: Column groups, in the order of the page.

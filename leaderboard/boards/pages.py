@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from leaderboard.boards import reading
 from leaderboard.boards.benchmark_board import benchmark_board
-from leaderboard.boards.collecting import BenchmarkFacts, Member
 from leaderboard.boards.dataset_board import DatasetFacts, dataset_board
 from leaderboard.boards.entries import entries_by_dataset
 from leaderboard.boards.measured import measured_on
+from leaderboard.boards.members import BenchmarkFacts, Member, Part
 from leaderboard.boards.model import Board
+from leaderboard.boards.parts import with_parts
 from leaderboard.boards.state import BoardState
 from leaderboard.models import Benchmark, BenchmarkMember
 from leaderboard.models.datasets import Dataset, DatasetQuerySet
@@ -102,7 +105,7 @@ def _facts(dataset: dict[str, Any], prefix: str = "") -> DatasetFacts:
 
 
 def benchmark_page(slug: str, state: BoardState) -> BenchmarkPage | None:
-    """The benchmark's page in this view, None where there is none. Six queries at most. Raises UnknownChoice."""
+    """The benchmark's page in this view, None where there is none. Seven queries at most. Raises UnknownChoice."""
     benchmark = (
         Benchmark.objects.filter(slug=slug)
         .values(
@@ -129,14 +132,20 @@ def benchmark_page(slug: str, state: BoardState) -> BenchmarkPage | None:
         benchmark["source_id"],
         benchmark["efficiency_from_id"],
     )
-    entries = entries_by_dataset({member.dataset_id: member.revision for member in members})
+    read: list[Member | Part] = list(members)
+    read += [part for member in members for part in member.parts]
+    entries = with_parts(members, entries_by_dataset({each.dataset_id: each.revision for each in read}))
     board = benchmark_board(facts, entries, reading.systems_by_id, state)
     return BenchmarkPage(dict(benchmark), board, members)
 
 
+#: What a board needs of each dataset.
+_FACTS = ("name", "hidden", "primary_measure", "measures", "current_version_id", "current_qrels_id")
+_CHOSEN_BY = ("language", "domain", "task")
+
+
 def _members(benchmark_id: int) -> list[Member]:
-    fields = ("name", "hidden", "primary_measure", "measures", "current_version_id", "current_qrels_id")
-    rows = (
+    rows = list(
         BenchmarkMember.objects.filter(benchmark_id=benchmark_id)
         .exclude(dataset__state=Dataset.State.PREPARING)
         .order_by("position")
@@ -147,9 +156,10 @@ def _members(benchmark_id: int) -> list[Member]:
             "dataset__updated_at",
             "counted",
             "stand_ins",
-            *(f"dataset__{name}" for name in fields),
+            *(f"dataset__{name}" for name in (*_FACTS, *_CHOSEN_BY)),
         )
     )
+    parts = parts_of([row["dataset_id"] for row in rows if row["dataset__current_version_id"] is None])
     return [
         Member(
             dataset_id=row["dataset_id"],
@@ -157,7 +167,35 @@ def _members(benchmark_id: int) -> list[Member]:
             facts=_facts(row, "dataset__"),
             counted=row["counted"],
             stand_ins=row["stand_ins"],
-            revision=f"{row['dataset__board_revision']}:{row['dataset__updated_at'].timestamp()}",
+            revision=_revision(row["dataset__board_revision"], row["dataset__updated_at"]),
+            **{name: row[f"dataset__{name}"] for name in _CHOSEN_BY},
+            parts=parts.get(row["dataset_id"], ()),
         )
         for row in rows
     ]
+
+
+def _revision(number: int, updated_at: datetime) -> str:
+    return f"{number}:{updated_at.timestamp()}"
+
+
+def parts_of(datasets: Collection[int]) -> dict[int, list[Part]]:
+    """The parts of datasets that are the mean of others, by their ids. One query, none where there is no dataset."""
+    if not datasets:
+        return {}
+    rows = (
+        Dataset.objects.filter(part_of_id__in=datasets)
+        .order_by("name")
+        .values("part_of_id", "pk", "slug", "state", "board_revision", "updated_at", *_FACTS)
+    )
+    found: dict[int, list[Part]] = {}
+    for row in rows:
+        part = Part(
+            row["pk"],
+            row["slug"],
+            _facts(row),
+            _revision(row["board_revision"], row["updated_at"]),
+            listed=row["state"] != Dataset.State.PREPARING,
+        )
+        found.setdefault(row["part_of_id"], []).append(part)
+    return found

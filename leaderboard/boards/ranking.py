@@ -6,7 +6,10 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Literal
 
-from leaderboard.boards.model import STALE, Board, Column, Row, Value
+from leaderboard.boards.model import EFFECTIVENESS, STALE, Board, Column, Row, Value
+
+#: Kinds of columns whose best values are marked; of effectiveness, differences and ranks are too.
+_MARKED = ("score", "figure", "number")
 
 
 def ordered(rows: Sequence[Row], place: int, order: Literal["asc", "desc"]) -> list[Row]:
@@ -47,7 +50,7 @@ def mark_best(board: Board, rows: Sequence[Row]) -> None:
     for kind, of_kind in kinds.items():
         for place, values in enumerate(zip(*of_kind, strict=True)):
             column = board.columns[place]
-            if column.kind in ("score", "figure") and column.better:
+            if column.better and (column.kind in _MARKED or column.group.startswith(EFFECTIVENESS)):
                 _two_best(board, (place, kind), values, column)
 
 

@@ -37,7 +37,7 @@ def body(board: Board) -> SafeString:
     marked = {place for row in board.rows if row.marks for place in row.marks}
     for place in marked:
         _add_marks(board.rows, place, cells[place - 1])
-    if board.machine:
+    if any(map(attrgetter("titles"), board.rows)):
         _add_titles(board.rows, cells)
     heads = map(_head, board.rows)
     return mark_safe("</tr>\n".join(map("".join, zip(heads, *cells, strict=True))) + "</tr>")  # noqa: S308
@@ -180,6 +180,20 @@ def _differences(board: Board, place: int, values: Values, written: Sequence[str
             cells.append(f'<td class="{plus}">{text}</td>')
         else:
             cells.append(f'<td class="{minus}">{text.replace("-", MINUS, 1)}</td>')
+    _emphasise(board, place, values, cells)
+    _put_missing(values, cells)
+    return cells
+
+
+def _plain_numbers(board: Board, place: int, values: Values) -> Cells:
+    """Numbers that are no shares, with as many decimals as the column's need, four at most."""
+    numbers = [value for value in values if isinstance(value, (float, int))]
+    decimals = next((n for n in range(4) if all(abs(round(v, n) - v) < 5e-6 for v in numbers)), 4)
+    cells = [
+        f"<td>{value:.{decimals}f}</td>".replace("-", MINUS) if isinstance(value, (float, int)) else ""
+        for value in values
+    ]
+    _emphasise(board, place, values, cells)
     _put_missing(values, cells)
     return cells
 
@@ -234,6 +248,8 @@ _WRITERS: dict[str, Callable[[Board, int, Values], Cells]] = {
     "score": _scores,
     "delta": _deltas,
     "relative": _relatives,
+    "rank": _plain_numbers,
+    "number": _plain_numbers,
     "figure": _figures,
     "count": _counts,
     "text": _texts,

@@ -1,0 +1,195 @@
+"""The rows of a benchmark's board: what each system has on each dataset, and what follows from it over all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from leaderboard.boards import aggregates
+from leaderboard.boards.aggregates import Table, plain
+from leaderboard.boards.benchmark_columns import (
+    AVERAGE,
+    BORDA,
+    COMMON,
+    COVERAGE,
+    MEAN,
+    MEAN_RANK,
+    MEAN_RELATIVE,
+    WINS,
+    Layout,
+    common_column,
+)
+from leaderboard.boards.collecting import Line
+from leaderboard.boards.dataset_board import ARCHITECTURES
+from leaderboard.boards.facets import facets_of
+from leaderboard.boards.members import BenchmarkFacts
+from leaderboard.boards.model import REPORTED, Board, Identity, Row, Value
+from leaderboard.boards.parts import is_mean_of_parts
+from leaderboard.boards.reading import SystemRow
+from leaderboard.boards.state import BoardState
+from leaderboard.boards.viewing import in_view
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """All lines' scores and their baselines, a column for each dataset; `counted` says which columns count."""
+
+    scores: Table
+    baselines: Table
+    counted: Sequence[int]
+    kinds: Sequence[str]
+    lower_is_better: bool
+
+    @property
+    def of_counted(self) -> tuple[Table, Table]:
+        """Scores and baselines on the datasets that count."""
+        if len(self.counted) == self.scores.shape[1]:
+            return self.scores, self.baselines
+        return self.scores[:, self.counted], self.baselines[:, self.counted]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every line has every counted dataset."""
+        return not np.isnan(self.of_counted[0]).any()
+
+
+def tables_of(facts: BenchmarkFacts, lines: Sequence[Line], *, lower_is_better: bool) -> Tables:
+    """The arrays that everything is computed from."""
+    width = len(facts.members)
+    return Tables(
+        scores=aggregates.table([line.scores for line in lines], width),
+        baselines=aggregates.table([line.baselines for line in lines], width),
+        counted=[place for place, member in enumerate(facts.members) if member.counted],
+        kinds=[line.ranked_in for line in lines],
+        lower_is_better=lower_is_better,
+    )
+
+
+def rows_of(
+    layout: Layout,
+    lines: Sequence[Line],
+    systems: Mapping[int, SystemRow],
+    tables: Tables,
+    view: str,
+) -> list[Row]:
+    """One row for each line, with what the view shows of its scores; costs and the common mean are still missing."""
+    rows = [_row(layout, line, systems[line.system_id]) for line in lines]
+    if not rows:
+        return rows
+    cells = _cells(lines, tables, view)
+    columns = _over_all(layout, rows, tables)
+    before = [column for place, column in columns.items() if place < layout.datasets.start]
+    after = [column for place, column in columns.items() if place >= layout.datasets.stop]
+    blank: list[Value] = [None] * layout.empty
+    for row, line, values, first, last in zip(
+        rows, lines, cells, _by_row(before, rows), _by_row(after, rows), strict=True
+    ):
+        system = systems[line.system_id]
+        row.values = [
+            system.name,
+            *first,
+            *values,
+            *last,
+            *blank,
+            ARCHITECTURES.get(system.architecture, system.architecture),
+            row.entry.provenance,
+            (system.source if line.ranked_in == REPORTED else system.team) or None,
+        ]
+    return rows
+
+
+def _by_row(columns: Sequence[Sequence[Value]], rows: Sequence[Row]) -> Sequence[Sequence[Value]]:
+    return list(zip(*columns, strict=True)) if columns else [()] * len(rows)
+
+
+def _cells(lines: Sequence[Line], tables: Tables, view: str) -> Sequence[Sequence[float | None]]:
+    """What the datasets' columns show."""
+    if not view:
+        return [line.scores for line in lines]
+    if view == "rank":
+        shown = aggregates.ranks(tables.scores, tables.kinds, lower_is_better=tables.lower_is_better)
+    else:
+        compare = aggregates.differences if view == "delta" else aggregates.ratios
+        shown = compare(tables.scores, tables.baselines)
+    return [plain(row) for row in shown]
+
+
+def _over_all(layout: Layout, rows: Sequence[Row], tables: Tables) -> dict[int, Sequence[Value]]:
+    """The aggregates that the board has columns for, by place in order of the columns."""
+    places = layout.places
+    scores, baselines = tables.of_counted
+    if MEAN not in places:
+        return {places[AVERAGE]: plain(aggregates.ratio_of_means(scores, baselines))}
+    covered = aggregates.coverage(scores)
+    won = aggregates.wins(scores, baselines, lower_is_better=tables.lower_is_better)
+    ranked = aggregates.rank_figures(scores, tables.kinds, lower_is_better=tables.lower_is_better)
+    width, of_coverage, of_wins = scores.shape[1], places[COVERAGE], places[WINS]
+    wins: list[Value] = []
+    for row, number, *counts in zip(rows, covered, *won, strict=True):
+        row.shown[of_coverage] = f"{number}/{width}"
+        if any(counts):
+            row.shown[of_wins] = "{}/{}/{}".format(*counts)
+            wins.append(float(counts[0]))
+        else:
+            wins.append(None)
+    found: dict[str, Sequence[Value]] = {
+        MEAN: plain(aggregates.means(scores)),
+        COMMON: [None] * len(rows),
+        COVERAGE: list(map(float, covered)),
+        AVERAGE: plain(aggregates.ratio_of_means(scores, baselines)),
+        MEAN_RELATIVE: plain(aggregates.mean_of_ratios(scores, baselines)),
+        WINS: wins,
+        BORDA: plain(ranked.borda),
+        MEAN_RANK: plain(ranked.mean_rank),
+    }
+    return dict(sorted((places[key], values) for key, values in found.items() if key in places))
+
+
+def _row(layout: Layout, line: Line, system: SystemRow) -> Row:
+    several = set(line.provenances) - {""}
+    identity = Identity(
+        system.name,
+        system.slug,
+        system.architecture,
+        system.team,
+        system.team_slug,
+        system.source_key,
+        ", ".join(sorted(several)),
+        line.configuration,
+        bool(line.baseline_on),
+    )
+    row = Row(identity, line.ranked_in, 3 if line.ranked_in == REPORTED or layout.hidden else 4, [])
+    row.facets = facets_of(system, several, set(line.trainings) - {""})
+    first = layout.datasets.start
+    for place, measure in layout.stand_ins.items():
+        if line.scores[place - first] is not None:
+            row.marks[place] = measure
+    for place in line.in_domain:
+        place += first
+        row.marks[place] = f"‡ {row.marks[place]}" if place in row.marks else "‡"
+    if len(several) > 1:
+        for place, provenance in enumerate(line.provenances, first):
+            if provenance:
+                row.titles[place] = provenance
+    for place, group in enumerate(line.groups, first) if layout.parts else ():
+        if is_mean_of_parts(group) and line.scores[place - first] is not None:
+            row.titles[place] = f"mean of {layout.parts[place]} parts"
+    for place in line.left_out:
+        row.titles[place + first] = f"left out: {line.trainings[place]}"
+    return row
+
+
+def fill_common(facts: BenchmarkFacts, board: Board, tables: Tables, state: BoardState) -> None:
+    """The means over the datasets that all rows of the view have, which the column's head then names."""
+    place = board.index(COMMON)
+    ranges = tuple(each for each in state.ranges if each.key != COMMON)
+    looked_at = {
+        id(row) for row in in_view(board, board.rows, replace(state, ranges=ranges, zero_shot=False))
+    }
+    numbers = [number for number, row in enumerate(board.rows) if id(row) in looked_at]
+    found = aggregates.common(tables.of_counted[0], numbers)
+    for row, value in zip(board.rows, plain(found.means), strict=True):
+        row.values[place] = value
+    board.columns[place] = common_column(board.columns[place], facts.counted, found.places)
