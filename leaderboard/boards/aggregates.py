@@ -52,10 +52,9 @@ def common(scores: Table, looked_at: Sequence[int]) -> Common:
 
     It moves with the rows looked at, and is therefore never told without its datasets.
     """
-    places = np.flatnonzero(~np.isnan(scores[list(looked_at)]).any(axis=0)) if len(looked_at) else []
-    return Common(
-        [int(place) for place in places], means(scores[:, places] if len(places) else scores[:, :0])
-    )
+    missing = np.isnan(scores[list(looked_at)])
+    places = [place for place in range(scores.shape[1]) if len(looked_at) and not missing[:, place].any()]
+    return Common(places, means(scores[:, places]))
 
 
 def differences(scores: Table, baselines: Table) -> Table:
