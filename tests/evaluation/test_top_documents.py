@@ -1,0 +1,84 @@
+"""The first documents of a run, and the beginnings of documents, from files made for pages."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from evaluation.document_texts import KEPT_CHARACTERS, DocumentTexts, write_document_texts
+from evaluation.ordering import trec_order
+from evaluation.top_documents import KEPT, TopDocuments, shown, write_top_documents
+
+
+def _top(tmp_path: Path, text: str) -> TopDocuments:
+    run, target = tmp_path / "run", tmp_path / "top"
+    run.write_bytes(text.encode())
+    write_top_documents(run, target)
+    return TopDocuments(target)
+
+
+def test_the_first_documents_are_those_of_trec_eval_whatever_the_order_of_lines(tmp_path: Path) -> None:
+    random.seed(7)
+    judged: dict[str, dict[str, float]] = {}
+    lines = []
+    for query in ("10", "9", "q/1", "ä", "q"):
+        scores = {
+            f"d{number}": random.choice([1.0, 1.00000001, 0.5, random.random()]) for number in range(60)
+        }
+        judged[query] = scores
+        lines += [f"{query} Q0 {name} 1 {score!r} tag" for name, score in scores.items()]
+    random.shuffle(lines)
+    top = _top(tmp_path, "# a comment\n" + "\n".join(lines))
+    for query, scores in judged.items():
+        ids = list(scores)
+        wanted = [ids[place] for place in trec_order(ids, list(scores.values()))][:KEPT]
+        assert top.of(query) == wanted
+    assert top.of("nobody") == top.of("") == top.of("zzz") == []
+    assert {query for query, _ in top} == set(judged)
+
+
+def test_a_run_of_one_line_and_one_of_none(tmp_path: Path) -> None:
+    assert _top(tmp_path, "q Q0 d 1 2.5 tag\n").of("q") == ["d"]
+    empty = tmp_path / "nothing"
+    empty.touch()
+    assert TopDocuments(empty).of("q") == []
+    assert list(TopDocuments(empty)) == []
+
+
+def test_a_document_that_is_its_query_leaves_its_place_to_another() -> None:
+    documents = ["a", "q", "b", "c"]
+    assert shown(documents, "q", depth=3, drop_self_matches=True) == ["a", "b", "c"]
+    assert shown(documents, "q", depth=3, drop_self_matches=False) == ["a", "q", "b"]
+
+
+@pytest.mark.parametrize("compressed", [False, True])
+def test_documents_are_found_by_id_with_title_and_beginning(tmp_path: Path, compressed: bool) -> None:
+    documents = [
+        {"_id": f"d{number}", "title": f"Title {number}", "text": f"words  of {number}\n" + "x" * number}
+        for number in range(900)
+    ]
+    content = "".join(json.dumps(document) + "\n" for document in documents).encode()
+    corpus, target = tmp_path / "corpus.jsonl", tmp_path / "texts"
+    corpus.write_bytes(gzip.compress(content) if compressed else content)
+    write_document_texts(corpus, target)
+    texts = DocumentTexts(target)
+    assert len(texts) == 900
+    found = texts.find(["d0", "d899", "d5", "missing"])
+    assert set(found) == {"d0", "d899", "d5"}
+    assert found["d5"] == ("Title 5", "words of 5 xxxxx", False)
+    assert found["d899"].cut
+    assert len(found["d899"].text) <= KEPT_CHARACTERS
+
+
+def test_an_empty_corpus_and_another_file(tmp_path: Path) -> None:
+    corpus, target = tmp_path / "corpus.jsonl", tmp_path / "texts"
+    corpus.touch()
+    write_document_texts(corpus, target)
+    assert DocumentTexts(target).find(["d1"]) == {}
+    target.write_bytes(b"x" * 100)
+    with pytest.raises(ValueError, match="no excerpts"):
+        DocumentTexts(target)
