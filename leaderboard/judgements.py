@@ -1,4 +1,5 @@
-"""What runs are checked and scored against. Only the scorer asks for judgements; intake never reads them.
+"""What runs are checked and scored against. Only the scorer asks for judgements; intake never reads them, and pages
+get none but open ones, through `open_judgements`.
 
 Content is immutable and named by its checksum, so each process keeps what it has read: a warm worker reads a
 dataset's judgements, topics and document ids once.
@@ -12,7 +13,7 @@ from evaluation import qrels as judged
 from evaluation.collection import read_queries
 from evaluation.identifiers import DocumentIds
 from evaluation.scoring import Target
-from leaderboard.models import DatasetVersion, Qrels
+from leaderboard.models import Dataset, DatasetVersion, Qrels
 from leaderboard.store import Area, path_of
 
 #: Datasets kept at once. The largest of BEIR's judgements take about 100 MB, most a few.
@@ -22,6 +23,19 @@ _KEPT = 16
 def load_qrels(row: Qrels) -> judged.Qrels:
     """The judgements of a row, from private storage."""
     return _judgements(row.sha256)
+
+
+class NotOpen(Exception):
+    """The dataset's judgements are not everyone's to see, or there are none."""
+
+
+def open_judgements(dataset: Dataset) -> judged.Qrels:
+    """The present judgements of a dataset, for pages. Raises NotOpen unless everyone may see them."""
+    qrels = dataset.current_qrels
+    published = dataset.state == Dataset.State.PUBLISHED
+    if dataset.hidden or not published or qrels is None or qrels.version_id != dataset.current_version_id:
+        raise NotOpen(dataset.slug)
+    return _judgements(qrels.sha256)
 
 
 def scoring_target(version: DatasetVersion, *, qrels: Qrels | None = None) -> Target:

@@ -25,6 +25,8 @@ class Area(StrEnum):
     RUNS = "store/runs"
     UPLOADS = "store/uploads"
     INDEXES = "store/indexes"
+    TOP_DOCUMENTS = "store/top-documents"
+    EXCERPTS = "store/excerpts"
     CHECKPOINTS = "store/checkpoints"
     EMBEDDINGS = "store/embeddings"
     QRELS = "private/qrels"

@@ -29,6 +29,7 @@ def sweep() -> int:
     """
     steps: dict[str, Callable[[], int]] = {
         "runs": lambda: _sweep_files(Path(settings.VAR) / Area.RUNS.value, _named_runs()),
+        "top documents": lambda: _sweep_files(Path(settings.VAR) / Area.TOP_DOCUMENTS.value, _named_runs()),
         "uploads": lambda: _sweep_files(Path(settings.VAR) / Area.UPLOADS.value, _named_uploads()),
         "unfinished uploads": lambda: _sweep_files(Path(settings.FILE_UPLOAD_TEMP_DIR), set()),
         "work": _sweep_work,

@@ -17,6 +17,7 @@ from submissions.model_work.running import ModelCrashed, TimedOut, reject_model,
 from submissions.model_work.sample import sample_model_job
 from submissions.model_work.shards import shard_job
 from submissions.models import Job, State
+from submissions.preparing import prepare_for_pages
 from submissions.queue import ATTEMPTS, claim, put_back
 from submissions.retrieval import retrieve_job
 from submissions.sandbox import SandboxUnavailable
@@ -64,6 +65,7 @@ def do(job: Job) -> None:
     finally:
         if job.kind == Job.Kind.SHARD:
             settle_shard(job)
+    prepare_for_pages(job)
 
 
 def _settled(job: Job) -> None:

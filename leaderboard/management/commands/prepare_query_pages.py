@@ -1,0 +1,33 @@
+"""`manage.py prepare_query_pages`: what query pages need of large runs and corpora that were here before them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from leaderboard.models import Dataset, Run
+from leaderboard.page_files import prepare
+
+
+class Command(BaseCommand):
+    """Reads every run and corpus of open datasets that has not been read for pages; again, it reads none."""
+
+    help = "Find the first documents of the runs of open datasets, and the beginnings of their documents."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """The datasets."""
+        parser.add_argument("datasets", nargs="*", help="Slugs; none for all open datasets.")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Prepare one dataset after the other."""
+        datasets = Dataset.objects.filter(state=Dataset.State.PUBLISHED, hidden=False)
+        datasets = datasets.exclude(current_qrels=None).select_related("current_version")
+        if wanted := options["datasets"]:
+            datasets = datasets.filter(slug__in=wanted)
+            if unknown := sorted(set(wanted).difference(datasets.values_list("slug", flat=True))):
+                raise CommandError(f"no published dataset with open judgements: {', '.join(unknown)}")
+        for dataset in datasets:
+            runs = Run.objects.filter(version=dataset.current_version_id).values_list("sha256", flat=True)
+            prepare(dataset, runs.distinct())
+            self.stdout.write(f"{dataset.slug}: {runs.distinct().count()} runs")
