@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -109,6 +111,19 @@ class Qrels:
         edges = self.document_offsets.tolist()
         for number, (row, grade) in enumerate(zip(self.rows.tolist(), self.grades.tolist(), strict=True)):
             yield self.query_ids[row], text[edges[number] : edges[number + 1]].decode(), grade
+
+    def graded(self, row: int) -> dict[str, int]:
+        """The judgements of one query, by its number: `{document id: grade}`, ids in order of their bytes."""
+        first, last = int(self.offsets[row]), int(self.offsets[row + 1])
+        edges = self.document_offsets[first : last + 1].tolist()
+        text = self.documents[edges[0] : edges[-1]].tobytes()
+        names = [text[start - edges[0] : end - edges[0]].decode() for start, end in pairwise(edges)]
+        return dict(zip(names, self.grades[first:last].tolist(), strict=True))
+
+    def row_of(self, query_id: str) -> int | None:
+        """The number of a judged query, None for any other."""
+        row = bisect_left(self.query_ids, query_id)
+        return row if row < len(self.query_ids) and self.query_ids[row] == query_id else None
 
     def as_dict(self) -> dict[str, dict[str, int]]:
         """`{query id: {document id: grade}}`, as pytrec_eval takes it."""

@@ -9,7 +9,7 @@ from leaderboard.api import boards as board_api
 from leaderboard.api import documents
 from leaderboard.api.files import DatasetFiles
 from leaderboard.boards.exports import FORMATS
-from leaderboard.views import boards, efficiency, exports, public, reference
+from leaderboard.views import boards, efficiency, exports, public, queries, reference
 from leaderboard.views.files import dataset_file, favicon
 from leaderboard.views.health import healthz
 
@@ -18,6 +18,8 @@ pages = [
     path("datasets/", public.datasets, name="datasets"),
     path("datasets/<slug:slug>/", boards.dataset, name="dataset"),
     path("datasets/<slug:slug>/files/<str:name>", dataset_file, name="dataset-file"),
+    path("datasets/<slug:slug>/queries/", queries.queries, name="queries"),
+    path("datasets/<slug:slug>/queries/<path:query_id>/", queries.query, name="query"),
     path("benchmarks/", public.benchmarks, name="benchmarks"),
     path("benchmarks/<slug:slug>/", boards.benchmark, name="benchmark"),
     path("systems/<slug:slug>/", public.system, name="system"),

@@ -1,0 +1,110 @@
+"""Pages of queries, of datasets with open judgements alone: the list, and each query's own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from leaderboard.boards import reading
+from leaderboard.boards.state import UnknownChoice
+from leaderboard.page_cache import kept_page
+from leaderboard.queries.collection import OpenCollection, open_collection, query_url
+from leaderboard.queries.detail import MOST_SYSTEMS, QueryState, query_page
+from leaderboard.queries.listing import COLUMNS, ListState, query_list
+
+
+def _revision(slug: str, **_: str) -> str:
+    return reading.dataset_revision(slug)
+
+
+def _view_of_list(request: HttpRequest) -> str | None:
+    if "id" in request.GET:
+        return None
+    try:
+        return ListState.read(request.GET).query_string()
+    except UnknownChoice:
+        return None
+
+
+def _view_of_query(request: HttpRequest) -> str | None:
+    try:
+        return QueryState.read(request.GET).query_string()
+    except UnknownChoice:
+        return None
+
+
+def _open(slug: str) -> OpenCollection:
+    collection = open_collection(slug)
+    if collection is None:
+        raise Http404
+    return collection
+
+
+@require_safe
+@kept_page(_revision, _view_of_list)
+def queries(request: HttpRequest, slug: str) -> HttpResponse:
+    """The judged queries of an open dataset, with how hard each is."""
+    if "id" in request.GET:  # an id that no address can end in
+        return _query(request, slug, request.GET["id"])
+    collection = _open(slug)
+    path = reverse("queries", args=[slug])
+    try:
+        state = ListState.read(request.GET)
+        found = query_list(collection, state)
+    except UnknownChoice as error:
+        return render(request, "leaderboard/unknown_choice.html", {"error": error, "path": path}, status=400)
+    heads = []
+    for key, (label, first, note) in COLUMNS.items():
+        sorted_by = key == found.sort
+        order = ("desc" if found.order == "asc" else "asc") if sorted_by else first
+        href = path + state.but(sort=key, order=order).query_string()
+        heads.append((key, label, note, href, f"{found.order}ending" if sorted_by else ""))
+    context = {
+        "section": "datasets",
+        "dataset": collection.dataset,
+        "list": found,
+        "heads": heads,
+        "measures": collection.dataset.measures or [collection.dataset.primary_measure],
+        "before": path + state.but(page=found.page - 1).query_string() if found.page > 1 else "",
+        "after": path + state.but(page=found.page + 1).query_string() if found.page < found.pages else "",
+    }
+    return render(request, "leaderboard/queries.html", context)
+
+
+@require_safe
+@kept_page(_revision, _view_of_query)
+def query(request: HttpRequest, slug: str, query_id: str) -> HttpResponse:
+    """One query: what was judged for it, and the first documents of each system."""
+    return _query(request, slug, query_id)
+
+
+def _query(request: HttpRequest, slug: str, query_id: str) -> HttpResponse:
+    collection = _open(slug)
+    try:
+        state = QueryState.read(request.GET)
+        page = query_page(collection, query_id, state)
+    except UnknownChoice as error:
+        return render(
+            request,
+            "leaderboard/unknown_choice.html",
+            {"error": error, "path": query_url(slug, query_id)},
+            status=400,
+        )
+    if page is None:
+        raise Http404
+    context = {
+        "section": "datasets",
+        "dataset": collection.dataset,
+        "page": page,
+        "state": state,
+        "address": query_url(slug, query_id),
+        "here": state.query_string(),
+        "all_judged": f"{query_url(slug, query_id)}{replace(state, all_judged=True).query_string()}",
+        "most": MOST_SYSTEMS,
+        "measures": collection.dataset.measures or [collection.dataset.primary_measure],
+    }
+    return render(request, "leaderboard/query.html", context)
