@@ -1,21 +1,30 @@
-"""Every change of a board gives it a new revision with a date: the only writer of revisions and `BoardChange`.
+"""Every change of a board gives it a new revision with a date: the only writer of revisions, `BoardChange`,
+`EntryVersion` and `BenchmarkVersion`.
 
-Call `board_changed` in the transaction that changes anything a board shows, after the change. Kept pages, permalinks
-and the news all follow from the row it makes.
+Call `board_changed` in the transaction that changes anything a board shows, after the change, and for nothing else.
+Kept pages, permalinks and the news all follow from the rows it makes.
 """
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterable
+from typing import Any
 
+import orjson
 from django.db import transaction
-from django.db.models import F
+from django.db.models import F, TextField
+from django.db.models.functions import Cast
 from django.utils import timezone
 
-from leaderboard.models import BoardChange, Dataset, Entry
+from leaderboard.board_rows import dataset_facts, present_rows
+from leaderboard.models import Benchmark, BenchmarkVersion, BoardChange, Dataset, Entry, EntryVersion
 from leaderboard.work import request_certainty
 
 Kind = BoardChange.Kind
+#: What boards show of a benchmark itself, and of its membership of a dataset.
+_BENCHMARK_FACTS = ("name", "measure", "source_id", "efficiency_from_id")
+_MEMBER_FACTS = ("dataset_id", "counted", "stand_ins")
 
 #: What may change the set of public results, or what they are compared with: intervals and tests are to be found anew.
 _COMPARED = frozenset(
@@ -34,17 +43,86 @@ _COMPARED = frozenset(
 @transaction.atomic
 def board_changed(dataset: Dataset, kind: BoardChange.Kind, entry: Entry | None = None) -> int:
     """Give the dataset's board its next revision, which is returned. The row stays locked until the commit."""
-    Dataset.objects.filter(pk=dataset.pk).update(board_revision=F("board_revision") + 1)
-    facts = Dataset.objects.values_list("board_revision", "hidden", "current_qrels_id")
-    revision, hidden, qrels = facts.get(pk=dataset.pk)
-    BoardChange.objects.create(dataset=dataset, revision=revision, kind=kind, entry=entry, at=timezone.now())
-    if kind in _COMPARED and qrels is not None and not hidden:
-        request_certainty(dataset.pk)
-    return revision
+    _raise_revisions([dataset.pk])
+    return _record(dataset.pk, kind, timezone.now(), entry)
 
 
 @transaction.atomic
 def boards_changed(datasets: Iterable[int], kind: BoardChange.Kind) -> None:
-    """The same for several boards, by their datasets' ids; in one order, so that two never wait for each other."""
-    for dataset in Dataset.objects.filter(pk__in=set(datasets)).order_by("pk"):
-        board_changed(dataset, kind)
+    """The same for several boards, by their datasets' ids, all at one time.
+
+    Their rows are locked in one order, so that two never wait for each other, and before the time is taken, so that
+    a later revision never has an earlier one.
+    """
+    ids = sorted(set(datasets))
+    _raise_revisions(ids)
+    now = timezone.now()
+    for dataset_id in ids:
+        _record(dataset_id, kind, now)
+
+
+def _raise_revisions(datasets: Iterable[int]) -> None:
+    for dataset_id in datasets:
+        Dataset.objects.filter(pk=dataset_id).update(board_revision=F("board_revision") + 1)
+
+
+def _record(
+    dataset_id: int, kind: BoardChange.Kind, at: datetime.datetime, entry: Entry | None = None
+) -> int:
+    facts = dataset_facts(dataset_id)
+    revision: int = facts.pop("board_revision")
+    BoardChange.objects.create(
+        dataset_id=dataset_id,
+        revision=revision,
+        kind=kind,
+        entry=entry,
+        at=at,
+        facts=facts,
+    )
+    _record_rows(dataset_id, revision)
+    if kind in _COMPARED and facts["current_qrels_id"] is not None and not facts["hidden"]:
+        request_certainty(dataset_id)
+    return revision
+
+
+def _record_rows(dataset_id: int, revision: int) -> None:
+    """Close the versions of rows that are no longer so, and open those of rows that are new or changed."""
+    present = present_rows(dataset_id)
+    ended, same = [], set()
+    versions = EntryVersion.objects.filter(dataset=dataset_id, until_revision=None)
+    for pk, entry_id, text in versions.values_list("pk", "entry_id", Cast("row", TextField())):
+        if present.get(entry_id) == orjson.loads(text):
+            same.add(entry_id)
+        else:
+            ended.append(pk)
+    for start in range(0, len(ended), 500):  # SQLite takes so many parameters and no more
+        EntryVersion.objects.filter(pk__in=ended[start : start + 500]).update(until_revision=revision)
+    EntryVersion.objects.bulk_create(
+        [
+            EntryVersion(entry_id=entry_id, dataset_id=dataset_id, from_revision=revision, row=row)
+            for entry_id, row in present.items()
+            if entry_id not in same
+        ],
+        batch_size=500,
+    )
+
+
+@transaction.atomic
+def benchmark_changed(benchmark: Benchmark) -> None:
+    """Keep which datasets the benchmark has now and how they count, if that is news; its boards change by theirs."""
+    members = benchmark.members.order_by("position", "pk").values(*_MEMBER_FACTS)
+    row: dict[str, Any] = {
+        **Benchmark.objects.values(*_BENCHMARK_FACTS).get(pk=benchmark.pk),
+        "members": [dict(member) for member in members],
+    }
+    newest = benchmark.versions.last()
+    if newest is None or newest.row != row:
+        BenchmarkVersion.objects.create(benchmark=benchmark, at=timezone.now(), row=row)
+
+
+def record_present() -> None:
+    """Give every board that has no date yet its first one: those of a site older than this record."""
+    undated = Dataset.objects.filter(board_changes=None, entries__isnull=False)
+    boards_changed(undated.values_list("pk", flat=True).distinct(), Kind.RECORDED)
+    for benchmark in Benchmark.objects.filter(versions=None):
+        benchmark_changed(benchmark)

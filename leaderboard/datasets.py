@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from django.db import transaction
+
+from leaderboard.board_versions import Kind, board_changed
 from leaderboard.models import Dataset
 
 
+@transaction.atomic
 def mark_published(dataset: Dataset) -> None:
     """Show the dataset: its baseline is there. One known from papers alone, or collecting runs, opens by this too."""
-    Dataset.objects.filter(pk=dataset.pk, current_qrels__isnull=False).update(state=Dataset.State.PUBLISHED)
+    waiting = Dataset.objects.filter(pk=dataset.pk, current_qrels__isnull=False).exclude(
+        state=Dataset.State.PUBLISHED
+    )
+    if waiting.update(state=Dataset.State.PUBLISHED):
+        board_changed(dataset, Kind.IMPORTED)

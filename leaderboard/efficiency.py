@@ -10,8 +10,8 @@ from django.db import transaction
 from django.utils import timezone
 
 from evaluation.efficiency import PROTOCOL, Figures, Hardware
-from leaderboard.board_versions import Kind, board_changed
-from leaderboard.models import Dataset, Entry, HardwareClass, Measurement, Price
+from leaderboard.board_versions import Kind, board_changed, boards_changed
+from leaderboard.models import Entry, HardwareClass, Measurement, Price
 
 
 @transaction.atomic
@@ -42,7 +42,8 @@ def record_measurement(
             "measured_at": timezone.now(),
         },
     )
-    board_changed(entry.dataset, Kind.MEASURED, entry)
+    if entry.visibility == Entry.Visibility.PUBLIC:
+        board_changed(entry.dataset, Kind.MEASURED, entry)
     return measurement
 
 
@@ -65,5 +66,5 @@ def cost_per_million(mean_latency_ms: float, per_hour: float) -> float:
 
 def price_changed(hardware: HardwareClass) -> None:
     """Count a change of every board that shows costs on the class."""
-    for dataset in Dataset.objects.filter(entries__measurements__hardware=hardware).distinct():
-        board_changed(dataset, Kind.PRICE)
+    public = Entry.objects.filter(measurements__hardware=hardware, visibility=Entry.Visibility.PUBLIC)
+    boards_changed(public.values_list("dataset_id", flat=True), Kind.PRICE)

@@ -15,6 +15,7 @@ from django.conf import settings
 from django.db import transaction
 
 from leaderboard.baselines import BM25, request_demo_rows, request_sample_model
+from leaderboard.board_versions import record_present
 from leaderboard.demo.collection import DEMO_SLUG, make_demo_collection
 from leaderboard.models import Dataset, Entry, Source, User
 from leaderboard.reported.loader import load_reported
@@ -26,6 +27,7 @@ def prepare() -> None:
     """Give the site what it starts with."""
     make_curator()
     load_reported()
+    record_present()
     if not Dataset.objects.filter(slug=DEMO_SLUG, current_version__isnull=False).exists():
         with tempfile.TemporaryDirectory(dir=settings.FILE_UPLOAD_TEMP_DIR) as folder:
             demo = make_demo_collection(Path(folder))

@@ -89,7 +89,7 @@ def publish_entry(
             "published_at": timezone.now(),
         },
     )
-    if created:
+    if created and public:
         board_changed(dataset, Kind.PUBLISHED, entry)
     return entry
 
@@ -139,7 +139,8 @@ def publish_seed_set(
         Seed(entry=entry, evaluation=evaluation, label=label, scores=published[label], published_at=now)
         for label, evaluation in seeds.items()
     )
-    board_changed(dataset, Kind.PUBLISHED, entry)
+    if public:
+        board_changed(dataset, Kind.PUBLISHED, entry)
     return entry
 
 
@@ -266,23 +267,26 @@ def publish_reported(reported: Sequence[ReportedEntry]) -> int:
 
 @transaction.atomic
 def set_visibility(submission_reference: str, *, public: bool) -> None:
-    """Show or keep back every entry of a submission that is not withdrawn."""
+    """Show or keep back every entry of a submission that is not withdrawn; boards change where it was not so before."""
     wanted = Entry.Visibility.PUBLIC if public else Entry.Visibility.PRIVATE
     entries = Entry.objects.filter(submission_reference=submission_reference).exclude(
-        visibility=Entry.Visibility.WITHDRAWN
+        visibility__in=[Entry.Visibility.WITHDRAWN, wanted]
     )
-    touched = _of(entries)
+    touched = list(entries.select_related("dataset").order_by("dataset_id", "pk"))
     entries.update(visibility=wanted)
-    boards_changed(touched, Kind.VISIBILITY)
+    for entry in touched:
+        board_changed(entry.dataset, Kind.PUBLISHED if public else Kind.VISIBILITY, entry)
 
 
 @transaction.atomic
 def withdraw_entries(submission_reference: str, reason: str) -> None:
     """Take a submission's entries off every board. A tombstone stays where they were seen, and nowhere else."""
     entries = Entry.objects.filter(submission_reference=submission_reference)
+    seen = entries.filter(visibility=Entry.Visibility.PUBLIC)
+    touched = list(seen.select_related("dataset").order_by("dataset_id", "pk"))
     entries.update(withdrawal_reason=reason[:300])
-    entries.filter(visibility=Entry.Visibility.PUBLIC).update(visibility=Entry.Visibility.WITHDRAWN)
-    for entry in entries.select_related("dataset").order_by("dataset_id", "pk"):
+    seen.update(visibility=Entry.Visibility.WITHDRAWN)
+    for entry in touched:
         board_changed(entry.dataset, Kind.WITHDRAWN, entry)
 
 
@@ -310,5 +314,6 @@ def name_baseline(entry: Entry) -> None:
 
 
 def _of(entries: QuerySet[Entry]) -> set[int]:
-    """The ids of the datasets that have one of the entries."""
-    return set(entries.values_list("dataset_id", flat=True))
+    """The ids of the datasets whose boards have one of the entries: what is private is on none."""
+    seen = entries.exclude(visibility=Entry.Visibility.PRIVATE)
+    return set(seen.values_list("dataset_id", flat=True))

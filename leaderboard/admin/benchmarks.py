@@ -8,7 +8,7 @@ from django.contrib import admin
 from django.http import HttpRequest
 
 from leaderboard.admin.base import CurationAdmin
-from leaderboard.board_versions import Kind, board_changed
+from leaderboard.board_versions import Kind, benchmark_changed, boards_changed
 from leaderboard.models import Benchmark, BenchmarkMember, Source, System
 from leaderboard.publishing import system_changed
 
@@ -32,8 +32,8 @@ class BenchmarkAdmin(CurationAdmin):
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         """Save the members, so that no cached page outlives them."""
         super().save_related(request, form, formsets, change)
-        for member in form.instance.members.select_related("dataset"):
-            board_changed(member.dataset, Kind.DESCRIPTION)
+        benchmark_changed(form.instance)
+        boards_changed(form.instance.members.values_list("dataset_id", flat=True), Kind.DESCRIPTION)
 
 
 @admin.register(System)

@@ -11,6 +11,22 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
+            name="BenchmarkVersion",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("at", models.DateTimeField()),
+                ("row", models.JSONField(help_text="Name, measure, source, and the members in their order.")),
+            ],
+            options={
+                "ordering": ["at", "pk"],
+            },
+        ),
+        migrations.CreateModel(
             name="BoardChange",
             fields=[
                 (
@@ -37,11 +53,19 @@ class Migration(migrations.Migration):
                             ("description", "data set or benchmark described anew"),
                             ("price", "price of a machine"),
                             ("certainty", "intervals and tests computed"),
+                            ("recorded", "recorded as it was found"),
                         ],
                         max_length=12,
                     ),
                 ),
                 ("at", models.DateTimeField(db_index=True)),
+                (
+                    "facts",
+                    models.JSONField(
+                        default=dict,
+                        help_text="What the board needed of the data set itself: name, measures, judgements.",
+                    ),
+                ),
             ],
             options={
                 "ordering": ["-at", "-pk"],
@@ -336,6 +360,15 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.AddField(
+            model_name="benchmarkversion",
+            name="benchmark",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="versions",
+                to="leaderboard.benchmark",
+            ),
+        ),
+        migrations.AddField(
             model_name="boardchange",
             name="dataset",
             field=models.ForeignKey(
@@ -423,6 +456,10 @@ class Migration(migrations.Migration):
             field=models.OneToOneField(
                 on_delete=django.db.models.deletion.PROTECT, related_name="seed", to="leaderboard.evaluation"
             ),
+        ),
+        migrations.AddIndex(
+            model_name="benchmarkversion",
+            index=models.Index(fields=["benchmark", "at"], name="leaderboard_benchma_378f8e_idx"),
         ),
         migrations.AddConstraint(
             model_name="boardchange",

@@ -4,7 +4,7 @@ from leaderboard.models.analysis import CollectionProfile, Overlap, RunProfile
 from leaderboard.models.benchmarks import Benchmark, BenchmarkMember
 from leaderboard.models.datasets import Dataset, DatasetFile, DatasetVersion, Qrels
 from leaderboard.models.efficiency import HardwareClass, Measurement, Price
-from leaderboard.models.history import BoardChange, Certainty, EntryVersion
+from leaderboard.models.history import BenchmarkVersion, BoardChange, Certainty, EntryVersion
 from leaderboard.models.people import Membership, Team, User
 from leaderboard.models.requests import WorkRequest
 from leaderboard.models.results import Entry, Evaluation, Run, Seed
@@ -14,6 +14,7 @@ __all__ = [
     "Architecture",
     "Benchmark",
     "BenchmarkMember",
+    "BenchmarkVersion",
     "BoardChange",
     "Certainty",
     "CollectionProfile",

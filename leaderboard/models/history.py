@@ -27,6 +27,7 @@ class BoardChange(models.Model):
         DESCRIPTION = "description", "data set or benchmark described anew"
         PRICE = "price", "price of a machine"
         CERTAINTY = "certainty", "intervals and tests computed"
+        RECORDED = "recorded", "recorded as it was found"
 
     dataset = models.ForeignKey("Dataset", on_delete=models.CASCADE, related_name="board_changes")
     revision = models.PositiveIntegerField()
@@ -35,6 +36,9 @@ class BoardChange(models.Model):
         "Entry", null=True, blank=True, on_delete=models.SET_NULL, related_name="board_changes"
     )
     at = models.DateTimeField(db_index=True)
+    facts = models.JSONField(
+        default=dict, help_text="What the board needed of the data set itself: name, measures, judgements."
+    )
 
     class Meta:
         ordering = ["-at", "-pk"]
@@ -70,6 +74,21 @@ class EntryVersion(models.Model):
 
     def __str__(self) -> str:
         return f"{self.entry} from revision {self.from_revision}"
+
+
+class BenchmarkVersion(models.Model):
+    """Which datasets a benchmark had from a time on, and how they counted: append-only, as `EntryVersion`."""
+
+    benchmark = models.ForeignKey("Benchmark", on_delete=models.CASCADE, related_name="versions")
+    at = models.DateTimeField()
+    row = models.JSONField(help_text="Name, measure, source, and the members in their order.")
+
+    class Meta:
+        ordering = ["at", "pk"]
+        indexes = [models.Index(fields=["benchmark", "at"])]
+
+    def __str__(self) -> str:
+        return f"{self.benchmark} from {self.at}"
 
 
 class Certainty(models.Model):

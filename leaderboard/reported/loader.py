@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db import transaction
 
+from leaderboard.board_versions import benchmark_changed
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry, Source, System
 from leaderboard.publishing import ReportedEntry, publish_reported, training_exposure
 from leaderboard.reported import tables
@@ -217,3 +218,4 @@ def _benchmark(
                 "stand_ins": fields.get("stand_ins", {}).get(member, {}),
             },
         )
+    benchmark_changed(benchmark)
