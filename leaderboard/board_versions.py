@@ -36,6 +36,7 @@ _COMPARED = frozenset(
         Kind.BASELINE,
         Kind.MEASURES,
         Kind.DESCRIPTION,
+        Kind.RECORDED,
     }
 )
 
