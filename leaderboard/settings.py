@@ -212,6 +212,11 @@ USE_TZ = True
 STATIC_URL = "/static/"
 STATIC_ROOT = VAR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
+STATICFILES_FINDERS = [
+    "django.contrib.staticfiles.finders.FileSystemFinder",
+    "django.contrib.staticfiles.finders.AppDirectoriesFinder",
+    "leaderboard.bundles.PlotlyBundleFinder",
+]
 #: Where this machine has its embeddings; empty: `store/embeddings` in `VAR`.
 EMBEDDINGS_FOLDER = env.str("EMBEDDINGS_FOLDER", default="")
 STORAGES = {

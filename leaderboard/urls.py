@@ -10,6 +10,7 @@ from leaderboard.api import documents
 from leaderboard.api.files import DatasetFiles
 from leaderboard.boards.exports import FORMATS
 from leaderboard.views import boards, efficiency, exports, public, queries, reference
+from leaderboard.views.figures import figure, figure_json, figures
 from leaderboard.views.files import dataset_file, favicon
 from leaderboard.views.health import healthz
 
@@ -24,6 +25,9 @@ pages = [
     path("benchmarks/<slug:slug>/", boards.benchmark, name="benchmark"),
     path("systems/<slug:slug>/", public.system, name="system"),
     path("teams/<slug:slug>/", public.team, name="team"),
+    path("figures/", figures, name="figures"),
+    path("figures/<slug:slug>.json", figure_json, name="figure_json"),
+    path("figures/<slug:slug>/", figure, name="figure"),
     path("measures/", reference.measures, name="measures"),
     path("efficiency/", efficiency.efficiency, name="efficiency"),
     path("formats/", reference.formats, name="formats"),

@@ -1,0 +1,86 @@
+"""What a figure is asked for: the board's own view, and which page, systems and axis are meant."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from urllib.parse import urlencode
+
+from leaderboard.boards import lists, pages
+from leaderboard.boards.model import Board
+from leaderboard.boards.pages import BenchmarkPage, DatasetPage
+from leaderboard.boards.state import BoardState, Parameters, UnknownChoice
+from leaderboard.figures.model import Figure
+
+#: So many systems may be named.
+MOST_SYSTEMS = 12
+
+
+class NoSubject(Exception):
+    """There is no page of that name."""
+
+
+class FigureRequest:
+    """A figure and its parameters. What it reads of boards, it reads once."""
+
+    def __init__(self, figure: Figure, parameters: Parameters) -> None:
+        """Raises UnknownChoice."""
+        self.figure = figure
+        self.state = BoardState.read(parameters)
+        self.dataset = _last(parameters, "dataset")
+        self.benchmark = "" if self.dataset else _last(parameters, "benchmark") or self._first_benchmark()
+        named = [slug for slug in parameters.getlist("system") if slug]
+        self.systems = tuple(dict.fromkeys(named))[:MOST_SYSTEMS]
+        self._choices = {name: _last(parameters, name) for name in figure.choices}
+        for name, value in self._choices.items():
+            known = [choice.value for choice in figure.choices[name][1]]
+            if value and value not in known:
+                raise UnknownChoice(name, value, known)
+
+    def _first_benchmark(self) -> str:
+        """The site's first benchmark, for a figure of benchmarks that is asked for without one."""
+        if "benchmark" not in self.figure.subjects:
+            return ""
+        found = lists.benchmarks()
+        return found[0]["slug"] if found else ""
+
+    def choice(self, name: str) -> str:
+        """The value of one of the figure's own parameters, its first one by default."""
+        return self._choices[name] or self.figure.choices[name][1][0].value
+
+    def query_string(self) -> str:
+        """Its parameters in one fixed order, for links and for the page cache."""
+        pairs = [("benchmark", self.benchmark), ("dataset", self.dataset)]
+        pairs += [("system", slug) for slug in self.systems]
+        pairs += list(self._choices.items())
+        own = urlencode([pair for pair in pairs if pair[1]])
+        return "?" + "&".join(part for part in (own, self.state.query_string()[1:]) if part)
+
+    @property
+    def view(self) -> BoardState:
+        """The page's facets, with everything that a board shows of them: all pages, all groups of columns, scores."""
+        return self.state.but(all_rows=True, hidden=(), view="", weights=())
+
+    @cached_property
+    def benchmark_page(self) -> BenchmarkPage:
+        """The benchmark's page in this view. Raises NoSubject and UnknownChoice."""
+        page = pages.benchmark_page(self.benchmark, self.view) if self.benchmark else None
+        if page is None:
+            raise NoSubject
+        return page
+
+    @cached_property
+    def dataset_page(self) -> DatasetPage:
+        """The dataset's page in this view. Raises NoSubject and UnknownChoice."""
+        page = pages.dataset_page(self.dataset, self.view) if self.dataset else None
+        if page is None:
+            raise NoSubject
+        return page
+
+    def board(self) -> Board:
+        """The board of the page that the figure is about, all rows that its facets leave. See `benchmark_page`."""
+        return self.dataset_page.board if self.dataset else self.benchmark_page.board
+
+
+def _last(parameters: Parameters, name: str) -> str:
+    values = parameters.getlist(name)
+    return values[-1] if values else ""

@@ -1,0 +1,83 @@
+"""Frames of figures in templates: `{% figure "wins" benchmark=benchmark.slug %}`. See `leaderboard.figures`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import urlencode
+
+from django import template
+from django.http import QueryDict
+from django.urls import reverse
+
+from leaderboard.boards.state import BoardState
+from leaderboard.figures.model import Figure, Plot
+from leaderboard.figures.registry import FIGURES, figures_about
+from leaderboard.figures.request import FigureRequest
+
+register = template.Library()
+
+
+@register.inclusion_tag("leaderboard/_figure.html", takes_context=True)
+def figure(
+    context: template.Context,
+    slug: str,
+    *,
+    benchmark: str = "",
+    dataset: str = "",
+    system: str | Iterable[str] = (),
+    table: bool = False,
+    level: int = 3,
+) -> dict[str, Any]:
+    """The frame of a figure in the page's view; `table` builds it at once, so that the page has its table.
+
+    `level` is that of its heading. Raises KeyError for a figure that there is not; with `table` what `build` raises.
+    """
+    found = FIGURES[slug]
+    own = [("benchmark", benchmark), ("dataset", dataset)]
+    own += [("system", name) for name in ([system] if isinstance(system, str) else system)]
+    own_query = urlencode([pair for pair in own if pair[1]])
+    state = context.get("state")
+    view = state.query_string()[1:] if isinstance(state, BoardState) else ""
+    query = "?" + "&".join(part for part in (own_query, view) if part)
+    asked = FigureRequest(found, QueryDict(query[1:])) if table else None
+    return frame(found, own_query, query, asked.figure.build(asked) if asked else None, level)
+
+
+def frame(found: Figure, own_query: str, query: str, plot: Plot | None, level: int) -> dict[str, Any]:
+    """The context of `leaderboard/_figure.html`. `own_query` is what the page's address does not say already."""
+    address = reverse("figure_json", args=[found.slug])
+    chosen = QueryDict(query[1:])
+    return {
+        "figure": found,
+        "plot": plot,
+        "level": level,
+        "data_url": f"{address}?{own_query}" if own_query else address,
+        "json_url": address + query.removesuffix("?"),
+        "page_url": reverse("figure", args=[found.slug]) + query.removesuffix("?"),
+        "carried": [
+            (name, value) for name in chosen for value in chosen.getlist(name) if name not in found.choices
+        ],
+        "choices": [
+            (name, label, values, chosen.get(name, "")) for name, (label, values) in found.choices.items()
+        ],
+    }
+
+
+@register.inclusion_tag("leaderboard/_figure.html")
+def figure_page(asked: FigureRequest) -> dict[str, Any]:
+    """The figure of a page that is about it alone, with its table; the page's own form has its choices."""
+    shown = frame(asked.figure, "", asked.query_string(), asked.figure.build(asked), 2)
+    return {**shown, "choices": [], "page_url": ""}
+
+
+@register.inclusion_tag("leaderboard/_figure_assets.html")
+def figure_assets() -> dict[str, Any]:
+    """The style sheet and the script that frames need, once a page."""
+    return {}
+
+
+@register.simple_tag
+def figures_on(subject: str) -> list[Figure]:
+    """The figures that a page of this kind shows."""
+    return figures_about(subject)  # type: ignore[arg-type]

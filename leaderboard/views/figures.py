@@ -1,0 +1,116 @@
+"""Figures: their data, a page for each, and one that explains them all."""
+
+from __future__ import annotations
+
+from functools import wraps
+from typing import Any, ParamSpec
+
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from leaderboard.boards import lists, reading
+from leaderboard.boards.state import UnknownChoice
+from leaderboard.figures.registry import FIGURES
+from leaderboard.figures.request import FigureRequest, NoSubject
+from leaderboard.page_cache import View, kept_page
+from leaderboard.views.boards import refused
+
+P = ParamSpec("P")
+
+
+def _revision(**_: str) -> str:
+    return reading.site_revision()
+
+
+def _variant(request: HttpRequest) -> str | None:
+    """Which view of a figure is meant; searches and mistakes are not worth keeping."""
+    figure = FIGURES.get(request.path.removesuffix("/").removesuffix(".json").rpartition("/")[2])
+    if figure is None:
+        return None
+    try:
+        asked = FigureRequest(figure, request.GET)
+    except UnknownChoice:
+        return None
+    return None if asked.state.text else asked.query_string()
+
+
+def _answering(view: View[P]) -> View[P]:
+    """400 for what a figure does not have, 404 for a page that there is not."""
+
+    @wraps(view)
+    def answer(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        try:
+            return view(request, *args, **kwargs)
+        except UnknownChoice as error:
+            return refused(request, error)
+        except NoSubject:
+            raise Http404 from None
+
+    return answer
+
+
+def _asked(request: HttpRequest, slug: str) -> FigureRequest:
+    if slug not in FIGURES:
+        raise Http404
+    return FigureRequest(FIGURES[slug], request.GET)
+
+
+@require_safe
+@kept_page(_revision, _variant)
+@_answering
+def figure_json(request: HttpRequest, slug: str) -> HttpResponse:
+    """A figure as plotly's data and layout, with its caption and its table."""
+    asked = _asked(request, slug)
+    return JsonResponse(asked.figure.as_data(asked.figure.build(asked)))
+
+
+@require_safe
+@kept_page(_revision, _variant)
+@_answering
+def figure(request: HttpRequest, slug: str) -> HttpResponse:
+    """A page for one figure: the picture, its table, and what may be chosen."""
+    asked = _asked(request, slug)
+    return render(
+        request,
+        "leaderboard/figure.html",
+        {
+            "section": "figures",
+            "figure": asked.figure,
+            "asked": asked,
+            **_form(asked),
+            "board_url": _board(asked),
+        },
+    )
+
+
+def _form(asked: FigureRequest) -> dict[str, Any]:
+    """What the page's form offers: pages that the figure can be about, its own choices, and the view it keeps."""
+    subjects, choices = asked.figure.subjects, asked.figure.choices
+    with_results = [row for row in lists.datasets() if row["number"]] if "dataset" in subjects else []
+    return {
+        "benchmarks": lists.benchmarks() if "benchmark" in subjects else [],
+        "datasets": with_results,
+        "choices": [(name, label, values, asked.choice(name)) for name, (label, values) in choices.items()],
+        "carried": [*(("system", slug) for slug in asked.systems), *asked.state.pairs()],
+    }
+
+
+def _board(asked: FigureRequest) -> str:
+    """The board that the figure is made from, in the same view."""
+    for kind, slug in (("dataset", asked.dataset), ("benchmark", asked.benchmark)):
+        if slug:
+            return reverse(kind, args=[slug]) + asked.state.query_string()
+    return ""
+
+
+@require_safe
+@kept_page(_revision)
+def figures(request: HttpRequest) -> HttpResponse:
+    """What each figure shows, and where it is."""
+    return render(
+        request,
+        "leaderboard/figures.html",
+        {"section": "figures", "figures": list(FIGURES.values()), "benchmarks": lists.benchmarks()},
+    )

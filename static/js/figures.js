@@ -1,0 +1,244 @@
+// Draws the figures of a page. Plotly is asked for when the first one comes into view, never before. A figure's colours
+// are names of custom properties: it follows the light or dark scheme, and changes with it. Everything else of a figure,
+// caption, table and links, is in the page without this script.
+(() => {
+  "use strict";
+  const script = document.currentScript;
+  const NARROW = 560;
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const probe = document.createElement("i");
+  let bundle;
+
+  // The Content-Security-Policy refuses styles as attributes and in elements. Plotly sets some as attributes, which may
+  // be set as properties, and brings a style sheet for maps, which nobody needs.
+  function allowStyles() {
+    const append = document.head.appendChild;
+    document.head.appendChild = (node) => (node.tagName === "STYLE" ? node : append.call(document.head, node));
+    const plain = Element.prototype.setAttribute;
+    Element.prototype.setAttribute = function (name, value) {
+      if (name === "style") this.style.cssText = value;
+      else plain.call(this, name, value);
+    };
+  }
+
+  function plotly() {
+    bundle ??= new Promise((resolve, reject) => {
+      allowStyles();
+      const element = document.createElement("script");
+      element.src = script.dataset.bundle;
+      element.onload = () => resolve(window.Plotly);
+      element.onerror = reject;
+      document.head.append(element);
+    });
+    return bundle;
+  }
+
+  function color(name) {
+    probe.style.color = `var(${name})`;
+    return getComputedStyle(probe).color;
+  }
+
+  // The same data with each `var(--name)` in the page's present colour.
+  function colored(value) {
+    if (typeof value === "string") {
+      const found = /^var\((--[\w-]+)\)$/.exec(value);
+      return found ? color(found[1]) : value;
+    }
+    if (Array.isArray(value)) return value.map(colored);
+    if (value && typeof value === "object")
+      return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, colored(inner)]));
+    return value;
+  }
+
+  const narrowed = (one) => ({ ...one, ...one.meta?.narrow });
+
+  function looks(narrow) {
+    const axis = {
+      gridcolor: color("--rule"), linecolor: color("--rule-strong"), tickcolor: color("--rule-strong"),
+      zerolinecolor: color("--rule-strong"), automargin: true, fixedrange: true, title: { standoff: 10 },
+      tickfont: { color: color("--ink-soft") },
+    };
+    return {
+      font: { family: getComputedStyle(document.body).fontFamily, size: narrow ? 11 : 12.5, color: color("--ink") },
+      paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", dragmode: false, hovermode: "closest",
+      margin: { l: 8, r: narrow ? 8 : 16, t: 8, b: 8 }, height: 420,
+      xaxis: axis, yaxis: axis,
+      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", itemclick: false, itemdoubleclick: false },
+      hoverlabel: {
+        bgcolor: color("--raised"), bordercolor: color("--rule-strong"), align: "left",
+        font: { color: color("--ink"), family: getComputedStyle(document.body).fontFamily },
+      },
+    };
+  }
+
+  // What Plotly is to draw, for a width; `taken` adds what a picture needs that leaves its page.
+  function specification(found, width, taken) {
+    const narrow = width < NARROW;
+    const pick = narrow ? narrowed : (one) => one;
+    const layout = { ...pick(found.layout), template: { layout: looks(narrow) } };
+    if (taken) {
+      layout.paper_bgcolor = "var(--paper)";
+      const subtitle = { text: [found.subtitle, location.host].filter(Boolean).join(" · "), font: { size: 12 } };
+      layout.title = { text: found.title, subtitle, x: 0, xref: "paper", y: 1, yref: "container", yanchor: "top", pad: { t: 14 } };
+      layout.margin = { ...layout.template.layout.margin, ...layout.margin, t: 96, l: 24, r: 24, b: 16 };
+      layout.height = (layout.height ?? 420) + 88;
+    }
+    return { data: colored(found.data.map(pick)), layout: colored(layout) };
+  }
+
+  const SETTINGS = { displayModeBar: false, responsive: true, showTips: false, doubleClick: false };
+
+  async function draw(figure) {
+    const plot = figure.querySelector(".figure-plot");
+    const found = figure.found;
+    if (!found) return;
+    figure.classList.toggle("is-empty", !found.data.length);
+    if (found.data.length) {
+      const Plotly = await plotly();
+      figure.narrow = plot.clientWidth < NARROW;
+      const { data, layout } = specification(found, plot.clientWidth);
+      await Plotly.react(plot, data, layout, SETTINGS);
+    }
+    for (const button of figure.querySelectorAll("[data-figure-download]")) button.hidden = !found.data.length;
+    figure.dataset.ready = dark.matches ? "dark" : "light";
+  }
+
+  function cell(name, text, numeric) {
+    const element = document.createElement(name);
+    element.textContent = text;
+    if (numeric) element.className = "n";
+    return element;
+  }
+
+  function row(cells) {
+    const element = document.createElement("tr");
+    element.append(...cells);
+    return element;
+  }
+
+  function tell(figure, found) {
+    figure.querySelector(".figure-caption").textContent = found.caption;
+    figure.querySelector(".figure-notes").replaceChildren(...found.notes.map((note) => cell("li", note)));
+    const { heads, texts, numeric } = found.table;
+    const table = document.createElement("table");
+    table.className = "table";
+    table.createTHead().append(row(heads.map((head, place) => cell("th", head, numeric[place]))));
+    for (const head of table.querySelectorAll("th")) head.scope = "col";
+    const lines = texts.map((line) => row(line.map((text, place) => cell(place ? "td" : "th", text, numeric[place]))));
+    table.createTBody().append(...lines);
+    for (const head of table.tBodies[0].querySelectorAll("th")) head.scope = "row";
+    figure.querySelector(".figure-data > div").replaceChildren(table);
+    figure.querySelector(".figure-data").hidden = !heads.length;
+  }
+
+  // What the figure is asked with: what it is about, its choices, and the view that the page has now.
+  function query(figure) {
+    const address = new URL(figure.dataset.figureUrl, location.href);
+    const choices = figure.querySelectorAll(".figure-choices select");
+    const taken = new Set([...address.searchParams.keys(), ...Array.from(choices, (choice) => choice.name)]);
+    for (const [name, value] of new URLSearchParams(location.search))
+      if (!taken.has(name)) address.searchParams.append(name, value);
+    for (const choice of choices) address.searchParams.set(choice.name, choice.value);
+    return address;
+  }
+
+  async function load(figure) {
+    const address = query(figure);
+    for (const link of figure.querySelectorAll("[data-figure-link]")) {
+      const path = link.dataset.figureLink === "json" ? address.pathname : address.pathname.replace(/\.json$/, "/");
+      link.href = path + address.search;
+    }
+    figure.asked = address.href;
+    figure.setAttribute("aria-busy", "true");
+    try {
+      const response = await fetch(address, { headers: { Accept: "application/json" } });
+      const found = await response.json();
+      if (figure.asked !== address.href) return;
+      if (!response.ok) throw new Error(found.detail);
+      figure.found = found;
+      tell(figure, found);
+      await draw(figure);
+    } catch (error) {
+      figure.querySelector(".figure-caption").textContent = `This figure could not be drawn. ${error?.message ?? ""}`;
+    } finally {
+      figure.removeAttribute("aria-busy");
+    }
+  }
+
+  function save(blob, name) {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(blob);
+    link.download = name;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+  }
+
+  async function download(figure, format) {
+    const Plotly = await plotly();
+    const width = Math.max(figure.querySelector(".figure-plot").clientWidth, 800);
+    const { data, layout } = specification(figure.found, width, true);
+    const size = { width, height: layout.height };
+    const address = await Plotly.toImage({ data, layout, config: SETTINGS }, { format: "svg", ...size });
+    const name = `${figure.dataset.figureName}.${format}`;
+    if (format === "svg") {
+      const text = decodeURIComponent(address.slice(address.indexOf(",") + 1));
+      return save(new Blob([text], { type: "image/svg+xml" }), name);
+    }
+    // Plotly would make the picture from a blob:, which the policy does not take for an image; a data: it does.
+    const image = new Image();
+    image.src = address;
+    await image.decode();
+    const canvas = Object.assign(document.createElement("canvas"), { width: 2 * width, height: 2 * size.height });
+    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+    canvas.toBlob((blob) => save(blob, name), "image/png");
+  }
+
+  const figures = () => document.querySelectorAll("[data-figure-url]");
+
+  const seen = new IntersectionObserver((entries) => {
+    for (const { isIntersecting, target } of entries) {
+      if (!isIntersecting) continue;
+      seen.unobserve(target);
+      target.wanted = true;
+      load(target);
+    }
+  }, { rootMargin: "150px" });
+
+  const sized = new ResizeObserver((entries) => {
+    for (const { target, contentRect } of entries) {
+      const figure = target.closest("figure");
+      if (figure.dataset.ready && figure.narrow !== contentRect.width < NARROW) draw(figure);
+    }
+  });
+
+  function watch() {
+    for (const figure of figures()) {
+      if (figure.classList.contains("is-live")) continue;
+      figure.classList.add("is-live");
+      seen.observe(figure);
+      sized.observe(figure.querySelector(".figure-plot"));
+    }
+  }
+
+  // Another view of the page: what is drawn already is drawn anew, the rest as it comes into view.
+  function follow() {
+    watch();
+    for (const figure of figures()) if (figure.wanted) load(figure);
+  }
+
+  document.addEventListener("change", (event) => {
+    const figure = event.target.closest(".figure-choices")?.closest("figure");
+    if (figure) load(figure);
+  });
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-figure-download]");
+    if (button) download(button.closest("figure"), button.dataset.figureDownload);
+  });
+  dark.addEventListener("change", () => figures().forEach(draw));
+  for (const name of ["htmx:pushedIntoHistory", "htmx:replacedInHistory", "htmx:historyRestore"])
+    document.addEventListener(name, follow);
+  document.addEventListener("htmx:load", watch);
+  probe.hidden = true;
+  document.body.append(probe);
+  watch();
+})();

@@ -1,0 +1,81 @@
+"""Figures as data: they follow the board's view, agree with their tables, and say what is wrong with a question."""
+
+from __future__ import annotations
+
+import pytest
+from django.contrib.staticfiles import finders
+from django.test import Client
+
+from leaderboard.figures.registry import FIGURES
+from leaderboard.reported.loader import load_reported
+from tests.leaderboard.figure_checks import column, drawn, trace
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def beir() -> None:
+    """The reported board of BEIR."""
+    load_reported()
+
+
+def test_wins_against_bm25_are_those_of_the_board(beir: None) -> None:
+    plot = drawn("wins", "benchmark=beir")
+    assert plot.table.rows[0] == ("BM25+CE (r)", 16, 0, 2)
+    assert dict(zip(column(plot, "System"), column(plot, "Wins"), strict=True))["docT5query (r)"] == 12
+    assert trace(plot, "Wins")["x"] == column(plot, "Wins")
+    assert trace(plot, "Losses")["x"] == [-lost for lost in column(plot, "Losses")]
+    assert trace(plot, "Wins")["y"] == column(plot, "System")
+
+
+def test_a_figure_follows_the_facets_of_its_board(beir: None) -> None:
+    plot = drawn("wins", "benchmark=beir&architecture=dense")
+    assert set(column(plot, "System")) == {"ANCE (r)", "DPR (r)", "GenQ (r)", "TAS-B (r)"}
+
+
+def test_the_json_has_caption_table_and_traces(beir: None, client: Client) -> None:
+    found = client.get("/figures/wins.json", {"benchmark": "beir"}).json()
+    assert found["table"]["texts"][0] == ["BM25+CE (r)", "16", "0", "2"]
+    assert found["table"]["rows"][0] == ["BM25+CE (r)", 16, 0, 2]
+    assert found["data"][0]["type"] == "bar"
+    assert "BEIR" in found["caption"]
+
+
+def test_a_wrong_question_is_answered_with_what_would_be_right(beir: None, client: Client) -> None:
+    answer = client.get("/figures/wins.json", {"benchmark": "beir", "measure": "F1"})
+    assert answer.status_code == 400
+    assert "nDCG@10" in answer.json()["detail"]
+    assert client.get("/figures/wins/", {"benchmark": "beir", "sort": "luck"}).status_code == 400
+    assert client.get("/figures/wins.json", {"benchmark": "none"}).status_code == 404
+    assert client.get("/figures/none.json").status_code == 404
+
+
+def test_a_board_has_frames_and_no_script_of_the_bundle(beir: None, client: Client) -> None:
+    page = client.get("/benchmarks/beir/", {"architecture": "dense"}).content.decode()
+    assert 'data-figure-url="/figures/wins.json?benchmark=beir"' in page
+    assert 'href="/figures/wins.json?benchmark=beir&amp;architecture=dense"' in page
+    assert '<script src="/static/plotly' not in page
+
+
+def test_every_figure_has_a_page_with_its_table(beir: None, client: Client) -> None:
+    index = client.get("/figures/").content.decode()
+    for slug, figure in FIGURES.items():
+        assert f'href="/figures/{slug}/"' in index
+        if "benchmark" in figure.subjects:
+            page = client.get(f"/figures/{slug}/", {"benchmark": "beir"})
+            assert page.status_code == 200
+            assert "<tbody>" in page.content.decode()
+
+
+def test_a_kept_figure_is_answered_by_one_query(
+    beir: None, client: Client, django_assert_num_queries: object
+) -> None:
+    client.get("/figures/wins.json", {"benchmark": "beir"})
+    with django_assert_num_queries(1):  # type: ignore[operator]
+        client.get("/figures/wins.json", {"benchmark": "beir"})
+
+
+def test_the_bundle_is_found_in_the_installed_wheel() -> None:
+    assert str(finders.find("plotly/plotly.min.js")).endswith("package_data/plotly.min.js")
+    assert finders.find("plotly/datasets/iris.csv.gz") is None
+    assert finders.find("plotly/plotly.min.js", find_all=True)
