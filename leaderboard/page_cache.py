@@ -128,7 +128,7 @@ def _served(request: HttpRequest, page: Kept) -> HttpResponse:
     if page.disposition:
         response.headers["Content-Disposition"] = page.disposition
     response.headers["ETag"] = page.etag
-    response.headers["Vary"] = "Cookie, Accept-Encoding"
+    response.headers["Vary"] = "Cookie, Accept-Encoding, HX-Request"
     response.headers["Cache-Control"] = "no-cache"
     return response
 

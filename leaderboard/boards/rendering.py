@@ -6,7 +6,7 @@ Ten thousand cells are made on a miss, so the common case of each kind of column
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from html import escape
 from operator import attrgetter
@@ -28,8 +28,8 @@ Cells = list[str]
 Values = Sequence[Value]
 
 
-def body(board: Board) -> SafeString:
-    """All rows, each `<tr>…</tr>`."""
+def body(board: Board, unpin: Mapping[str, str] | None = None, *, may_pin: bool = False) -> SafeString:
+    """All rows, each `<tr>…</tr>`; `unpin` has, by slug, the view without a pinned system's pin."""
     if not board.rows:
         return SafeString("")
     values = list(zip(*(row.values for row in board.rows), strict=True))
@@ -39,28 +39,48 @@ def body(board: Board) -> SafeString:
         _add_marks(board.rows, place, cells[place - 1])
     if any(map(attrgetter("titles"), board.rows)):
         _add_titles(board.rows, cells)
-    heads = map(_head, board.rows)
+    for place in {place for row in board.rows if row.spreads for place in row.spreads}:
+        _add_spreads(board.rows, place, cells[place - 1])
+    pinned, others = board.rows[: board.pinned], board.rows[board.pinned :]
+    heads = [_head(row, _unpin(row, (unpin or {}).get(row.entry.slug, "")), "is-pinned") for row in pinned]
+    heads += [_head(row, _pin(row) if may_pin else "") for row in others]
     return mark_safe("</tr>\n".join(map("".join, zip(heads, *cells, strict=True))) + "</tr>")  # noqa: S308
 
 
-def _head(row: Row) -> str:
-    """The row's start: rank and name, which stay in sight when the board scrolls sideways."""
-    entry, after, opening = row.entry, "", "<tr>"
-    if entry.training == "in-domain":
-        after = "<sup>‡</sup>"
-    if entry.is_baseline:
-        opening, after = (
-            '<tr class="is-baseline">',
-            after + '&ensp;<span class="badge is-baseline">baseline</span>',
-        )
-    if row.ranked_in == STALE:
-        opening, after = '<tr class="stale">', after + '&ensp;<span class="badge is-stale">stale</span>'
-    if entry.configuration or entry.missing_queries:
-        missing = f"{entry.missing_queries} judged queries missing" if entry.missing_queries else ""
-        below = " · ".join(part for part in (entry.configuration, missing) if part)
-        after += f"<small>{escape(below)}</small>"
+def _pin(row: Row) -> str:
+    """A button of the board's form, so that no row repeats the whole address."""
     return (
-        f'{opening}<td class="rank">{row.rank_label or "—"}</td><th scope="row" class="name">'
+        f'<button class="pin" type="submit" form="board-form" name="pin" value="{row.entry.slug}" '
+        f'aria-label="Pin {escape(row.entry.system)}"></button>'
+    )
+
+
+def _unpin(row: Row, href: str) -> str:
+    if not href:
+        return ""
+    return f'<a class="pin" hx-boost="true" href="{escape(href)}" aria-label="Unpin {escape(row.entry.system)}"></a>'
+
+
+def _head(row: Row, pin: str, *classes: str) -> str:
+    """The row's start: rank and name, which stay in sight when the board scrolls sideways."""
+    entry = row.entry
+    after = "<sup>‡</sup>" if entry.training == "in-domain" else ""
+    states = []
+    if entry.is_baseline:
+        states.append("baseline")
+    if row.ranked_in == STALE:
+        states.append("stale")
+    if entry.visibility != "public":
+        states.append(entry.visibility)
+    after += "".join(f'&ensp;<span class="badge is-{state}">{state}</span>' for state in states)
+    missing = f"{entry.missing_queries} judged queries missing" if entry.missing_queries else ""
+    reason = entry.withdrawal_reason if entry.visibility == "withdrawn" else ""
+    if below := " · ".join(part for part in (entry.configuration, missing, reason) if part):
+        after += f"<small>{escape(below)}</small>"
+    named = " ".join([*classes, *(f"is-{state}" for state in states)])
+    opening = f'<tr class="{named}">' if named else "<tr>"
+    return (
+        f'{opening}<td class="rank">{pin}{row.rank_label or "—"}</td><th scope="row" class="name">'
         f'<a href="/systems/{entry.slug}/">{escape(entry.system)}</a>{after}</th>'
     )
 
@@ -150,6 +170,15 @@ def _add_marks(rows: Sequence[Row], place: int, cells: Cells) -> None:
         if mark:
             written = f"<sup>{mark}</sup>" if len(mark) == 1 else f" <i>{escape(mark)}</i>"
             cells[number] = cells[number].replace("</td>", f"{written}</td>", 1)
+
+
+def _add_spreads(rows: Sequence[Row], place: int, cells: Cells) -> None:
+    """How a seed set spreads, after its mean; the other rows keep the room, so that the means align."""
+    widest = max(len(row.spreads.get(place, "")) for row in rows)
+    for number, row in enumerate(rows):
+        spread = row.spreads.get(place, "")
+        padded = spread + FIGURE_SPACE * (widest - len(spread))
+        cells[number] = cells[number].replace("</td>", f" <small>{escape(padded)}</small></td>", 1)
 
 
 def _add_titles(rows: Sequence[Row], cells: list[Cells]) -> None:

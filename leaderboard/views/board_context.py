@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from html import escape
-from typing import Any, NamedTuple
+from typing import Any
 
 from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
@@ -11,23 +11,8 @@ from django.utils.safestring import SafeString, mark_safe
 from leaderboard.boards import rendering, wording
 from leaderboard.boards.model import Board, Column
 from leaderboard.boards.state import BoardState, Sort
-from leaderboard.models import Architecture, Entry
+from leaderboard.views.board_controls import controls, may_pin, unpin_links
 from leaderboard.views.board_views import export_links
-
-
-class Option(NamedTuple):
-    """A choice of a filter."""
-
-    value: str
-    label: str
-    chosen: bool
-
-
-class Chip(NamedTuple):
-    """A filter in force, and the view without it."""
-
-    label: str
-    href: str
 
 
 def board_context(board: Board, state: BoardState, path: str) -> dict[str, Any]:
@@ -36,17 +21,11 @@ def board_context(board: Board, state: BoardState, path: str) -> dict[str, Any]:
         "board": board,
         "state": state,
         "board_path": path,
-        "body": rendering.body(board),
+        "body": rendering.body(board, unpin_links(board, state, path), may_pin=may_pin(state)),
         "heads": _heads(board, state, path),
         "groups": _groups(board),
-        "architectures": _options(Architecture.choices, state.chosen("architecture")),
-        "provenances": _options(Entry.Provenance.choices, state.chosen("provenance")),
-        "measures": [Option(name, name, name == board.measure) for name in board.measures],
-        "machines": [
-            Option(machine.slug, machine.name, machine == board.machine) for machine in board.machines
-        ],
-        "chips": _chips(state, path),
         "exports": export_links(path, state),
+        **controls(board, state, path),
     }
 
 
@@ -69,7 +48,7 @@ def _head(board: Board, state: BoardState, path: str, place: int) -> str:
         classes += " first"
     unit = f'<span class="unit">{escape(column.unit)}</span>' if column.unit else ""
     return (
-        f'<th scope="col" class="{classes}"{sorting}><a href="{href}"{note}>{escape(column.label)}{_arrow(column)}</a>'
+        f'<th scope="col" class="{classes}"{sorting}><a id="by-{escape(column.key)}" href="{href}"{note}>{escape(column.label)}{_arrow(column)}</a>'
         f"{unit}</th>"
     )
 
@@ -94,21 +73,3 @@ def _groups(board: Board) -> SafeString:
             text = f'<a href="{reverse("efficiency")}">{text}</a>'
         cells.append(f'<th scope="colgroup" colspan="{span}"{first}><span><em>{text}</em></span></th>')
     return mark_safe("".join(cells))  # noqa: S308
-
-
-def _options(choices: list[tuple[str, Any]], chosen: tuple[str, ...]) -> list[Option]:
-    return [Option(value, str(label), value in chosen) for value, label in choices]
-
-
-def _chips(state: BoardState, path: str) -> list[Chip]:
-    chips = [
-        Chip(
-            Architecture(value).label if facet == "architecture" else value,
-            path + state.with_facet(facet, (other for other in values if other != value)).query_string(),
-        )
-        for facet, values in state.facets
-        for value in values
-    ]
-    if state.text:
-        chips.append(Chip(f"“{state.text}”", path + state.but(text="").query_string()))
-    return chips

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Any, Literal
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
+from django.utils.cache import patch_vary_headers
 
 from leaderboard.api.errors import unknown_choice
 from leaderboard.boards.exports import FORMATS, Cited
@@ -13,12 +15,46 @@ from leaderboard.boards.state import BoardState, UnknownChoice
 
 
 def view_of(request: HttpRequest) -> str | None:
-    """The view, for the page cache; searches and mistakes are not worth keeping."""
+    """The view, for the page cache; searches, mistakes and addresses with empty fields are not worth keeping."""
     try:
         state = BoardState.read(request.GET)
     except UnknownChoice:
         return None
-    return None if state.text else state.query_string()
+    if state.text or has_empty_fields(request):
+        return None
+    return ("part" if is_part(request) else "") + state.query_string()
+
+
+def is_part(request: HttpRequest) -> bool:
+    """Whether htmx asks, which wants the board alone; to go back in history it asks for the whole page."""
+    headers = request.headers
+    return "HX-Request" in headers and "HX-History-Restore-Request" not in headers
+
+
+def has_empty_fields(request: HttpRequest) -> bool:
+    """Whether a form without JavaScript has put fields into the address that say nothing."""
+    return any("" in request.GET.getlist(name) for name in request.GET)
+
+
+def board_page(
+    request: HttpRequest,
+    template: str,
+    state: BoardState,
+    context: Callable[[], dict[str, Any]],
+    board: dict[str, Any],
+) -> HttpResponse:
+    """The page with a board on it, or the board alone for htmx; `context` makes what stands around the board.
+
+    An address with empty fields leads to the one without, which is the one that is shared and kept.
+    """
+    if is_part(request):
+        response = render(request, "leaderboard/_board.html", {**board, "fragment": True})
+    elif has_empty_fields(request):
+        response = redirect(request.path + state.query_string())
+    else:
+        response = render(request, template, {**context(), **board})
+    patch_vary_headers(response, ["HX-Request"])
+    return response
 
 
 def refused(request: HttpRequest, error: UnknownChoice) -> HttpResponse:

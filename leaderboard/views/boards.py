@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
@@ -16,7 +15,7 @@ from leaderboard.models import Dataset
 from leaderboard.page_cache import kept_page
 from leaderboard.publishing import published_statistics
 from leaderboard.views.board_context import board_context
-from leaderboard.views.board_views import refused, view_of
+from leaderboard.views.board_views import board_page, refused, view_of
 
 
 @require_safe
@@ -30,22 +29,27 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
         return refused(request, error)
     if page is None:
         raise Http404
-    open_for_runs = page.dataset["state"] in Dataset.TAKES_RUNS
-    has_documents = bool(page.dataset["current_version__corpus_sha256"]) and not page.dataset["runs_only"]
-    context = {
-        "section": "datasets",
-        "dataset": page.dataset,
-        "statistics": published_statistics(
-            lists.statistics_of(page.dataset)._asdict(), hidden=page.dataset["hidden"]
-        ),
-        "tombstones": page.tombstones,
-        "benchmarks": lists.benchmarks_with(page.dataset["pk"]),
-        "files": _files(request, page.dataset),
+    dataset = page.dataset
+    open_for_runs = dataset["state"] in Dataset.TAKES_RUNS
+    has_documents = bool(dataset["current_version__corpus_sha256"]) and not dataset["runs_only"]
+    board = {
+        "dataset": dataset,
         "open_for_runs": open_for_runs,
         "open_for_models": open_for_runs and has_documents,
         **board_context(page.board, state, reverse("dataset", args=[slug])),
     }
-    return render(request, "leaderboard/dataset.html", context)
+
+    def around() -> dict[str, Any]:
+        statistics = lists.statistics_of(dataset)._asdict()
+        return {
+            "section": "datasets",
+            "statistics": published_statistics(statistics, hidden=dataset["hidden"]),
+            "tombstones": page.tombstones,
+            "benchmarks": lists.benchmarks_with(dataset["pk"]),
+            "files": _files(request, dataset),
+        }
+
+    return board_page(request, "leaderboard/dataset.html", state, around, board)
 
 
 def _files(request: HttpRequest, dataset: dict[str, Any]) -> list[Any]:
@@ -74,11 +78,11 @@ def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
         return refused(request, error)
     if page is None:
         raise Http404
-    context = {
+    around = {
         "section": "benchmarks",
         "benchmark": page.benchmark,
         "members": page.members,
         "counted": sum(member.counted for member in page.members),
-        **board_context(page.board, state, reverse("benchmark", args=[slug])),
     }
-    return render(request, "leaderboard/benchmark.html", context)
+    board = board_context(page.board, state, reverse("benchmark", args=[slug]))
+    return board_page(request, "leaderboard/benchmark.html", state, lambda: around, board)

@@ -1,0 +1,49 @@
+// A board's comforts. Everything works without them: links and forms are plain ones.
+(function () {
+  "use strict";
+
+  const part = () => document.getElementById("board-part");
+  const scroller = () => document.querySelector("#board-part .board-scroll");
+  let opened = [];
+  let offset = 0;
+
+  // An empty field is no choice: it stays out of the address.
+  document.addEventListener("submit", (event) => {
+    if (event.target.id !== "board-form") return;
+    const empty = [...event.target.elements].filter((field) => field.name && field.value === "" && !field.disabled);
+    for (const field of empty) field.disabled = true;
+    setTimeout(() => { for (const field of empty) field.disabled = false; });
+  });
+  document.addEventListener("htmx:configRequest", (event) => {
+    if (event.detail.elt.id !== "board-form") return;
+    const data = event.detail.formData;
+    for (const name of new Set(data.keys())) {
+      const values = data.getAll(name).filter((value) => value !== "");
+      data.delete(name);
+      for (const value of values) data.append(name, value);
+    }
+  });
+
+  // What was open stays open, and the table stays where it was scrolled to.
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    if (event.detail.target !== part()) return;
+    opened = [...document.querySelectorAll("#board-part details[open]")].map((details) => details.id);
+    offset = scroller() ? scroller().scrollLeft : 0;
+  });
+  document.addEventListener("htmx:afterSwap", () => {
+    for (const id of opened) {
+      const details = document.getElementById(id);
+      if (details) details.open = true;
+    }
+    if (scroller()) scroller().scrollLeft = offset;
+  });
+  document.addEventListener("htmx:afterSettle", () => {
+    // Where the control that had the focus is gone, the board has it.
+    if (document.activeElement === document.body && scroller()) scroller().focus({ preventScroll: true });
+  });
+
+  // A choice that the board does not have: its own page says what it has.
+  document.addEventListener("htmx:responseError", (event) => {
+    if (event.detail.target === part()) window.location.assign(event.detail.pathInfo.finalRequestPath);
+  });
+})();
