@@ -20,7 +20,7 @@ from leaderboard.boards.members import BenchmarkFacts, chosen, without_left_out
 from leaderboard.boards.model import SCORED, Board, Column, Row
 from leaderboard.boards.ranking import assign_ranks
 from leaderboard.boards.reading import SystemRow
-from leaderboard.boards.state import BoardState, UnknownChoice
+from leaderboard.boards.state import VIEWS, BoardState, UnknownChoice
 from leaderboard.boards.viewing import arrange, resolved_sorts
 
 
@@ -63,6 +63,7 @@ def benchmark_board(
     rows = rows_of(layout, lines, systems, tables, state.view)
     _place_costs(layout, lines, rows, shown, cost_columns, of_lines, efficiency)
     board = Board(title=facts.name, columns=columns, rows=rows, measure=measure, measures=measures)
+    board.views = VIEWS
     board.of_datasets = [member.facets for member in (*facts.members, *facts.left_out)]
     ranked_by = _view(facts, board, tables, state)
     board.notes = notes_of(facts, board, rows, ranked_by, state)

@@ -47,9 +47,10 @@ def _head(board: Board, state: BoardState, path: str, place: int) -> str:
     if place > 1 and board.columns[place - 1].group != column.group:
         classes += " first"
     unit = f'<span class="unit">{escape(column.unit)}</span>' if column.unit else ""
+    label = f"{escape(column.label)}{_arrow(column)}"
     return (
-        f'<th scope="col" class="{classes}"{sorting}><a id="by-{escape(column.key)}" href="{href}"{note}>{escape(column.label)}{_arrow(column)}</a>'
-        f"{unit}</th>"
+        f'<th scope="col" class="{classes}"{sorting}>'
+        f'<a href="{href}" id="by-{escape(column.key)}"{note}>{label}</a>{unit}</th>'
     )
 
 

@@ -163,7 +163,8 @@ def _hidden_fields(board: Board, state: BoardState) -> list[tuple[str, str]]:
 def _ranges(board: Board, state: BoardState) -> tuple[list[RangeFields], list[RangeFields]]:
     """Fields for what systems cost and for aggregates; then those of every other column."""
     bounds = {one.key: one for one in state.ranges}
-    usual, others = [], []
+    usual: list[RangeFields] = []
+    others: list[RangeFields] = []
     for column in board.ranges:
         bound = bounds.get(column.key, Range(column.key, None, None))
         unit = "0.1 is 10 %" if column.kind == "relative" else column.unit if column.kind == "figure" else ""
