@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from leaderboard.baselines import BM25
 from leaderboard.boards import deltas
+from leaderboard.boards.certainty_columns import CertaintyColumns
 from leaderboard.boards.cost_columns import CostColumns, cost_group, notes_on_costs
 from leaderboard.boards.facets import facets_of
 from leaderboard.boards.figures import FigureKey, figure_columns, place_figures
@@ -19,6 +20,7 @@ from leaderboard.boards.model import (
     DIFFERENCE,
     OTHER_MEASURES,
     REPORTED,
+    SCORED,
     STALE,
     SYSTEM_COLUMN,
     Board,
@@ -30,6 +32,7 @@ from leaderboard.boards.ranking import assign_ranks
 from leaderboard.boards.reading import EntryRow
 from leaderboard.boards.state import BoardState, UnknownChoice
 from leaderboard.boards.viewing import arrange, in_view, resolved_sorts
+from leaderboard.certainty import BoardCertainty
 from leaderboard.models import Architecture
 
 DELTA, RELATIVE = "delta", "relative"
@@ -58,9 +61,15 @@ class _Read(NamedTuple):
 
 
 def dataset_board(
-    facts: DatasetFacts, entries: Sequence[EntryRow], state: BoardState, measured: Sequence[Measured] = ()
+    facts: DatasetFacts,
+    entries: Sequence[EntryRow],
+    state: BoardState,
+    measured: Sequence[Measured] = (),
+    certainty: BoardCertainty | None = None,
 ) -> Board:
-    """The view of the board that `state` asks for; `measured` is what was measured of the entries.
+    """The view of the board that `state` asks for.
+
+    `measured` is what was measured of the entries, `certainty` how sure their scores are.
 
     Raises UnknownChoice for a column, a measure or hardware that it does not have.
     """
@@ -75,8 +84,9 @@ def dataset_board(
         {one.entry_id: one for one in measured if one.machine == machine}, _bm25(facts, read)
     )
     costs = CostColumns.of(on_machine.values(), machine, corpus=state.corpus)
-    columns = _columns(shown, costs.columns, figures)
-    rows = _rows(facts, read, shown, figures, costs, on_machine)
+    sure = CertaintyColumns.of(certainty if not facts.hidden else None, measure)
+    columns = _columns(shown, sure, costs.columns, figures)
+    rows = _rows(facts, read, shown, figures, costs, on_machine, sure)
     assign_ranks(rows, FOCUS, lower_is_better=better(measure) == "lower")
     board = Board(
         title=facts.name,
@@ -95,7 +105,7 @@ def dataset_board(
         for row in rows:
             row.keep_only(kept)
     arrange(board, state, measure)
-    board.notes = _notes(facts, rows, measure)
+    board.notes = _notes(facts, rows, measure) + sure.notes(rows, hidden=facts.hidden)
     if machine:
         elsewhere = {one.entry_id for one in measured}.difference(on_machine)
         board.notes += notes_on_costs(machine, on_machine.values(), len(elsewhere))
@@ -142,7 +152,10 @@ def _place(columns: Sequence[Column], key: str) -> int:
 
 
 def _columns(
-    measures: Sequence[str], costs: Sequence[Column], figures: Mapping[FigureKey, Column]
+    measures: Sequence[str],
+    sure: CertaintyColumns,
+    costs: Sequence[Column],
+    figures: Mapping[FigureKey, Column],
 ) -> list[Column]:
     """All columns; the first measure is the one in focus, and its differences and what it costs stand beside it."""
     first, *others = measures
@@ -150,10 +163,12 @@ def _columns(
     return [
         SYSTEM_COLUMN,
         measure_column(first),
+        *sure.beside_score,
         Column(DELTA, "Δ", DIFFERENCE, "delta", good, note="difference to the baseline of the same group"),
         Column(
             RELATIVE, "Δ %", DIFFERENCE, "relative", good, note="relative difference to the same baseline"
         ),
+        *sure.beside_difference,
         *costs,
         *(replace(measure_column(name), group=OTHER_MEASURES) for name in others),
         *figures.values(),
@@ -185,11 +200,14 @@ def _rows(
     figures: Mapping[FigureKey, Column],
     costs: CostColumns,
     measured: Mapping[int, Measured],
+    sure: CertaintyColumns,
 ) -> list[Row]:
     measure, *others = measures
     baselines = {row.entry.comparison_group: row.scores.get(measure) for row in read if row.entry.is_baseline}
     current = _current_group(facts, read)
-    first_cost = 4  # after the system, the measure in focus and the two differences
+    beside_score, beside_difference = len(sure.beside_score), len(sure.beside_difference)
+    # After the system, the measure in focus and the two differences, each with how sure it is.
+    first_cost = 4 + beside_score + beside_difference
     places = {
         key: number for number, key in enumerate(figures, first_cost + len(costs.columns) + len(others))
     }
@@ -202,8 +220,10 @@ def _rows(
         values: list[Value] = [
             entry.system,
             value,
+            *[None] * beside_score,
             deltas.absolute(value, baseline),
             deltas.relative(value, baseline),
+            *[None] * beside_difference,
             *unmeasured,
             *map(item.scores.get, others),
             *blank,
@@ -220,6 +240,8 @@ def _rows(
             place_figures(row, item.figures, places)
         if entry.pk in measured:
             costs.place(row, measured[entry.pk], first_cost)
+        if kind == SCORED:
+            sure.place(row, entry.pk, FOCUS, FOCUS + 1, first_cost - beside_difference)
         rows.append(row)
     return rows
 

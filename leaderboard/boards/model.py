@@ -153,7 +153,7 @@ class Row:
 
     `shown` replaces the text of a cell (a doubtful figure as printed), `marks` follow it (in-domain ‡), `spreads` too
     (`± 0.0012 (5)`: the sample standard deviation over seeds, and how many), `titles` say more on hover.
-    `measured` is what the efficiency columns show.
+    `measured` is what the efficiency columns show, `intervals` are the ends of those drawn into cells of scores.
     `ranked_in` names whom the row is ranked among: rows of different kinds are never ranked together.
     """
 
@@ -168,6 +168,7 @@ class Row:
     measured: Measured | None = None
     facets: Facets = field(default_factory=dict)
     spreads: dict[int, str] = field(default_factory=dict)
+    intervals: dict[int, tuple[float, float]] = field(default_factory=dict)
 
     def keep_only(self, places: list[int]) -> None:
         """Leave out all cells but those at `places`, which ascend."""
@@ -177,6 +178,7 @@ class Row:
         self.marks = {moved[place]: mark for place, mark in self.marks.items() if place in moved}
         self.titles = {moved[place]: title for place, title in self.titles.items() if place in moved}
         self.spreads = {moved[place]: spread for place, spread in self.spreads.items() if place in moved}
+        self.intervals = {moved[place]: ends for place, ends in self.intervals.items() if place in moved}
 
     @property
     def rank_label(self) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from leaderboard import certainty
 from leaderboard.boards import reading
 from leaderboard.boards.benchmark_board import benchmark_board
 from leaderboard.boards.dataset_board import DatasetFacts, dataset_board
@@ -79,12 +80,13 @@ class BenchmarkPage(NamedTuple):
 
 
 def dataset_page(slug: str, state: BoardState) -> DatasetPage | None:
-    """The dataset's page in this view, None where there is none. Four queries at most. Raises UnknownChoice."""
+    """The dataset's page in this view, None where there is none. Seven queries at most. Raises UnknownChoice."""
     dataset = DatasetQuerySet(Dataset).listed().filter(slug=slug).values(*DATASET_FIELDS).first()
     if dataset is None:
         return None
     entries = reading.entries_of(dataset["pk"])
-    board = dataset_board(_facts(dataset), entries, state, measured_on([dataset["pk"]]))
+    pk = dataset["pk"]
+    board = dataset_board(_facts(dataset), entries, state, measured_on([pk]), certainty.read([pk]).get(pk))
     tombstones = [
         Tombstone(entry.system, entry.slug, entry.published[:10], entry.withdrawal_reason)
         for entry in entries

@@ -14,6 +14,7 @@ from operator import attrgetter
 from django.utils.safestring import SafeString, mark_safe
 
 from leaderboard.boards.model import REPORTED, STALE, Board, Row, Value
+from leaderboard.boards.whiskers import add_whiskers, top_of
 from leaderboard.boards.wording import MINUS
 
 MISSING = '<td class="none">—</td>'
@@ -37,6 +38,8 @@ def body(board: Board, unpin: Mapping[str, str] | None = None, *, may_pin: bool 
     marked = {place for row in board.rows if row.marks for place in row.marks}
     for place in marked:
         _add_marks(board.rows, place, cells[place - 1])
+    for place in {place for row in board.rows for place in row.intervals}:
+        add_whiskers(board.rows, place, cells[place - 1], top_of(board, place))
     if any(map(attrgetter("titles"), board.rows)):
         _add_titles(board.rows, cells)
     for place in {place for row in board.rows if row.spreads for place in row.spreads}:
@@ -97,7 +100,8 @@ def _cells(board: Board, place: int, values: Values) -> Cells:
 def _scores(board: Board, place: int, values: Values) -> Cells:
     cells = _numbers(board.rows, values, "<td>%", "f</td>")
     if board.columns[place].key == board.sort and any(values):
-        cells = [f'<td class="b{bar}"{cell[3:]}' for bar, cell in zip(_bars(values), cells, strict=True)]
+        top = top_of(board, place)
+        cells = [f'<td class="b{bar}"{cell[3:]}' for bar, cell in zip(_bars(values, top), cells, strict=True)]
     _emphasise(board, place, values, cells)
     _put_missing(values, cells)
     return cells
@@ -123,10 +127,10 @@ def _numbers(rows: Sequence[Row], values: Values, before: str, after: str) -> li
     ]
 
 
-def _bars(values: Values) -> list[int]:
-    """How long the bar of each value is, in twentieths of the greatest."""
+def _bars(values: Values, top: float) -> list[int]:
+    """How long the bar of each value is, in twentieths of `top`."""
     numbers = [value if isinstance(value, (float, int)) else 0.0 for value in values]
-    scale = BAR_STEPS / max(max(numbers), 1e-12)
+    scale = BAR_STEPS / max(top, 1e-12)
     return [min(BAR_STEPS, max(0, round(number * scale))) for number in numbers]
 
 
