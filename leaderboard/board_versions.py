@@ -64,7 +64,9 @@ def boards_changed(datasets: Iterable[int], kind: BoardChange.Kind) -> None:
 
 def _raise_revisions(datasets: Iterable[int]) -> None:
     for dataset_id in datasets:
-        Dataset.objects.filter(pk=dataset_id).update(board_revision=F("board_revision") + 1)
+        Dataset.objects.filter(pk=dataset_id).update(
+            board_revision=F("board_revision") + 1, updated_at=timezone.now()
+        )
 
 
 def _record(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.db import transaction
@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from evaluation.efficiency import PROTOCOL, Figures, Hardware
 from leaderboard.board_versions import Kind, board_changed, boards_changed
-from leaderboard.models import Entry, HardwareClass, Measurement, Price
+from leaderboard.models import BoardChange, Dataset, Entry, HardwareClass, Measurement, Price
 
 
 @transaction.atomic
@@ -66,5 +66,27 @@ def cost_per_million(mean_latency_ms: float, per_hour: float) -> float:
 
 def price_changed(hardware: HardwareClass) -> None:
     """Count a change of every board that shows costs on the class."""
-    public = Entry.objects.filter(measurements__hardware=hardware, visibility=Entry.Visibility.PUBLIC)
-    boards_changed(public.values_list("dataset_id", flat=True), Kind.PRICE)
+    boards_changed(_showing([hardware.pk]), Kind.PRICE)
+
+
+def prices_come_into_force() -> int:
+    """Count a change of the boards whose machines have a price from today on, once. Returns how many boards those are.
+
+    The dispatcher asks this every few seconds: nothing else happens at midnight that would tell a kept page.
+    """
+    today = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
+    hardware = list(Price.objects.filter(valid_from=today.date()).values_list("hardware_id", flat=True))
+    if not hardware:
+        return 0
+    told = BoardChange.objects.filter(kind=Kind.PRICE, at__gte=today).values("dataset")
+    waiting = _showing(hardware) - set(Dataset.objects.filter(pk__in=told).values_list("pk", flat=True))
+    boards_changed(waiting, Kind.PRICE)
+    return len(waiting)
+
+
+def _showing(hardware: Iterable[int]) -> set[int]:
+    """The ids of the datasets whose boards show costs on these classes."""
+    found = Entry.objects.filter(
+        measurements__hardware__in=list(hardware), visibility=Entry.Visibility.PUBLIC
+    )
+    return set(found.values_list("dataset_id", flat=True))

@@ -12,6 +12,7 @@ from celery.signals import worker_process_init, worker_ready, worker_shutdown
 
 from leaderboard.bell import DISPATCH
 from leaderboard.certainty import request_missing_certainty
+from leaderboard.efficiency import prices_come_into_force
 from submissions.heartbeat import Heartbeat, forget_silent_workers
 from submissions.model_work.encodings import settle
 from submissions.queue import WORK, reap, ring_for_waiting, take_requests
@@ -33,6 +34,7 @@ def work(queue: str) -> None:
 def dispatch() -> None:
     """Take up requests, reap silent workers' jobs, and ring for whatever waits."""
     request_missing_certainty()
+    prices_come_into_force()
     take_requests()
     reap()
     settle()

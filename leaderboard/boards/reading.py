@@ -216,7 +216,7 @@ def site_revision() -> str:
 
 
 def _revision(query: str, *parameters: str) -> str:
-    """Counters only grow, so that their sum stands for all of them.
+    """Counters only grow, so that their sum stands for all of them; the times tell a restored database from its future.
 
     In SQL, because this is asked on every request: a query set would take longer to build than a kept page to serve.
     """

@@ -99,12 +99,12 @@ class Dataset(models.Model):
         return self.name
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Write the row, but not the revision of its board: that one only grows, whatever an older object holds."""
+        """Write the row, but not the revision of its board, nor when that was: `board_changed` alone gives these."""
         if self.pk is not None and not self._state.adding and kwargs.get("update_fields") is None:
             kwargs["update_fields"] = [
                 field.name
                 for field in self._meta.concrete_fields
-                if field.name not in ("id", "board_revision")
+                if field.name not in ("id", "board_revision", "updated_at")
             ]
         super().save(*args, **kwargs)
 

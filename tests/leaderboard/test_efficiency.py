@@ -8,9 +8,16 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
-from leaderboard.efficiency import cost_per_million, measurement_of, price_of, record_measurement
-from leaderboard.models import HardwareClass, Measurement, Price, User
+from leaderboard.efficiency import (
+    cost_per_million,
+    measurement_of,
+    price_of,
+    prices_come_into_force,
+    record_measurement,
+)
+from leaderboard.models import Dataset, HardwareClass, Measurement, Price, User
 from tests.leaderboard.entries import cost, figures, machine, make_system, score, scored_dataset
 
 pytestmark = pytest.mark.django_db
@@ -160,3 +167,35 @@ def test_a_system_that_was_not_measured_has_no_such_section(client: Client) -> N
     page = client.get(f"/systems/{system.slug}/").content.decode()
     assert 'id="efficiency"' not in page
     assert '<svg class="chart"' not in page
+
+
+def test_a_price_of_today_reaches_boards_once() -> None:
+    dataset = scored_dataset()
+    measurement = cost(score(dataset, "mine", ndcg=0.5), 2.0)
+    before = Dataset.objects.get(pk=dataset.pk).board_revision
+    assert prices_come_into_force() == 0
+    today = timezone.now().date()
+    for day, price in (
+        (today - datetime.timedelta(days=3), 1),
+        (today, 2),
+        (today + datetime.timedelta(days=1), 3),
+    ):
+        Price.objects.create(hardware=measurement.hardware, valid_from=day, per_hour=price)
+    assert prices_come_into_force() == 1
+    assert Dataset.objects.get(pk=dataset.pk).board_revision == before + 1
+    assert prices_come_into_force() == 0
+
+
+def test_saving_an_older_copy_of_a_dataset_leaves_the_revision_of_its_board() -> None:
+    dataset = scored_dataset()
+    older = Dataset.objects.get(pk=dataset.pk)
+    score(dataset, "mine", ndcg=0.5)
+    now = Dataset.objects.get(pk=dataset.pk)
+    older.name = "Renamed"
+    older.save()
+    again = Dataset.objects.get(pk=dataset.pk)
+    assert (again.name, again.board_revision, again.updated_at) == (
+        "Renamed",
+        now.board_revision,
+        now.updated_at,
+    )
