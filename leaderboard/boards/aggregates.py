@@ -7,6 +7,7 @@ counted dataset. NaN is a missing value, never 0; where a figure needs a value t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -16,6 +17,32 @@ from leaderboard.boards.deltas import DIGITS
 
 Table = npt.NDArray[np.float64]
 Figures = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """All lines' scores and their baselines, a column for each dataset; `counted` says which columns count.
+
+    `kinds` is whom each line is ranked among.
+    """
+
+    scores: Table
+    baselines: Table
+    counted: Sequence[int]
+    kinds: Sequence[str]
+    lower_is_better: bool
+
+    @property
+    def of_counted(self) -> tuple[Table, Table]:
+        """Scores and baselines on the datasets that count."""
+        if len(self.counted) == self.scores.shape[1]:
+            return self.scores, self.baselines
+        return self.scores[:, self.counted], self.baselines[:, self.counted]
+
+    @property
+    def complete(self) -> bool:
+        """Whether every line has every counted dataset."""
+        return not np.isnan(self.of_counted[0]).any()
 
 
 def table(rows: Sequence[Sequence[float | None]], width: int) -> Table:

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from leaderboard.baselines import BM25
+from leaderboard.boards.aggregates import Tables
+from leaderboard.boards.benchmark_base import base_of
 from leaderboard.boards.benchmark_columns import COMMON, RANKING, Layout, columns_of, default_sort
 from leaderboard.boards.benchmark_costs import CostsShown, costs_shown
 from leaderboard.boards.benchmark_notes import notes_of
-from leaderboard.boards.benchmark_rows import Tables, fill_common, rows_of, tables_of
-from leaderboard.boards.collecting import Line, available_measures, collect
+from leaderboard.boards.benchmark_rows import fill_common, rows_of
+from leaderboard.boards.collecting import Line, available_measures
 from leaderboard.boards.cost_columns import CostColumns, cost_group, notes_on_costs
 from leaderboard.boards.entries import DatasetEntries, Figures
 from leaderboard.boards.figures import FigureKey, figure_columns, place_figures
@@ -32,7 +34,7 @@ def benchmark_board(
 ) -> Board:
     """The view that `state` asks for, of the entries that its datasets have by their ids.
 
-    `read_systems` is asked once, for the systems that the board turns out to have.
+    `read_systems` is asked for the systems that the board turns out to have, once or, where they are known, never.
 
     Raises UnknownChoice for a column, a measure or a dataset's facet that the board does not have.
     """
@@ -42,13 +44,13 @@ def benchmark_board(
         raise UnknownChoice("measure", measure, measures)
     facts = chosen(facts, state)
     state = without_left_out(facts, state)
-    lines = collect(facts, entries, measure, zero_shot=state.zero_shot)
-    systems = read_systems(line.system_id for line in lines)
+    lower = better(measure) == "lower"
+    base = base_of(facts, entries, measure, read_systems, lower_is_better=lower, zero_shot=state.zero_shot)
+    lines, systems, tables = base.lines, base.systems, base.tables
     stated_on, stated = _stated(facts, entries)
     of_lines = [stated.get((line.system_id, line.configuration), ()) for line in lines]
     efficiency = figure_columns([(found, {}) for found in of_lines if found])
     shown, cost_columns = _measured_costs(facts, entries, lines, systems, state)
-    tables = tables_of(facts, lines, lower_is_better=better(measure) == "lower")
     columns = columns_of(
         facts,
         measure,
@@ -60,7 +62,9 @@ def benchmark_board(
         efficiency_of=stated_on,
     )
     layout = Layout.of(facts, measure, columns, len(cost_columns.columns) + len(efficiency))
-    rows = rows_of(layout, lines, systems, tables, state.view)
+    rows = base.fresh_rows(
+        (state.view, layout.key), lambda: rows_of(layout, lines, systems, tables, state.view)
+    )
     _place_costs(layout, lines, rows, shown, cost_columns, of_lines, efficiency)
     board = Board(title=facts.name, columns=columns, rows=rows, measure=measure, measures=measures)
     board.views = VIEWS

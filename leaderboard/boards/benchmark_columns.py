@@ -222,6 +222,11 @@ class Layout:
             empty=costs,
         )
 
+    @property
+    def key(self) -> tuple[str, ...]:
+        """What tells layouts of one benchmark and measure apart."""
+        return tuple(self.places)
+
     def first_cost(self) -> int:
         """The place of the first column of costs."""
         return self.places["architecture"] - self.empty

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-
-import numpy as np
+from dataclasses import replace
 
 from leaderboard.boards import aggregates
-from leaderboard.boards.aggregates import Table, plain
+from leaderboard.boards.aggregates import Tables, plain
 from leaderboard.boards.benchmark_columns import (
     AVERAGE,
     BORDA,
@@ -30,41 +28,6 @@ from leaderboard.boards.parts import is_mean_of_parts
 from leaderboard.boards.reading import SystemRow
 from leaderboard.boards.state import BoardState
 from leaderboard.boards.viewing import in_view
-
-
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """All lines' scores and their baselines, a column for each dataset; `counted` says which columns count."""
-
-    scores: Table
-    baselines: Table
-    counted: Sequence[int]
-    kinds: Sequence[str]
-    lower_is_better: bool
-
-    @property
-    def of_counted(self) -> tuple[Table, Table]:
-        """Scores and baselines on the datasets that count."""
-        if len(self.counted) == self.scores.shape[1]:
-            return self.scores, self.baselines
-        return self.scores[:, self.counted], self.baselines[:, self.counted]
-
-    @property
-    def complete(self) -> bool:
-        """Whether every line has every counted dataset."""
-        return not np.isnan(self.of_counted[0]).any()
-
-
-def tables_of(facts: BenchmarkFacts, lines: Sequence[Line], *, lower_is_better: bool) -> Tables:
-    """The arrays that everything is computed from."""
-    width = len(facts.members)
-    return Tables(
-        scores=aggregates.table([line.scores for line in lines], width),
-        baselines=aggregates.table([line.baselines for line in lines], width),
-        counted=[place for place, member in enumerate(facts.members) if member.counted],
-        kinds=[line.ranked_in for line in lines],
-        lower_is_better=lower_is_better,
-    )
 
 
 def rows_of(

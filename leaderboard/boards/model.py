@@ -170,6 +170,22 @@ class Row:
     spreads: dict[int, str] = field(default_factory=dict)
     intervals: dict[int, tuple[float, float]] = field(default_factory=dict)
 
+    def copy(self) -> Row:
+        """Another row of the same content, which may be changed."""
+        return Row(
+            self.entry,
+            self.ranked_in,
+            self.decimals,
+            self.values[:],
+            self.rank,
+            self.shown.copy(),
+            self.marks.copy(),
+            self.titles.copy(),
+            self.measured,
+            self.facets,
+            self.spreads.copy(),
+        )
+
     def keep_only(self, places: list[int]) -> None:
         """Leave out all cells but those at `places`, which ascend."""
         moved = {old: new for new, old in enumerate(places)}

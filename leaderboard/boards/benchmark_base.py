@@ -1,0 +1,85 @@
+"""What all views of a benchmark's board share: its lines, their systems, and the rows before any order or filter.
+
+A reader who sorts or filters asks for the same lines again. They are remembered together with the very entries that
+they were made of: other entries, of a later publication or of an earlier day, never meet them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from leaderboard.boards.aggregates import Tables, table
+from leaderboard.boards.collecting import Line, collect
+from leaderboard.boards.entries import DatasetEntries
+from leaderboard.boards.members import BenchmarkFacts
+from leaderboard.boards.model import Row
+from leaderboard.boards.reading import SystemRow
+from leaderboard.remembered import Remembered
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """The lines of a board in order of publication, with their systems by id; nothing of it is ever changed.
+
+    `rows` has what was made of them, by what the rows' columns are.
+    """
+
+    facts: BenchmarkFacts
+    entries: Sequence[DatasetEntries]
+    lines: Sequence[Line]
+    systems: Mapping[int, SystemRow]
+    tables: Tables
+    rows: dict[object, Sequence[Row]] = field(default_factory=dict)
+
+    def fresh_rows(self, key: object, make: Callable[[], Sequence[Row]]) -> list[Row]:
+        """Rows that the caller may change, copied from those made once for this key."""
+        if key not in self.rows:
+            self.rows[key] = make()
+        return [row.copy() for row in self.rows[key]]
+
+
+_remembered: Remembered[Base] = Remembered(12)
+
+
+def forget_lines() -> None:
+    """Collect everything again next time; for measuring."""
+    _remembered.clear()
+
+
+def base_of(
+    facts: BenchmarkFacts,
+    entries: Mapping[int, DatasetEntries],
+    measure: str,
+    read_systems: Callable[[Iterable[int]], Mapping[int, SystemRow]],
+    *,
+    lower_is_better: bool,
+    zero_shot: bool,
+) -> Base:
+    """The lines for a measure. `read_systems` is asked once, and not where they are remembered."""
+    key = f"{facts.name}|{measure}|{zero_shot}|{','.join(member.slug for member in facts.members)}"
+    used = [entries[member.dataset_id] for member in facts.members]
+    known = _remembered.get(key)
+    if known is not None and known.facts == facts and all(map(_same, known.entries, used)):
+        return known
+    lines = collect(facts, entries, measure, zero_shot=zero_shot)
+    width = len(facts.members)
+    base = Base(
+        facts=facts,
+        entries=used,
+        lines=lines,
+        systems=read_systems(line.system_id for line in lines),
+        tables=Tables(
+            scores=table([line.scores for line in lines], width),
+            baselines=table([line.baselines for line in lines], width),
+            counted=[place for place, member in enumerate(facts.members) if member.counted],
+            kinds=[line.ranked_in for line in lines],
+            lower_is_better=lower_is_better,
+        ),
+    )
+    _remembered.put(key, base)
+    return base
+
+
+def _same(one: object, other: object) -> bool:
+    return one is other
