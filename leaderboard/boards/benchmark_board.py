@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from leaderboard.baselines import BM25
-from leaderboard.boards.aggregates import Tables
+from leaderboard.boards.aggregates import Tables, means, plain
 from leaderboard.boards.benchmark_base import base_of
 from leaderboard.boards.benchmark_columns import COMMON, RANKING, Layout, columns_of, default_sort
 from leaderboard.boards.benchmark_costs import CostsShown, costs_shown
@@ -24,6 +24,7 @@ from leaderboard.boards.ranking import assign_ranks
 from leaderboard.boards.reading import SystemRow
 from leaderboard.boards.state import VIEWS, BoardState, UnknownChoice
 from leaderboard.boards.viewing import arrange, resolved_sorts
+from leaderboard.boards.weighing import fill_weighted
 
 
 def benchmark_board(
@@ -56,7 +57,7 @@ def benchmark_board(
         measure,
         state.view,
         common=_needs_common(tables, state),
-        weighted=False,
+        weighted=bool(state.weights),
         costs=cost_columns.columns,
         efficiency=efficiency,
         efficiency_of=stated_on,
@@ -69,11 +70,16 @@ def benchmark_board(
     board = Board(title=facts.name, columns=columns, rows=rows, measure=measure, measures=measures)
     board.views = VIEWS
     board.of_datasets = [member.facets for member in (*facts.members, *facts.left_out)]
-    ranked_by = _view(facts, board, tables, state)
-    board.notes = notes_of(facts, board, rows, ranked_by, state)
     if shown.machine:
         board.machine, board.machines = shown.machine, shown.machines
         board.cost_group = cost_group(shown.machine, shown.dataset)
+    on_weights = []
+    if state.weights:
+        effectiveness = plain(means(tables.of_counted[0]))
+        on_weights = fill_weighted(board, effectiveness, state, lower_is_better=lower)
+    ranked_by = _view(facts, board, tables, state)
+    board.notes = notes_of(facts, board, rows, ranked_by, state) + on_weights
+    if shown.machine:
         board.notes += notes_on_costs(shown.machine, shown.measured.values(), shown.elsewhere, shown.dataset)
     return board
 

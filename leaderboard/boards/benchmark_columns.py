@@ -10,11 +10,11 @@ from leaderboard.boards.figures import FigureKey
 from leaderboard.boards.measures import better
 from leaderboard.boards.members import BenchmarkFacts, Member
 from leaderboard.boards.model import ABOUT, DIFFERENCE, EFFECTIVENESS, SYSTEM_COLUMN, Column, Kind
+from leaderboard.boards.weighing import WEIGHTED, weighted_column
 
 MEAN, COMMON, COVERAGE = "mean", "common-mean", "coverage"
 AVERAGE, MEAN_RELATIVE, WINS = "average-relative", "mean-relative", "wins"
 BORDA, MEAN_RANK = "borda", "mean-rank"
-WEIGHTED = "weighted-score"
 #: What rows may be ranked by, besides a dataset: not what moves with the rows in view, nor what says little of quality.
 RANKING = frozenset({MEAN, AVERAGE, MEAN_RELATIVE, BORDA, MEAN_RANK, WEIGHTED})
 
@@ -30,13 +30,6 @@ VIEWED: Mapping[str, tuple[Kind, str]] = {
     "relative": ("relative", "Δ % BM25 of "),
     "rank": ("rank", "rank by "),
 }
-
-
-def weighted_column() -> Column:
-    """The column of the score that a reader weighs."""
-    return Column(
-        WEIGHTED, "Weighted", OVER_ALL, "number", "higher", note="Dynascore with the weights of this view"
-    )
 
 
 def columns_of(
@@ -55,7 +48,7 @@ def columns_of(
     several = facts.all_counted > 1
     return [
         SYSTEM_COLUMN,
-        *([weighted_column()] if weighted else []),
+        *([weighted_column(OVER_ALL)] if weighted else []),
         *(_means(facts, good, common=common) if several else []),
         *_differences(facts, good, several=several),
         *(_dataset(member, measure, view, good) for member in facts.members),

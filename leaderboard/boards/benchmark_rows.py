@@ -28,6 +28,7 @@ from leaderboard.boards.parts import is_mean_of_parts
 from leaderboard.boards.reading import SystemRow
 from leaderboard.boards.state import BoardState
 from leaderboard.boards.viewing import in_view
+from leaderboard.boards.weighing import WEIGHTED
 
 
 def rows_of(
@@ -37,7 +38,10 @@ def rows_of(
     tables: Tables,
     view: str,
 ) -> list[Row]:
-    """One row for each line, with what the view shows of its scores; costs and the common mean are still missing."""
+    """One row for each line, with what the view shows of its scores.
+
+    Costs, and what follows from them or from the rows in view, are still missing.
+    """
     rows = [_row(layout, line, systems[line.system_id]) for line in lines]
     if not rows:
         return rows
@@ -83,8 +87,11 @@ def _over_all(layout: Layout, rows: Sequence[Row], tables: Tables) -> dict[int, 
     """The aggregates that the board has columns for, by place in order of the columns."""
     places = layout.places
     scores, baselines = tables.of_counted
+    blank: Sequence[Value] = [None] * len(rows)
     if MEAN not in places:
-        return {places[AVERAGE]: plain(aggregates.ratio_of_means(scores, baselines))}
+        average: Sequence[Value] = plain(aggregates.ratio_of_means(scores, baselines))
+        weighted = {places[WEIGHTED]: blank} if WEIGHTED in places else {}
+        return {**weighted, places[AVERAGE]: average}
     covered = aggregates.coverage(scores)
     won = aggregates.wins(scores, baselines, lower_is_better=tables.lower_is_better)
     ranked = aggregates.rank_figures(scores, tables.kinds, lower_is_better=tables.lower_is_better)
@@ -98,8 +105,9 @@ def _over_all(layout: Layout, rows: Sequence[Row], tables: Tables) -> dict[int, 
         else:
             wins.append(None)
     found: dict[str, Sequence[Value]] = {
+        WEIGHTED: blank,
         MEAN: plain(aggregates.means(scores)),
-        COMMON: [None] * len(rows),
+        COMMON: blank,
         COVERAGE: list(map(float, covered)),
         AVERAGE: plain(aggregates.ratio_of_means(scores, baselines)),
         MEAN_RELATIVE: plain(aggregates.mean_of_ratios(scores, baselines)),
