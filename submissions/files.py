@@ -22,7 +22,7 @@ MOST_FILES = 64
 
 ZIP_POLICY = Policy(
     max_members=MOST_FILES,
-    members_hint=f"Pack at most {MOST_FILES}, one run for each dataset.",
+    members_hint=f"Pack at most {MOST_FILES}, a run, or the seeds of one, for each dataset.",
     expansion_hint="Real run files shrink by a factor of 3 to 7; send the files one by one if these are real.",
     max_ratio=Limits().max_ratio,
     ratio_floor_bytes=Limits().ratio_floor_bytes,
@@ -41,11 +41,12 @@ class IncomingFile:
 
 @dataclass(frozen=True, slots=True)
 class RunFile:
-    """One run file for one dataset."""
+    """One run file for one dataset; `seed` is its label where the dataset has several, see `submissions.seeds`."""
 
     name: str
     path: Path
     dataset: Dataset
+    seed: str = ""
 
 
 def pair(files: Sequence[tuple[str, Path]], datasets: Sequence[str]) -> list[IncomingFile]:
@@ -53,6 +54,8 @@ def pair(files: Sequence[tuple[str, Path]], datasets: Sequence[str]) -> list[Inc
     slugs: list[str | None] = list(datasets)
     if not slugs or not files:
         return [IncomingFile(name, path) for name, path in files]
+    if len(slugs) == 1 and not any(is_zip(path) for _, path in files):
+        slugs *= len(files)
     if len(slugs) == len(files):
         return [IncomingFile(name, path, slug) for (name, path), slug in zip(files, slugs, strict=True)]
     plain = [name for name, path in files if not is_zip(path)]
@@ -60,7 +63,8 @@ def pair(files: Sequence[tuple[str, Path]], datasets: Sequence[str]) -> list[Inc
         raise Refused.of(
             "pairing",
             f"There are {len(files)} files and {len(slugs)} datasets.",
-            "Give one dataset for each file, in the same order; only a zip names its files by itself.",
+            "Give one dataset for each file, in the same order, or one for all of them, which are its seeds then; "
+            "only a zip names its files by itself.",
         )
     remaining = iter(slugs)
     return [IncomingFile(name, path, None if is_zip(path) else next(remaining)) for name, path in files]
@@ -79,7 +83,6 @@ def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
                 f"There are {len(runs)} run files.",
                 f"Send at most {MOST_FILES} in one submission.",
             )
-        _refuse_doubles(runs)
         yield runs
 
 
@@ -95,7 +98,7 @@ def _runs_in(file: IncomingFile, folder: Path) -> list[RunFile]:
         raise Refused.of(
             "pairing",
             f"{file.name} holds {len(members)} files, and one dataset ({file.dataset}) was given for it.",
-            "Name the files in the zip <dataset>.txt and leave the dataset out.",
+            "Name the files in the zip <dataset>.txt, or <dataset>.<seed>.txt, and leave the dataset out.",
         )
     return [
         RunFile(f"{file.name}/{name}", path, _dataset_of(file.dataset, name))
@@ -132,15 +135,3 @@ def _dataset_of(slug: str | None, name: str) -> Dataset:
         else f"{name}: no dataset was given, and none that takes runs is called “{wanted}”."
     )
     raise Refused.of("unknown_dataset", message, f"Datasets that take runs: {known or 'none yet'}.")
-
-
-def _refuse_doubles(runs: Sequence[RunFile]) -> None:
-    seen: dict[int, str] = {}
-    for run in runs:
-        if run.dataset.pk in seen:
-            raise Refused.of(
-                "dataset_twice",
-                f"{seen[run.dataset.pk]} and {run.name} are both for {run.dataset}.",
-                "One submission holds one run per dataset; send other seeds or configurations on their own.",
-            )
-        seen[run.dataset.pk] = run.name

@@ -174,10 +174,17 @@ class SubmissionForm(forms.Form):
 
     system = forms.ChoiceField(required=False)
     configuration = NameField(
-        label="Configuration or seed",
+        label="Configuration",
         required=False,
         max_length=80,
-        help_text="For example “seed 3”: tells several runs of one system on one dataset apart.",
+        help_text="For example “top 200”: tells several results of one system on one dataset apart.",
+    )
+    seeds = forms.CharField(
+        label="Seeds",
+        required=False,
+        max_length=500,
+        help_text="Several files for one dataset are seeds of the system, and one result: mean ± deviation. Their "
+        "labels in the order of the files, separated by commas; left empty, the files' names tell.",
     )
     public = forms.ChoiceField(
         label="Visibility",

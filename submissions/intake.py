@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from django.db import transaction
 
+from evaluation.problems import Problem
 from leaderboard.models import System, Team, User
 from leaderboard.runs import StoredRun, store_run
 from leaderboard.store import Area, put
@@ -22,12 +23,17 @@ from submissions.lifecycle import write_log
 from submissions.models import Job, State, Submission
 from submissions.people.teams import personal_team
 from submissions.refusals import FileReport, Refused
+from submissions.seeds import label_seeds, same_file
 
 
-def check_only(files: Sequence[IncomingFile]) -> list[FileReport]:
-    """The verdict on each file; nothing is stored. Raises Refused where files and datasets do not pair."""
-    with run_files(files) as runs:
-        return [checked.report_or_size() for checked in check_files(runs)]
+def check_only(files: Sequence[IncomingFile], seeds: Sequence[str] = ()) -> list[FileReport]:
+    """The verdict on each file; nothing is stored. Raises Refused where files do not pair with datasets, or seeds."""
+    with run_files(files) as found:
+        runs, problems = label_seeds(found, seeds)
+        reports = [checked.report_or_size() for checked in check_files(runs)]
+    if problems:
+        raise Refused(problems[0].code, problems[0].message, problems, reports)
+    return reports
 
 
 def accept_submission(
@@ -35,6 +41,7 @@ def accept_submission(
     submitter: User,
     system: System | SystemFields,
     files: Sequence[IncomingFile],
+    seeds: Sequence[str] = (),
     configuration: str = "",
     public: bool = True,
     reusable: bool = False,
@@ -42,13 +49,15 @@ def accept_submission(
 ) -> Submission:
     """Store a submission and queue its jobs, one per file. Raises Refused, and then nothing is stored.
 
-    `system` is one of the submitter's teams', or what a new one says of itself.
+    `system` is one of the submitter's teams', or what a new one says of itself. Several files for one dataset are
+    seeds of it, which `seeds` labels in the order of the files.
     """
-    with run_files(files) as runs:
+    with run_files(files) as found:
+        runs, problems = label_seeds(found, seeds)
         checked = list(check_files(runs))
-        if any(not file.passed for file in checked):
-            raise Refused.for_files(file.report_or_size() for file in checked)
+        _refuse_wrong(checked, problems)
         arrivals = [_store_bytes(file) for file in checked]
+        _refuse_same_runs(arrivals)
     with transaction.atomic():
         row = system_row(submitter, system)
         _refuse_repeats(row, configuration, arrivals)
@@ -67,6 +76,18 @@ def accept_submission(
     return submission
 
 
+def _refuse_wrong(checked: Sequence[CheckedFile], problems: Sequence[Problem]) -> None:
+    """Raises Refused for all that is wrong at once: with seed sets, and with what files contain."""
+    refused = None
+    if any(not file.passed for file in checked):
+        refused = Refused.for_files(file.report_or_size() for file in checked)
+    if problems:
+        files = refused.files if refused else ()
+        raise Refused(problems[0].code, problems[0].message, problems, files)
+    if refused:
+        raise refused
+
+
 @dataclass(frozen=True, slots=True)
 class _Arrival:
     """A file whose bytes are in the store: canonical where it was checked, as sent where a worker will check it."""
@@ -81,6 +102,20 @@ def _store_bytes(file: CheckedFile) -> _Arrival:
     if file.report is None:
         return _Arrival(file.run, None, None, put(Area.UPLOADS, file.run.path))
     return _Arrival(file.run, file.as_report(), store_run(file.run.path))
+
+
+def _refuse_same_runs(arrivals: Sequence[_Arrival]) -> None:
+    """Raises Refused for seeds whose text is the same, however it was compressed."""
+    seen: dict[tuple[int, str], RunFile] = {}
+    problems = []
+    for arrival in arrivals:
+        if arrival.stored is not None:
+            key = (arrival.run.dataset.pk, arrival.stored.sha256)
+            if key in seen:
+                problems.append(same_file(seen[key], arrival.run))
+            seen.setdefault(key, arrival.run)
+    if problems:
+        raise Refused(problems[0].code, problems[0].message, problems)
 
 
 def system_row(submitter: User, system: System | SystemFields) -> System:
@@ -106,20 +141,29 @@ def team_of(system: System, submitter: User) -> Team:
 
 
 def _refuse_repeats(system: System, configuration: str, arrivals: Iterable[_Arrival]) -> None:
-    """Raises Refused for a run that this system has already, under the same label, on the same dataset."""
+    """Raises Refused for a run that this system has already, under the same label, on the same dataset.
+
+    Another run under the same label is refused as well: a board could not tell the two apart.
+    """
     for arrival in arrivals:
-        jobs = Job.objects.in_the_way().filter(
-            dataset=arrival.run.dataset,
-            submission__system=system,
-            submission__configuration=configuration,
+        jobs = (
+            Job.objects.in_the_way()
+            .filter(
+                dataset=arrival.run.dataset,
+                submission__system=system,
+                submission__configuration=configuration,
+            )
+            .select_related("submission__system")
         )
+        same = {"upload_sha256": arrival.upload_sha256}
         if arrival.stored is not None:
-            jobs = jobs.filter(payload__run_sha256=arrival.stored.sha256)
-        else:
-            jobs = jobs.filter(upload_sha256=arrival.upload_sha256)
-        earlier = jobs.select_related("submission__system").first()
+            same = {"payload__run_sha256": arrival.stored.sha256}
+        earlier = jobs.filter(**same).first()
         if earlier is not None and earlier.submission is not None:
             raise _repeated(arrival, earlier, earlier.submission)
+        other = jobs.filter(submission__withdrawn_at=None).first()
+        if other is not None and other.submission is not None:
+            raise _needs_label(arrival, other.submission)
 
 
 def _repeated(arrival: _Arrival, earlier: Job, submission: Submission) -> Refused:
@@ -128,7 +172,18 @@ def _repeated(arrival: _Arrival, earlier: Job, submission: Submission) -> Refuse
         "already_submitted",
         f"{arrival.run.name} is the same run that {submission.system.name} has on {arrival.run.dataset} already: "
         f"it came with submission {submission.pk} of {earlier.created_at:%-d %B %Y}{withdrawn}.",
-        f"See {submission.get_absolute_url()}. If it is another seed or configuration, label it.",
+        f"See {submission.get_absolute_url()}. If it is another configuration, label it.",
+    )
+
+
+def _needs_label(arrival: _Arrival, earlier: Submission) -> Refused:
+    label = f"the label “{earlier.configuration}”" if earlier.configuration else "no label"
+    return Refused.of(
+        "label_needed",
+        f"{earlier.system.name} has another run on {arrival.run.dataset} with {label} already: the board could not "
+        "tell the two apart.",
+        f"Label this one (configuration=…), or withdraw {earlier.get_absolute_url()} first. Runs that differ by "
+        "their seed alone are sent together, and are one result.",
     )
 
 
@@ -149,6 +204,7 @@ def _create_job(submission: Submission, arrival: _Arrival) -> None:
         submission=submission,
         dataset=arrival.run.dataset,
         file_name=arrival.run.name[:200],
+        seed=arrival.run.seed,
         state=State.QUEUED if arrival.stored is not None else State.VALIDATING,
         validated=arrival.stored is not None,
         payload=payload,
@@ -159,7 +215,8 @@ def _create_job(submission: Submission, arrival: _Arrival) -> None:
 
 
 def _write_first_lines(job: Job, arrival: _Arrival) -> None:
-    write_log(job.pk, f"Received {arrival.run.name} for {arrival.run.dataset}.")
+    labelled = f" as seed {arrival.run.seed}" if arrival.run.seed else ""
+    write_log(job.pk, f"Received {arrival.run.name} for {arrival.run.dataset}{labelled}.")
     if arrival.report is None:
         write_log(job.pk, "The file is large: a worker will validate and score it in one pass.")
         return

@@ -72,11 +72,7 @@ def downloadable_runs(person: Person, submission: Submission, *, own: bool | Non
     with their scores would give away, and of the rest those of public results, where the dataset's setting names them.
     `own` is whether it is known to be the person's or their teams'; None asks.
     """
-    scored = [
-        job
-        for job in submission.jobs.all()
-        if job.entry is not None and job.entry.evaluation_id is not None and not keeps_run(job)
-    ]
+    scored = [job for job in submission.jobs.all() if evaluation_of(job) is not None and not keeps_run(job)]
     if own is None:
         own = bool(scored) and submissions_of(person).filter(pk=submission.pk).exists()
     if own:
@@ -89,6 +85,11 @@ def downloadable_runs(person: Person, submission: Submission, *, own: bool | Non
         and not job.dataset.hidden
         and sees(person, job.dataset.runs_visibility)
     ]
+
+
+def evaluation_of(job: Job) -> int | None:
+    """The key of the evaluation that the job made: of its own entry, or of its seed, published or not."""
+    return job.evaluation_id or (job.entry.evaluation_id if job.entry is not None else None)
 
 
 def keeps_run(job: Job) -> bool:

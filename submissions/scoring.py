@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from leaderboard.store import Area, path_of, remove
 from submissions.lease import Cancelled, Lease, LeaseLost
 from submissions.lifecycle import advance, write_log
 from submissions.models import Job, State, Submission
+from submissions.seed_sets import publish_seed
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,7 @@ def score_job(job: Job, lease: Lease) -> None:
         begin_scoring(job)
         stored = store_run(upload)
     system = job.submission.system if job.submission else System.objects.get(slug=job.payload["system_slug"])
-    publish(job, system, stored, scored, qrels, Entry.Provenance.SCORED)
+    publish_results(job, system, [Result(stored, scored)], qrels, Entry.Provenance.SCORED)
     forget_upload(job)
 
 
@@ -103,7 +104,8 @@ def publish_results(
     """Write results and state together. The state goes first: a lost claim publishes nothing.
 
     The last result is the job's own, those before it are variants with a label and an entry each. Over hidden
-    judgements variants are dropped: a job is one reading of these, however many rankings it makes.
+    judgements variants are dropped: a job is one reading of these, however many rankings it makes. The run of a seed
+    set makes an entry only with all others of the set; until then nothing is returned.
     Raises LeaseLost, or Cancelled where the submitter asked to stop before this moment.
     """
     if job.dataset.hidden:
@@ -115,6 +117,13 @@ def publish_results(
         if not advance(job.pk, State.DONE, fence=job.fence, unless_cancelled=True, **finished):
             stopped = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
             raise Cancelled if stopped else LeaseLost
+        if submission is not None and job.seed:
+            result = replace(results[-1], label=job.seed)
+            evaluation = record(job, submission, system, result, qrels, provenance)
+            entry = publish_seed(job, submission, evaluation, provenance)
+            entries = [entry] if entry else []
+            _log_publication(job, entries)
+            return entries
         entries = [
             publish_entry(
                 evaluation=record(job, submission, system, result, qrels, provenance),
@@ -127,8 +136,13 @@ def publish_results(
             for result in results
         ]
         _tie(job, submission, entries)
-        write_log(job.pk, "Scored and published." if entries[-1].visibility == "public" else "Scored.")
+        _log_publication(job, entries)
     return entries
+
+
+def _log_publication(job: Job, entries: Sequence[Entry]) -> None:
+    if entries:
+        write_log(job.pk, "Scored and published." if entries[-1].visibility == "public" else "Scored.")
 
 
 def _tie(job: Job, submission: Submission | None, entries: Sequence[Entry]) -> None:

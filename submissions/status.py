@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -11,15 +11,15 @@ from django.db.models import Prefetch, QuerySet
 from django.utils import timezone
 
 from evaluation.execution.failures import MODEL_FAILURES
-from leaderboard.boards.measures import better
-from leaderboard.boards.word_pieces import LABEL, is_word_pieces
-from leaderboard.models import Entry
+from leaderboard.boards.word_pieces import LABEL
+from leaderboard.models import Dataset, Entry
 from submissions.capability import Obstacle, obstacle
 from submissions.heartbeat import workers_alive
 from submissions.lifecycle import submission_state
 from submissions.model_intake.status import ModelPart, model_part, model_problems
 from submissions.models import TERMINAL, WAITING, Job, State, Submission
 from submissions.queue import queue_position
+from submissions.status_scores import Score, scores_of_entry, scores_of_job
 
 #: What each state means, in words for the submitter.
 MEANING = {
@@ -35,39 +35,6 @@ MEANING = {
     State.TIMED_OUT: "It ran longer than a job may and was stopped.",
     State.WITHDRAWN: "Withdrawn.",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """A published value beside the dataset's baseline; `delta` is None where there is none to compare with.
-
-    `word_pieces` is what BM25 over word pieces had in the same job, where that gives it.
-    """
-
-    measure: str
-    value: float
-    baseline: float | None = None
-    word_pieces: float | None = None
-
-    @property
-    def lower_is_better(self) -> bool:
-        """Whether a smaller value is the better one, as for Hole@10."""
-        return better(self.measure) == "lower"
-
-    @property
-    def delta(self) -> float | None:
-        """The difference to the baseline."""
-        return None if self.baseline is None else self.value - self.baseline
-
-    @property
-    def relative(self) -> float | None:
-        """The difference as a share of the baseline, in percent."""
-        return 100 * (self.value / self.baseline - 1) if self.baseline else None
-
-    @property
-    def beside_word_pieces(self) -> Score:
-        """The same value with BM25 over word pieces as its baseline."""
-        return Score(self.measure, self.value, self.word_pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +77,80 @@ class JobStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class SeedRow:
+    """One measure of a seed set: its mean, None before the set is published, and the seeds' values."""
+
+    measure: str
+    mean: Score | None
+    values: Sequence[float | None]
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Whether a smaller value is the better one, as for Hole@10."""
+        return Score(self.measure, 0.0).lower_is_better
+
+
+@dataclass(frozen=True, slots=True)
+class SeedSet:
+    """The runs of one dataset that are seeds of one system: one result, once all of them are scored.
+
+    `scores` are the means of the published set, with their deviations; empty before that.
+    """
+
+    jobs: Sequence[JobStatus]
+    entry: Entry | None = None
+    scores: Sequence[Score] = ()
+
+    @property
+    def dataset(self) -> Dataset:
+        """What they are seeds on."""
+        return self.jobs[0].job.dataset
+
+    @property
+    def has_baseline(self) -> bool:
+        """Whether any score has a baseline to stand beside."""
+        return any(score.baseline is not None for score in self.scores)
+
+    @property
+    def rows(self) -> list[SeedRow]:
+        """The scores by measure: the mean, then each seed's, as far as there are any."""
+        means = {score.measure: score for score in self.scores}
+        of_seeds = [{score.measure: score.value for score in job.scores} for job in self.jobs]
+        measures = dict.fromkeys(measure for scores in of_seeds for measure in scores)
+        return [
+            SeedRow(measure, means.get(measure), [scores.get(measure) for scores in of_seeds])
+            for measure in measures
+        ]
+
+    @property
+    def lost(self) -> list[JobStatus]:
+        """Those that ended without a score: while there are any, the set is not published."""
+        return [job for job in self.jobs if job.ended and job.state not in (State.DONE, State.WITHDRAWN)]
+
+    @property
+    def meaning(self) -> str:
+        """How it stands, in words for the submitter."""
+        done = sum(job.state == State.DONE for job in self.jobs)
+        if self.entry is not None:
+            return f"One result: the mean of {len(self.jobs)} seeds."
+        if self.lost:
+            lost = ", ".join(f"{job.job.seed} ({job.state.label})" for job in self.lost)
+            return (
+                f"Not published: a set is one result, and has no score for seed {lost}. Send all of its runs again in "
+                "one submission."
+            )
+        return f"{done} of {len(self.jobs)} seeds are scored. The set is published when all of them are."
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a submission has on one dataset: a job, or a seed set with several."""
+
+    jobs: Sequence[JobStatus]
+    seeds: SeedSet | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class SubmissionStatus:
     """A submission and its jobs. `complete` says whether the viewer sees everything or the public facts."""
 
@@ -118,6 +159,12 @@ class SubmissionStatus:
     meaning: str
     jobs: Sequence[JobStatus] = field(default_factory=tuple)
     complete: bool = True
+    parts: Sequence[Part] = ()
+
+    @property
+    def seed_sets(self) -> list[SeedSet]:
+        """The sets that it brought."""
+        return [part.seeds for part in self.parts if part.seeds is not None]
 
     @property
     def ended(self) -> bool:
@@ -141,7 +188,8 @@ def with_jobs(submissions: QuerySet[Submission]) -> QuerySet[Submission]:
     """The submissions with all that `describe` needs, read at once."""
     rows = (
         Job.objects.exclude(kind=Job.Kind.SHARD)
-        .select_related("dataset", "entry", "waits_for")
+        .select_related("dataset", "entry", "waits_for", "evaluation__run")
+        .defer("evaluation__values")
         .prefetch_related("entry__measurements__hardware", "further_entries__measurements__hardware")
     )
     jobs = Prefetch("jobs", rows)
@@ -157,7 +205,24 @@ def describe(submission: Submission, *, complete: bool, compare: bool = True) ->
     if not complete:
         jobs = [job for job in jobs if job.entry is not None]
     state = State.WITHDRAWN if submission.withdrawn_at else submission_state(job.state for job in jobs)
-    return SubmissionStatus(submission, state, MEANING[state], tuple(jobs), complete)
+    parts = tuple(_parts(jobs, compare))
+    unpublished = [part.seeds.meaning for part in parts if part.seeds and part.seeds.lost]
+    meaning = unpublished[0] if unpublished and state == State.DONE else MEANING[state]
+    return SubmissionStatus(submission, state, meaning, tuple(jobs), complete, parts)
+
+
+def _parts(jobs: Sequence[JobStatus], compare: bool) -> Iterator[Part]:
+    """The jobs by dataset, in order; those of a seed set together."""
+    by_dataset: dict[int, list[JobStatus]] = {}
+    for status in jobs:
+        by_dataset.setdefault(status.job.dataset_id, []).append(status)
+    for members in by_dataset.values():
+        if not members[0].job.seed:
+            yield from (Part([member]) for member in members)
+            continue
+        entry = members[0].entry
+        scores = scores_of_entry(entry, compare) if entry is not None else []
+        yield Part(members, SeedSet(members, entry, scores))
 
 
 def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus:
@@ -181,7 +246,7 @@ def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus
         workers_alive=workers_alive(job.queue) if waits else 0,
         elapsed=_elapsed(job),
         obstacle=hindered,
-        scores=_scores(job, entry, compare) if state == State.DONE and entry else (),
+        scores=scores_of_job(job, entry, compare) if state == State.DONE else (),
         entry=entry,
         model=model_part(job, entry, complete=complete) if job.kind == Job.Kind.MODEL else ModelPart(),
         **private,
@@ -228,29 +293,3 @@ def _elapsed(job: Job) -> timedelta:
     if job.finished_at is None:
         return max(timezone.now() - job.created_at, timedelta(0))
     return max(job.finished_at - (job.started_at or job.created_at), timedelta(0))
-
-
-def _scores(job: Job, entry: Entry, compare: bool) -> list[Score]:
-    baseline = (_baseline(entry) if compare else None) or {}
-    word_pieces = (_word_pieces(job, entry) if compare else None) or {}
-    return [
-        Score(measure, value, baseline.get(measure), word_pieces.get(measure))
-        for measure, value in entry.scores.items()
-    ]
-
-
-def _word_pieces(job: Job, entry: Entry) -> dict[str, float] | None:
-    """The published scores of BM25 over word pieces, where the job gives it and its result may be seen as this one."""
-    found = (each for each in job.further_entries.all() if is_word_pieces(each.configuration))
-    return next((each.scores for each in found if each.visibility == entry.visibility), None)
-
-
-def _baseline(entry: Entry) -> dict[str, float] | None:
-    """The published scores of the entry that this one's deltas are taken against."""
-    return (
-        Entry.objects.public()
-        .filter(dataset=entry.dataset_id, comparison_group=entry.comparison_group, is_baseline=True)
-        .exclude(pk=entry.pk)
-        .values_list("scores", flat=True)
-        .first()
-    )

@@ -19,10 +19,12 @@ from leaderboard.models import Dataset, DatasetFile, System, User
 from leaderboard.systems import SystemFields
 from submissions.files import IncomingFile
 from submissions.forms import SubmissionForm, SystemForm
+from submissions.intake import check_only
 from submissions.names import NameField, is_site_name
 from submissions.people.teams import automatic_name, personal_team, rename_team
 from submissions.permissions import may_rename, systems_of, teams_of
 from submissions.refusals import FileReport, Refused
+from submissions.seeds import split_labels
 
 #: File inputs are named `run:<dataset>`; this one takes zips, and files named after their datasets.
 SEVERAL = "several"
@@ -169,7 +171,15 @@ class SubmitPage(SubmissionPage):
 
     def submission(self) -> dict[str, Any]:
         """What `accept_submission` takes, from valid forms."""
-        return {**self.about(), "files": self.files()}
+        return {**self.about(), "files": self.files(), "seeds": self.seeds()}
+
+    def check(self) -> list[FileReport]:
+        """The verdict on the files. Raises Refused."""
+        return check_only(self.files(), self.seeds())
+
+    def seeds(self) -> list[str]:
+        """The labels of seeds that were entered."""
+        return split_labels(self.request.POST.getlist("seeds"))
 
     def files(self) -> list[IncomingFile]:
         """The files that were chosen, each with the dataset whose input it came through."""

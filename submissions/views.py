@@ -11,6 +11,7 @@ from django.core.exceptions import PermissionDenied
 from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.text import slugify
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
@@ -21,11 +22,18 @@ from leaderboard.systems import NameTaken, update_system
 from leaderboard.views.files import attachment
 from submissions import withdrawal
 from submissions.forms import SystemForm, WithdrawalForm
-from submissions.intake import accept_submission, check_only
+from submissions.intake import accept_submission
 from submissions.model_intake.runs import built_on
 from submissions.models import Submission
 from submissions.people.authentication import takes_tokens
-from submissions.permissions import downloadable_runs, editable_systems, may_manage, may_see, submissions_of
+from submissions.permissions import (
+    downloadable_runs,
+    editable_systems,
+    evaluation_of,
+    may_manage,
+    may_see,
+    submissions_of,
+)
 from submissions.refusals import Refused
 from submissions.request_size import refuse_oversize
 from submissions.status import SubmissionStatus, describe, with_jobs
@@ -51,10 +59,10 @@ def submit(request: HttpRequest) -> HttpResponse:
     try:
         refuse_oversize(request)  # first: what a request that was cut off seems to say is misleading
         if page.checking:
-            return render(request, "submissions/submit.html", page.context(reports=check_only(page.files())))
+            return render(request, "submissions/submit.html", page.context(reports=page.check()))
         if not page.is_valid():
             # The files are read all the same: who corrects the fields should not learn of the next problem then.
-            context = page.context(reports=check_only(page.files()))
+            context = page.context(reports=page.check())
             return render(request, "submissions/submit.html", context, status=400)
         accepted = accept_submission(submitter=page.person, **page.submission())
         page.name_team()
@@ -97,13 +105,20 @@ def progress(request: HttpRequest, identifier: str) -> HttpResponse:
 @require_safe
 @takes_tokens
 def run(request: HttpRequest, identifier: str, dataset: str) -> HttpResponseBase:
-    """The run that was scored on the dataset, as gzip; 404 for what this visitor may not have, or is not there."""
+    """The run that was scored on the dataset, as gzip; 404 for what this visitor may not have, or is not there.
+
+    Of a seed set `?seed=` says which one.
+    """
     found = _find(request, identifier)
-    job = next((job for job in downloadable_runs(request.user, found) if job.dataset.slug == dataset), None)
+    wanted = (dataset, request.GET.get("seed", ""))
+    jobs = downloadable_runs(request.user, found)
+    job = next((job for job in jobs if (job.dataset.slug, job.seed) == wanted), None)
     if job is None:
         raise Http404("There is no such run, or it is not offered to you.")
-    sha256 = Run.objects.values_list("sha256", flat=True).get(evaluations__entry=job.entry_id)
-    name = f"{dataset}.{found.system.slug}.{found.pk}.run.gz"  # what stands first names the dataset at upload
+    sha256 = Run.objects.values_list("sha256", flat=True).get(evaluations=evaluation_of(job))
+    # What stands first names the dataset at upload, then the seed.
+    seed = f"{slugify(job.seed) or job.pk}." if job.seed else ""
+    name = f"{dataset}.{seed}{found.system.slug}.{found.pk}.run.gz"
 
     def send() -> HttpResponseBase:
         response = StreamingHttpResponse(gzipped_run(sha256), content_type="application/gzip")

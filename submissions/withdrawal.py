@@ -67,5 +67,7 @@ def set_reusable(submission: Submission, reusable: bool) -> None:
     """Let others re-rank and fuse the submission's runs from now on, or no longer."""
     Submission.objects.filter(pk=submission.pk).update(reusable=reusable)
     submission.reusable = reusable
-    entries = Entry.objects.filter(submission_reference=submission.pk, evaluation__isnull=False)
-    results.set_reusable(entries.values_list("evaluation__run_id", flat=True), reusable=reusable)
+    entries = Entry.objects.filter(submission_reference=submission.pk)
+    for evaluation in ("evaluation", "seeds__evaluation"):
+        runs = entries.exclude(**{evaluation: None}).values_list(f"{evaluation}__run_id", flat=True)
+        results.set_reusable(runs, reusable=reusable)

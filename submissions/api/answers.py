@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.http import urlencode
 
 from leaderboard.boards.deltas import DIGITS
 from leaderboard.boards.word_pieces import LABEL
@@ -13,7 +15,8 @@ from submissions.model_intake.status import Variant
 from submissions.models import Checkpoint
 from submissions.permissions import downloadable_runs
 from submissions.refusals import FileReport, Refused
-from submissions.status import JobStatus, SubmissionStatus
+from submissions.status import JobStatus, SeedSet, SubmissionStatus
+from submissions.status_scores import Score
 
 #: What is told of a model, by the names of its description.
 MODEL_FACTS = (
@@ -53,6 +56,7 @@ def submission_answer(
         "queue_position": status.queue_position,
         "workers_alive": max((job.workers_alive for job in waiting), default=None),
         "jobs": [job_answer(job, request, job.job.pk in runs) for job in status.jobs],
+        "seed_sets": [seed_set_answer(seeds) for seeds in status.seed_sets],
         "url": request.build_absolute_uri(submission.get_absolute_url()),
     }
 
@@ -81,12 +85,31 @@ def variant_answer(variant: Variant) -> dict[str, Any]:
     }
 
 
+def seed_set_answer(seeds: SeedSet) -> dict[str, Any]:
+    """Several runs of one dataset as the one result that they make, or will make."""
+    return {
+        "dataset": seeds.dataset.slug,
+        "seeds": [job.job.seed for job in seeds.jobs],
+        "published": seeds.entry is not None,
+        "meaning": seeds.meaning,
+        "missing": [job.job.seed for job in seeds.lost],
+        "scores": {score.measure: score.value for score in seeds.scores},
+        "deviations": {
+            score.measure: score.deviation for score in seeds.scores if score.deviation is not None
+        },
+        "deltas": _deltas(seeds.scores),
+    }
+
+
 def job_answer(status: JobStatus, request: HttpRequest, downloadable: bool) -> dict[str, Any]:
     """One dataset's part; scores are the published values, and only there once the job is done."""
     job = status.job
     run = reverse("submission-run", args=[job.submission_id, job.dataset.slug]) if downloadable else None
+    if run and job.seed:
+        run = f"{run}?{urlencode({'seed': job.seed})}"
     return {
         "dataset": job.dataset.slug,
+        "seed": job.seed,
         "state": status.state.value,
         "meaning": status.meaning,
         "stage": job.stage,
@@ -96,7 +119,7 @@ def job_answer(status: JobStatus, request: HttpRequest, downloadable: bool) -> d
         "queue_position": status.queue_position,
         "attempts": job.attempts,
         "scores": {score.measure: score.value for score in status.scores},
-        "deltas": _deltas(status),
+        "deltas": _deltas(status.scores),
         "missing_queries": _missing_queries(status),
         "problems": list(status.problems),
         "log": list(status.log),
@@ -111,10 +134,10 @@ def job_answer(status: JobStatus, request: HttpRequest, downloadable: bool) -> d
     }
 
 
-def _deltas(status: JobStatus) -> dict[str, dict[str, float]]:
+def _deltas(scores: Sequence[Score]) -> dict[str, dict[str, float]]:
     """Differences by measure, by what they are to; empty where there is nothing to compare with."""
     found: dict[str, dict[str, float]] = {}
-    for score in status.scores:
+    for score in scores:
         for name, compared in (("baseline", score), (LABEL, score.beside_word_pieces)):
             if compared.delta is not None:
                 found.setdefault(name, {})[score.measure] = round(compared.delta, DIGITS)

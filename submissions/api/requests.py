@@ -22,6 +22,7 @@ from submissions.forms import SubmissionForm, SystemForm
 from submissions.json_text import read_json
 from submissions.permissions import systems_of, teams_of
 from submissions.request_size import refuse_oversize
+from submissions.seeds import split_labels
 from submissions.submit_page import incoming
 
 #: What fields of a system are called in requests, where forms call them otherwise.
@@ -76,7 +77,13 @@ def submission_of(request: Request, person: User) -> dict[str, Any]:
     """What `accept_submission` takes. Raises ApiError for a malformed request, Refused for unpaired files."""
     refuse_oversize(request)  # first: what a request that was cut off seems to say is misleading
     data = data_of(request)
-    return {"system": system_of(data, person), "files": files_of(request), **about(data)}
+    files, seeds = files_of(request), seeds_of(data)
+    return {"system": system_of(data, person), "files": files, "seeds": seeds, **about(data)}
+
+
+def seeds_of(data: Mapping[str, Any]) -> list[str]:
+    """The labels of seeds: `seed` may repeat, and hold several separated by commas."""
+    return split_labels(list_of(data, "seed"))
 
 
 def kind_of(data: Mapping[str, Any]) -> str:

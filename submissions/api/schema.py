@@ -114,9 +114,10 @@ class CheckpointSerializer(ModelSerializer):
 
 
 class JobSerializer(serializers.Serializer[Any]):
-    """One dataset's part of a submission."""
+    """One dataset's part of a submission; of a seed set one run."""
 
     dataset = serializers.CharField()
+    seed = serializers.CharField(help_text="Its label in a seed set, else empty.")
     state = serializers.CharField()
     meaning = serializers.CharField(help_text="The state in words.")
     stage = serializers.CharField()
@@ -152,6 +153,27 @@ class JobSerializer(serializers.Serializer[Any]):
     )
 
 
+class SeedSetSerializer(serializers.Serializer[Any]):
+    """Several runs for one dataset: one result, published once all of them are scored."""
+
+    dataset = serializers.CharField()
+    seeds = serializers.ListField(child=serializers.CharField(), help_text="Labels, as of the jobs.")
+    published = serializers.BooleanField()
+    meaning = serializers.CharField(help_text="How it stands, in words.")
+    missing = serializers.ListField(
+        child=serializers.CharField(), help_text="Seeds that ended without a score: the set is not published."
+    )
+    scores = serializers.DictField(
+        child=serializers.FloatField(), help_text="Measure → mean of the seeds' published values."
+    )
+    deviations = serializers.DictField(
+        child=serializers.FloatField(), help_text="Measure → their sample standard deviation (n − 1)."
+    )
+    deltas = serializers.DictField(
+        child=serializers.DictField(child=serializers.FloatField()), help_text="Of the means, as of jobs."
+    )
+
+
 class SubmissionSerializer(serializers.Serializer[Any]):
     """A submission."""
 
@@ -175,6 +197,7 @@ class SubmissionSerializer(serializers.Serializer[Any]):
         allow_null=True, help_text="Workers that take its waiting jobs; null when none waits."
     )
     jobs = JobSerializer(many=True)
+    seed_sets = SeedSetSerializer(many=True, help_text="Several runs for one dataset, which are one result.")
     url = serializers.URLField()
 
 
@@ -193,7 +216,9 @@ class CheckRequest(serializers.Serializer[Any]):
 class SubmissionRequest(serializers.Serializer[Any]):
     """A submission of runs, or of a model that is run here.
 
-    Of runs: `dataset` and `file` may repeat, and pair in order; a zip names its files `<dataset>.*`. Of a model:
+    Of runs: `dataset` and `file` may repeat, and pair in order; a zip names its files `<dataset>.*`. Several files for
+    one dataset (two to five; one `dataset` is enough then, or `<dataset>.<seed>.*` in a zip) are seeds of the system,
+    and one result: their mean and deviation. Of a model:
     `engine`, the model (`checkpoint`, `checkpoint_id` or `hub_model`) where the engine needs one, and the datasets.
     """
 
@@ -203,6 +228,11 @@ class SubmissionRequest(serializers.Serializer[Any]):
     )
     dataset = serializers.ListField(child=serializers.CharField(), required=False)
     file = serializers.ListField(child=serializers.FileField(), required=False, help_text="Runs.")
+    seed = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        help_text="Labels of seeds in the order of their files; may be one list with commas. Else file names tell.",
+    )
     engine = serializers.ChoiceField(choices=list(ENGINES), required=False, help_text="What runs the model.")
     checkpoint = serializers.FileField(required=False, help_text="The model: a zip or tar.zst of its folder.")
     pooling = serializers.ChoiceField(
@@ -221,7 +251,7 @@ class SubmissionRequest(serializers.Serializer[Any]):
     )
     device = serializers.ChoiceField(choices=["auto", "cpu", "gpu"], default="auto")
     reusable = serializers.BooleanField(default=False, help_text="Others may re-rank and fuse its runs.")
-    configuration = serializers.CharField(required=False, help_text="Seed or configuration label.")
+    configuration = serializers.CharField(required=False, help_text="Label of the configuration.")
     public = serializers.BooleanField(default=True)
     note = serializers.CharField(required=False, help_text="For your team alone.")
     architecture = serializers.CharField(required=False, help_text="Needed for a new system.")

@@ -18,7 +18,15 @@ from leaderboard.models import User
 from submissions import withdrawal
 from submissions.api.answers import refusal_extra, report_answer, submission_answer
 from submissions.api.model_requests import checkpoint_to_check, model_of
-from submissions.api.requests import StrictJSONParser, data_of, files_of, kind_of, submission_of, truth
+from submissions.api.requests import (
+    StrictJSONParser,
+    data_of,
+    files_of,
+    kind_of,
+    seeds_of,
+    submission_of,
+    truth,
+)
 from submissions.api.schema import (
     CheckRequest,
     ErrorSerializer,
@@ -95,9 +103,9 @@ class CheckView(APIView):
         try:
             if kind_of(data_of(request)) == "model":
                 return Response(report_answer(check_checkpoint(*checkpoint_to_check(request))))
-            reports = check_only(files_of(request))
+            reports = check_only(files_of(request), seeds_of(data_of(request)))
         except Refused as refusal:
-            if refusal.files:
+            if refusal.files and not refusal.problems:
                 return Response(report_answer(refusal.files[0]))
             raise _refused(refusal) from refusal
         if len(reports) != 1:

@@ -11,7 +11,8 @@ from leaderboard.boards.made_by import parameter_text
 from leaderboard.models import Dataset
 from submissions.checkpoints.keeping import KIND_NAMES
 from submissions.model_intake.status import Variant
-from submissions.status import JobStatus, Score
+from submissions.status import Part
+from submissions.status_scores import Score
 
 register = template.Library()
 register.filter("parameter", parameter_text)
@@ -81,12 +82,11 @@ def duration(value: timedelta) -> str:
 
 
 @register.filter
-def primary(status: JobStatus) -> Score | None:
-    """The score on the dataset's primary measure, where there is one."""
-    wanted = status.job.dataset.primary_measure
-    return next((each for each in status.scores if each.measure == wanted), None) or next(
-        iter(status.scores), None
-    )
+def primary(part: Part) -> Score | None:
+    """The score on the dataset's primary measure, of a seed set the mean, where there is one."""
+    scores = part.jobs[0].scores if part.seeds is None else part.seeds.scores
+    wanted = part.jobs[0].job.dataset.primary_measure
+    return next((each for each in scores if each.measure == wanted), None) or next(iter(scores), None)
 
 
 @register.filter

@@ -104,10 +104,11 @@ def test_the_same_large_run_twice_is_refused(demo: Dataset, api: Api, small_limi
 def test_the_same_large_run_compressed_otherwise_is_rejected_as_known(
     demo: Dataset, api: Api, small_limit: None
 ) -> None:
-    api.submit()
-    work()
+    first = api.submit().body["id"]
+    Submission.objects.filter(pk=first).update(configuration="looked at while the other one came")
     packed = api.submit(gzip.compress(run_text().encode()))
     assert packed.status == 201
+    Submission.objects.filter(pk=first).update(configuration="")
     work()
     ended = api.get(f"submissions/{packed.body['id']}/").body
     assert ended["state"] == "rejected"

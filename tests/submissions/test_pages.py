@@ -138,7 +138,13 @@ def test_my_system_is_offered_and_somebody_elses_is_not(
     )
     assert response.status_code == 400
     response = signed_in.post(
-        "/submit/", {"action": "submit", "system": "my-system", "run:demo": upload(run_text(depth=9))}
+        "/submit/",
+        {
+            "action": "submit",
+            "system": "my-system",
+            "configuration": "top 9",
+            "run:demo": upload(run_text(depth=9)),
+        },
     )
     assert response.status_code == 302
 

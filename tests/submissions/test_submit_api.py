@@ -88,11 +88,6 @@ def test_files_and_datasets_that_do_not_pair_are_refused(demo: Dataset, secret: 
     assert answer.problem("pairing")["hint"].startswith("Give one dataset for each file")
 
 
-def test_two_files_for_one_dataset_are_refused(demo: Dataset, api: Api) -> None:
-    answer = api.submit(dataset=["demo", "demo"], file=[upload(run_text()), upload(run_text(depth=5))])
-    assert answer.problem("dataset_twice")
-
-
 def test_an_unknown_dataset_is_refused_with_those_there_are(demo: Dataset, api: Api) -> None:
     answer = api.submit(dataset="dmeo")
     assert answer.status == 400
@@ -135,7 +130,7 @@ def test_a_system_is_made_once_and_then_named(demo: Dataset, secret: Dataset, ap
     assert api.submit(parameters="k1=0.9, b=0.4", training_datasets="Demo").status == 201
     by_name = api.submit(dataset="secret", parameters='{"k1": 0.9, "b": 0.4}', training_datasets="demo")
     assert by_name.status == 201
-    by_slug = api.submit(run_text(depth=7), system="my-system", architecture=None)
+    by_slug = api.submit(run_text(depth=7), system="my-system", architecture=None, configuration="top 7")
     assert by_slug.status == 201
     system = System.objects.get(name="My system")
     assert system.parameters == {"k1": 0.9, "b": 0.4}
@@ -276,7 +271,7 @@ def test_listing_many_submissions_takes_few_queries(
     demo: Dataset, api: Api, signed_in: Any, django_assert_max_num_queries: Any
 ) -> None:
     for number in range(5):
-        api.submit(run_text(depth=number + 3))
+        api.submit(run_text(depth=number + 3), configuration=f"top {number + 3}")
     work()
     with django_assert_max_num_queries(12):
         assert len(api.get("submissions/").body["results"]) == 5
