@@ -1,0 +1,257 @@
+"""Intervals, paired tests, corrections and tiers: against scipy's, by hand, and on real runs."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import stats
+
+from evaluation.certainty import (
+    PermutedSums,
+    count_wins,
+    holm,
+    intervals,
+    paired,
+    randomisation_test,
+    tiers,
+)
+from evaluation.qrels import read_qrels
+from evaluation.scoring import Target, score_run
+from tests.evaluation.real_collections import SHARED
+
+Values = NDArray[np.float64]
+
+
+def scores(queries: int, systems: int, seed: int = 0) -> Values:
+    """Values by query as measures give them: many of a query alike, and some 0."""
+    random = np.random.default_rng(seed)
+    values = np.clip(random.random((queries, 1)) + random.normal(0, 0.25, (queries, systems)), 0, 1)
+    return np.round(values, 4)
+
+
+def scipy_p(a: Values, b: Values, permutations: int = 10_000) -> float:
+    found = stats.permutation_test(
+        (a, b),
+        lambda x, y, axis: np.mean(x - y, axis=axis),
+        permutation_type="samples",
+        vectorized=True,
+        n_resamples=permutations,
+        rng=np.random.default_rng(7),
+    )
+    return float(found.pvalue)
+
+
+def monte_carlo_error(p: float, draws: int = 10_000) -> float:
+    """What two estimates of p may differ by: four and a half standard errors of their difference, and one draw."""
+    return 4.5 * np.sqrt(2 * max(p * (1 - p), 1 / draws) / draws) + 1 / draws
+
+
+# --- Randomisation -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("queries", [30, 300])
+def test_p_values_are_those_of_scipy_within_monte_carlo_error(queries: int) -> None:
+    values = scores(queries, 6)
+    values[:, 5] = values[:, 0] + 0.03
+    found = randomisation_test(values, 0, seed=3)
+    for system in range(1, 6):
+        expected = scipy_p(values[:, system], values[:, 0])
+        assert found[system] == pytest.approx(expected, abs=monte_carlo_error(expected)), system
+
+
+@pytest.mark.parametrize("queries", [2, 5, 11])
+def test_few_queries_are_enumerated_exactly(queries: int) -> None:
+    values = scores(queries, 4, seed=queries)
+    found = randomisation_test(values, 0)
+    for system in range(1, 4):
+        differences = values[:, system] - values[:, 0]
+        patterns = itertools.product([-1, 1], repeat=queries)
+        sums = [abs(float(np.dot(signs, differences))) for signs in patterns]
+        expected = np.mean([total >= abs(differences.sum()) - 1e-12 for total in sums])
+        assert found[system] == pytest.approx(expected, abs=1e-12)
+        assert found[system] == pytest.approx(scipy_p(values[:, system], values[:, 0]), abs=1e-12)
+
+
+def test_only_queries_that_differ_count_towards_enumeration() -> None:
+    values = np.zeros((500, 2))
+    values[:3, 1] = 0.2
+    assert randomisation_test(values, 0)[1] == pytest.approx(2 / 8)
+
+
+def test_patterns_that_tie_with_the_observed_difference_are_counted() -> None:
+    # Differences of ±0.1 are not exact in binary: sums that tie by arithmetic differ in their last bits.
+    values = np.full((40, 2), 0.3)
+    values[:20, 1] += 0.1
+    values[20:24, 1] -= 0.1
+    expected = stats.binomtest(20, 24, 0.5).pvalue
+    assert randomisation_test(values, 0)[1] == pytest.approx(expected, abs=monte_carlo_error(expected))
+
+
+def test_a_p_value_is_never_zero_and_equal_systems_have_one_of_one() -> None:
+    values = scores(200, 3)
+    values[:, 1] = values[:, 0]
+    values[:, 2] = values[:, 0] + 1
+    found = randomisation_test(values, 0, permutations=999)
+    assert found.tolist() == [1.0, 1.0, 1 / 1000]
+
+
+def test_the_same_test_from_either_side_and_whatever_else_is_on_the_board() -> None:
+    values = scores(80, 5)
+    board = PermutedSums(values, seed=9)
+    assert board.p_values(1)[3] == board.p_values(3)[1]
+    assert PermutedSums(values[:, [1, 3]], seed=9).p_values(0)[1] == board.p_values(1)[3]
+
+
+# --- Intervals -----------------------------------------------------------------------------------
+
+
+def test_intervals_are_scipys_percentile_intervals_within_monte_carlo_error() -> None:
+    values = scores(50, 4)
+    low, high = intervals(values, seed=5)
+    for system in range(4):
+        found = stats.bootstrap(
+            (values[:, system],), np.mean, method="percentile", rng=np.random.default_rng(8)
+        ).confidence_interval
+        error = 0.08 * values[:, system].std() / np.sqrt(50)
+        assert (low[system], high[system]) == pytest.approx((found.low, found.high), abs=error)
+
+
+def test_a_system_without_variation_has_no_width() -> None:
+    low, high = intervals(np.full((30, 1), 0.25), resamples=200)
+    assert (low[0], high[0]) == pytest.approx((0.25, 0.25))
+
+
+def test_intervals_do_not_depend_on_other_systems() -> None:
+    values = scores(60, 3)
+    together = intervals(values, resamples=500, seed=2)
+    alone = intervals(values[:, [1]], resamples=500, seed=2)
+    assert (alone[0][0], alone[1][0]) == pytest.approx((together[0][1], together[1][1]))
+
+
+@pytest.mark.parametrize("values", [np.zeros((0, 2)), np.zeros(5)])
+def test_intervals_need_queries(values: Values) -> None:
+    with pytest.raises(ValueError, match="queries, systems"):
+        intervals(values)
+
+
+# --- Holm ----------------------------------------------------------------------------------------
+
+
+def test_holm_by_hand() -> None:
+    # m = 4: 0.01 · 4, then 0.02 · 3, then 0.03 · 2, then max(0.06, 0.04 · 1).
+    assert holm([0.03, 0.01, 0.04, 0.02]) == pytest.approx([0.06, 0.04, 0.06, 0.06])
+
+
+def test_missing_tests_are_no_tests() -> None:
+    adjusted = holm([0.01, np.nan, 0.2])
+    assert adjusted[[0, 2]] == pytest.approx([0.02, 0.2])
+    assert np.isnan(adjusted[1])
+    assert holm([]).size == 0
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=30))
+def test_holm_rejects_what_the_step_down_procedure_rejects(p_values: list[float]) -> None:
+    adjusted = holm(p_values)
+    order = np.argsort(p_values, kind="stable")
+    for level in (0.01, 0.05, 0.3):
+        rejected = np.zeros(len(p_values), bool)
+        for step, place in enumerate(order):
+            if p_values[place] * (len(p_values) - step) > level:
+                break
+            rejected[place] = True
+        assert ((adjusted <= level) == rejected).all()
+    assert (adjusted >= np.asarray(p_values)).all()
+    assert (adjusted <= 1).all()
+
+
+# --- Tiers ---------------------------------------------------------------------------------------
+
+
+def test_tiers_have_one_anchor_each() -> None:
+    # 0 is not separable from 1, and 1 not from 2, but 0 is from 2; 3 is behind all.
+    raw = np.array([[1, 0.5, 0.001, 0.001], [0.5, 1, 0.5, 0.001], [0.001, 0.5, 1, 0.001], [0.001] * 3 + [1]])
+    assert tiers([0.9, 0.8, 0.7, 0.1], lambda anchor: raw[anchor]) == ["a", "a", "b", "c"]
+
+
+def test_order_of_systems_does_not_matter_to_tiers() -> None:
+    values = scores(100, 8)
+    values += np.linspace(0, 0.4, 8)
+    found = tiers(values.mean(axis=0), PermutedSums(values).p_values)
+    turned = tiers(values[:, ::-1].mean(axis=0), PermutedSums(values[:, ::-1]).p_values)
+    assert found == turned[::-1]
+    assert found[-1] == "a"
+    assert len(set(found)) > 1
+
+
+def test_there_are_no_more_tiers_than_letters() -> None:
+    found = tiers(np.arange(30), lambda anchor: np.zeros(30))
+    assert found[-1] == "a"
+    assert found[4] == "z"
+    assert found[:4] == [""] * 4
+
+
+# --- Pairs ---------------------------------------------------------------------------------------
+
+
+def test_wins_ties_and_losses_by_query() -> None:
+    values = np.array([[0.5, 0.6], [0.5, 0.5 + 1e-12], [0.5, 0.4], [0.5, 0.9]])
+    counts = count_wins(values, 0)
+    assert [int(count[1]) for count in counts] == [2, 1, 1]
+    assert [int(count[1]) for count in count_wins(values, 0, lower_is_better=True)] == [1, 1, 2]
+    assert [int(count[0]) for count in counts] == [0, 4, 0]
+
+
+def test_a_pair_says_all_of_its_difference() -> None:
+    values = scores(60, 2)
+    found = paired(values[:, 0], values[:, 1], seed=4)
+    back = paired(values[:, 1], values[:, 0], seed=4)
+    assert found.difference == pytest.approx((values[:, 0] - values[:, 1]).mean())
+    assert found.low < found.difference < found.high
+    assert found.p == randomisation_test(values, 1, seed=4)[0]
+    assert (found.wins, found.ties, found.losses) == (back.losses, back.ties, back.wins)
+    assert found.wins + found.ties + found.losses == 60
+
+
+def test_a_pair_needs_the_same_queries() -> None:
+    with pytest.raises(ValueError, match="same queries"):
+        paired([0.1, 0.2], [0.1])
+
+
+# --- Real runs -----------------------------------------------------------------------------------
+
+
+def test_trec_covid_runs_have_scipys_intervals_and_p_values() -> None:
+    folder = SHARED / "data" / "trec-covid-round1"
+    if not folder.exists():
+        pytest.skip(f"trec-covid-round1 is not at {folder} (RUNBOARD_SHARED names its folder)")
+    qrels = read_qrels(folder / "qrels.txt")
+    target = Target(qrels, qrels.query_ids, hidden=False)
+    paths = sorted((folder / "runs").glob("*.txt.gz"))
+    names = [path.name.removesuffix(".txt.gz") for path in paths]
+    values = np.column_stack([score_run(path, target, ["nDCG@10"]).per_query[:, 0] for path in paths])
+    assert values.shape == (30, 18)
+    low, high = intervals(values, seed=1)
+    sums = PermutedSums(values, seed=1)
+    best, bm25 = names.index("run1"), names.index("PS-r1-bm25all")
+    assert values.mean(axis=0).argmax() == best
+    for anchor in (best, bm25):
+        found = sums.p_values(anchor)
+        for system in range(0, 18, 3):
+            expected = scipy_p(values[:, system], values[:, anchor])
+            assert found[system] == pytest.approx(expected, abs=monte_carlo_error(expected)), names[system]
+    for system in (best, bm25):
+        expected = stats.bootstrap(
+            (values[:, system],), np.mean, method="percentile", rng=np.random.default_rng(8)
+        ).confidence_interval
+        error = 0.08 * values[:, system].std() / np.sqrt(30)
+        assert (low[system], high[system]) == pytest.approx((expected.low, expected.high), abs=error)
+    groups = dict(zip(names, tiers(values.mean(axis=0), sums.p_values), strict=True))
+    assert groups["run1"] == "a"
+    assert groups["OHSU_RUN2"] == groups["smith.rm3"] == "b"
+    assert groups["PS-r1-bm25all"] == "c"
+    assert groups["BRPHJ_NLP2"] == "f"
