@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from leaderboard.board_rows import dataset_facts, present_rows
 from leaderboard.models import Benchmark, BenchmarkVersion, BoardChange, Dataset, Entry, EntryVersion
-from leaderboard.work import request_certainty
+from leaderboard.work import request_certainty, request_statistics
 
 Kind = BoardChange.Kind
 #: What boards show of a benchmark itself, and of its membership of a dataset.
@@ -39,6 +39,8 @@ _COMPARED = frozenset(
         Kind.RECORDED,
     }
 )
+#: What may bring texts, or a run that everyone may know of: its documents are to be looked at.
+_PROFILED = frozenset({Kind.PUBLISHED, Kind.VISIBILITY})
 
 
 @transaction.atomic
@@ -85,6 +87,8 @@ def _record(
     _record_rows(dataset_id, revision)
     if kind in _COMPARED and facts["current_qrels_id"] is not None and not facts["hidden"]:
         request_certainty(dataset_id)
+    if kind == Kind.IMPORTED or (kind in _PROFILED and not facts["hidden"]):
+        request_statistics(dataset_id)
     return revision
 
 

@@ -29,6 +29,7 @@ class Area(StrEnum):
     EXCERPTS = "store/excerpts"
     CHECKPOINTS = "store/checkpoints"
     EMBEDDINGS = "store/embeddings"
+    PROFILES = "store/profiles"
     QRELS = "private/qrels"
 
 

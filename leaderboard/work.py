@@ -30,3 +30,14 @@ def request_certainty(dataset_id: int, method: str = "") -> None:
             payload={"method": method} if method else {},
         )
         bell.ring()
+
+
+def request_statistics(dataset_id: int) -> None:
+    """Ask for what is not known yet of a dataset's texts and of its runs, unless somebody has just asked.
+
+    Call it in the transaction that brings texts or a run. A dataset without texts here asks for nothing.
+    """
+    waiting = WorkRequest.objects.filter(kind=WorkRequest.Kind.STATISTICS, dataset=dataset_id, taken_at=None)
+    dataset = Dataset.objects.filter(pk=dataset_id, current_version__corpus_sha256__gt="").first()
+    if dataset is not None and not waiting.exists():
+        request_work(WorkRequest.Kind.STATISTICS, dataset)

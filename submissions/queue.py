@@ -143,6 +143,7 @@ def take_requests() -> int:
         WorkRequest.Kind.SCORE: (Job.Kind.SCORE, Job.Queue.SCORE),
         WorkRequest.Kind.SAMPLE_MODEL: (Job.Kind.SAMPLE_MODEL, Job.Queue.CPU),
         WorkRequest.Kind.CERTAINTY: (Job.Kind.CERTAINTY, Job.Queue.SCORE),
+        WorkRequest.Kind.STATISTICS: (Job.Kind.STATISTICS, Job.Queue.CPU),
     }
     count = 0
     for request in WorkRequest.objects.filter(taken_at=None):
@@ -150,8 +151,8 @@ def take_requests() -> int:
         with transaction.atomic():
             if not WorkRequest.objects.filter(pk=request.pk, taken_at=None).update(taken_at=timezone.now()):
                 continue
-            if kind == Job.Kind.CERTAINTY and _waits(kind, request.dataset_id):
-                continue  # it will find the board as it is now
+            if kind in _LAST and _waits(kind, request.dataset_id):
+                continue  # it will find the dataset as it is now
             Job.objects.create(
                 kind=kind,
                 queue=queue,

@@ -12,6 +12,7 @@ from celery.signals import worker_process_init, worker_ready, worker_shutdown
 
 from leaderboard.bell import DISPATCH
 from leaderboard.certainty import request_missing_certainty
+from leaderboard.collection_figures import request_missing_statistics
 from leaderboard.efficiency import prices_come_into_force
 from submissions.heartbeat import Heartbeat, forget_silent_workers
 from submissions.model_work.encodings import settle
@@ -35,6 +36,7 @@ def dispatch() -> None:
     """Take up requests, reap silent workers' jobs, and ring for whatever waits."""
     request_missing_certainty()
     prices_come_into_force()
+    request_missing_statistics()
     take_requests()
     reap()
     settle()

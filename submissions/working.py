@@ -8,6 +8,7 @@ import secrets
 from evaluation.errors import InvalidRun, ModelFailure
 from submissions.analysis import certainty_job
 from submissions.capability import forget_own_capability, own_capability, runs_models
+from submissions.collection_analysis import statistics_job
 from submissions.lease import Cancelled, Lease, LeaseLost, holding
 from submissions.lifecycle import advance, write_log
 from submissions.model_work.embedding_cache import tidy_up
@@ -33,6 +34,7 @@ WORK = {
     Job.Kind.SHARD: shard_job,
     Job.Kind.SAMPLE_MODEL: sample_model_job,
     Job.Kind.CERTAINTY: certainty_job,
+    Job.Kind.STATISTICS: statistics_job,
 }
 
 

@@ -1,4 +1,4 @@
-"""Profiles of corpora and runs: words and their overlap, document lengths, maps, difficulty."""
+"""Profiles of corpora and runs: words and their overlap, document lengths, maps."""
 
 from __future__ import annotations
 
@@ -8,19 +8,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from evaluation.analysis.words import words
-from evaluation.ordering import trec_order
 from evaluation.profiles.corpus import (
     profile_corpus,
     read_document_lengths,
     read_unigrams,
     write_profile,
 )
-from evaluation.profiles.difficulty import query_difficulty
-from evaluation.profiles.first_ranked import first_ranked
 from evaluation.profiles.lengths import EDGES, QUANTILES, LengthDistribution, doublings, merged, shares
 from evaluation.profiles.scaling import classical_scaling
 from evaluation.profiles.unigrams import (
@@ -166,46 +163,6 @@ def test_maps_of_one_dataset_and_of_none_and_what_is_no_distance() -> None:
     assert classical_scaling(np.zeros((0, 0))).points.shape == (0, 2)
     with pytest.raises(ValueError, match="symmetric"):
         classical_scaling(np.array([[0.0, 1.0], [2.0, 0.0]]))
-
-
-def test_difficulty_orders_queries_from_the_hardest() -> None:
-    values = np.array([[0.1, 0.9, 0.5, 0.1], [0.3, 0.7, 0.5, 0.3], [0.2, 0.2, 0.5, 0.2]])
-    found = query_difficulty(values)
-    assert found.order.tolist() == [0, 3, 2, 1]
-    assert found.mean == pytest.approx([0.2, 0.6, 0.5, 0.2])
-    assert found.median == pytest.approx([0.2, 0.7, 0.5, 0.2])
-    with pytest.raises(ValueError, match="at least one system"):
-        query_difficulty(np.zeros((0, 3)))
-
-
-RANKINGS = st.dictionaries(
-    st.sampled_from(["q1", "q2", "q3"]),
-    st.lists(st.tuples(st.integers(0, 99), st.floats(-3, 3, width=16)), min_size=1, max_size=90),
-    min_size=1,
-)
-
-
-@settings(max_examples=60)
-@given(RANKINGS, st.integers(1, 7))
-def test_first_ranked_are_the_first_in_the_order_of_every_measure(
-    tmp_path_factory: pytest.TempPathFactory, rankings: dict[str, list[tuple[int, float]]], depth: int
-) -> None:
-    path = tmp_path_factory.mktemp("run") / "run.txt"
-    unique = {query: list(dict(ranked).items()) for query, ranked in rankings.items()}
-    longest = max(map(len, unique.values()))
-    # Queries take turns, so that no query's lines stand together.
-    path.write_text(
-        "".join(
-            f"{query} Q0 d{ranked[place][0]} 1 {ranked[place][1]} tag\n"
-            for place in range(longest)
-            for query, ranked in unique.items()
-            if place < len(ranked)
-        )
-    )
-    found = first_ranked(path, depth)
-    for query, ranked in unique.items():
-        ids, scores = [f"d{number}" for number, _ in ranked], [score for _, score in ranked]
-        assert found[query] == [ids[place] for place in trec_order(ids, scores)[:depth]]
 
 
 def test_a_real_collection_and_its_neighbour(shared_folder: Path) -> None:

@@ -31,7 +31,7 @@ def test_runs_wait_for_the_first_judgements_and_are_then_scored(tmp_path: Path) 
     judged = write_folder(tmp_path / "2", {"qrels/train.tsv": None})
     import_dataset(judged, ImportOptions(slug="tiny"))
     take_requests()
-    assert work_through("score", "worker") == 1
+    assert work_through("score", "worker") == 2  # the run, and what the board says of it
     assert work_through("cpu", "worker") == 1
     assert api.get(f"submissions/{sent.body['id']}/").body["state"] == "done"
     assert Dataset.objects.get(slug="tiny").state == Dataset.State.PUBLISHED

@@ -1,0 +1,173 @@
+"""Profiles of collections and runs, made by a worker: when they are asked for, what is kept, and what never is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leaderboard.collection_figures import request_missing_statistics
+from leaderboard.datasets import mark_published
+from leaderboard.importing.importer import Imported, import_dataset
+from leaderboard.importing.options import ImportOptions
+from leaderboard.models import CollectionProfile, Dataset, Entry, Overlap, RunProfile, WorkRequest
+from leaderboard.publishing import set_visibility
+from submissions.lease import Lease, LeaseLost
+from submissions.models import Job, State
+from submissions.queue import claim, take_requests
+from submissions.working import work_through
+from tests.leaderboard.tiny_collection import good_files, lines_of, write_folder
+
+pytestmark = [pytest.mark.django_db, pytest.mark.database]
+
+
+def imported(folder: Path, slug: str = "tiny", **options: Any) -> Imported:
+    """A tiny collection with open judgements, unless told otherwise."""
+    done = import_dataset(write_folder(folder), ImportOptions(slug=slug, **{"hidden": False, **options}))
+    mark_published(done.dataset)
+    done.dataset.refresh_from_db()
+    return done
+
+
+def work() -> None:
+    """Take up every request and do all jobs."""
+    take_requests()
+    work_through("cpu", "test-worker")
+    take_requests()
+    work_through("cpu", "test-worker")
+
+
+def statistics_requests() -> int:
+    return WorkRequest.objects.filter(kind=WorkRequest.Kind.STATISTICS, taken_at=None).count()
+
+
+def test_an_import_asks_once_and_a_worker_finds_words_lengths_and_an_example(tmp_path: Path) -> None:
+    done = imported(tmp_path)
+    assert statistics_requests() == 1
+    work()
+    profile = CollectionProfile.objects.get(version=done.version)
+    assert (profile.tokens, profile.dropped) == (24, 0)
+    assert profile.document_lengths["mean"] == pytest.approx(24 / 5)
+    assert profile.relevance_by_length["lengths"]["counts"] == [3]
+    assert profile.example["query"]["id"] == "q1"
+    assert (profile.example["document"]["id"], profile.example["grade"]) == ("d1", 2)
+    jobs = Job.objects.filter(kind=Job.Kind.STATISTICS)
+    assert {job.state for job in jobs} == {State.DONE}
+    assert "24 words" in jobs[0].log
+
+
+def test_the_baseline_that_is_published_is_looked_at(tmp_path: Path) -> None:
+    imported(tmp_path)
+    work()
+    (profile,) = RunProfile.objects.all()
+    assert profile.run.system.slug == "bm25"
+    assert profile.depth == 10
+    assert sum(profile.document_lengths["counts"]) > 0
+    assert statistics_requests() == 0
+
+
+def test_hidden_judgements_are_not_read_and_no_run_over_them_is_looked_at(tmp_path: Path) -> None:
+    done = imported(tmp_path, hidden=True)
+    work()
+    profile = CollectionProfile.objects.get(version=done.version)
+    assert profile.relevance_by_length == {}
+    assert profile.example["grade"] is None
+    assert profile.example["document"]["id"] == "d1"  # the first of the corpus, whatever is relevant
+    assert not RunProfile.objects.exists()
+    assert Entry.objects.filter(dataset=done.dataset).exists()
+
+
+@pytest.mark.parametrize("kept_back", ["queries_visibility", "documents_visibility"])
+def test_no_example_is_kept_of_texts_that_are_not_everyones(tmp_path: Path, kept_back: str) -> None:
+    imported(tmp_path, **{kept_back: "curators"})
+    work()
+    assert set(CollectionProfile.objects.get().example) == {"basis"}
+
+
+def test_each_pair_of_collections_is_compared_once(tmp_path: Path) -> None:
+    first = imported(tmp_path / "1", "one")
+    second = imported(tmp_path / "2", "two")
+    other = good_files()["corpus.jsonl"] + lines_of([{"_id": "d6", "text": "entirely different"}])
+    third = import_dataset(
+        write_folder(tmp_path / "3", {"corpus.jsonl": other}), ImportOptions(slug="three", hidden=False)
+    )
+    work()
+    pairs = {(pair.first_id, pair.second_id): pair.weighted_jaccard for pair in Overlap.objects.all()}
+    assert pairs[first.version.pk, second.version.pk] == pytest.approx(1)
+    assert pairs[first.version.pk, third.version.pk] == pytest.approx(24 / 28)
+    assert len(pairs) == 3
+
+
+def test_other_judgements_change_what_follows_from_them_and_nothing_else(tmp_path: Path) -> None:
+    imported(tmp_path / "1")
+    work()
+    before = CollectionProfile.objects.get()
+    qrels = "query-id\tcorpus-id\tscore\nq2\td4\t1\n"
+    folder = write_folder(tmp_path / "2", {"qrels/test.tsv": qrels})
+    import_dataset(folder, ImportOptions(slug="tiny", hidden=False))
+    work()
+    after = CollectionProfile.objects.get()
+    assert after.terms_sha256 == before.terms_sha256
+    assert (after.example["query"]["id"], after.example["document"]["id"]) == ("q2", "d4")
+    assert after.relevance_by_length["lengths"]["counts"] == [1]
+
+
+def test_requests_that_come_while_a_job_waits_make_no_second_one(tmp_path: Path) -> None:
+    done = imported(tmp_path)
+    take_requests()
+    WorkRequest.objects.create(kind=WorkRequest.Kind.STATISTICS, dataset=done.dataset)
+    take_requests()
+    assert Job.objects.filter(kind=Job.Kind.STATISTICS).count() == 1
+
+
+def test_a_worker_that_lost_its_claim_writes_nothing(tmp_path: Path) -> None:
+    from submissions.collection_analysis import statistics_job
+
+    imported(tmp_path)
+    take_requests()
+    Job.objects.exclude(kind=Job.Kind.STATISTICS).delete()
+    zombie = claim(["cpu"], "first")
+    assert zombie is not None
+    Job.objects.filter(pk=zombie.pk).update(fence=zombie.fence + 1)
+    with pytest.raises(LeaseLost):
+        statistics_job(zombie, Lease(zombie))
+    assert not CollectionProfile.objects.exists()
+
+
+def test_a_job_done_again_changes_nothing(tmp_path: Path) -> None:
+    done = imported(tmp_path)
+    work()
+    before = list(CollectionProfile.objects.values()), list(RunProfile.objects.values())
+    WorkRequest.objects.create(kind=WorkRequest.Kind.STATISTICS, dataset=done.dataset)
+    work()
+    assert (list(CollectionProfile.objects.values()), list(RunProfile.objects.values())) == before
+
+
+def test_collections_of_an_earlier_release_are_asked_for_once(tmp_path: Path) -> None:
+    imported(tmp_path)
+    WorkRequest.objects.all().delete()
+    assert request_missing_statistics() == 1
+    assert request_missing_statistics() == 0
+    take_requests()
+    assert request_missing_statistics() == 0  # whether that job succeeds or fails
+
+
+def test_a_dataset_without_texts_here_asks_for_nothing(tmp_path: Path) -> None:
+    done = imported(tmp_path, runs_only=True)
+    assert statistics_requests() == 0
+    assert request_missing_statistics() == 0
+    assert done.dataset.state == Dataset.State.PUBLISHED
+
+
+def test_a_result_that_becomes_public_is_looked_at_then(tmp_path: Path) -> None:
+    done = imported(tmp_path)
+    work()
+    RunProfile.objects.all().delete()
+    entry = Entry.objects.get(dataset=done.dataset)
+    Entry.objects.filter(pk=entry.pk).update(visibility="private", submission_reference="reference")
+    work()
+    assert not RunProfile.objects.exists()
+    set_visibility("reference", public=True)
+    work()
+    assert RunProfile.objects.count() == 1
