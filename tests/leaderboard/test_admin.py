@@ -43,7 +43,7 @@ def test_a_curator_imports_a_zip(tmp_path: Path, curator: Client) -> None:
     assert "Imported Tiny version 1" in answer.content.decode()
     dataset = Dataset.objects.get(slug="tiny")
     assert (dataset.hidden, dataset.measures) == (False, ["nDCG@10", "P@5", "AP"])
-    assert WorkRequest.objects.get().dataset == dataset
+    assert WorkRequest.objects.get(kind=WorkRequest.Kind.BASELINE).dataset == dataset
     assert "Nothing changed" in send(curator, write_zip(tmp_path / "b.zip")).content.decode()
 
 

@@ -27,6 +27,12 @@ from tests.leaderboard.tiny_collection import good_files, lines_of, write_folder
 pytestmark = pytest.mark.django_db
 
 
+def results_asked_for() -> list[WorkRequest]:
+    """The requests for results; what is found of texts and boards is asked for beside them."""
+    beside = [WorkRequest.Kind.CERTAINTY, WorkRequest.Kind.STATISTICS]
+    return list(WorkRequest.objects.exclude(kind__in=beside))
+
+
 def tiny(path: Path, **options: Any) -> Imported:
     """Import the path as `tiny`."""
     return import_dataset(path, ImportOptions(slug="tiny", **options))
@@ -61,7 +67,7 @@ def test_a_folder_becomes_a_dataset_that_waits_for_its_baseline(tmp_path: Path) 
     assert (dataset.name, dataset.domain, dataset.state) == ("Tiny", "Toys", Dataset.State.PREPARING)
     assert dataset.current_version == imported.version
     assert dataset.current_qrels == imported.qrels
-    (request,) = WorkRequest.objects.all()
+    (request,) = results_asked_for()
     assert (request.kind, request.dataset) == (WorkRequest.Kind.BASELINE, dataset)
     mark_published(dataset)
     dataset.refresh_from_db()
@@ -120,7 +126,7 @@ def test_other_forms_of_the_same_content_change_nothing(tmp_path: Path, form: st
     assert again.version == first.version
     assert again.qrels == first.qrels
     assert again.changes == ()
-    assert WorkRequest.objects.count() == 1
+    assert len(results_asked_for()) == 1
 
 
 def test_the_same_bytes_again_change_nothing_and_say_so(tmp_path: Path) -> None:
@@ -236,7 +242,7 @@ def test_a_collecting_dataset_needs_no_judgements_and_takes_them_later(tmp_path:
     collecting = tiny(write_folder(tmp_path / "1", {"qrels/test.tsv": None}), collecting=True)
     assert collecting.dataset.state == Dataset.State.COLLECTING
     assert collecting.qrels is None
-    assert not WorkRequest.objects.exists()
+    assert not results_asked_for()
     judged = tiny(write_folder(tmp_path / "2"))
     assert judged.version == collecting.version
     assert judged.baseline_requested
@@ -301,10 +307,10 @@ def test_trec_covid_round_one_is_published_at_once_and_its_baseline_run_is_score
     assert imported.dataset.state == Dataset.State.PUBLISHED
     assert imported.qrels is not None
     assert imported.qrels.statistics["judgements"] == 8691
-    assert not WorkRequest.objects.exists()
+    assert not results_asked_for()
     named = import_dataset(folder, ImportOptions(slug="tc1", baseline=run))
     assert named.changes == ("baseline run",)
-    (request,) = WorkRequest.objects.all()
+    (request,) = results_asked_for()
     assert request.kind == WorkRequest.Kind.SCORE
     assert request.payload["baseline"] is True
     assert request.payload["tag"] == "PS-r1-bm25all"

@@ -42,7 +42,7 @@ def make_baseline(folder: Path, slug: str = "small", **options: Any) -> Imported
     imported = import_dataset(folder, ImportOptions(slug=slug, **options))
     take_requests()
     work_through("cpu", "test-worker")
-    assert Job.objects.get(dataset=imported.dataset).state == State.DONE
+    assert Job.objects.get(dataset=imported.dataset, kind=Job.Kind.BASELINE).state == State.DONE
     return imported
 
 
@@ -92,7 +92,7 @@ def test_the_example_run_answers_all_topics_judged_or_not_and_may_be_uploaded(
 def test_the_baseline_made_again_offers_the_same_example(tmp_path: Path) -> None:
     imported = make_baseline(tmp_path)
     before = set(imported.version.files.values_list("name", "sha256"))
-    again = Job.objects.get()
+    again = Job.objects.get(kind=Job.Kind.BASELINE)
     Job.objects.create(kind=Job.Kind.BASELINE, queue="cpu", dataset=again.dataset, state=State.QUEUED)
     work_through("cpu", "test-worker")
     assert set(imported.version.files.values_list("name", "sha256")) == before
