@@ -32,7 +32,7 @@ def test_runs_wait_for_the_first_judgements_and_are_then_scored(tmp_path: Path) 
     import_dataset(judged, ImportOptions(slug="tiny"))
     take_requests()
     assert work_through("score", "worker") == 2  # the run, and what the board says of it
-    assert work_through("cpu", "worker") == 1
+    assert work_through("cpu", "worker") == 2  # the baseline, and what the texts are like
     assert api.get(f"submissions/{sent.body['id']}/").body["state"] == "done"
     assert Dataset.objects.get(slug="tiny").state == Dataset.State.PUBLISHED
     assert Entry.objects.filter(dataset__slug="tiny", is_baseline=True).count() == 1
