@@ -10,6 +10,7 @@ from leaderboard.api import documents
 from leaderboard.api.files import DatasetFiles
 from leaderboard.boards.exports import FORMATS
 from leaderboard.views import boards, efficiency, exports, public, queries, reference
+from leaderboard.views.compare import compare_systems
 from leaderboard.views.figures import figure, figure_json, figures
 from leaderboard.views.files import dataset_file, favicon
 from leaderboard.views.health import healthz
@@ -23,6 +24,7 @@ pages = [
     path("datasets/<slug:slug>/queries/<path:query_id>/", queries.query, name="query"),
     path("benchmarks/", public.benchmarks, name="benchmarks"),
     path("benchmarks/<slug:slug>/", boards.benchmark, name="benchmark"),
+    path("compare/", compare_systems, name="compare"),
     path("systems/<slug:slug>/", public.system, name="system"),
     path("teams/<slug:slug>/", public.team, name="team"),
     path("figures/", figures, name="figures"),

@@ -11,7 +11,7 @@ from leaderboard.boards.wording import MINUS
 if TYPE_CHECKING:
     from leaderboard.figures.request import FigureRequest
 
-Subject = Literal["benchmark", "dataset", "system", "site"]
+Subject = Literal["benchmark", "dataset", "system", "comparison", "site"]
 Cell = str | float | int | None
 Trace = dict[str, Any]
 

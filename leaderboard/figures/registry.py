@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from leaderboard.figures import wins
+from leaderboard.figures import query_differences, wins
 from leaderboard.figures.model import Figure, Subject
 
-FIGURES: dict[str, Figure] = {figure.slug: figure for figure in (*wins.FIGURES,)}
+FIGURES: dict[str, Figure] = {figure.slug: figure for figure in (*wins.FIGURES, *query_differences.FIGURES)}
 
 
 def figures_about(subject: Subject) -> list[Figure]:

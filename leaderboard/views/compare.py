@@ -1,0 +1,154 @@
+"""The comparison of two to six systems."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from evaluation.certainty import CORRECTION, TEST
+from leaderboard.boards import reading, wording
+from leaderboard.boards.state import BoardState, UnknownChoice
+from leaderboard.comparing.by_query import Pair, by_query
+from leaderboard.comparing.gathering import SystemChoice, entries_of, resolved, system_choices
+from leaderboard.comparing.overlap import overlaps
+from leaderboard.comparing.state import MOST_SYSTEMS, CompareState
+from leaderboard.comparing.table import Comparison, compare, reasons
+from leaderboard.comparing.testing import with_values
+from leaderboard.models import Entry
+from leaderboard.page_cache import kept_page
+from leaderboard.queries.collection import OpenCollection, open_collection
+
+
+def _revision() -> str:
+    return reading.site_revision()
+
+
+def _variant(request: HttpRequest) -> str | None:
+    try:
+        return CompareState.read(request.GET).query_string()
+    except UnknownChoice:
+        return None
+
+
+@require_safe
+@kept_page(_revision, _variant)
+def compare_systems(request: HttpRequest) -> HttpResponse:
+    """Systems side by side: per dataset, and query by query where judgements are open."""
+    choices = system_choices()
+    try:
+        asked = CompareState.read(request.GET)
+        view = asked.but(systems=resolved(asked.systems, choices))
+        context = _context(view, choices) if len(view.systems) > 1 else {}
+    except UnknownChoice as error:
+        chosen = [slug for slug in request.GET.getlist("system") if slug in choices][:MOST_SYSTEMS]
+        context = {"error": error, **_form(CompareState(tuple(chosen)), choices)}
+        return render(request, "leaderboard/compare.html", context, status=400)
+    if request.GET.urlencode() and view.systems != tuple(request.GET.getlist("system")):
+        return redirect(reverse("compare") + view.query_string())  # what a form sent, said shorter
+    return render(request, "leaderboard/compare.html", {**_form(view, choices), **context})
+
+
+def _form(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any]:
+    """The systems that were chosen, with links that take one away or compare with it, and those that may be added."""
+    path = reverse("compare")
+    return {
+        "section": "compare",
+        "view": view,
+        "systems": [
+            (
+                choices[slug],
+                path + view.without(slug).query_string(),
+                path + view.anchored(slug).query_string(),
+            )
+            for slug in view.systems
+        ],
+        "choices": [choice for choice in choices.values() if choice.slug not in view.systems],
+        "blanks": range(max(1, 2 - len(view.systems)) if len(view.systems) < MOST_SYSTEMS else 0),
+        "most": MOST_SYSTEMS,
+    }
+
+
+def _context(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any]:
+    found = compare(view.systems, entries_of(view.systems), view.measure)
+    path = reverse("compare")
+    return {
+        "comparison": found,
+        "rows": [(row, path + view.but(dataset=row.slug).query_string() + "#by-query") for row in found.rows],
+        "reasons": reasons(found.rows),
+        "test": TEST,
+        "correction": CORRECTION,
+        **_one_dataset(view, found, choices),
+    }
+
+
+def _one_dataset(view: CompareState, found: Comparison, choices: dict[str, SystemChoice]) -> dict[str, Any]:
+    """The part about one open dataset: a pair by query, and what all find first. At most three queries."""
+    testable = {row.slug: row for row in found.rows if any(cell.tested for cell in row.cells)}
+    if view.dataset and view.dataset not in testable:
+        raise UnknownChoice("dataset with open judgements", view.dataset, testable)
+    row = testable.get(view.dataset) or next(iter(testable.values()), None)
+    if row is None:
+        return {}
+    others = [slug for slug, cell in zip(view.systems, row.cells, strict=True) if cell.tested]
+    if view.other and view.other not in others:
+        raise UnknownChoice("system to compare by query", view.other, others)
+    other = view.other or others[0]
+    collection = open_collection(row.slug)
+    if collection is None:
+        return {}
+    there = [
+        (choices[slug], cell.entry.pk)
+        for slug, cell in zip(view.systems, row.cells, strict=True)
+        if cell.comparable and cell.entry
+    ]
+    entries = with_values(pk for _, pk in there)
+    by_slug = {choice.slug: entries[pk] for choice, pk in there}
+    pair = by_query(collection, [by_slug[view.systems[0]], by_slug[other]], row.measure)
+    path = reverse("compare")
+    return {
+        "one": row,
+        **(_pair(pair, choices[view.systems[0]], choices[other]) if pair else {}),
+        "first": choices[view.systems[0]],
+        "other": choices[other],
+        "pair_slugs": [view.systems[0], other],
+        "others": [
+            (
+                choices[slug],
+                slug == other,
+                f"{path}{view.but(dataset=row.slug, other=slug).query_string()}#by-query",
+            )
+            for slug in others
+        ],
+        "overlaps": _overlaps(collection, [(choice, entries[pk]) for choice, pk in there]),
+        "seeds": [entry.system.name for entry in by_slug.values() if entry.seed_count],
+        "state": BoardState(measure=view.measure),
+    }
+
+
+def _pair(pair: Pair, first: SystemChoice, other: SystemChoice) -> dict[str, Any]:
+    """The pair's numbers as the page writes them, and the queries on which each is ahead."""
+    result = pair.result
+    return {
+        "pair": pair,
+        "difference": wording.signed(result.difference, 4),
+        "low": wording.signed(result.low, 4),
+        "high": wording.signed(result.high, 4),
+        "sides": [
+            {"name": other.name, "queries": pair.second_wins, "direction": "up"},
+            {"name": first.name, "queries": pair.first_wins, "direction": "down"},
+        ],
+    }
+
+
+def _overlaps(
+    collection: OpenCollection, there: list[tuple[SystemChoice, Entry]]
+) -> list[tuple[Any, ...]] | None:
+    found = overlaps(collection, [entry for _, entry in there])
+    if found is None:
+        return None
+    names = [choice for choice, _ in there]
+    return [(names[one.first], names[one.second], f"{one.shared:.1f}", f"{one.jaccard:.2f}") for one in found]
