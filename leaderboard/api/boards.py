@@ -163,6 +163,14 @@ class SystemView(APIView):
                 **result._asdict(),
                 "scores": dict([(result.measure, result.value), *result.scores]),
                 "measured": [one.as_data() for one in result.measured],
+                "deviations": dict(result.deviations),
+                "seeds": [
+                    {
+                        "label": seed.label,
+                        "scores": dict([(result.measure, seed.value), *seed.scores]),
+                    }
+                    for seed in result.seeds
+                ],
             }
             for result in system_page.results_of(facts["pk"])
         ]

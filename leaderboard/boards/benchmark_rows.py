@@ -26,6 +26,7 @@ from leaderboard.boards.members import BenchmarkFacts
 from leaderboard.boards.model import REPORTED, Board, Identity, Row, Value
 from leaderboard.boards.parts import is_mean_of_parts
 from leaderboard.boards.reading import SystemRow
+from leaderboard.boards.seeds import title_of
 from leaderboard.boards.state import BoardState
 from leaderboard.boards.viewing import in_view
 from leaderboard.boards.weighing import WEIGHTED
@@ -147,6 +148,10 @@ def _row(layout: Layout, line: Line, system: SystemRow) -> Row:
     for place, group in enumerate(line.groups, first) if layout.parts else ():
         if is_mean_of_parts(group) and line.scores[place - first] is not None:
             row.titles[place] = f"mean of {layout.parts[place]} parts"
+    for place, seeds in line.seeds.items():
+        if line.scores[place] is not None:
+            said = title_of(seeds, row.decimals)
+            row.titles[place + first] = "; ".join(filter(None, [said, row.titles.get(place + first)]))
     for place in line.left_out:
         row.titles[place + first] = f"left out: {line.trainings[place]}"
     return row

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from leaderboard.boards.entries import IN_DOMAIN, ZERO_SHOT, DatasetEntries, LineKey, Published, is_of
 from leaderboard.boards.members import BenchmarkFacts, Member
 from leaderboard.boards.model import REPORTED, SCORED
+from leaderboard.boards.seeds import SeedsOf
 
 
 @dataclass(slots=True)
@@ -25,6 +26,8 @@ class Line:
     trainings: list[str]
     baselines: Sequence[float | None] = ()
     baseline_on: set[int] = field(default_factory=set)
+    #: Which values are means of seeds, by place.
+    seeds: dict[int, SeedsOf] = field(default_factory=dict)
     #: Values that are left out because they are not zero-shot, where the view asks for that.
     left_out: Sequence[int] = ()
 
@@ -111,6 +114,16 @@ def _add(
         line.trainings[place] = training
         if is_baseline:
             line.baseline_on.add(place)
+    _add_seeds(lines, place, entries, facts.members[place].measure(measure))
+
+
+def _add_seeds(lines: Mapping[LineKey, Line], place: int, entries: DatasetEntries, measure: str) -> None:
+    """Note which of the values that lines have now are means of seeds."""
+    for found in entries.seed_sets:
+        line = lines.get(found.line)
+        value = found.scores.get(measure)
+        if line is not None and value is not None and line.scores[place] == value:
+            line.seeds[place] = SeedsOf(found.number, found.deviations.get(measure))
 
 
 def _values(

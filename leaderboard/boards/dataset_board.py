@@ -30,6 +30,8 @@ from leaderboard.boards.model import (
 )
 from leaderboard.boards.ranking import assign_ranks
 from leaderboard.boards.reading import EntryRow
+from leaderboard.boards.seeds import NOTE as SEEDS
+from leaderboard.boards.seeds import show_seeds
 from leaderboard.boards.state import BoardState, UnknownChoice
 from leaderboard.boards.viewing import arrange, in_view, resolved_sorts
 from leaderboard.certainty import BoardCertainty
@@ -240,6 +242,9 @@ def _rows(
             place_figures(row, item.figures, places)
         if entry.pk in measured:
             costs.place(row, measured[entry.pk], first_cost)
+        if entry.seed_count:
+            of_others = {name: at for at, name in enumerate(others, first_cost + len(costs.columns))}
+            show_seeds(row, entry.seed_count, entry.deviations, {measure: FOCUS, **of_others})
         if kind == SCORED:
             sure.place(row, entry.pk, FOCUS, FOCUS + 1, first_cost - beside_difference)
         rows.append(row)
@@ -269,6 +274,8 @@ def _notes(facts: DatasetFacts, rows: Sequence[Row], measure: str) -> list[str]:
     )
     if any(row.entry.training == "in-domain" for row in rows):
         notes.append("‡ in-domain: trained on this dataset.")
+    if any(row.spreads for row in rows):
+        notes.append(f"{SEEDS} Tests use each query’s mean over them.")
     if any("?" in row.marks.values() for row in rows):
         notes.append("? as printed, but doubtful: never used to sort or plot.")
     if facts.hidden:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from sys import intern
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from django.db import connection
@@ -39,6 +39,15 @@ LineKey = tuple[int, str, str]
 Figures = list[dict[str, Any]]
 
 
+class SeedSet(NamedTuple):
+    """An entry that is the mean of several runs."""
+
+    line: LineKey
+    number: int
+    scores: Mapping[str, float]
+    deviations: Mapping[str, float]
+
+
 @dataclass(frozen=True, slots=True)
 class DatasetEntries:
     """The public entries of one dataset, by date of publication: each list has one place for each entry.
@@ -46,7 +55,8 @@ class DatasetEntries:
     Lists, because there are thousands of entries, and an object of each would take longer to make than to use.
     `sources` are those of reported entries, None for scored ones. Of all entries together, `kinds` are their pairs of
     source and comparison group, `measures` by source those that any has, and `costs` the figures of what systems need,
-    each with its source, system and configuration. `measured` is what was measured of any, oldest first.
+    each with its source, system and configuration. `measured` is what was measured of any, oldest first, and
+    `seed_sets` are the few that are the means of several runs.
     """
 
     lines: Sequence[LineKey]
@@ -61,6 +71,7 @@ class DatasetEntries:
     measures: Mapping[int | None, set[str]]
     costs: Sequence[tuple[int | None, int, str, Figures]]
     measured: Sequence[Measured] = ()
+    seed_sets: Sequence[SeedSet] = ()
 
     def measures_of(self, source: int | None) -> set[str]:
         """The measures that any entry has; of reported ones only those of `source`, if given."""
@@ -120,17 +131,19 @@ def _read(datasets: Sequence[int]) -> dict[int, DatasetEntries]:
 
 def _entries(rows: Sequence[tuple[Any, ...]], measured: Sequence[Measured]) -> DatasetEntries:
     columns = list(zip(*rows, strict=True)) or [()] * len(FIELDS)
-    _, dates, ids, systems, configurations, provenances, sources, groups, baselines, trainings, *texts = (
+    _, dates, ids, systems, configurations, provenances, sources, groups, baselines, trainings, *others = (
         columns
     )
+    seed_counts, *texts = others
     reported = [provenance == REPORTED for provenance in provenances]
     of_sources = [
         source if is_reported else None for source, is_reported in zip(sources, reported, strict=True)
     ]
     kinds = [REPORTED if is_reported else SCORED for is_reported in reported]
     scores = list(map(orjson.loads, texts[0]))
+    lines = list(zip(systems, map(intern, configurations), kinds, strict=True))
     return DatasetEntries(
-        lines=list(zip(systems, map(intern, configurations), kinds, strict=True)),
+        lines=lines,
         published=list(zip(dates, ids, strict=True)),
         provenances=list(map(intern, provenances)),
         sources=of_sources,
@@ -154,6 +167,11 @@ def _entries(rows: Sequence[tuple[Any, ...]], measured: Sequence[Measured]) -> D
             and (costs := [figure for figure in orjson.loads(text) if figure["name"] in COSTS])
         ],
         measured=measured,
+        seed_sets=[
+            SeedSet(lines[place], count, scores[place], orjson.loads(texts[2][place]))
+            for place, count in enumerate(seed_counts)
+            if count
+        ],
     )
 
 
@@ -169,8 +187,10 @@ FIELDS = (
     "comparison_group",
     "is_baseline",
     "training",
+    "seed_count",
     Cast("scores", TextField()),
     Cast("figures", TextField()),
+    Cast("deviations", TextField()),
 )
 
 

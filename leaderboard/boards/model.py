@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from django.utils.text import slugify
@@ -110,6 +111,8 @@ class Identity(NamedTuple):
     missing_queries: int | None = None
     visibility: str = "public"
     withdrawal_reason: str = ""
+    seed_count: int = 0
+    deviations: Mapping[str, float] = MappingProxyType({})
 
 
 class Identified(Protocol):
@@ -145,6 +148,10 @@ class Identified(Protocol):
     def visibility(self) -> str: ...
     @property
     def withdrawal_reason(self) -> str: ...
+    @property
+    def seed_count(self) -> int: ...
+    @property
+    def deviations(self) -> Mapping[str, float]: ...
 
 
 @dataclass(slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import orjson
@@ -14,9 +14,9 @@ from leaderboard.boards.dataset_board import ARCHITECTURES
 from leaderboard.boards.measured import Measured, measured_of
 from leaderboard.boards.measures import better
 from leaderboard.boards.reading import short_citation
-from leaderboard.boards.system_result import Result
+from leaderboard.boards.system_result import Result, SeedResult
 from leaderboard.boards.word_pieces import is_word_pieces, job_of, scores_by_job
-from leaderboard.models import Entry, System, Team
+from leaderboard.models import Entry, Seed, System, Team
 from leaderboard.models.results import EntryQuerySet
 
 
@@ -62,6 +62,16 @@ def system_facts(slug: str) -> dict[str, Any] | None:
             "model_url",
             "licence",
             "bibtex",
+            "authors",
+            "year",
+            "variant_of__name",
+            "variant_of__slug",
+            "open_weights",
+            "commercial_use",
+            "closed_api",
+            "parameter_count",
+            "training_compute",
+            "adapted_to",
             "shown",
         )
         .first()
@@ -72,11 +82,13 @@ def system_facts(slug: str) -> dict[str, Any] | None:
         **facts,
         "architecture_label": ARCHITECTURES.get(facts["architecture"], facts["architecture"]),
         "cited": short_citation(facts["source__authors"], facts["source__year"]),
+        "authors_shown": (facts["authors"] or facts["source__authors"] or "").replace(" and ", ", "),
+        "year_shown": facts["year"] or facts["source__year"],
     }
 
 
 def results_of(system_id: int) -> list[Result]:
-    """The system's public entries, by dataset. Four queries at most."""
+    """The system's public entries, by dataset. Five queries at most."""
     mine = list(
         EntryQuerySet(Entry)
         .public()
@@ -99,18 +111,36 @@ def results_of(system_id: int) -> list[Result]:
             "configuration",
             "locator",
             "submission_reference",
+            "seed_count",
+            "deviations",
             published=Cast("published_at", TextField()),
         )
     )
+    seeds = _seeds([row["pk"] for row in mine if row["seed_count"]])
     others = _others({row["dataset_id"] for row in mine})
     measured: dict[int, list[Measured]] = {}
     for one in measured_of(system_id):
         measured.setdefault(one.entry_id, []).append(one)
     word_pieces = scores_by_job(mine)
     results = (
-        _result(row, others, measured.get(row["pk"], []), word_pieces.get(job_of(row), {})) for row in mine
+        _result(
+            {**row, "seeds": seeds.get(row["pk"], [])},
+            others,
+            measured.get(row["pk"], []),
+            word_pieces.get(job_of(row), {}),
+        )
+        for row in mine
     )
     return [result for result in results if result is not None]
+
+
+def _seeds(entries: Collection[int]) -> dict[int, list[tuple[str, dict[str, float]]]]:
+    """The seeds of these entries, by label with what each has. One query, none where there is no set."""
+    found: dict[int, list[tuple[str, dict[str, float]]]] = {}
+    rows = Seed.objects.filter(entry__in=entries).values_list("entry_id", "label", "scores")
+    for entry, label, scores in rows if entries else ():
+        found.setdefault(entry, []).append((label, scores))
+    return found
 
 
 def _others(dataset_ids: Iterable[int]) -> dict[int, list[_Other]]:
@@ -190,6 +220,15 @@ def _result(
         word_pieces=word_pieces,
         word_pieces_delta=deltas.absolute(value, word_pieces),
         word_pieces_relative=deltas.relative(value, word_pieces),
+        deviations=row["deviations"],
+        seeds=[
+            SeedResult(
+                label,
+                of_seed.get(measure),
+                [(name, of_seed[name]) for name in ordered[1:] if name in of_seed],
+            )
+            for label, of_seed in row["seeds"]
+        ],
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from leaderboard.boards import wording
@@ -10,10 +11,19 @@ from leaderboard.boards.facts import fact_texts
 from leaderboard.boards.measured import Measured
 
 
+class SeedResult(NamedTuple):
+    """One run of a seed set."""
+
+    label: str
+    value: float | None
+    scores: list[tuple[str, float]]
+
+
 class Result(NamedTuple):
     """One entry of the system. `rank` and `of` count entries of its own kind on the dataset with that measure.
 
-    `word_pieces` is what BM25 over word pieces had in the same job, where that gives it.
+    `word_pieces` is what BM25 over word pieces had in the same job, where that gives it. Of a seed set `value` is the
+    mean, `deviations` are the sample standard deviations by measure, and `seeds` the runs.
     """
 
     dataset: str
@@ -43,6 +53,8 @@ class Result(NamedTuple):
     word_pieces: float | None = None
     word_pieces_delta: float | None = None
     word_pieces_relative: float | None = None
+    deviations: Mapping[str, float] = MappingProxyType({})
+    seeds: Sequence[SeedResult] = ()
 
     @property
     def fact_texts(self) -> list[tuple[str, str]]:
@@ -54,6 +66,8 @@ class Result(NamedTuple):
         """Its numbers as the page writes them."""
         return {
             "value": wording.written(self.value, self.decimals),
+            "deviation": wording.written(self.deviations.get(self.measure), self.decimals),
+            "seeds": [self._seed(seed) for seed in self.seeds],
             "baseline": wording.written(self.baseline, self.decimals),
             "best": wording.written(self.best, self.decimals),
             "delta": wording.signed(self.delta, self.decimals),
@@ -63,5 +77,15 @@ class Result(NamedTuple):
             "word_pieces_delta": wording.signed(self.word_pieces_delta, self.decimals),
             "word_pieces_relative": wording.signed(self.word_pieces_relative, 1, percent=True),
             "word_pieces_direction": wording.direction(self.word_pieces_delta, self.measure),
-            "scores": [(name, wording.written(value, self.decimals)) for name, value in self.scores],
+            "scores": self._written(self.scores),
         }
+
+    def _seed(self, seed: SeedResult) -> dict[str, Any]:
+        return {
+            "label": seed.label,
+            "value": wording.written(seed.value, self.decimals),
+            "scores": self._written(seed.scores),
+        }
+
+    def _written(self, scores: Sequence[tuple[str, float]]) -> list[tuple[str, str]]:
+        return [(name, wording.written(value, self.decimals)) for name, value in scores]

@@ -70,6 +70,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "section": "system",
         "system": facts,
         "results": results,
+        "has_seeds": any(result.seeds for result in results),
         "word_pieces": WORD_PIECES if any(result.word_pieces is not None for result in results) else "",
         "costs": system_costs.cost_table(results),
         "depths": system_costs.depths(results),

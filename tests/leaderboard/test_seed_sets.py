@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from django.test import Client
 from numpy.testing import assert_allclose
 
-from leaderboard.models import Entry, Seed
+from leaderboard.boards.pages import benchmark_page, dataset_page
+from leaderboard.boards.state import BoardState
+from leaderboard.models import Benchmark, BenchmarkMember, Entry, Seed
 from leaderboard.publishing import (
     publish_seed_set,
     refresh_scores,
@@ -134,3 +137,49 @@ def test_adapted_to_the_corpus_is_neither_in_domain_nor_zero_shot() -> None:
     system_changed(system)
     seeds.refresh_from_db()
     assert seeds.training == Entry.Training.IN_DOMAIN, "labels count before the corpus alone"
+
+
+def test_a_datasets_board_shows_mean_deviation_and_number_and_the_delta_of_the_mean() -> None:
+    dataset = scored_dataset()
+    score(dataset, "BM25", ndcg=0.2, recall=0.5, baseline=True)
+    score_seeds(dataset, "seeds", {"ndcg": 0.30, "recall": 0.6}, {"ndcg": 0.34, "recall": 0.6})
+    page = dataset_page(dataset.slug, BoardState())
+    assert page is not None
+    board = page.board
+    row = next(row for row in board.rows if row.entry.system == "seeds")
+    focus = board.index("nDCG@10")
+    assert row.values[focus] == pytest.approx(0.32)
+    assert row.spreads == {focus: "± 0.0283 (2)"}
+    assert row.titles[board.index("R@100")] == "mean of 2 seeds, ± 0.0000"
+    assert row.values[board.index("delta")] == pytest.approx(0.12)
+    assert any(note.startswith("±: a seed set") for note in board.notes)
+    page_text = Client().get(f"/datasets/{dataset.slug}/").content.decode()
+    assert "± 0.0283 (2)" in page_text
+
+
+def test_a_benchmarks_board_says_which_values_are_means_of_seeds() -> None:
+    first, second = scored_dataset(), scored_dataset()
+    system = make_system("both")
+    score_seeds(first, system, {"ndcg": 0.30}, {"ndcg": 0.34})
+    score(second, system, ndcg=0.5)
+    benchmark = Benchmark.objects.create(slug="both", name="Both", measure="nDCG@10")
+    for position, dataset in enumerate((first, second)):
+        BenchmarkMember.objects.create(benchmark=benchmark, dataset=dataset, position=position)
+    page = benchmark_page("both", BoardState())
+    assert page is not None
+    (row,) = page.board.rows
+    assert row.values[page.board.index("mean")] == pytest.approx(0.41)
+    titles = {page.board.columns[place].key: title for place, title in row.titles.items()}
+    assert titles == {first.slug: "mean of 2 seeds, ± 0.0283"}
+
+
+def test_a_systems_page_has_its_single_seeds_below_the_set() -> None:
+    dataset = scored_dataset()
+    entry = score_seeds(dataset, "seeds", {"ndcg": 0.30, "recall": 0.6}, {"ndcg": 0.34, "recall": 0.7})
+    page = Client().get(f"/systems/{entry.system.slug}/").content.decode()
+    assert "± 0.0283 (2)" in page
+    assert page.count('class="is-seed"') == 2
+    assert "R@100 0.7000" in page
+    (result,) = Client().get(f"/api/v1/systems/{entry.system.slug}/").json()["results"]
+    assert result["deviations"]["nDCG@10"] == pytest.approx(0.0283, abs=1e-4)
+    assert result["seeds"][1] == {"label": "2", "scores": {"nDCG@10": 0.34, "R@100": 0.7}}
