@@ -1,4 +1,4 @@
-"""Reading what was found: three queries at most for any number of datasets, one where all of it is known here."""
+"""Reading what was found: four queries at most for any number of datasets, one where all of it is known here."""
 
 from __future__ import annotations
 
@@ -30,10 +30,14 @@ def read(dataset_ids: Collection[int]) -> dict[int, BoardCertainty]:
         Dataset.objects.filter(pk__in=dataset_ids, hidden=False)
         .annotate(latest=Subquery(latest))
         .exclude(latest=None)
-        .values_list("pk", "board_revision", "latest")
+        .values_list("pk", "created_at", "board_revision", "latest")
     )
-    # Not by updated_at: whatever changes a board, such as its list of measures, counts its revision up.
-    keys = {dataset: (found, f"{dataset}:{revision}:{found}") for dataset, revision, found in rows}
+    # Whatever changes a board, such as its list of measures, counts its revision up. The date is for a database that
+    # was put back to an earlier state: there, other rows get the same ids.
+    keys = {
+        dataset: (found, f"{dataset}:{created.timestamp()}:{revision}:{found}")
+        for dataset, created, revision, found in rows
+    }
     known = {dataset: _remembered.get(key) for dataset, (_, key) in keys.items()}
     missing = {dataset: keys[dataset][0] for dataset, found in known.items() if found is None}
     if missing:

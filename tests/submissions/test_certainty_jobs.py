@@ -1,0 +1,122 @@
+"""The job that finds intervals and tests: who asks for it, when its turn is, and what a lost claim leaves behind."""
+
+from __future__ import annotations
+
+import pytest
+from django.utils import timezone
+
+from leaderboard import certainty
+from leaderboard.models import Certainty, Dataset, Entry, WorkRequest
+from leaderboard.publishing import withdraw_entries
+from submissions import analysis
+from submissions.lease import Lease, LeaseLost
+from submissions.models import Job, State
+from submissions.queue import claim, put_back, queue_position, take_requests
+from submissions.tasks import dispatch
+from submissions.working import work_through
+from tests.factories import make_dataset, make_job
+from tests.leaderboard.certain_entries import score_queries, spread
+from tests.leaderboard.entries import scored_dataset
+
+pytestmark = [pytest.mark.django_db, pytest.mark.database]
+
+
+@pytest.fixture
+def board() -> Dataset:
+    """A board of two, whose intervals are asked for."""
+    dataset = scored_dataset(measures=["nDCG@10"])
+    score_queries(dataset, "BM25", spread(0.4, 1), baseline=True)
+    score_queries(dataset, "Dense", spread(0.5, 2))
+    return dataset
+
+
+def jobs_of(dataset: Dataset) -> list[str]:
+    """The states of its jobs of this kind."""
+    return list(Job.objects.filter(dataset=dataset, kind="certainty").values_list("state", flat=True))
+
+
+def claimed() -> Job:
+    job = claim(["score"], "worker")
+    assert job is not None
+    return job
+
+
+def test_publishing_leads_to_one_job_that_a_worker_does(board: Dataset) -> None:
+    dispatch()
+    assert jobs_of(board) == ["queued"]
+    assert work_through("score", "worker") == 1
+    assert jobs_of(board) == ["done"]
+    assert certainty.read([board.pk])[board.pk].current
+    dispatch()
+    assert jobs_of(board) == ["done"]
+
+
+def test_a_job_that_waits_serves_later_changes_too(board: Dataset) -> None:
+    take_requests()
+    score_queries(board, "Newcomer", spread(0.6, 3))
+    take_requests()
+    assert jobs_of(board) == ["queued"]
+    work_through("score", "worker")
+    assert certainty.read([board.pk])[board.pk].current
+
+
+def test_a_change_while_it_runs_leads_to_another(board: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    take_requests()
+    found = analysis.find_certainty
+
+    def find_and_publish(*arguments: object) -> object:
+        finding = found(*arguments)  # type: ignore[arg-type]
+        if not Entry.objects.filter(system__name="Newcomer").exists():
+            score_queries(board, "Newcomer", spread(0.6, 3))
+            take_requests()
+        return finding
+
+    monkeypatch.setattr(analysis, "find_certainty", find_and_publish)
+    assert work_through("score", "worker") == 2
+    assert jobs_of(board) == ["done", "done"]
+    assert Certainty.objects.count() == 1
+    assert certainty.read([board.pk])[board.pk].current
+    assert "changed meanwhile" in Job.objects.filter(kind="certainty").order_by("pk")[0].log
+
+
+def test_verdicts_come_before_it(board: Dataset) -> None:
+    take_requests()
+    waits = Job.objects.get(kind="certainty")
+    run = make_job(make_dataset())
+    assert run.pk > waits.pk
+    assert (queue_position(run), queue_position(waits)) == (0, 1)
+    assert claimed().pk == run.pk
+    assert claimed().pk == waits.pk
+
+
+def test_a_lost_claim_keeps_nothing(board: Dataset) -> None:
+    take_requests()
+    zombie = claimed()
+    assert put_back(zombie, counted=True)
+    heir = claimed()
+    with pytest.raises(LeaseLost):
+        analysis.certainty_job(zombie, Lease(zombie))
+    assert not Certainty.objects.exists()
+    analysis.certainty_job(heir, Lease(heir))
+    assert Certainty.objects.count() == 1
+    assert jobs_of(board) == ["done"]
+
+
+def test_a_board_whose_last_result_is_withdrawn_has_nothing_to_find() -> None:
+    dataset = scored_dataset(measures=["nDCG@10"])
+    entry = score_queries(dataset, "Alone", spread(0.4))
+    withdraw_entries(entry.submission_reference, "A mistake.")
+    take_requests()
+    work_through("score", "worker")
+    assert jobs_of(dataset) == ["done"]
+    assert "Nothing new" in Job.objects.get(dataset=dataset, kind="certainty").log
+    assert not Certainty.objects.exists()
+
+
+def test_a_job_that_failed_thrice_is_not_asked_for_for_ever(board: Dataset) -> None:
+    WorkRequest.objects.all().delete()
+    dispatch()
+    assert jobs_of(board) == ["queued"]
+    Job.objects.filter(kind="certainty").update(state=State.FAILED, finished_at=timezone.now())
+    dispatch()
+    assert jobs_of(board) == ["failed"]
