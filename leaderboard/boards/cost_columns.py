@@ -134,8 +134,8 @@ def estimated_index(documents: int) -> Cost:
 
     return Cost(
         CORPUS_INDEX,
-        "Index, yours, estimated",
-        "MB",
+        "My index",
+        "MB, estimated",
         "lower",
         f"estimated for {documents:,} documents: measured bytes of the index for each document × {documents:,}; "
         "documents of another length take more or less",

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Protocol
-from urllib.parse import urlencode
+from urllib.parse import quote_plus
 
 from leaderboard.models import Architecture, Entry
 
@@ -35,6 +35,8 @@ FACETS: Mapping[str, tuple[str, ...]] = {
 #: What a reader may weigh, as in Dynascore.
 WEIGHED = ("effectiveness", "latency", "memory", "cost")
 
+#: What names of measures have in them, left readable in addresses.
+_PLAIN = "@(),':"
 #: The longest text that a board is searched for; more is cut.
 LONGEST_QUERY = 100
 #: So many columns decide the order, and so many systems may be pinned.
@@ -166,8 +168,12 @@ class BoardState:
 
     def query_string(self) -> str:
         """`?sort=…`, or nothing for the default view."""
-        pairs = self.pairs()
-        return "?" + urlencode(pairs, safe="@()=,':") if pairs else ""
+        written = (
+            f"{quote_plus(name, safe=_PLAIN)}={quote_plus(value, safe=_PLAIN)}"
+            for name, value in self.pairs()
+        )
+        query = "&".join(written)
+        return f"?{query}" if query else ""
 
     def but(self, **changes: object) -> BoardState:
         """The same view with other values, from its first page on unless a page is named."""

@@ -17,6 +17,13 @@
   document.addEventListener("htmx:configRequest", (event) => {
     if (event.detail.elt.id !== "board-form") return;
     const data = event.detail.formData;
+    // htmx lets the value of a button take the place of the form's own of that name; a pin comes to those there are.
+    const button = (event.detail.triggeringEvent || {}).submitter;
+    if (button && button.name) {
+      data.delete(button.name);
+      for (const field of event.detail.elt.querySelectorAll(`input[name="${button.name}"]`)) data.append(field.name, field.value);
+      data.append(button.name, button.value);
+    }
     for (const name of new Set(data.keys())) {
       const values = data.getAll(name).filter((value) => value !== "");
       data.delete(name);

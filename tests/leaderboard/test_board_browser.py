@@ -1,0 +1,92 @@
+"""A reader at a board, in a real browser, with and without JavaScript."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from tests.leaderboard.entries import cost, make_system, score, scored_dataset
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture(autouse=True)
+def _board() -> None:
+    dataset = scored_dataset(slug="demo", name="Demo")
+    for number in range(6):
+        architecture = "dense" if number % 2 else "lexical"
+        system = make_system(f"System {number}", architecture=architecture, year=2020 + number % 3)
+        entry = score(dataset, system, ndcg=0.3, recall=number / 10, baseline=number == 0)
+        cost(entry, 2.0 + number)
+
+
+def systems(page: Page) -> list[str]:
+    """The systems on the board, from the top."""
+    return page.locator("#board-part tbody .name a").all_inner_texts()
+
+
+def test_a_reader_filters_sorts_by_two_columns_pins_two_and_compares(page: Page) -> None:
+    page.goto("/datasets/demo/")
+    page.evaluate("window.notReloaded = true")
+    page.get_by_text("Filters and columns").click()
+    page.get_by_role("checkbox", name=re.compile("^dense")).check()
+    expect(page.locator("#board-part tbody tr")).to_have_count(3)
+    expect(page.get_by_role("group", name="Architecture")).to_be_visible()  # what was open stays open
+    assert page.url.endswith("/datasets/demo/?architecture=dense")
+
+    page.get_by_role("columnheader", name=re.compile("^nDCG@10")).get_by_role("link").click()
+    expect(page).to_have_url(re.compile(r"sort=nDCG@10:asc"))
+    page.get_by_label("Then by").select_option(label="R@100")
+    expect(page).to_have_url(re.compile(r"sort=nDCG@10%3Aasc&sort=R@100|sort=nDCG%4010%3Aasc&sort=R%40100"))
+    assert systems(page) == ["System 5", "System 3", "System 1"]
+    expect(page.locator("[aria-sort]")).to_have_count(1)
+    expect(page.locator("#board-status")).to_contain_text("then R@100 descending")
+
+    page.get_by_role("button", name="Pin System 1").click()
+    expect(page.get_by_role("link", name="Unpin System 1")).to_be_visible()
+    page.get_by_role("button", name="Pin System 3").click()
+    expect(page.get_by_role("link", name="Unpin System 3")).to_be_visible()
+    assert systems(page) == ["System 1", "System 3", "System 5"]
+    compare = page.get_by_role("link", name="Compare pinned")
+    assert re.fullmatch(r"/compare/\?system=[\w-]+&system=[\w-]+", compare.get_attribute("href") or "")
+    assert page.evaluate("window.notReloaded")
+
+    page.go_back()
+    expect(page.get_by_role("button", name="Pin System 3")).to_be_visible()
+    page.reload()
+    expect(page.get_by_role("button", name="Pin System 3")).to_be_visible()
+    assert systems(page) == ["System 1", "System 5", "System 3"]
+
+
+def test_the_same_way_without_javascript(browser: Browser, live_server: object) -> None:
+    context = browser.new_context(base_url=str(live_server), java_script_enabled=False)
+    page = context.new_page()
+    page.goto("/datasets/demo/")
+    page.get_by_text("Filters and columns").click()
+    page.get_by_role("checkbox", name=re.compile("^dense")).check()
+    page.get_by_label("Then by").select_option(label="R@100")
+    page.get_by_role("button", name="Show", exact=True).click()
+    assert page.url.endswith("/datasets/demo/?sort=R@100&architecture=dense")
+    page.get_by_role("button", name="Pin System 1").click()
+    assert systems(page) == ["System 1", "System 5", "System 3"]
+    page.get_by_role("link", name="Unpin System 1").click()
+    page.get_by_role("link", name=re.compile("^Remove: Architecture")).click()
+    assert len(systems(page)) == 6
+    context.close()
+
+
+@pytest.mark.parametrize("size", [(1440, 900), (390, 844)])
+def test_the_open_tools_have_no_serious_fault_of_accessibility(page: Page, size: tuple[int, int]) -> None:
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        page.goto("/datasets/demo/?sort=nDCG@10&sort=R@100&architecture=dense&corpus=1000000")
+        page.get_by_role("button", name="Pin System 1").click()
+        expect(page.get_by_role("link", name="Unpin System 1")).to_be_visible()
+        page.get_by_text("Filters and columns").click()
+        found = Axe().run(page).response["violations"]
+        assert [fault["id"] for fault in found if fault["impact"] in ("serious", "critical")] == []
+        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
