@@ -8,7 +8,7 @@ Kept pages, permalinks and the news all follow from the rows it makes.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import orjson
@@ -46,8 +46,12 @@ _PROFILED = frozenset({Kind.PUBLISHED, Kind.VISIBILITY})
 @transaction.atomic
 def board_changed(dataset: Dataset, kind: BoardChange.Kind, entry: Entry | None = None) -> int:
     """Give the dataset's board its next revision, which is returned. The row stays locked until the commit."""
-    _raise_revisions([dataset.pk])
-    return _record(dataset.pk, kind, timezone.now(), entry)
+    wholes = _wholes_of([dataset.pk])
+    _raise_revisions(sorted({dataset.pk, *wholes}))
+    now = timezone.now()
+    for whole in wholes:
+        _record(whole, kind, now)
+    return _record(dataset.pk, kind, now, entry)
 
 
 @transaction.atomic
@@ -57,11 +61,18 @@ def boards_changed(datasets: Iterable[int], kind: BoardChange.Kind) -> None:
     Their rows are locked in one order, so that two never wait for each other, and before the time is taken, so that
     a later revision never has an earlier one.
     """
-    ids = sorted(set(datasets))
+    changed = set(datasets)
+    ids = sorted(changed.union(_wholes_of(changed)))
     _raise_revisions(ids)
     now = timezone.now()
     for dataset_id in ids:
         _record(dataset_id, kind, now)
+
+
+def _wholes_of(datasets: Collection[int]) -> list[int]:
+    """The datasets that any of these is a part of: their boards show the mean over their parts."""
+    parts = Dataset.objects.filter(pk__in=datasets, part_of__isnull=False)
+    return sorted(set(parts.values_list("part_of_id", flat=True)).difference(datasets))
 
 
 def _raise_revisions(datasets: Iterable[int]) -> None:

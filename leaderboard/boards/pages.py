@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from leaderboard import certainty
 from leaderboard.boards import reading
 from leaderboard.boards.benchmark_board import benchmark_board
+from leaderboard.boards.beside_printed import BesidePrinted, beside_printed
 from leaderboard.boards.dataset_board import DatasetFacts, dataset_board
 from leaderboard.boards.entries import entries_by_dataset
 from leaderboard.boards.measured import measured_on
 from leaderboard.boards.members import BenchmarkFacts, Member, Part
 from leaderboard.boards.model import Board
-from leaderboard.boards.parts import with_parts
+from leaderboard.boards.parts import compose, rows_of_whole, with_parts
 from leaderboard.boards.state import BoardState
 from leaderboard.models import Benchmark, BenchmarkMember
 from leaderboard.models.datasets import Dataset, DatasetQuerySet
@@ -64,35 +65,54 @@ class Tombstone(NamedTuple):
 
 
 class DatasetPage(NamedTuple):
-    """A dataset, its board, and what was withdrawn from it."""
+    """A dataset, its board, what was withdrawn from it, and the datasets that it is the mean of."""
 
     dataset: dict[str, Any]
     board: Board
     tombstones: list[Tombstone]
+    parts: Sequence[Part] = ()
 
 
 class BenchmarkPage(NamedTuple):
-    """A benchmark, its board, and its datasets."""
+    """A benchmark, its board, its datasets, and what its publication prints over all of them."""
 
     benchmark: dict[str, Any]
     board: Board
     members: list[Member]
+    printed: BesidePrinted | None = None
 
 
 def dataset_page(slug: str, state: BoardState) -> DatasetPage | None:
-    """The dataset's page in this view, None where there is none. Seven queries at most. Raises UnknownChoice."""
+    """The dataset's page in this view, None where there is none. Raises UnknownChoice.
+
+    Eight queries at most, and five more for a dataset that is the mean of its parts.
+    """
     dataset = DatasetQuerySet(Dataset).listed().filter(slug=slug).values(*DATASET_FIELDS).first()
     if dataset is None:
         return None
-    entries = reading.entries_of(dataset["pk"])
     pk = dataset["pk"]
+    entries = reading.entries_of(pk)
+    parts = parts_of([pk]).get(pk, ()) if dataset["current_version_id"] is None else ()
+    if parts:
+        entries = sorted([*_of_whole(parts), *entries], key=lambda entry: entry.published)
     board = dataset_board(_facts(dataset), entries, state, measured_on([pk]), certainty.read([pk]).get(pk))
     tombstones = [
         Tombstone(entry.system, entry.slug, entry.published[:10], entry.withdrawal_reason)
         for entry in entries
         if entry.visibility == "withdrawn"
     ]
-    return DatasetPage(dataset, board, tombstones)
+    if parts:
+        board.notes.append(
+            f"Scored results are means over the {len(parts)} parts, of systems that have them all; each part has its "
+            "own board."
+        )
+    return DatasetPage(dataset, board, tombstones, parts)
+
+
+def _of_whole(parts: Sequence[Part]) -> list[reading.EntryRow]:
+    """What systems have on all of the parts, as rows of the whole."""
+    composed = compose(parts, entries_by_dataset({part.dataset_id: part.revision for part in parts}))
+    return rows_of_whole(composed, reading.entries_of(parts[0].dataset_id))
 
 
 def _facts(dataset: dict[str, Any], prefix: str = "") -> DatasetFacts:
@@ -119,6 +139,7 @@ def benchmark_page(slug: str, state: BoardState) -> BenchmarkPage | None:
             "measure",
             "source_id",
             "efficiency_from_id",
+            "source__key",
             "source__title",
             "source__url",
         )
@@ -138,7 +159,8 @@ def benchmark_page(slug: str, state: BoardState) -> BenchmarkPage | None:
     read += [part for member in members for part in member.parts]
     entries = with_parts(members, entries_by_dataset({each.dataset_id: each.revision for each in read}))
     board = benchmark_board(facts, entries, reading.systems_by_id, state)
-    return BenchmarkPage(dict(benchmark), board, members)
+    printed = beside_printed(facts, entries, reading.systems_by_id, benchmark["source__key"])
+    return BenchmarkPage(dict(benchmark), board, members, printed)
 
 
 #: What a board needs of each dataset.

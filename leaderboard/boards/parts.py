@@ -11,10 +11,13 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import NamedTuple
 
+import orjson
+
 from leaderboard.boards.entries import DatasetEntries, LineKey, Published
 from leaderboard.boards.groups import present_group
 from leaderboard.boards.members import Member, Part
 from leaderboard.boards.model import SCORED
+from leaderboard.boards.reading import EntryRow
 from leaderboard.models import Entry
 from leaderboard.publishing import HIDDEN_DECIMALS
 from leaderboard.remembered import Remembered
@@ -153,6 +156,39 @@ def _provenance(values: Sequence[_Value]) -> str:
 def _training(values: Sequence[_Value]) -> str:
     found = {value.training for value in values}
     return next(training for training in _MOST_SEEN_FIRST if training in found)
+
+
+def rows_of_whole(composed: Composed, rows_of_first_part: Sequence[EntryRow]) -> list[EntryRow]:
+    """Composed entries as a dataset's board reads them: all that is known of a system is on the first part's rows.
+
+    They are no entries of their own, and have negative ids: nothing was measured or tested of them.
+    """
+    known = {row.pk: row for row in rows_of_first_part}
+    made, rows = composed.entries, []
+    columns = (composed.of_first_part, made.scores, made.published, made.provenances, made.groups)
+    for pk, scores, published, provenance, group, is_baseline, training in zip(
+        *columns, made.baselines, made.trainings, strict=True
+    ):
+        if pk not in known:
+            continue  # withdrawn a moment ago
+        rows.append(
+            known[pk]._replace(
+                provenance=provenance,
+                scores_text=orjson.dumps(scores).decode(),
+                figures_text="[]",
+                comparison_group=group,
+                is_baseline=is_baseline,
+                training=training,
+                missing_queries=None,
+                submission="",
+                locator="",
+                published=str(published[0]),
+                pk=-pk,
+                seed_count=0,
+                deviations_text="{}",
+            )
+        )
+    return rows
 
 
 def joined(composed: DatasetEntries, own: DatasetEntries) -> DatasetEntries:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import csv
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -175,9 +176,43 @@ def figures() -> list[FigureRow]:
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class PrintedOverAll:
+    """What a publication prints of a system over all datasets, and where.
+
+    `average` is the average relative to BM25 in percent, `wins` on how many datasets it beats BM25; None: not printed.
+    """
+
+    average: float | None
+    wins: int | None
+    locators: tuple[str, ...]
+
+
+@lru_cache
+def printed_over_all(source: str, measure: str) -> Mapping[str, PrintedOverAll]:
+    """By system what a publication prints over all of its datasets for a measure; empty where it prints nothing."""
+
+    def of(name: str) -> dict[str, dict[str, str]]:
+        rows = (row for row in _csv(name) if row["source"] == source and row["measure"] == measure)
+        return {row["system"]: row for row in rows}
+
+    averages, wins = of("averages.csv"), of("wins.csv")
+    return {
+        system: PrintedOverAll(
+            average=float(averages[system]["average_relative_to_bm25_percent"])
+            if system in averages
+            else None,
+            wins=int(wins[system]["wins_against_bm25"]) if system in wins else None,
+            locators=tuple(rows[system]["locator"] for rows in (averages, wins) if system in rows),
+        )
+        for system in dict.fromkeys([*averages, *wins])
+    }
+
+
 def printed_averages() -> dict[str, float]:
     """System → its average nDCG@10 relative to BM25 in percent, as the BEIR paper prints it (Table 2)."""
-    return {row["system"]: float(row["average_relative_to_bm25_percent"]) for row in _csv("averages.csv")}
+    printed = printed_over_all("beir-2021", "nDCG@10")
+    return {system: row.average for system, row in printed.items() if row.average is not None}
 
 
 def _place(row: dict[str, str]) -> Place:

@@ -45,6 +45,7 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
             "section": "datasets",
             "statistics": published_statistics(statistics, hidden=dataset["hidden"]),
             "tombstones": page.tombstones,
+            "parts": page.parts,
             "benchmarks": lists.benchmarks_with(dataset["pk"]),
             "files": _files(request, dataset),
         }
@@ -82,6 +83,7 @@ def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
         "section": "benchmarks",
         "benchmark": page.benchmark,
         "members": page.members,
+        "printed": page.printed,
         "counted": sum(member.counted for member in page.members),
     }
     board = board_context(page.board, state, reverse("benchmark", args=[slug]))
