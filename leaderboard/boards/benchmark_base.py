@@ -13,7 +13,7 @@ from leaderboard.boards.aggregates import Tables, table
 from leaderboard.boards.collecting import Line, collect
 from leaderboard.boards.entries import DatasetEntries
 from leaderboard.boards.members import BenchmarkFacts
-from leaderboard.boards.model import Row
+from leaderboard.boards.model import CLOSED, SCORED, Row
 from leaderboard.boards.reading import SystemRow
 from leaderboard.remembered import Remembered
 
@@ -63,17 +63,20 @@ def base_of(
     if known is not None and known.facts == facts and all(map(_same, known.entries, used)):
         return known
     lines = collect(facts, entries, measure, zero_shot=zero_shot)
-    width = len(facts.members)
+    width, systems = len(facts.members), read_systems(line.system_id for line in lines)
     base = Base(
         facts=facts,
         entries=used,
         lines=lines,
-        systems=read_systems(line.system_id for line in lines),
+        systems=systems,
         tables=Tables(
             scores=table([line.scores for line in lines], width),
             baselines=table([line.baselines for line in lines], width),
             counted=[place for place, member in enumerate(facts.members) if member.counted],
-            kinds=[line.ranked_in for line in lines],
+            kinds=[
+                CLOSED if line.ranked_in == SCORED and systems[line.system_id].closed_api else line.ranked_in
+                for line in lines
+            ],
             lower_is_better=lower_is_better,
         ),
     )

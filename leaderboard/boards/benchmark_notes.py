@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from leaderboard.boards.benchmark_columns import BORDA, COMMON, over
+from leaderboard.boards.groups import CLOSED_NOTE
 from leaderboard.boards.members import BenchmarkFacts
-from leaderboard.boards.model import REPORTED, Board, Column, Row
+from leaderboard.boards.model import CLOSED, REPORTED, Board, Column, Row
 from leaderboard.boards.state import BoardState
 
 
@@ -76,6 +77,8 @@ def _on_kinds(rows: Sequence[Row], state: BoardState) -> list[str]:
             "r: a rank among reported figures, printed by publications and recomputed by nobody here; "
             "ranked apart from results scored here."
         )
+    if any(row.ranked_in == CLOSED for row in rows):
+        notes.append(CLOSED_NOTE)
     if any("‡" in mark for row in rows for mark in row.marks.values()):
         notes.append("‡ in-domain: trained on that dataset.")
     if state.zero_shot:

@@ -43,7 +43,10 @@ def rows_of(
 
     Costs, and what follows from them or from the rows in view, are still missing.
     """
-    rows = [_row(layout, line, systems[line.system_id]) for line in lines]
+    rows = [
+        _row(layout, line, kind, systems[line.system_id])
+        for line, kind in zip(lines, tables.kinds, strict=True)
+    ]
     if not rows:
         return rows
     cells = _cells(lines, tables, view)
@@ -119,7 +122,7 @@ def _over_all(layout: Layout, rows: Sequence[Row], tables: Tables) -> dict[int, 
     return dict(sorted((places[key], values) for key, values in found.items() if key in places))
 
 
-def _row(layout: Layout, line: Line, system: SystemRow) -> Row:
+def _row(layout: Layout, line: Line, kind: str, system: SystemRow) -> Row:
     several = set(line.provenances) - {""}
     identity = Identity(
         system.name,
@@ -132,7 +135,7 @@ def _row(layout: Layout, line: Line, system: SystemRow) -> Row:
         line.configuration,
         bool(line.baseline_on),
     )
-    row = Row(identity, line.ranked_in, 3 if line.ranked_in == REPORTED or layout.hidden else 4, [])
+    row = Row(identity, kind, 3 if kind == REPORTED or layout.hidden else 4, [])
     row.facets = facets_of(system, several, set(line.trainings) - {""})
     first = layout.datasets.start
     for place, measure in layout.stand_ins.items():

@@ -12,12 +12,14 @@ from leaderboard.boards.certainty_columns import CertaintyColumns
 from leaderboard.boards.cost_columns import CostColumns, cost_group, notes_on_costs
 from leaderboard.boards.facets import facets_of
 from leaderboard.boards.figures import FigureKey, figure_columns, place_figures
-from leaderboard.boards.groups import present_group, ranked_in
+from leaderboard.boards.groups import CLOSED_NOTE, present_group, ranked_in
 from leaderboard.boards.measured import Measured, chosen_machine, machines_of, with_baseline
 from leaderboard.boards.measures import better, measure_column
 from leaderboard.boards.model import (
     ABOUT,
+    CLOSED,
     DIFFERENCE,
+    EFFICIENCY,
     OTHER_MEASURES,
     REPORTED,
     SCORED,
@@ -34,6 +36,7 @@ from leaderboard.boards.seeds import NOTE as SEEDS
 from leaderboard.boards.seeds import show_seeds
 from leaderboard.boards.state import BoardState, UnknownChoice
 from leaderboard.boards.viewing import arrange, in_view, resolved_sorts
+from leaderboard.boards.weighing import fill_weighted, weighted_column
 from leaderboard.certainty import BoardCertainty
 from leaderboard.models import Architecture
 
@@ -86,6 +89,8 @@ def dataset_board(
         {one.entry_id: one for one in measured if one.machine == machine}, _bm25(facts, read)
     )
     costs = CostColumns.of(on_machine.values(), machine, corpus=state.corpus)
+    if state.weights:
+        costs.columns.append(weighted_column(cost_group(machine) if machine else EFFICIENCY))
     sure = CertaintyColumns.of(certainty if not facts.hidden else None, measure)
     columns = _columns(shown, sure, costs.columns, figures)
     rows = _rows(facts, read, shown, figures, costs, on_machine, sure)
@@ -100,6 +105,11 @@ def dataset_board(
         machines=machines,
         cost_group=cost_group(machine) if machine else "",
     )
+    on_weights: list[str] = []
+    if state.weights:
+        lower = better(measure) == "lower"
+        effectiveness = [row.scores.get(measure) for row in read]
+        on_weights = fill_weighted(board, effectiveness, state, lower_is_better=lower)
     needed = {_place(columns, sort.key) for sort in resolved_sorts(columns, state, measure)}
     kept = _with_values(in_view(board, rows, state), columns, {*needed, FOCUS})
     if len(kept) < len(columns):
@@ -107,7 +117,7 @@ def dataset_board(
         for row in rows:
             row.keep_only(kept)
     arrange(board, state, measure)
-    board.notes = _notes(facts, rows, measure) + sure.notes(rows, hidden=facts.hidden)
+    board.notes = _notes(facts, rows, measure) + sure.notes(rows, hidden=facts.hidden) + on_weights
     if machine:
         elsewhere = {one.entry_id for one in measured}.difference(on_machine)
         board.notes += notes_on_costs(machine, on_machine.values(), len(elsewhere))
@@ -235,7 +245,7 @@ def _rows(
             None if reported else entry.published[:10],
             entry.submission or None,
         ]
-        kind = ranked_in(entry.provenance, entry.comparison_group, current)
+        kind = ranked_in(entry.provenance, entry.comparison_group, current, closed_api=bool(entry.closed_api))
         row = Row(entry, kind, 3 if reported or facts.hidden else 4, values)
         row.facets = facets_of(entry, (entry.provenance,), (entry.training,))
         if item.figures:
@@ -245,7 +255,7 @@ def _rows(
         if entry.seed_count:
             of_others = {name: at for at, name in enumerate(others, first_cost + len(costs.columns))}
             show_seeds(row, entry.seed_count, entry.deviations, {measure: FOCUS, **of_others})
-        if kind == SCORED:
+        if kind in (SCORED, CLOSED):
             sure.place(row, entry.pk, FOCUS, FOCUS + 1, first_cost - beside_difference)
         rows.append(row)
     return rows
@@ -264,6 +274,8 @@ def _notes(facts: DatasetFacts, rows: Sequence[Row], measure: str) -> list[str]:
             f"r: a rank among reported figures, which {papers} printed and nobody here recomputed; "
             "they are ranked apart from results scored here."
         )
+    if CLOSED in kinds:
+        notes.append(CLOSED_NOTE)
     if STALE in kinds:
         notes.append(
             "Stale: scored on earlier judgements or an earlier version; not ranked and not compared until rescored."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from leaderboard.boards.model import REPORTED, SCORED, STALE
+from leaderboard.boards.model import CLOSED, REPORTED, SCORED, STALE
 from leaderboard.models import Entry
 
 
@@ -22,8 +22,13 @@ def present_group(
     return chosen[-1] if chosen else ""
 
 
-def ranked_in(provenance: str, group: str, present: str) -> str:
-    """Whom a row is ranked among: reported figures apart from scored ones, stale ones not at all."""
+CLOSED_NOTE = "c: a rank among systems behind a closed interface, which nobody can repeat; ranked apart."
+
+
+def ranked_in(provenance: str, group: str, present: str, *, closed_api: bool = False) -> str:
+    """Whom a row is ranked among: reported figures and closed interfaces apart, stale results not at all."""
     if provenance == Entry.Provenance.REPORTED:
         return REPORTED
-    return SCORED if group == present else STALE
+    if group != present:
+        return STALE
+    return CLOSED if closed_api else SCORED

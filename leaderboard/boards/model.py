@@ -191,6 +191,7 @@ class Row:
             self.measured,
             self.facets,
             self.spreads.copy(),
+            self.intervals.copy(),
         )
 
     def keep_only(self, places: list[int]) -> None:
@@ -205,16 +206,22 @@ class Row:
 
     @property
     def rank_label(self) -> str:
-        """The rank as the page writes it: `r 3` among reported figures, empty where there is none."""
+        """The rank as the page writes it: `r 3` among reported figures, `c 3` among closed interfaces.
+
+        Empty where there is none.
+        """
         if self.rank is None:
             return ""
-        return f"r {self.rank}" if self.ranked_in == REPORTED else str(self.rank)
+        return f"{_RANK_MARKS.get(self.ranked_in, '')}{self.rank}"
 
 
 #: Values of `Row.ranked_in`.
 REPORTED = "reported"
 SCORED = "scored"
+#: Scored, but behind somebody's paid interface: nobody can repeat it.
+CLOSED = "closed"
 STALE = "stale"
+_RANK_MARKS = {REPORTED: "r ", CLOSED: "c "}
 
 
 @dataclass(slots=True)

@@ -8,8 +8,8 @@ from typing import Literal
 
 from leaderboard.boards.model import EFFECTIVENESS, STALE, Board, Column, Row, Value
 
-#: Kinds of columns whose best values are marked; of effectiveness, differences and ranks are too.
-_MARKED = ("score", "figure", "number")
+#: Kinds of columns whose best values are marked.
+_MARKED = ("score", "figure", "number", "rank")
 
 
 def ordered(rows: Sequence[Row], place: int, order: Literal["asc", "desc"]) -> list[Row]:
@@ -50,8 +50,13 @@ def mark_best(board: Board, rows: Sequence[Row]) -> None:
     for kind, of_kind in kinds.items():
         for place, values in enumerate(zip(*of_kind, strict=True)):
             column = board.columns[place]
-            if column.better and (column.kind in _MARKED or column.group.startswith(EFFECTIVENESS)):
+            if column.better and (column.kind in _MARKED or _is_view(column)):
                 _two_best(board, (place, kind), values, column)
+
+
+def _is_view(column: Column) -> bool:
+    """Whether it shows differences in the place of scores, whose best is marked as the score's would be."""
+    return column.kind in ("delta", "relative") and column.group.startswith(EFFECTIVENESS)
 
 
 def _two_best(board: Board, key: tuple[int, str], values: Sequence[Value], column: Column) -> None:

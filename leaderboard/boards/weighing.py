@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leaderboard.boards.model import EFFICIENCY, REPORTED, STALE, Board, Column, Row
+from leaderboard.boards.model import EFFICIENCY, STALE, Board, Column, Row
 from leaderboard.boards.state import BoardState
 from leaderboard.boards.weighted_score import average_rate, weighted_score
 
@@ -36,8 +36,8 @@ def fill_weighted(
 ) -> list[str]:
     """Weigh every row of the board, which must have all its rows, with what they cost, in the order of `effectiveness`.
 
-    Rates of exchange are over all rows that have an effectiveness and every weighed cost on the board's machine,
-    whatever the view hides: a filter moves no score. What a reader has to know is returned as notes.
+    Rates of exchange are over all rows that were measured on the board's machine and have an effectiveness and every
+    weighed cost, whatever the view hides: a filter moves no score. What a reader has to know is returned as notes.
     """
     weights = dict(state.weights)
     wanted = {name: COST_COLUMNS[name] for name in weights if name in COST_COLUMNS}
@@ -51,7 +51,8 @@ def fill_weighted(
         (row, sign * value)
         for row, value in zip(board.rows, effectiveness, strict=True)
         if value is not None
-        and row.ranked_in not in (REPORTED, STALE)
+        and row.measured is not None
+        and row.ranked_in != STALE
         and all(row.values[place] is not None for place in of_costs.values())
     ]
     values = [value for _, value in complete]
