@@ -62,6 +62,7 @@ class CertaintyColumns:
         found = self.found.of(entry) if self.found is not None else None
         if found is None or self.board is None:
             return
+        row.certainty = found
         self._place_interval(row, found, focus, score)
         if not self.board.current:
             return

@@ -104,6 +104,7 @@ def dataset_board(
         machine=machine,
         machines=machines,
         cost_group=cost_group(machine) if machine else "",
+        certainty=sure.board if sure.found is not None else None,
     )
     on_weights: list[str] = []
     if state.weights:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from leaderboard.boards.facets import Facet, Facets
     from leaderboard.boards.measured import Machine, Measured
     from leaderboard.boards.state import Sort
+    from leaderboard.certainty.found import BoardCertainty, EntryCertainty
 
 Kind = Literal["score", "delta", "relative", "rank", "number", "figure", "count", "text", "date"]
 Value = float | str | None
@@ -160,7 +161,8 @@ class Row:
 
     `shown` replaces the text of a cell (a doubtful figure as printed), `marks` follow it (in-domain ‡), `spreads` too
     (`± 0.0012 (5)`: the sample standard deviation over seeds, and how many), `titles` say more on hover.
-    `measured` is what the efficiency columns show, `intervals` are the ends of those drawn into cells of scores.
+    `measured` is what the efficiency columns show, `intervals` are the ends of those drawn into cells of scores, and
+    `certainty` is all that was found of the measure in focus.
     `ranked_in` names whom the row is ranked among: rows of different kinds are never ranked together.
     """
 
@@ -176,6 +178,7 @@ class Row:
     facets: Facets = field(default_factory=dict)
     spreads: dict[int, str] = field(default_factory=dict)
     intervals: dict[int, tuple[float, float]] = field(default_factory=dict)
+    certainty: EntryCertainty | None = None
 
     def copy(self) -> Row:
         """Another row of the same content, which may be changed."""
@@ -252,6 +255,8 @@ class Board:
     machine: Machine | None = None
     machines: list[Machine] = field(default_factory=list)
     cost_group: str = ""
+    #: How sure the scores are, where anything was found of them.
+    certainty: BoardCertainty | None = None
     #: The facets that rows may be chosen by, and those of its datasets, which `of_datasets` has, one for each.
     facets: list[Facet] = field(default_factory=list)
     of_datasets: Sequence[Facets] = ()

@@ -343,3 +343,16 @@ def test_kept_content_fits_a_page(board: Dataset) -> None:
     measure = kept.content["nDCG@10"]
     assert len(gzip.compress(repr(measure).encode())) < 1000
     assert np.isfinite(measure["low"]).all()
+
+
+def test_json_says_all_that_was_found(client: Client, board: Dataset) -> None:
+    compute_certainty(board)
+    data = client.get(f"/datasets/{board.slug}/board.json").json()
+    assert data["certainty"]["test"] == "paired randomisation test"
+    assert data["certainty"]["permutations"] == 10_000
+    assert data["certainty"]["current"] is True
+    first = next(row for row in data["rows"] if row["system"] == "First")["certainty"]
+    assert first["group"] == "a"
+    assert first["p_best"] is None
+    assert first["raw_p_baseline"] < first["p_baseline"] < 0.01
+    assert first["low"] < 0.601 < first["high"]

@@ -41,6 +41,7 @@ def to_json(board: Board, cited: Cited) -> dict[str, Any]:
             }
             for column in board.columns
         ],
+        "certainty": _certainty(board),
         "rows": [_row(board, row) for row in board.rows],
         "notes": board.notes,
     }
@@ -66,4 +67,12 @@ def _row(board: Board, row: Row) -> dict[str, Any]:
         "marks": {board.columns[place].key: mark for place, mark in row.marks.items()},
         "doubtful": doubtful(board, row),
         "measured": row.measured.as_data() if row.measured else None,
+        "certainty": row.certainty._asdict() if row.certainty else None,
     }
+
+
+def _certainty(board: Board) -> dict[str, Any] | None:
+    """How the rows' certainty was found, and whether it is that of the board as it is now."""
+    if board.certainty is None:
+        return None
+    return {"current": board.certainty.current, **board.certainty.settings.as_dict()}
