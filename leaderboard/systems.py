@@ -15,7 +15,10 @@ from leaderboard.publishing import system_changed
 
 @dataclass(frozen=True, slots=True)
 class SystemFields:
-    """What a system says of itself. `training_declared` with no datasets means: trained on none of them."""
+    """What a system says of itself. `training_declared` with no datasets means: trained on none of them.
+
+    `variant_of_id` is the key of another system; None in `open_weights` and `commercial_use` means: not said.
+    """
 
     name: str
     architecture: str
@@ -31,6 +34,15 @@ class SystemFields:
     model_url: str = ""
     licence: str = ""
     bibtex: str = ""
+    authors: str = ""
+    year: int | None = None
+    variant_of_id: int | None = None
+    open_weights: bool | None = None
+    commercial_use: bool | None = None
+    closed_api: bool = False
+    parameter_count: int | None = None
+    training_compute: str = ""
+    adapted_to: list[str] = field(default_factory=list)
 
 
 class NameTaken(Exception):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection
 from typing import Any
@@ -10,13 +9,9 @@ from typing import Any
 from django import forms
 from django.forms import ValidationError
 
-from leaderboard.models import Architecture, System
-from leaderboard.systems import SystemFields, canonical_datasets
+from leaderboard.models import System
 from submissions.json_text import read_json
 from submissions.names import NameField
-
-#: What says "trained on none of these datasets".
-NONE_WORDS = frozenset({"none", "zero-shot", "-"})
 
 
 class WebAddressField(forms.URLField):
@@ -83,90 +78,6 @@ class ParametersField(forms.CharField):
 _BETWEEN_PAIRS = re.compile(r"[,;](?=[^,;=]*=)")
 #: What may stand after a value and means nothing.
 _UNSAID = " \t,;"
-
-
-class SystemForm(forms.Form):
-    """What a new system says of itself."""
-
-    name = NameField(
-        max_length=120, help_text="As it should read on the board, for example “ColBERTv2 (2 bits)”."
-    )
-    architecture = forms.ChoiceField(choices=[("", "Choose one"), *Architecture.choices])
-    description = forms.CharField(
-        required=False,
-        max_length=5000,
-        widget=forms.Textarea(attrs={"rows": 4}),
-        help_text="What it does, in a few sentences. Markdown is understood.",
-    )
-    paper_url = WebAddressField(label="Paper")
-    code_url = WebAddressField(label="Code")
-    model_url = WebAddressField(label="Model")
-    licence = NameField(required=False, max_length=120)
-    parameters = ParametersField(
-        required=False,
-        max_length=5000,
-        widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
-        help_text="A JSON object, or key=value, one a line.",
-    )
-    training_datasets = forms.CharField(
-        label="Trained on",
-        required=False,
-        max_length=2000,
-        widget=forms.Textarea(attrs={"rows": 2}),
-        help_text="Names or slugs of datasets, separated by commas. Boards mark in-domain results with ‡.",
-    )
-    training_none = forms.BooleanField(
-        label="None of the datasets here: everything is zero-shot", required=False
-    )
-    backbone = NameField(required=False, max_length=120, help_text="For example bert-base-uncased.")
-    dimension = forms.IntegerField(
-        required=False, min_value=1, max_value=1_000_000, help_text="Of the vectors, where there are any."
-    )
-    maximum_length = forms.IntegerField(
-        label="Maximum input length",
-        required=False,
-        min_value=1,
-        max_value=10_000_000,
-        help_text="In tokens.",
-    )
-    bibtex = forms.CharField(
-        label="BibTeX", required=False, max_length=5000, widget=forms.Textarea(attrs={"rows": 3})
-    )
-
-    def clean(self) -> dict[str, Any]:
-        """Training data: named, or declared to be none, not both."""
-        cleaned = super().clean() or self.cleaned_data
-        names = [name.strip() for name in re.split(r"[\n,;]", cleaned.get("training_datasets", ""))]
-        names = [name for name in names if name]
-        if len(names) == 1 and names[0].casefold() in NONE_WORDS:
-            names, cleaned["training_none"] = [], True
-        if names and cleaned.get("training_none"):
-            self.add_error("training_none", "Either name the training datasets, or say that there are none.")
-        cleaned["training_names"] = names
-        return cleaned
-
-    @staticmethod
-    def initial_of(system: System) -> dict[str, Any]:
-        """What the form shows for a system that there is."""
-        values = {name: getattr(system, name) for name in SystemForm.base_fields if name != "training_none"}
-        return {
-            **values,
-            "parameters": json.dumps(system.parameters, ensure_ascii=False, indent=2)
-            if system.parameters
-            else "",
-            "training_datasets": ", ".join(system.training_datasets),
-            "training_none": system.training_declared and not system.training_datasets,
-        }
-
-    def fields_of_system(self) -> SystemFields:
-        """The cleaned values as the domain takes them."""
-        values = {name: self.cleaned_data[name] for name in self.fields if name not in _NOT_COLUMNS}
-        names = canonical_datasets(self.cleaned_data["training_names"])
-        declared = bool(names) or self.cleaned_data["training_none"]
-        return SystemFields(**values, training_datasets=names, training_declared=declared)
-
-
-_NOT_COLUMNS = {"training_datasets", "training_none"}
 
 
 class SubmissionForm(forms.Form):

@@ -18,28 +18,40 @@ from leaderboard.files import offered_files
 from leaderboard.models import Dataset, DatasetFile, System, User
 from leaderboard.systems import SystemFields
 from submissions.files import IncomingFile
-from submissions.forms import SubmissionForm, SystemForm
+from submissions.forms import SubmissionForm
 from submissions.intake import check_only
 from submissions.names import NameField, is_site_name
 from submissions.people.teams import automatic_name, personal_team, rename_team
 from submissions.permissions import may_rename, systems_of, teams_of
 from submissions.refusals import FileReport, Refused
 from submissions.seeds import split_labels
+from submissions.system_form import SystemForm
 
 #: File inputs are named `run:<dataset>`; this one takes zips, and files named after their datasets.
 SEVERAL = "several"
 #: What may be said of a new system and mostly is not: folded away until it is asked for, or wrong.
-OPTIONAL = (
-    "paper_url",
-    "code_url",
-    "model_url",
-    "licence",
-    "parameters",
-    "backbone",
-    "dimension",
-    "maximum_length",
-    "bibtex",
-)
+OPTIONAL = {
+    "Links and licence": (
+        "paper_url",
+        "code_url",
+        "model_url",
+        "licence",
+        "commercial_use",
+        "open_weights",
+        "closed_api",
+    ),
+    "The model": (
+        "parameters",
+        "backbone",
+        "parameter_count",
+        "dimension",
+        "maximum_length",
+        "training_compute",
+        "adapted_to",
+        "variant_of",
+    ),
+    "Authors and citation": ("authors", "year", "bibtex"),
+}
 #: Fields of a new system are named `new-<field>`.
 PREFIX = "new"
 
@@ -52,6 +64,19 @@ class DatasetRow:
     input_name: str
     files: Sequence[DatasetFile]
     chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FieldGroup:
+    """Fields that are folded away together."""
+
+    label: str
+    fields: Sequence[forms.BoundField]
+
+    @property
+    def open(self) -> bool:
+        """Whether one of them is wrong."""
+        return any(field.errors for field in self.fields)
 
 
 class TeamForm(forms.Form):
@@ -151,19 +176,31 @@ class SubmissionPage:
 
     def shared_context(self) -> dict[str, Any]:
         """What the templates of both pages show."""
-        optional = [name for name in OPTIONAL if not (self.architecture and name == "parameters")]
         return {
             "section": "submit",
             "form": self.form,
             "system_form": self.system_form,
-            "optional_fields": [self.system_form[name] for name in optional],
-            "optional_open": any(self.system_form[name].errors for name in optional),
+            "optional_groups": self._optional_groups(),
             "architecture": self.architecture,
             "team_form": self.team_form,
             "systems": self.systems,
             "files_lost": self.request.method == "POST" and bool(self.request.FILES),
             "api_address": self.request.build_absolute_uri("/api/v1/"),
         }
+
+    def _optional_groups(self) -> list[FieldGroup]:
+        """What may be said of a new system; an engine's page asks for its parameters itself."""
+        return [
+            FieldGroup(
+                label,
+                [
+                    self.system_form[name]
+                    for name in names
+                    if not (self.architecture and name == "parameters")
+                ],
+            )
+            for label, names in OPTIONAL.items()
+        ]
 
 
 class SubmitPage(SubmissionPage):

@@ -21,7 +21,7 @@ from leaderboard.runs import gzipped_run
 from leaderboard.systems import NameTaken, update_system
 from leaderboard.views.files import attachment
 from submissions import withdrawal
-from submissions.forms import SystemForm, WithdrawalForm
+from submissions.forms import WithdrawalForm
 from submissions.intake import accept_submission
 from submissions.model_intake.runs import built_on
 from submissions.models import Submission
@@ -38,6 +38,7 @@ from submissions.refusals import Refused
 from submissions.request_size import refuse_oversize
 from submissions.status import SubmissionStatus, describe, with_jobs
 from submissions.submit_page import SubmitPage
+from submissions.system_form import SystemForm
 from submissions.throttling import CheckThrottle, SubmitThrottle, seconds_to_wait
 
 #: htmx stops polling at this status.
@@ -186,7 +187,7 @@ def edit_system(request: HttpRequest, slug: str) -> HttpResponse:
     """Change what one of the person's systems says of itself."""
     system = get_object_or_404(editable_systems(request.user), slug=slug)
     data = request.POST if request.method == "POST" else None
-    form = SystemForm(data, initial=SystemForm.initial_of(system), label_suffix="")
+    form = SystemForm(data, system=system, initial=SystemForm.initial_of(system), label_suffix="")
     if data is not None and form.is_valid():
         try:
             update_system(system, form.fields_of_system())

@@ -44,6 +44,7 @@ class SystemAdmin(CurationAdmin):
     list_filter = ("architecture",)
     search_fields = ("name", "slug", "team__name")
     readonly_fields = ("slug", "team", "source", "created_at")
+    autocomplete_fields = ("variant_of",)
 
     def save_model(self, request: HttpRequest, obj: System, form: Any, change: bool) -> None:
         """Save, so that its entries and every cached page follow."""

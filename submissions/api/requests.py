@@ -18,12 +18,13 @@ from leaderboard.api.errors import ApiError, problem
 from leaderboard.models import System, User
 from leaderboard.systems import SystemFields, find_system
 from submissions.files import IncomingFile, pair
-from submissions.forms import SubmissionForm, SystemForm
+from submissions.forms import SubmissionForm
 from submissions.json_text import read_json
 from submissions.permissions import systems_of, teams_of
 from submissions.request_size import refuse_oversize
 from submissions.seeds import split_labels
 from submissions.submit_page import incoming
+from submissions.system_form import COLUMNS, SystemForm
 
 #: What fields of a system are called in requests, where forms call them otherwise.
 ALIASES = {"paper": "paper_url", "code": "code_url", "model": "model_url", "license": "licence"}
@@ -153,13 +154,15 @@ def _new_system(described: Mapping[str, Any], person: User) -> SystemFields:
 
 def _require_same(mine: System, described: Mapping[str, Any]) -> None:
     """A request that repeats what is known goes through, so that scripts can send the same for every dataset."""
-    form = SystemForm({"architecture": mine.architecture, **_texts(described), "name": mine.name})
+    said = {"architecture": mine.architecture, **_texts(described), "name": mine.name}
+    form = SystemForm(said, system=mine)
     given = [name for name in described if name in form.fields and name != "name"]
     if not given:
         return
     _require_valid(form)
     fields = form.fields_of_system()
-    changed = [name for name in given if getattr(fields, name) != getattr(mine, name)]
+    columns = {name: COLUMNS.get(name, name) for name in given}
+    changed = [name for name, column in columns.items() if getattr(fields, column) != getattr(mine, column)]
     if changed:
         raise malformed(
             "system",
@@ -185,8 +188,9 @@ def _flat(data: Mapping[str, Any]) -> dict[str, Any]:
     """The system's fields among the request's own."""
     known = [*SystemForm.base_fields, *ALIASES]
     found = {name: data.get(name) for name in known if data.get(name) not in (None, "")}
-    if names := list_of(data, "training_datasets"):
-        found["training_datasets"] = ", ".join(names)
+    for field in ("training_datasets", "adapted_to"):
+        if names := list_of(data, field):
+            found[field] = ", ".join(names)
     return found
 
 

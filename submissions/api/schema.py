@@ -268,9 +268,24 @@ class SubmissionRequest(serializers.Serializer[Any]):
     training_datasets = serializers.ListField(
         child=serializers.CharField(), required=False, help_text="Slugs or names; `none` declares zero-shot."
     )
+    adapted_to = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        help_text="Slugs or names of datasets here whose corpus it saw, without labels.",
+    )
     backbone = serializers.CharField(required=False)
+    parameter_count = serializers.IntegerField(required=False, help_text="Weights of the model.")
     dimension = serializers.IntegerField(required=False)
     maximum_length = serializers.IntegerField(required=False)
+    training_compute = serializers.CharField(required=False, help_text="For example 8 A100, 3 days.")
+    open_weights = serializers.BooleanField(required=False, help_text="Left out: not said.")
+    commercial_use = serializers.BooleanField(
+        required=False, help_text="Whether the licence permits it; left out: not said."
+    )
+    closed_api = serializers.BooleanField(default=False, help_text="Runs behind somebody's paid API.")
+    variant_of = serializers.CharField(required=False, help_text="Slug of a system here.")
+    authors = serializers.CharField(required=False, help_text="As in BibTeX: names joined by “and”.")
+    year = serializers.IntegerField(required=False, help_text="When it came out.")
     bibtex = serializers.CharField(required=False)
 
 

@@ -217,6 +217,7 @@ def _completed(system: System | SystemFields, kept: KeptFiles | Checkpoint | Non
         system,
         dimension=system.dimension or known.dimension,
         maximum_length=system.maximum_length or known.maximum_length,
+        parameter_count=system.parameter_count or known.parameters or None,
     )
 
 

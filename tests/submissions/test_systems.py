@@ -7,7 +7,7 @@ from django.test import Client
 
 from leaderboard.models import Dataset, Entry, System, Team
 from leaderboard.systems import SystemFields, create_system, find_system, free_slug, house_system
-from tests.submissions.conftest import Api, work
+from tests.submissions.conftest import Api, run_text, work
 
 pytestmark = pytest.mark.django_db
 
@@ -71,3 +71,77 @@ def test_nobody_edits_somebody_elses_system(demo: Dataset, stranger: Api, signed
     stranger.submit(system="Theirs")
     assert signed_in.get("/systems/theirs/edit/").status_code == 404
     assert signed_in.post("/systems/theirs/edit/", {"name": "Mine"}).status_code == 404
+
+
+def test_a_system_says_what_readers_choose_by(demo: Dataset, api: Api, signed_in: Client) -> None:
+    api.submit(system="Original")
+    work()
+    answer = api.submit(
+        run_text(depth=7),
+        system="Described",
+        authors="Ada Lovelace and Grace Hopper",
+        year="2024",
+        open_weights="true",
+        commercial_use="no",
+        closed_api="false",
+        parameter_count="109482240",
+        training_compute="8 A100, 3 days",
+        adapted_to="Demo",
+        training_datasets="none",
+        variant_of="original",
+    )
+    assert answer.status == 201, answer.body
+    system = System.objects.get(name="Described")
+    assert (system.open_weights, system.commercial_use, system.closed_api) == (True, False, False)
+    assert (system.authors, system.year) == ("Ada Lovelace and Grace Hopper", 2024)
+    assert system.adapted_to == ["demo"]
+    assert system.variant_of == System.objects.get(name="Original")
+    work()
+    assert system.entries.get().training == "adapted"
+    page = signed_in.get("/systems/described/").content.decode()
+    for shown in ("109,482,240", "8 A100, 3 days", "Ada Lovelace, Grace Hopper", "2024", "not permitted"):
+        assert shown in page
+    assert '<a href="/systems/original/">Original</a>' in page
+    again = api.submit(
+        run_text(depth=8),
+        system="Described",
+        open_weights="yes",
+        variant_of="original",
+        configuration="top 8",
+    )
+    assert again.status == 201, again.body
+    other = api.submit(run_text(depth=9), system="Described", closed_api="true", configuration="top 9")
+    assert "closed_api" in other.problem("invalid_system")["message"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("year", "1815"),
+        ("year", "2999"),
+        ("open_weights", "perhaps"),
+        ("adapted_to", "no such dataset"),
+        ("variant_of", "no-such-system"),
+        ("parameter_count", "0"),
+    ],
+)
+def test_what_a_system_cannot_say_is_refused(field: str, value: str, demo: Dataset, api: Api) -> None:
+    answer = api.submit(**{field: value})
+    assert answer.status == 400
+    assert answer.problem(f"invalid_{field}")["message"]
+
+
+def test_what_nobody_said_stays_unsaid_when_a_system_is_edited(
+    demo: Dataset, api: Api, signed_in: Client
+) -> None:
+    api.submit()
+    system = System.objects.get()
+    page = signed_in.get(f"/systems/{system.slug}/edit/").content.decode()
+    assert "Not said" in page
+    fields = {"name": system.name, "architecture": "dense", "open_weights": "no", "year": "2020"}
+    saved = signed_in.post(f"/systems/{system.slug}/edit/", {**fields, "variant_of": ""})
+    assert saved.status_code == 302
+    system.refresh_from_db()
+    assert (system.open_weights, system.commercial_use, system.year) == (False, None, 2020)
+    itself = signed_in.post(f"/systems/{system.slug}/edit/", {**fields, "variant_of": system.slug})
+    assert itself.status_code == 400

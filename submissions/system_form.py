@@ -1,0 +1,223 @@
+"""The form in which a system says what it is, used by the pages and the API alike."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from django import forms
+from django.db.models import Q
+from django.forms import ValidationError
+from django.utils import timezone
+
+from leaderboard.models import Architecture, Dataset, Entry, System
+from leaderboard.systems import SystemFields, canonical_datasets
+from submissions.forms import ParametersField, WebAddressField
+from submissions.names import NameField
+
+#: What says "trained on none of these datasets".
+NONE_WORDS = frozenset({"none", "zero-shot", "-"})
+#: Before it, nothing was retrieved by machines.
+FIRST_YEAR = 1950
+_YES, _NO = frozenset({"yes", "true", "1", "on"}), frozenset({"no", "false", "0", "off"})
+
+
+class SaidField(forms.Field):
+    """Yes, no, or not said: True, False or None."""
+
+    def __init__(self, **options: Any) -> None:
+        choices = [("", "Not said"), ("yes", "Yes"), ("no", "No")]
+        super().__init__(required=False, widget=forms.Select(choices=choices), **options)
+
+    def prepare_value(self, value: Any) -> Any:
+        """A stored value as the choice that stands for it."""
+        return {True: "yes", False: "no", None: ""}.get(value, value)
+
+    def clean(self, value: Any) -> bool | None:
+        """The value. Raises ValidationError for anything else."""
+        said = str(value if value is not None else "").strip().casefold()
+        if said in _YES or said in _NO:
+            return said in _YES
+        if said in ("", "unknown", "none", "null"):
+            return None
+        raise ValidationError(f"“{value}” is neither yes nor no; leave it out where it is not known.")
+
+
+class YesField(forms.BooleanField):
+    """A box to tick; a request may also say no."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(required=False, **options)
+
+    def to_python(self, value: Any) -> bool:
+        """Whether it was ticked."""
+        said = str(value).strip().casefold()
+        return said not in _NO and bool(super().to_python(value))
+
+
+class SystemForm(forms.Form):
+    """What a new system says of itself, or `system` from now on."""
+
+    name = NameField(
+        max_length=120, help_text="As it should read on the board, for example “ColBERTv2 (2 bits)”."
+    )
+    architecture = forms.ChoiceField(choices=[("", "Choose one"), *Architecture.choices])
+    description = forms.CharField(
+        required=False,
+        max_length=5000,
+        widget=forms.Textarea(attrs={"rows": 4}),
+        help_text="What it does, in a few sentences. Markdown is understood.",
+    )
+    paper_url = WebAddressField(label="Paper")
+    code_url = WebAddressField(label="Code")
+    model_url = WebAddressField(label="Model")
+    licence = NameField(required=False, max_length=120, help_text="For example Apache-2.0.")
+    commercial_use = SaidField(label="Commercial use", help_text="Whether the licence permits it.")
+    open_weights = SaidField(label="Open weights", help_text="Whether anyone may have the model.")
+    closed_api = YesField(
+        label="Runs behind somebody's paid API",
+        help_text="Nobody can repeat it then, so it is ranked apart.",
+    )
+    parameters = ParametersField(
+        required=False,
+        max_length=5000,
+        widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
+        help_text="A JSON object, or key=value, one a line.",
+    )
+    training_datasets = forms.CharField(
+        label="Trained on",
+        required=False,
+        max_length=2000,
+        widget=forms.Textarea(attrs={"rows": 2}),
+        help_text="Names or slugs of datasets, separated by commas. Boards mark in-domain results with ‡.",
+    )
+    training_none = forms.BooleanField(
+        label="None of the datasets here: everything is zero-shot", required=False
+    )
+    adapted_to = forms.CharField(
+        label="Adapted to",
+        required=False,
+        max_length=2000,
+        help_text="Datasets here whose corpus it saw, without labels: names or slugs, separated by commas.",
+    )
+    variant_of = forms.CharField(
+        label="Variant of",
+        required=False,
+        max_length=120,
+        help_text="The slug of a system here: what its page's address ends in.",
+    )
+    backbone = NameField(required=False, max_length=120, help_text="For example bert-base-uncased.")
+    parameter_count = forms.IntegerField(
+        label="Weights",
+        required=False,
+        min_value=1,
+        max_value=10**15,
+        help_text="How many the model has, for example 109482240.",
+    )
+    dimension = forms.IntegerField(
+        required=False, min_value=1, max_value=1_000_000, help_text="Of the vectors, where there are any."
+    )
+    maximum_length = forms.IntegerField(
+        label="Maximum input length",
+        required=False,
+        min_value=1,
+        max_value=10_000_000,
+        help_text="In tokens.",
+    )
+    training_compute = NameField(
+        label="Training compute", required=False, max_length=120, help_text="For example 8 A100, 3 days."
+    )
+    authors = NameField(
+        required=False,
+        max_length=500,
+        help_text="As in BibTeX: names joined by “and”. For example Ada Lovelace and Grace Hopper.",
+    )
+    year = forms.IntegerField(required=False, min_value=FIRST_YEAR, help_text="When it came out.")
+    bibtex = forms.CharField(
+        label="BibTeX", required=False, max_length=5000, widget=forms.Textarea(attrs={"rows": 3})
+    )
+
+    def __init__(self, *arguments: Any, system: System | None = None, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.system = system
+
+    def clean_year(self) -> int | None:
+        """The year. Raises ValidationError for one that is yet to come."""
+        year: int | None = self.cleaned_data["year"]
+        latest = timezone.now().year + 1
+        if year is not None and year > latest:
+            raise ValidationError(f"A year from {FIRST_YEAR} to {latest}.")
+        return year
+
+    def clean_adapted_to(self) -> list[str]:
+        """Slugs of datasets. Raises ValidationError for what is no dataset here."""
+        names = canonical_datasets(_names(self.cleaned_data["adapted_to"]))
+        known = set(Dataset.objects.listed().filter(slug__in=names).values_list("slug", flat=True))
+        if unknown := [name for name in names if name not in known]:
+            raise ValidationError(
+                f"No dataset here is called {' or '.join(f'“{name}”' for name in unknown)}."
+            )
+        return names
+
+    def clean_variant_of(self) -> int | None:
+        """The key of a system that has a page. Raises ValidationError where there is none."""
+        slug = self.cleaned_data["variant_of"].strip().rstrip("/").rpartition("/")[2]
+        if not slug:
+            return None
+        shown = ~Q(entries__visibility=Entry.Visibility.PRIVATE)
+        found = System.objects.filter(shown, slug=slug, entries__isnull=False).first()
+        if found is None:
+            raise ValidationError(f"No system here has the slug “{slug}” and a public result.")
+        if found == self.system:
+            raise ValidationError("A system is no variant of itself.")
+        return found.pk
+
+    def clean(self) -> dict[str, Any]:
+        """Training data: named, or declared to be none, not both."""
+        cleaned = super().clean() or self.cleaned_data
+        text = cleaned.get("training_datasets", "")
+        names = _names(text)
+        if text.strip().casefold() in NONE_WORDS:
+            cleaned["training_none"] = True
+        if names and cleaned.get("training_none"):
+            self.add_error("training_none", "Either name the training datasets, or say that there are none.")
+        cleaned["training_names"] = names
+        return cleaned
+
+    @staticmethod
+    def initial_of(system: System) -> dict[str, Any]:
+        """What the form shows for a system that there is."""
+        values = {name: getattr(system, name) for name in SystemForm.base_fields if name != "training_none"}
+        return {
+            **values,
+            "parameters": json.dumps(system.parameters, ensure_ascii=False, indent=2)
+            if system.parameters
+            else "",
+            "training_datasets": ", ".join(system.training_datasets),
+            "training_none": system.training_declared and not system.training_datasets,
+            "adapted_to": ", ".join(system.adapted_to),
+            "variant_of": system.variant_of.slug if system.variant_of else "",
+        }
+
+    def fields_of_system(self) -> SystemFields:
+        """The cleaned values as the domain takes them."""
+        values = {
+            COLUMNS.get(name, name): self.cleaned_data[name]
+            for name in self.fields
+            if name not in _NOT_COLUMNS
+        }
+        names = canonical_datasets(self.cleaned_data["training_names"])
+        declared = bool(names) or self.cleaned_data["training_none"]
+        return SystemFields(**values, training_datasets=names, training_declared=declared)
+
+
+_NOT_COLUMNS = {"training_datasets", "training_none"}
+#: Fields of the form that are columns under another name.
+COLUMNS = {"variant_of": "variant_of_id"}
+
+
+def _names(text: str) -> list[str]:
+    """Names on lines, or separated by commas; none where the one word says so."""
+    names = [name.strip() for name in re.split(r"[\n,;]", text) if name.strip()]
+    return [] if len(names) == 1 and names[0].casefold() in NONE_WORDS else names
