@@ -57,8 +57,32 @@ def naive(state: BoardState) -> Callable[[HttpRequest], HttpResponse]:
     return answer
 
 
+PLAIN = (
+    "<table>{% for row in rows %}<tr>{% for value in row %}<td>{{ value|floatformat:4 }}</td>{% endfor %}</tr>"
+    "{% endfor %}</table>"
+)
+
+
+def plain(state: BoardState) -> Callable[[HttpRequest], HttpResponse]:
+    """A view that writes as many numbers as the table has cells, and nothing else."""
+    template, prepared = Template(PLAIN), list[list[float]]()
+
+    def answer(request: HttpRequest) -> HttpResponse:
+        if not prepared:
+            page = benchmark_page("generated", state)
+            if page is None:
+                raise RuntimeError("there is no generated board")
+            prepared.extend(
+                [0.1234 + number / 1e4 for number in range(len(page.board.columns))] for _ in page.board.rows
+            )
+        return HttpResponse(template.render(Context({"rows": prepared})))
+
+    return answer
+
+
 urls.urlpatterns[:0] = [
     path("hello", lambda request: HttpResponse("hello")),
     path("naive", naive(BoardState())),
     path("naive-all", naive(BoardState(all_rows=True))),
+    path("plain-all", plain(BoardState(all_rows=True))),
 ]
