@@ -2,9 +2,10 @@
 
 gunicorn as the site starts it (two workers of four threads), PostgreSQL and Valkey, a generated board of 1,000
 systems × 20 datasets, and sixteen clients at once. *hit* is the kept page, *miss* a view that nobody asked for before
-(each request another), *naive* a Django template of the same table that reads nothing, *plain* one of as many bare numbers, *hello* a bare view behind
-the same middleware. Printed are the CPU milliseconds of the gunicorn workers by request (from /proc; clients,
-PostgreSQL and Valkey are left out), the wall times that clients see, and the bytes that travel.
+(each request another), *part* what htmx gets of it, *naive* a Django template of the same table that reads nothing,
+*plain* one of as many bare numbers, *hello* a bare view behind the same middleware. Printed are the CPU milliseconds
+of the gunicorn workers by request (from /proc; clients, PostgreSQL and Valkey are left out), the wall times that
+clients see, and the bytes that travel.
 """
 
 from __future__ import annotations

@@ -1,0 +1,87 @@
+"""Every page of the site, on a phone and on a wide screen, in both schemes: what anybody can read and reach."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page
+
+from leaderboard.models import Dataset
+from leaderboard.reported.loader import load_reported
+from submissions.queue import take_requests
+from tests.submissions.conftest import Api, run_text, work
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+PAGES = (
+    "/",
+    "/benchmarks/",
+    "/benchmarks/beir/",
+    "/benchmarks/beir/?view=relative&pin=bm25-ce-beir&zero-shot=1",
+    "/datasets/",
+    "/datasets/demo/",
+    "/datasets/demo/queries/",
+    "/datasets/demo/queries/q1/",
+    "/datasets/trec-covid/",
+    "/systems/{mine}/",
+    "/compare/",
+    "/compare/?system=bm25&system={mine}&dataset=demo",
+    "/figures/",
+    "/figures/wins/?benchmark=beir",
+    "/news/",
+    "/measures/",
+    "/efficiency/",
+    "/formats/",
+    "/api/v1/docs/",
+    "/account/login/",
+    "/account/signup/",
+)
+
+
+@pytest.fixture
+def content(demo: Dataset, baseline: None, api: Api) -> dict[str, str]:
+    """A dataset with two results and what was found of them, and the reported boards."""
+    load_reported()
+    for name, skip in (("My system", 0), ("Another one", 2)):
+        assert api.submit(run_text(skip=skip), system=name).status == 201
+    work()
+    for _ in range(2):
+        take_requests()
+        work()
+    return {"mine": "my-system"}
+
+
+@pytest.fixture(params=[("light", 1440, 900), ("dark", 390, 844)], ids=["wide and light", "phone and dark"])
+def screen(request: pytest.FixtureRequest, browser: Browser, live_server: Any) -> Iterator[Page]:
+    """A window."""
+    scheme, width, height = request.param
+    context = browser.new_context(
+        base_url=live_server.url, color_scheme=scheme, viewport={"width": width, "height": height}
+    )
+    yield context.new_page()
+    context.close()
+
+
+def test_every_page_is_accessible_and_fits_the_screen(content: dict[str, str], screen: Page) -> None:
+    faults: list[str] = []
+    screen.on("pageerror", lambda error: faults.append(f"{screen.url}: {error}"))
+    screen.on(
+        "console",
+        lambda line: faults.append(f"{screen.url}: {line.text}") if "Content Security" in line.text else None,
+    )
+    for pattern in PAGES:
+        path = pattern.format(**content)
+        answer = screen.goto(path)
+        assert answer is not None
+        if answer.status != 200:
+            faults.append(f"{path} answered {answer.status}")
+            continue
+        for found in Axe().run(screen).response["violations"]:
+            if found["impact"] in ("serious", "critical"):
+                faults.append(f"{path}: {found['id']}: {found['nodes'][0]['html'][:200]}")
+        if not screen.evaluate("document.documentElement.scrollWidth <= innerWidth"):
+            faults.append(f"{path} is wider than the screen")
+    assert not faults, "\n".join(faults)
