@@ -140,7 +140,6 @@ def benchmark_changed(benchmark: Benchmark) -> None:
 
 def record_present() -> None:
     """Give every board that has no date yet its first one: those of a site older than this record."""
-    undated = Dataset.objects.filter(board_changes=None, entries__isnull=False)
-    boards_changed(undated.values_list("pk", flat=True).distinct(), Kind.RECORDED)
+    boards_changed(Dataset.objects.filter(board_changes=None).values_list("pk", flat=True), Kind.RECORDED)
     for benchmark in Benchmark.objects.filter(versions=None):
         benchmark_changed(benchmark)

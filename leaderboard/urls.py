@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from django.contrib import admin
-from django.urls import include, path
+from django.urls import include, path, register_converter
 
 from leaderboard.api import boards as board_api
 from leaderboard.api import documents
 from leaderboard.api.files import DatasetFiles
 from leaderboard.boards.exports import FORMATS
-from leaderboard.views import boards, efficiency, exports, public, queries, reference
+from leaderboard.views import boards, efficiency, exports, past, public, queries, reference
 from leaderboard.views.compare import compare_systems
 from leaderboard.views.figures import figure, figure_json, figures
 from leaderboard.views.files import dataset_file, favicon
 from leaderboard.views.health import healthz
+
+register_converter(past.MomentConverter, "moment")
 
 pages = [
     path("", public.home, name="home"),
@@ -42,6 +44,21 @@ board_exports = [
     for ending in FORMATS
 ]
 
+#: Boards as they were at a time, and the same exports of them.
+past_boards = [
+    path(f"{kind}s/<slug:slug>/at/<moment:at>/", past.board, {"kind": kind}, name=f"{kind}_at")
+    for kind in ("dataset", "benchmark")
+] + [
+    path(
+        f"{kind}s/<slug:slug>/at/<moment:at>/board.{ending}",
+        past.export,
+        {"kind": kind, "ending": ending},
+        name=f"{kind}_at_{ending}",
+    )
+    for kind in ("dataset", "benchmark")
+    for ending in FORMATS
+]
+
 api_calls = [
     path("datasets/", board_api.DatasetsView.as_view(), name="api-datasets"),
     path("datasets/<slug:slug>/", board_api.DatasetView.as_view(), name="api-dataset"),
@@ -57,6 +74,7 @@ api_calls = [
 urlpatterns = [
     *pages,
     *board_exports,
+    *past_boards,
     path("api/v1/", include(api_calls)),
     path("admin/", admin.site.urls),
     path("favicon.ico", favicon, name="favicon"),

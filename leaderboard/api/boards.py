@@ -119,7 +119,7 @@ class DatasetBoardView(APIView):
         if page is None:
             raise Http404
         return Response(
-            exports.to_json(page.board, cited(request._request, "dataset", slug, page.board.title))
+            exports.to_json(page.board, cited(request._request, "dataset", slug, page.board.title, page.at))
         )
 
 
@@ -145,7 +145,7 @@ class BenchmarkBoardView(APIView):
         if page is None:
             raise Http404
         return Response(
-            exports.to_json(page.board, cited(request._request, "benchmark", slug, page.board.title))
+            exports.to_json(page.board, cited(request._request, "benchmark", slug, page.board.title, page.at))
         )
 
 

@@ -123,13 +123,13 @@ def _read(datasets: Sequence[int]) -> dict[int, DatasetEntries]:
     # A row begins with what it is ordered by. SQLite would sort the JSON along with it, and take longer.
     rows.sort()
     read = {
-        dataset: _entries(list(of_dataset), measured.get(dataset, ()))
+        dataset: entries_from(list(of_dataset), measured.get(dataset, ()))
         for dataset, of_dataset in groupby(rows, itemgetter(0))
     }
-    return {dataset: read.get(dataset) or _entries([], ()) for dataset in datasets}
+    return {dataset: read.get(dataset) or entries_from([], ()) for dataset in datasets}
 
 
-def _entries(rows: Sequence[tuple[Any, ...]], measured: Sequence[Measured]) -> DatasetEntries:
+def entries_from(rows: Sequence[tuple[Any, ...]], measured: Sequence[Measured]) -> DatasetEntries:
     columns = list(zip(*rows, strict=True)) or [()] * len(FIELDS)
     _, dates, ids, systems, configurations, provenances, sources, groups, baselines, trainings, *others = (
         columns

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -16,6 +16,7 @@ from leaderboard.boards.measured import measured_on
 from leaderboard.boards.members import BenchmarkFacts, Member, Part
 from leaderboard.boards.model import Board
 from leaderboard.boards.parts import compose, rows_of_whole, with_parts
+from leaderboard.boards.past import last_change
 from leaderboard.boards.state import BoardState
 from leaderboard.models import Benchmark, BenchmarkMember
 from leaderboard.models.datasets import Dataset, DatasetQuerySet
@@ -65,21 +66,26 @@ class Tombstone(NamedTuple):
 
 
 class DatasetPage(NamedTuple):
-    """A dataset, its board, what was withdrawn from it, and the datasets that it is the mean of."""
+    """A dataset, its board, what was withdrawn from it, and the datasets that it is the mean of.
+
+    `at` is when the board changed last, None where that is not known.
+    """
 
     dataset: dict[str, Any]
     board: Board
     tombstones: list[Tombstone]
     parts: Sequence[Part] = ()
+    at: datetime | None = None
 
 
 class BenchmarkPage(NamedTuple):
-    """A benchmark, its board, its datasets, and what its publication prints over all of them."""
+    """A benchmark, its board, its datasets, and what its publication prints over all of them; `at` as of a dataset."""
 
     benchmark: dict[str, Any]
     board: Board
     members: list[Member]
     printed: BesidePrinted | None = None
+    at: datetime | None = None
 
 
 def dataset_page(slug: str, state: BoardState) -> DatasetPage | None:
@@ -95,18 +101,29 @@ def dataset_page(slug: str, state: BoardState) -> DatasetPage | None:
     parts = parts_of([pk]).get(pk, ()) if dataset["current_version_id"] is None else ()
     if parts:
         entries = sorted([*_of_whole(parts), *entries], key=lambda entry: entry.published)
-    board = dataset_board(_facts(dataset), entries, state, measured_on([pk]), certainty.read([pk]).get(pk))
-    tombstones = [
+    board = dataset_board(facts_of(dataset), entries, state, measured_on([pk]), certainty.read([pk]).get(pk))
+    board.notes += notes_on_parts(parts)
+    at = last_change([pk, *(part.dataset_id for part in parts)])
+    return DatasetPage(dataset, board, tombstones_of(entries), parts, at)
+
+
+def tombstones_of(entries: Sequence[reading.EntryRow]) -> list[Tombstone]:
+    """What was withdrawn."""
+    return [
         Tombstone(entry.system, entry.slug, entry.published[:10], entry.withdrawal_reason)
         for entry in entries
         if entry.visibility == "withdrawn"
     ]
-    if parts:
-        board.notes.append(
-            f"Scored results are means over the {len(parts)} parts, of systems that have them all; each part has its "
-            "own board."
-        )
-    return DatasetPage(dataset, board, tombstones, parts)
+
+
+def notes_on_parts(parts: Sequence[Part]) -> list[str]:
+    """What a reader has to know of a board that is the mean of others."""
+    if not parts:
+        return []
+    return [
+        f"Scored results are means over the {len(parts)} parts, of systems that have them all; each part has its own "
+        "board."
+    ]
 
 
 def _of_whole(parts: Sequence[Part]) -> list[reading.EntryRow]:
@@ -115,7 +132,8 @@ def _of_whole(parts: Sequence[Part]) -> list[reading.EntryRow]:
     return rows_of_whole(composed, reading.entries_of(parts[0].dataset_id))
 
 
-def _facts(dataset: dict[str, Any], prefix: str = "") -> DatasetFacts:
+def facts_of(dataset: Mapping[str, Any], prefix: str = "") -> DatasetFacts:
+    """What a board needs of its dataset, from columns whose names begin with `prefix`."""
     return DatasetFacts(
         name=dataset[prefix + "name"],
         hidden=dataset[prefix + "hidden"],
@@ -160,7 +178,8 @@ def benchmark_page(slug: str, state: BoardState) -> BenchmarkPage | None:
     entries = with_parts(members, entries_by_dataset({each.dataset_id: each.revision for each in read}))
     board = benchmark_board(facts, entries, reading.systems_by_id, state)
     printed = beside_printed(facts, entries, reading.systems_by_id, benchmark["source__key"])
-    return BenchmarkPage(dict(benchmark), board, members, printed)
+    at = last_change({each.dataset_id for each in read}, benchmark["pk"])
+    return BenchmarkPage(dict(benchmark), board, members, printed, at)
 
 
 #: What a board needs of each dataset.
@@ -185,18 +204,27 @@ def _members(benchmark_id: int) -> list[Member]:
     )
     parts = parts_of([row["dataset_id"] for row in rows if row["dataset__current_version_id"] is None])
     return [
-        Member(
-            dataset_id=row["dataset_id"],
-            slug=row["dataset__slug"],
-            facts=_facts(row, "dataset__"),
-            counted=row["counted"],
-            stand_ins=row["stand_ins"],
-            revision=_revision(row["dataset__board_revision"], row["dataset__updated_at"]),
-            **{name: row[f"dataset__{name}"] for name in _CHOSEN_BY},
-            parts=parts.get(row["dataset_id"], ()),
+        member_of(
+            row,
+            _revision(row["dataset__board_revision"], row["dataset__updated_at"]),
+            parts.get(row["dataset_id"], ()),
         )
         for row in rows
     ]
+
+
+def member_of(row: Mapping[str, Any], revision: str, parts: Sequence[Part]) -> Member:
+    """A member from its own columns and those of its dataset."""
+    return Member(
+        dataset_id=row["dataset_id"],
+        slug=row["dataset__slug"],
+        facts=facts_of(row, "dataset__"),
+        counted=row["counted"],
+        stand_ins=row["stand_ins"],
+        revision=revision,
+        **{name: row[f"dataset__{name}"] for name in _CHOSEN_BY},
+        parts=parts,
+    )
 
 
 def _revision(number: int, updated_at: datetime) -> str:
@@ -217,7 +245,7 @@ def parts_of(datasets: Collection[int]) -> dict[int, list[Part]]:
         part = Part(
             row["pk"],
             row["slug"],
-            _facts(row),
+            facts_of(row),
             _revision(row["board_revision"], row["updated_at"]),
             listed=row["state"] != Dataset.State.PREPARING,
         )

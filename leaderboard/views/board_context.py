@@ -15,8 +15,8 @@ from leaderboard.views.board_controls import controls, may_pin, unpin_links
 from leaderboard.views.board_views import export_links
 
 
-def board_context(board: Board, state: BoardState, path: str) -> dict[str, Any]:
-    """The context of `leaderboard/_board.html`; `path` is the page's address."""
+def board_context(board: Board, state: BoardState, path: str, permalink: str = "") -> dict[str, Any]:
+    """The context of `leaderboard/_board.html`; `path` is the page's address, `permalink` the one that stays."""
     return {
         "board": board,
         "state": state,
@@ -25,6 +25,7 @@ def board_context(board: Board, state: BoardState, path: str) -> dict[str, Any]:
         "heads": _heads(board, state, path),
         "groups": _groups(board),
         "exports": export_links(path, state),
+        "permalink": permalink and permalink + state.query_string(),
         **controls(board, state, path),
     }
 

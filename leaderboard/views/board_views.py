@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Callable
 from typing import Any, Literal
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 
 from leaderboard.api.errors import unknown_choice
 from leaderboard.boards.exports import FORMATS, Cited
 from leaderboard.boards.state import BoardState, UnknownChoice
+
+Kind = Literal["dataset", "benchmark"]
 
 
 def view_of(request: HttpRequest) -> str | None:
@@ -68,11 +72,16 @@ def refused(request: HttpRequest, error: UnknownChoice) -> HttpResponse:
     )
 
 
-def cited(request: HttpRequest, kind: Literal["dataset", "benchmark"], slug: str, title: str) -> Cited:
-    """How exports name the view that is asked for."""
-    state = BoardState.read(request.GET).but(all_rows=False)
-    address = f"/{kind}s/{slug}/{state.query_string()}"
-    return Cited(kind, slug, title, request.build_absolute_uri(address))
+def permalink(kind: Kind, slug: str, at: datetime.datetime | None) -> str:
+    """The address of the board as it is since `at`, empty where that is not known."""
+    return reverse(f"{kind}_at", args=[slug, at]) if at else ""
+
+
+def cited(request: HttpRequest, kind: Kind, slug: str, title: str, at: datetime.datetime | None) -> Cited:
+    """How exports name the view that is asked for; `at` is since when the board is so."""
+    query = BoardState.read(request.GET).but(all_rows=False).query_string()
+    address = permalink(kind, slug, at) or reverse(kind, args=[slug])
+    return Cited(kind, slug, title, request.build_absolute_uri(address + query), at)
 
 
 def export_links(path: str, state: BoardState) -> list[tuple[str, str]]:

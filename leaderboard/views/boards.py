@@ -15,7 +15,7 @@ from leaderboard.models import Dataset
 from leaderboard.page_cache import kept_page
 from leaderboard.publishing import published_statistics
 from leaderboard.views.board_context import board_context
-from leaderboard.views.board_views import board_page, refused, view_of
+from leaderboard.views.board_views import board_page, permalink, refused, view_of
 
 
 @require_safe
@@ -36,7 +36,9 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
         "dataset": dataset,
         "open_for_runs": open_for_runs,
         "open_for_models": open_for_runs and has_documents,
-        **board_context(page.board, state, reverse("dataset", args=[slug])),
+        **board_context(
+            page.board, state, reverse("dataset", args=[slug]), permalink("dataset", slug, page.at)
+        ),
     }
 
     def around() -> dict[str, Any]:
@@ -86,5 +88,6 @@ def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
         "printed": page.printed,
         "counted": sum(member.counted for member in page.members),
     }
-    board = board_context(page.board, state, reverse("benchmark", args=[slug]))
+    path = reverse("benchmark", args=[slug])
+    board = board_context(page.board, state, path, permalink("benchmark", slug, page.at))
     return board_page(request, "leaderboard/benchmark.html", state, lambda: around, board)

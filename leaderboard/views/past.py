@@ -1,0 +1,128 @@
+"""Boards as they were at a time, to the second: pages whose figures and order never change, and their exports."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable
+from dataclasses import replace
+from functools import wraps
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from leaderboard.boards import past_pages
+from leaderboard.boards.exports.cited import MOMENT
+from leaderboard.boards.past import end_of
+from leaderboard.boards.state import BoardState, UnknownChoice
+from leaderboard.page_cache import is_nobody, kept_page
+from leaderboard.views.board_context import board_context
+from leaderboard.views.board_views import Kind, board_page, cited, permalink, refused, view_of
+from leaderboard.views.exports import exported, host_and_view, whole
+
+#: Seconds for which browsers and proxies may keep a past board without asking: only the reason why a row was taken off
+#: since can be added to it.
+KEPT_FOR = 3600
+#: A second is over when every transaction that began in it has surely ended.
+SETTLED = datetime.timedelta(seconds=60)
+
+_READERS = {"dataset": past_pages.dataset_page, "benchmark": past_pages.benchmark_page}
+
+
+class MomentConverter:
+    """`2026-11-21T17:05:09Z` in an address."""
+
+    regex = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+
+    def to_python(self, value: str) -> datetime.datetime:
+        """The second. Raises ValueError for the 30th of February, which is no address then."""
+        return datetime.datetime.strptime(value, MOMENT).replace(tzinfo=datetime.UTC)
+
+    def to_url(self, value: datetime.datetime) -> str:
+        """Its text."""
+        return value.astimezone(datetime.UTC).strftime(MOMENT)
+
+
+def _long_kept(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """Let browsers and proxies keep the answer, once no change can come any more within the second.
+
+    There is no board of a time to come: it could not stay as it is.
+    """
+
+    @wraps(view)
+    def answer(
+        request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind, **others: Any
+    ) -> HttpResponse:
+        if at > timezone.now():
+            return _no_board(request, slug, at, kind)
+        response = view(request, slug=slug, at=at, kind=kind, **others)
+        settled = end_of(at) + SETTLED < timezone.now()
+        if settled and response.status_code in (200, 304) and is_nobody(request):
+            response.headers["Cache-Control"] = f"public, max-age={KEPT_FOR}"
+        return response
+
+    return answer
+
+
+def _key(slug: str, at: datetime.datetime, kind: Kind, **_: object) -> str:
+    return past_pages.key_of(kind, slug, at)
+
+
+@require_safe
+@_long_kept
+@kept_page(_key, view_of)
+def board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) -> HttpResponse:
+    """The board as of `at`, in the view of the query string."""
+    try:
+        state = BoardState.read(request.GET)
+        page = _READERS[kind](slug, state, at)
+    except UnknownChoice as error:
+        return refused(request, error)
+    if page is None:
+        return _no_board(request, slug, at, kind)
+    path = permalink(kind, slug, at)
+    around = {
+        "section": f"{kind}s",
+        "kind": kind,
+        "at": at,
+        "since": page.at,
+        "present": reverse(kind, args=[slug]) + state.query_string(),
+        "tombstones": page.tombstones,
+    }
+    shown = board_context(page.board, state, path, path)
+    return board_page(request, "leaderboard/board_at.html", state, lambda: around, shown)
+
+
+@require_safe
+@_long_kept
+@kept_page(_key, host_and_view)
+def export(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind, ending: str) -> HttpResponse:
+    """The same board as one of FORMATS."""
+    try:
+        page = _READERS[kind](slug, whole(request), at)
+    except UnknownChoice as error:
+        return refused(request, error)
+    if page is None:
+        return _no_board(request, slug, at, kind)
+    about = cited(request, kind, slug, page.board.title, at)
+    return exported(page.board, replace(about, bibtex=page.bibtex), ending)
+
+
+def _no_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) -> HttpResponse:
+    """404, with the time at which the board begins; the same for what is not public, and for what is nowhere."""
+    first, to_come = past_pages.first_time(kind, slug), at > timezone.now()
+    context = {
+        "at": at,
+        "to_come": to_come,
+        "first": first,
+        "first_page": permalink(kind, slug, first),
+        "present": reverse(kind, args=[slug]) if first else "",
+    }
+    if not request.path.endswith("/"):
+        begins = f" It begins at {first.strftime(MOMENT)}." if first else ""
+        text = f"There {'is' if to_come else 'was'} no such board at {at.strftime(MOMENT)}.{begins}\n"
+        return HttpResponse(text, status=404, content_type="text/plain; charset=utf-8")
+    return render(request, "leaderboard/no_board_then.html", context, status=404)
