@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from leaderboard.boards.measured import Machine, Measured
-from leaderboard.boards.model import EFFICIENCY, Column, Row
+from leaderboard.boards.model import EFFICIENCY, Board, Column, Row
 from leaderboard.boards.wording import significant
 from leaderboard.efficiency import cost_per_million
 
@@ -123,6 +123,9 @@ COSTS: tuple[Cost, ...] = (
 )
 
 
+_KEYS = {CORPUS_INDEX, *(each.key for each in COSTS)}
+
+
 def estimated_index(documents: int) -> Cost:
     """The column of what the index of so many documents would take, by the measured bytes for each document."""
 
@@ -176,8 +179,22 @@ class CostColumns(NamedTuple):
             value = each.value(measured)
             if value is not None:
                 row.values[place] = value
+
+
+def describe_costs(board: Board) -> None:
+    """Write the measured costs of the rows that a page shows as people read them, and what the cells say on hover.
+
+    Only of these: a board of a thousand systems has ten thousand costs, most of which no page shows.
+    """
+    places = [(place, column.key) for place, column in enumerate(board.columns) if column.key in _KEYS]
+    for row in board.rows:
+        if row.measured is None:
+            continue
+        for place, key in places:
+            value = row.values[place]
+            if isinstance(value, (float, int)):
                 row.shown[place] = significant(value)
-            if title := _title(each.key, measured):
+            if title := _title(key, row.measured):
                 row.titles[place] = title
 
 

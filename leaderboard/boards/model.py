@@ -263,9 +263,8 @@ class Board:
     #: The groups of columns that it has, hidden ones too, and the columns that ranges can be taken of.
     groups: list[ColumnGroup] = field(default_factory=list)
     ranges: list[Column] = field(default_factory=list)
-    #: Which of VIEWS it can show, none where there is one only, and whether a reader's weights can order it.
+    #: Which of VIEWS it can show, none where there is one only.
     views: Sequence[str] = ()
-    weighable: bool = False
 
     @property
     def sort(self) -> str:

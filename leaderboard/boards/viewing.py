@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from leaderboard.boards.cost_columns import describe_costs
 from leaderboard.boards.facets import OF_DATASETS, OF_ROWS, offered, passes
 from leaderboard.boards.model import Board, Column, ColumnGroup, Row
 from leaderboard.boards.ranking import mark_best, ordered
@@ -30,6 +31,7 @@ def arrange(board: Board, state: BoardState, default: str) -> Board:
     _take_page(board, every, found, state)
     board.ranges = [column for column in board.columns if column.numeric]
     _hide_groups(board, state)
+    describe_costs(board)
     return board
 
 

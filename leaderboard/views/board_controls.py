@@ -70,7 +70,6 @@ class PageLink(NamedTuple):
 def controls(board: Board, state: BoardState, path: str) -> dict[str, Any]:
     """The part of the template's context that tools are made of; `path` is the page's address."""
     chips = list(_chips(board, state, path))
-    usual, others = _ranges(board, state)
     names = {column.key: column.label for column in board.ranges}
     names.update((column.key, column.label) for column in board.columns)
     return {
@@ -81,12 +80,11 @@ def controls(board: Board, state: BoardState, path: str) -> dict[str, Any]:
         ],
         "machines": _machines(board, state),
         "facets": [_boxes(facet) for facet in board.facets],
-        "ranges": usual,
-        "other_ranges": others,
+        "ranges": _ranges(board, state),
         "weights": [
             (name, f"{weight:g}" if (weight := dict(state.weights).get(name)) else "") for name in WEIGHED
         ]
-        if board.weighable
+        if board.machines or state.weights
         else [],
         "chips": chips,
         "hidden_fields": _hidden_fields(board, state),
@@ -160,8 +158,8 @@ def _hidden_fields(board: Board, state: BoardState) -> list[tuple[str, str]]:
     return fields
 
 
-def _ranges(board: Board, state: BoardState) -> tuple[list[RangeFields], list[RangeFields]]:
-    """Fields for what systems cost and for aggregates; then those of every other column."""
+def _ranges(board: Board, state: BoardState) -> list[tuple[str, list[RangeFields]]]:
+    """Fields for what systems cost and for the measure in focus; then those of every other column, which can wait."""
     bounds = {one.key: one for one in state.ranges}
     usual: list[RangeFields] = []
     others: list[RangeFields] = []
@@ -171,7 +169,7 @@ def _ranges(board: Board, state: BoardState) -> tuple[list[RangeFields], list[Ra
         fields = RangeFields(column.key, column.label, unit, _written(bound.low), _written(bound.high))
         first = column.kind == "figure" or column.key in (board.measure, "mean")
         (usual if first else others).append(fields)
-    return usual, others
+    return [(label, fields) for label, fields in (("", usual), ("Values of other columns", others)) if fields]
 
 
 def _written(bound: float | None) -> str:
