@@ -1,0 +1,289 @@
+"""How long the documents are that systems rank first (Figure 4 of the BEIR paper), and the relevant ones (Figure 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evaluation.profiles.lengths import EDGES, QUANTILES, LengthDistribution, doublings, shares
+from leaderboard.boards.model import Row
+from leaderboard.collection_facts import CollectionLengths, lengths_of, retrieved_lengths
+from leaderboard.collection_figures import DEPTH
+from leaderboard.figures.bars import LONGEST_NAME, LONGEST_NARROW_NAME, cut, row_name
+from leaderboard.figures.model import Figure, Plot, Table, Trace
+from leaderboard.figures.palette import BLUE, GREEN, GREY, HUES, INK, ORANGE, SYMBOLS
+from leaderboard.figures.request import FigureRequest
+
+#: More systems than that are no picture any more.
+MOST_SYSTEMS = 20
+#: Beside all documents and the relevant ones, the lines of so many systems can be told apart.
+MOST_LINES = 3
+#: The height of a distribution, in pixels, and the share of it that the widest one fills.
+_LANE, _WIDEST = 44, 0.46
+_WORDS = "Words are what white space separates in title and text."
+_WITHHELD = (
+    "Of hidden judgements, and of documents that are not everyone’s, nothing is shown document by document."
+)
+
+
+class _Lane(NamedTuple):
+    """One distribution, how it is called, and its hue."""
+
+    name: str
+    lengths: LengthDistribution
+    color: str
+
+
+def build_violins(request: FigureRequest) -> Plot:
+    """All documents on top, then the relevant ones, then each system of the view in the board's own order."""
+    page = request.dataset_page
+    found = lengths_of(request.dataset)
+    if found is None:
+        return Plot.empty(_missing(page.dataset))
+    systems, notes = _systems(page.board.rows, MOST_SYSTEMS)
+    lanes = [_Lane("All documents", found.documents, GREY)]
+    if found.relevant is not None and found.relevant.total:
+        lanes.append(_Lane("Relevant documents", found.relevant, GREEN))
+    lanes += [_Lane(name, lengths, BLUE) for name, lengths in systems]
+    return Plot(
+        data=[*_outlines(lanes), *_boxes(lanes)],
+        layout=_layout(lanes),
+        table=Table(
+            ("Documents", "Number", "Mean words", "5 %", "25 %", "Median", "75 %", "95 %"),
+            [
+                (lane.name, lane.lengths.total, lane.lengths.mean, *_quantiles(lane.lengths))
+                for lane in lanes
+            ],
+            ("", ",d", ",.1f", ",.0f", ",.0f", ",.0f", ",.0f", ",.0f"),
+        ),
+        caption=f"Words per document of {page.dataset['name']}: of the whole corpus{_relevant_too(found)}, and of the "
+        f"first {DEPTH} documents that each system of the board ranks for each query, a document as often as it is "
+        "ranked. Height: share of documents, four bins to every doubling of length. Line: from 5 % to 95 %; bar: the "
+        f"middle half; dot: the median. {_WORDS}",
+        subtitle=page.dataset["name"],
+        notes=[*notes, *_hidden_note(page.dataset)],
+    )
+
+
+def _missing(dataset: dict[str, Any]) -> str:
+    """Why there is nothing to draw."""
+    if dataset["current_version_id"] is None or not dataset["current_version__corpus_sha256"]:
+        return f"The documents of {dataset['name']} are not kept here: their lengths are not known."
+    return f"The lengths of the documents of {dataset['name']} are not shown: they are not public, or not counted yet."
+
+
+def _relevant_too(found: CollectionLengths) -> str:
+    return ", of the relevant documents" if found.relevant is not None else ""
+
+
+def _hidden_note(dataset: dict[str, Any]) -> list[str]:
+    return [_WITHHELD] if dataset["hidden"] else []
+
+
+def _systems(rows: Sequence[Row], most: int) -> tuple[list[tuple[str, LengthDistribution]], list[str]]:
+    """The systems with a profile, the baseline first, and a note where they are more than are shown."""
+    keys = [getattr(row.entry, "pk", 0) for row in rows]
+    profiles = retrieved_lengths(keys)
+    with_profile = [
+        (row, profiles[key])
+        for key, row in zip(keys, rows, strict=True)
+        if key in profiles and profiles[key].total
+    ]
+    with_profile.sort(key=lambda one: not one[0].entry.is_baseline)
+    shown = [(row_name(row), lengths) for row, lengths in with_profile[:most]]
+    left_out = len(with_profile) - len(shown)
+    note = f"{len(shown)} of {len(with_profile)} systems; the board’s order and filters choose others."
+    return shown, [note] if left_out else []
+
+
+def _quantiles(lengths: LengthDistribution) -> tuple[float, ...]:
+    return lengths.quantiles[1 : len(QUANTILES) - 1] or (float("nan"),) * (len(QUANTILES) - 2)
+
+
+def _place(length: float) -> float:
+    """Where a length stands on a logarithmic axis; documents without a word stand left of those with one."""
+    return length if length >= 1 else 0.6
+
+
+def _densities(lengths: LengthDistribution) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Share of documents per doubling of length, by bin."""
+    places = [_place(edge) for edge in (*EDGES, 2 * EDGES[-1])]
+    return np.asarray(lengths.counts / max(lengths.total, 1) / np.diff(np.log2(places)), np.float64)
+
+
+def _outlines(lanes: Sequence[_Lane]) -> list[Trace]:
+    """The histograms as closed outlines, all to one scale."""
+    densities = [_densities(lane.lengths) for lane in lanes]
+    highest = max(float(density.max()) for density in densities) or 1.0
+    traces = []
+    for number, (lane, density) in enumerate(zip(lanes, densities, strict=True)):
+        filled = np.flatnonzero(density)
+        bins = range(int(filled[0]), int(filled[-1]) + 1) if len(filled) else range(0)
+        edges = [_place(edge) for edge in (*EDGES, 2 * EDGES[-1])]
+        across = [edge for bin_ in bins for edge in (edges[bin_], edges[bin_ + 1])]
+        up = [float(density[bin_]) / highest * _WIDEST for bin_ in bins for _ in range(2)]
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": lane.name,
+                "x": [round(value, 3) for value in (*across, *reversed(across))],
+                "y": [
+                    round(value, 4)
+                    for value in (*(number - each for each in up), *(number + each for each in reversed(up)))
+                ],
+                "fill": "toself",
+                "fillcolor": lane.color,
+                "opacity": 0.45,
+                "line": {"color": lane.color, "width": 1},
+                "hoverinfo": "skip",
+                "showlegend": False,
+            }
+        )
+    return traces
+
+
+def _boxes(lanes: Sequence[_Lane]) -> list[Trace]:
+    """Lines from 5 % to 95 %, bars over the middle half, dots at the medians."""
+    quantiles = [_quantiles(lane.lengths) for lane in lanes]
+    return [
+        _spans(quantiles, 0, 4, 1.5),
+        _spans(quantiles, 1, 3, 5),
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": "Median",
+            "x": [_place(each[2]) for each in quantiles],
+            "y": list(range(len(lanes))),
+            "customdata": [[lane.name, *each] for lane, each in zip(lanes, quantiles, strict=True)],
+            "marker": {"color": "var(--paper)", "size": 8, "line": {"color": INK, "width": 1.5}},
+            "hovertemplate": "%{customdata[0]}<br>median %{customdata[3]:,.0f} words<br>"
+            "middle half %{customdata[2]:,.0f} to %{customdata[4]:,.0f}<br>"
+            "5 % to 95 %: %{customdata[1]:,.0f} to %{customdata[5]:,.0f}<extra></extra>",
+            "showlegend": False,
+        },
+    ]
+
+
+def _spans(quantiles: Sequence[tuple[float, ...]], low: int, high: int, width: float) -> Trace:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": f"{QUANTILES[low + 1]:.0%} to {QUANTILES[high + 1]:.0%}",
+        "x": [value for each in quantiles for value in (_place(each[low]), _place(each[high]), None)],
+        "y": [value for number in range(len(quantiles)) for value in (number, number, None)],
+        "line": {"color": INK, "width": width},
+        "hoverinfo": "skip",
+        "showlegend": False,
+    }
+
+
+def _layout(lanes: Sequence[_Lane]) -> dict[str, Any]:
+    longest = max(max(lane.lengths.quantiles, default=1.0) for lane in lanes)
+    shortest = min(min(lane.lengths.quantiles, default=0.0) for lane in lanes)
+    ticks = [1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 1_000_000]
+    shown = [tick for tick in ticks if _place(shortest) <= tick <= longest * 1.5]
+    zero = [0] if shortest < 1 else []
+    names = [cut(lane.name, LONGEST_NAME) for lane in lanes]
+    rows = {
+        "tickvals": list(range(len(lanes))),
+        "ticktext": names,
+        "range": [len(lanes) - 0.4, -0.6],
+        "showgrid": False,
+        "zeroline": False,
+        "ticks": "",
+    }
+    short = [cut(lane.name, LONGEST_NARROW_NAME) for lane in lanes]
+    return {
+        "height": len(lanes) * _LANE + 80,
+        "xaxis": {
+            "type": "log",
+            "title": {"text": "words per document"},
+            "tickvals": [_place(tick) for tick in (*zero, *shown)],
+            "ticktext": [f"{tick:,}" for tick in (*zero, *shown)],
+        },
+        "yaxis": rows,
+        "meta": {"narrow": {"yaxis": {**rows, "ticktext": short}}},
+    }
+
+
+def build_relevance(request: FigureRequest) -> Plot:
+    """Shares of lengths among all documents, the relevant ones, and what the first systems of the view rank first."""
+    page = request.dataset_page
+    found = lengths_of(request.dataset)
+    if found is None:
+        return Plot.empty(_missing(page.dataset))
+    if found.relevant is None or not found.relevant.total:
+        return Plot.empty(_WITHHELD if page.dataset["hidden"] else "Which documents are relevant is not known yet.")
+    systems, notes = _systems(page.board.rows, MOST_LINES)
+    lines = [("All documents", found.documents), ("Relevant documents", found.relevant), *systems]
+    edges = doublings(lengths for _, lengths in lines)
+    ranges = [_range(each.low, each.high) for each in shares(found.documents, edges)]
+    columns = [[each.share for each in shares(lengths, edges)] for _, lengths in lines]
+    return Plot(
+        data=[
+            _line(number, name, ranges, column)
+            for number, ((name, _), column) in enumerate(zip(lines, columns, strict=True))
+        ],
+        layout={
+            "height": 400,
+            "xaxis": {"type": "category", "title": {"text": "words per document"}},
+            "yaxis": {"title": {"text": "share of documents"}, "tickformat": ".0%", "rangemode": "tozero"},
+        },
+        table=Table(
+            ("Words", *(name for name, _ in lines)),
+            [
+                (label, *(column[place] for column in columns))
+                for place, label in enumerate(ranges)
+            ],
+            ("", *(".1%" for _ in lines)),
+        ),
+        caption=f"How long the relevant documents of {page.dataset['name']} are, beside all documents of the corpus and "
+        f"the first {DEPTH} that systems rank for each query: the share of each in ranges that double. A document "
+        f"relevant to two queries counts twice. Where judges saw only what earlier systems found, their taste is in "
+        f"it, too. {_WORDS}",
+        subtitle=page.dataset["name"],
+        notes=notes,
+    )
+
+
+def _range(low: int, high: int) -> str:
+    return f"{low:,}" if high == low + 1 else f"{low:,}–{high - 1:,}"
+
+
+def _line(number: int, name: str, ranges: list[str], column: list[float]) -> Trace:
+    hue = (GREY, GREEN, ORANGE, *HUES)[number] if number < 3 else HUES[number]
+    return {
+        "type": "scatter",
+        "mode": "lines+markers",
+        "name": name,
+        "x": ranges,
+        "y": column,
+        "line": {"color": hue, "width": 2.5 if number < 2 else 1.5, "dash": "dot" if not number else "solid"},
+        "marker": {"color": hue, "symbol": SYMBOLS[number % len(SYMBOLS)], "size": 8},
+        "hovertemplate": f"{name.replace('<', '&lt;')}<br>%{{x}} words: %{{y:.1%}}<extra></extra>",
+    }
+
+
+FIGURES = (
+    Figure(
+        slug="document-lengths",
+        title="Lengths of retrieved documents",
+        caption="How long the documents are that each system ranks first, beside all documents of the corpus (Figure 4 "
+        "of the BEIR paper).",
+        subjects=("dataset",),
+        build=build_violins,
+        placed=False,
+    ),
+    Figure(
+        slug="relevance-by-length",
+        title="Relevance by document length",
+        caption="How long relevant documents are, beside all documents and those that systems rank first (Figure 5 of "
+        "the BEIR paper).",
+        subjects=("dataset",),
+        build=build_relevance,
+        placed=False,
+    ),
+)

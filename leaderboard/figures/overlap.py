@@ -1,0 +1,156 @@
+"""How much vocabulary collections share: a heat map and a map (Figure 2 and Appendix F of the BEIR paper)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from evaluation.profiles.scaling import classical_scaling
+from evaluation.profiles.unigrams import TOKENISATION
+from leaderboard.collection_facts import Overlaps, overlaps
+from leaderboard.figures.bars import LONGEST_NAME, LONGEST_NARROW_NAME, cut
+from leaderboard.figures.model import Cell, Figure, Plot, Table
+from leaderboard.figures.palette import INK, SCALE, mark
+from leaderboard.figures.request import FigureRequest
+
+#: With more datasets than that the numbers no longer fit into the fields.
+_MOST_WITH_NUMBERS = 14
+_ONLY_HERE = "Only collections whose documents are here and public are compared"
+_HOW = (
+    f"Weighted Jaccard similarity of their unigrams ({TOKENISATION}): Σ min / Σ max of the shares that each word has "
+    "of all words; 0 means nothing in common, 1 the same distribution."
+)
+
+
+def _complete() -> Overlaps | None:
+    """The overlaps of all datasets that have been compared with all others; None for fewer than two."""
+    found = overlaps()
+    while np.isnan(found.similarities).any():
+        worst = int(np.isnan(found.similarities).sum(axis=0).argmax())
+        kept = [number for number in range(len(found.datasets)) if number != worst]
+        found = Overlaps(
+            [found.datasets[number] for number in kept], found.similarities[np.ix_(kept, kept)]
+        )
+    return found if len(found.datasets) > 1 else None
+
+
+def _nothing() -> Plot:
+    return Plot.empty(f"{_ONLY_HERE}: there are not two of them yet.")
+
+
+def build_heatmap(request: FigureRequest) -> Plot:
+    """Datasets × datasets, in the order of the first axis of their map, so that like stands beside like."""
+    found = _complete()
+    if found is None:
+        return _nothing()
+    across = classical_scaling(1 - found.similarities).points[:, 0]
+    order = np.argsort(across, kind="stable")
+    names = [found.datasets[place].name for place in order]
+    values = found.similarities[np.ix_(order, order)]
+    shown: list[list[Cell]] = [
+        [None if row == column else float(values[row, column]) for column in range(len(names))]
+        for row in range(len(names))
+    ]
+    with_numbers = len(names) <= _MOST_WITH_NUMBERS
+    axis = {"type": "category", "showgrid": False, "ticks": ""}
+    labels = [cut(name, LONGEST_NAME) for name in names]
+    short = [cut(name, LONGEST_NARROW_NAME) for name in names]
+    return Plot(
+        data=[
+            {
+                "type": "heatmap",
+                "x": labels,
+                "y": labels,
+                "z": shown,
+                "colorscale": SCALE,
+                "zmin": 0,
+                "zmax": max(float(value) for row in shown for value in row if value is not None) or 1.0,
+                "xgap": 2,
+                "ygap": 2,
+                "texttemplate": "%{z:.2f}" if with_numbers else "",
+                "hovertemplate": "%{y} and %{x}: %{z:.3f}<extra></extra>",
+                "hoverongaps": False,
+                "colorbar": {"thickness": 10, "outlinewidth": 0, "title": {"text": "overlap", "side": "right"}},
+                "meta": {"narrow": {"x": short, "y": short, "showscale": False}},
+            }
+        ],
+        layout={
+            "height": 160 + 36 * max(len(names), 4),
+            "xaxis": {**axis, "tickangle": -40},
+            "yaxis": {**axis, "autorange": "reversed"},
+        },
+        table=Table(
+            ("Dataset", *names),
+            [(name, *row) for name, row in zip(names, shown, strict=True)],
+            ("", *(".3f" for _ in names)),
+        ),
+        caption=f"How much vocabulary {len(names)} collections share. {_HOW} {_ONLY_HERE}.",
+        subtitle="Weighted Jaccard similarity of unigrams",
+    )
+
+
+def build_map(request: FigureRequest) -> Plot:
+    """Each dataset a point; near is alike. Domains have a colour and a symbol each."""
+    found = _complete()
+    if found is None:
+        return _nothing()
+    placed = classical_scaling(1 - found.similarities)
+    domains = list(dict.fromkeys(dataset.domain or "no domain told" for dataset in found.datasets))
+    points = [
+        (dataset.name, dataset.domain or "no domain told", float(across), float(up))
+        for dataset, (across, up) in zip(found.datasets, placed.points, strict=True)
+    ]
+    traces = []
+    for number, domain in enumerate(domains):
+        of_domain = [point for point in points if point[1] == domain]
+        look = mark(number)
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "markers+text",
+                "name": domain,
+                "x": [point[2] for point in of_domain],
+                "y": [point[3] for point in of_domain],
+                "text": [cut(point[0], LONGEST_NARROW_NAME) for point in of_domain],
+                "textposition": "top center",
+                "textfont": {"color": INK},
+                "cliponaxis": False,
+                "marker": {"size": 11, "color": look.color, "symbol": look.symbol},
+                "hovertemplate": "%{text}<extra></extra>",
+            }
+        )
+    axis = {"showticklabels": False, "ticks": "", "zeroline": False}
+    reach = 1.25 * max(float(np.abs(placed.points).max()), 1e-9)
+    return Plot(
+        data=traces,
+        layout={
+            "height": 460,
+            "showlegend": True,
+            "xaxis": {**axis, "range": [-reach, reach]},
+            "yaxis": {**axis, "range": [-reach, reach], "scaleanchor": "x"},
+        },
+        table=Table(("Dataset", "Domain", "Across", "Up"), points, ("", "", "+.3f", "+.3f")),
+        caption=f"{len(points)} collections by the vocabulary they share: the nearer, the more. Classical scaling of 1 − "
+        f"overlap to two axes, which have no meaning of their own and keep {placed.kept:.0%} of the distances’ spread. "
+        f"{_HOW} {_ONLY_HERE}.",
+        subtitle="1 − weighted Jaccard similarity, in two dimensions",
+    )
+
+
+FIGURES = (
+    Figure(
+        slug="overlap",
+        title="Overlap of collections",
+        caption="How much vocabulary the collections that are here share (Figure 2 and Appendix F of the BEIR paper).",
+        subjects=("site",),
+        build=build_heatmap,
+        placed=False,
+    ),
+    Figure(
+        slug="overlap-map",
+        title="Map of collections",
+        caption="The collections that are here, those that share more vocabulary nearer to each other.",
+        subjects=("site",),
+        build=build_map,
+        placed=False,
+    ),
+)
