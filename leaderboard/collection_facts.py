@@ -118,16 +118,16 @@ class Neighbour(NamedTuple):
     overlap: float
 
 
-def neighbours(version_id: int | None, most: int = 5) -> list[Neighbour]:
-    """The collections nearest to a dataset's present version, nearest first; none where its texts are not everyone's."""
-    found = overlaps()
-    places = {dataset.version_id: number for number, dataset in enumerate(found.datasets)}
-    if version_id not in places:
-        return []
-    own = places[version_id]
-    near = [
-        Neighbour(dataset.slug, dataset.name, float(found.similarities[own, number]))
-        for number, dataset in enumerate(found.datasets)
-        if number != own and not np.isnan(found.similarities[own, number])
-    ]
+def neighbours(version_id: int, most: int = 5) -> list[Neighbour]:
+    """The collections nearest to a version whose documents are everyone's, nearest first. One query."""
+    pairs = Overlap.objects.filter(Q(first=version_id) | Q(second=version_id)).select_related(
+        "first__dataset", "second__dataset"
+    )
+    near = []
+    for pair in pairs:
+        other = pair.second if pair.first_id == version_id else pair.first
+        dataset = other.dataset
+        public = dataset.documents_visibility == Visibility.PUBLIC and not dataset.runs_only
+        if public and dataset.state != Dataset.State.PREPARING and dataset.current_version_id == other.pk:
+            near.append(Neighbour(dataset.slug, dataset.name, pair.weighted_jaccard))
     return sorted(near, key=lambda one: (-one.overlap, one.name))[:most]

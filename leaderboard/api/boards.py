@@ -14,6 +14,7 @@ from rest_framework.views import APIView
 from leaderboard.api.errors import ApiError, unknown_choice
 from leaderboard.boards import exports, lists, pages, system_page
 from leaderboard.boards.state import BoardState, UnknownChoice
+from leaderboard.dataset_details import details
 from leaderboard.models import Architecture, Entry
 from leaderboard.publishing import published_statistics
 from leaderboard.views.board_views import cited
@@ -83,7 +84,7 @@ class DatasetView(APIView):
         page = pages.dataset_page(slug, BoardState())
         if page is None:
             raise Http404
-        hidden_fields = {"pk", "current_version_id", "current_qrels_id"}
+        hidden_fields = {"pk", "current_version_id", "current_qrels_id", "part_of_id"}
         facts = {
             name: value
             for name, value in page.dataset.items()
@@ -102,8 +103,22 @@ class DatasetView(APIView):
                 "entries": page.board.total,
                 "withdrawn": [tombstone._asdict() for tombstone in page.tombstones],
                 "benchmarks": lists.benchmarks_with(page.dataset["pk"]),
+                **_more(request, page.dataset),
             }
         )
+
+
+def _more(request: Request, dataset: dict[str, Any]) -> dict[str, Any]:
+    """What the page says beside: an example, how to load it, its judgements' versions, its parts, its neighbours."""
+    more = details(dataset, [], request.build_absolute_uri("/"))
+    return {
+        "example": more.example._asdict() if more.example else None,
+        "snippets": [snippet._asdict() for snippet in more.snippets],
+        "judgements": [version._asdict() for version in more.judged],
+        "part_of": more.group.slug if more.group else None,
+        "parts": [part.slug for part in more.parts],
+        "nearest": [near._asdict() for near in more.neighbours],
+    }
 
 
 class DatasetBoardView(APIView):

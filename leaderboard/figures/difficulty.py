@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,11 @@ from leaderboard.queries.difficulty import Difficulty, difficulty
 
 #: So many queries are drawn and told; of more, evenly spaced ones by difficulty.
 MOST_QUERIES = 250
+
+
+def has_open_judgements(dataset: Mapping[str, Any]) -> bool:
+    """Whether a dataset's judgements are everyone's."""
+    return not dataset["hidden"] and bool(dataset["current_qrels_id"])
 
 
 def build(request: FigureRequest) -> Plot:
@@ -125,6 +131,6 @@ FIGURES = (
         caption="What the systems on a board reach on each query, from the hardest query to the easiest.",
         subjects=("dataset",),
         build=build,
-        placed=False,
+        fits=has_open_judgements,
     ),
 )

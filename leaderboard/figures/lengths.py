@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from leaderboard.figures.bars import LONGEST_NAME, LONGEST_NARROW_NAME, cut, row
 from leaderboard.figures.model import Figure, Plot, Table, Trace
 from leaderboard.figures.palette import BLUE, GREEN, GREY, HUES, INK, ORANGE, SYMBOLS
 from leaderboard.figures.request import FigureRequest
+from leaderboard.models.datasets import Visibility
 
 #: More systems than that are no picture any more.
 MOST_SYSTEMS = 20
@@ -36,6 +37,17 @@ class _Lane(NamedTuple):
     color: str
 
 
+def has_lengths(dataset: Mapping[str, Any]) -> bool:
+    """Whether a dataset's documents are here and everyone's."""
+    here = bool(dataset.get("current_version__corpus_sha256")) and not dataset.get("runs_only")
+    return here and dataset.get("documents_visibility") == Visibility.PUBLIC
+
+
+def has_relevant_lengths(dataset: Mapping[str, Any]) -> bool:
+    """Whether, beside that, its judgements are open."""
+    return has_lengths(dataset) and not dataset["hidden"] and bool(dataset["current_qrels_id"])
+
+
 def build_violins(request: FigureRequest) -> Plot:
     """All documents on top, then the relevant ones, then each system of the view in the board's own order."""
     page = request.dataset_page
@@ -52,10 +64,7 @@ def build_violins(request: FigureRequest) -> Plot:
         layout=_layout(lanes),
         table=Table(
             ("Documents", "Number", "Mean words", "5 %", "25 %", "Median", "75 %", "95 %"),
-            [
-                (lane.name, lane.lengths.total, lane.lengths.mean, *_quantiles(lane.lengths))
-                for lane in lanes
-            ],
+            [(lane.name, lane.lengths.total, lane.lengths.mean, *_quantiles(lane.lengths)) for lane in lanes],
             ("", ",d", ",.1f", ",.0f", ",.0f", ",.0f", ",.0f", ",.0f"),
         ),
         caption=f"Words per document of {page.dataset['name']}: of the whole corpus{_relevant_too(found)}, and of the "
@@ -216,7 +225,9 @@ def build_relevance(request: FigureRequest) -> Plot:
     if found is None:
         return Plot.empty(_missing(page.dataset))
     if found.relevant is None or not found.relevant.total:
-        return Plot.empty(_WITHHELD if page.dataset["hidden"] else "Which documents are relevant is not known yet.")
+        return Plot.empty(
+            _WITHHELD if page.dataset["hidden"] else "Which documents are relevant is not known yet."
+        )
     systems, notes = _systems(page.board.rows, MOST_LINES)
     lines = [("All documents", found.documents), ("Relevant documents", found.relevant), *systems]
     edges = doublings(lengths for _, lengths in lines)
@@ -234,14 +245,11 @@ def build_relevance(request: FigureRequest) -> Plot:
         },
         table=Table(
             ("Words", *(name for name, _ in lines)),
-            [
-                (label, *(column[place] for column in columns))
-                for place, label in enumerate(ranges)
-            ],
+            [(label, *(column[place] for column in columns)) for place, label in enumerate(ranges)],
             ("", *(".1%" for _ in lines)),
         ),
-        caption=f"How long the relevant documents of {page.dataset['name']} are, beside all documents of the corpus and "
-        f"the first {DEPTH} that systems rank for each query: the share of each in ranges that double. A document "
+        caption=f"How long the relevant documents of {page.dataset['name']} are, beside all documents of the corpus "
+        f"and the first {DEPTH} that systems rank for each query: the share of each in ranges that double. A document "
         f"relevant to two queries counts twice. Where judges saw only what earlier systems found, their taste is in "
         f"it, too. {_WORDS}",
         subtitle=page.dataset["name"],
@@ -275,7 +283,7 @@ FIGURES = (
         "of the BEIR paper).",
         subjects=("dataset",),
         build=build_violins,
-        placed=False,
+        fits=has_lengths,
     ),
     Figure(
         slug="relevance-by-length",
@@ -284,6 +292,6 @@ FIGURES = (
         "the BEIR paper).",
         subjects=("dataset",),
         build=build_relevance,
-        placed=False,
+        fits=has_relevant_lengths,
     ),
 )

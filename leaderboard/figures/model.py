@@ -72,6 +72,11 @@ class Plot:
         return cls([], {}, Table((), ()), reason)
 
 
+def always(dataset: Mapping[str, Any]) -> bool:
+    """For figures that any dataset's page shows."""
+    return True
+
+
 class Choice(NamedTuple):
     """One value of a figure's own parameter."""
 
@@ -83,7 +88,8 @@ class Choice(NamedTuple):
 class Figure:
     """A kind of picture. `choices` are its own parameters: name → label and values, the first one the default.
 
-    `wide` figures take a page's whole width.
+    `wide` figures take a page's whole width. `fits` tells by a dataset's row (`pages.DATASET_FIELDS`) whether its page
+    shows the figure: no frame where there can be nothing to draw.
     """
 
     slug: str
@@ -93,6 +99,7 @@ class Figure:
     build: Callable[[FigureRequest], Plot]
     choices: Mapping[str, tuple[str, tuple[Choice, ...]]] = field(default_factory=dict)
     wide: bool = False
+    fits: Callable[[Mapping[str, Any]], bool] = always
 
     def as_data(self, plot: Plot) -> dict[str, Any]:
         """The whole figure as its JSON."""

@@ -27,9 +27,7 @@ def _complete() -> Overlaps | None:
     while np.isnan(found.similarities).any():
         worst = int(np.isnan(found.similarities).sum(axis=0).argmax())
         kept = [number for number in range(len(found.datasets)) if number != worst]
-        found = Overlaps(
-            [found.datasets[number] for number in kept], found.similarities[np.ix_(kept, kept)]
-        )
+        found = Overlaps([found.datasets[number] for number in kept], found.similarities[np.ix_(kept, kept)])
     return found if len(found.datasets) > 1 else None
 
 
@@ -69,7 +67,11 @@ def build_heatmap(request: FigureRequest) -> Plot:
                 "texttemplate": "%{z:.2f}" if with_numbers else "",
                 "hovertemplate": "%{y} and %{x}: %{z:.3f}<extra></extra>",
                 "hoverongaps": False,
-                "colorbar": {"thickness": 10, "outlinewidth": 0, "title": {"text": "overlap", "side": "right"}},
+                "colorbar": {
+                    "thickness": 10,
+                    "outlinewidth": 0,
+                    "title": {"text": "overlap", "side": "right"},
+                },
                 "meta": {"narrow": {"x": short, "y": short, "showscale": False}},
             }
         ],
@@ -129,8 +131,8 @@ def build_map(request: FigureRequest) -> Plot:
             "yaxis": {**axis, "range": [-reach, reach], "scaleanchor": "x"},
         },
         table=Table(("Dataset", "Domain", "Across", "Up"), points, ("", "", "+.3f", "+.3f")),
-        caption=f"{len(points)} collections by the vocabulary they share: the nearer, the more. Classical scaling of 1 − "
-        f"overlap to two axes, which have no meaning of their own and keep {placed.kept:.0%} of the distances’ spread. "
+        caption=f"{len(points)} collections by the vocabulary they share: the nearer, the more. Classical scaling of "
+        f"1 − overlap to two axes, meaningless in themselves, that keep {placed.kept:.0%} of the distances’ spread. "
         f"{_HOW} {_ONLY_HERE}.",
         subtitle="1 − weighted Jaccard similarity, in two dimensions",
     )
@@ -143,7 +145,6 @@ FIGURES = (
         caption="How much vocabulary the collections that are here share (Figure 2 and Appendix F of the BEIR paper).",
         subjects=("site",),
         build=build_heatmap,
-        placed=False,
     ),
     Figure(
         slug="overlap-map",
@@ -151,6 +152,5 @@ FIGURES = (
         caption="The collections that are here, those that share more vocabulary nearer to each other.",
         subjects=("site",),
         build=build_map,
-        placed=False,
     ),
 )

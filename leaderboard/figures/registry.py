@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from leaderboard.figures import query_differences, wins
+from collections.abc import Mapping
+from typing import Any
+
+from leaderboard.figures import difficulty, lengths, overlap, query_differences, wins
 from leaderboard.figures.model import Figure, Subject
 
-FIGURES: dict[str, Figure] = {figure.slug: figure for figure in (*wins.FIGURES, *query_differences.FIGURES)}
+FIGURES: dict[str, Figure] = {
+    figure.slug: figure
+    for figure in (
+        *wins.FIGURES,
+        *difficulty.FIGURES,
+        *lengths.FIGURES,
+        *overlap.FIGURES,
+        *query_differences.FIGURES,
+    )
+}
 
 
-def figures_about(subject: Subject) -> list[Figure]:
-    """Those that a page of this kind shows, in the order of the registry."""
-    return [figure for figure in FIGURES.values() if subject in figure.subjects]
+def figures_about(subject: Subject, dataset: Mapping[str, Any] | None = None) -> list[Figure]:
+    """Those that a page of this kind shows, or the page of this dataset, in the order of the registry."""
+    about = [figure for figure in FIGURES.values() if subject in figure.subjects]
+    return about if dataset is None else [figure for figure in about if figure.fits(dataset)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -78,6 +78,6 @@ def figure_assets() -> dict[str, Any]:
 
 
 @register.simple_tag
-def figures_on(subject: str) -> list[Figure]:
-    """The figures that a page of this kind shows."""
-    return figures_about(subject)  # type: ignore[arg-type]
+def figures_on(subject: str, dataset: Mapping[str, Any] | str = "") -> list[Figure]:
+    """The figures that a page of this kind shows; of a dataset's page those that fit it."""
+    return figures_about(subject, dataset or None)  # type: ignore[arg-type]

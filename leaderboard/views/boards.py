@@ -10,6 +10,7 @@ from django.views.decorators.http import require_safe
 
 from leaderboard.boards import lists, pages, reading
 from leaderboard.boards.state import BoardState, UnknownChoice
+from leaderboard.dataset_details import details
 from leaderboard.files import offered_files
 from leaderboard.models import Dataset
 from leaderboard.page_cache import kept_page
@@ -43,13 +44,15 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
 
     def around() -> dict[str, Any]:
         statistics = lists.statistics_of(dataset)._asdict()
+        files = _files(request, dataset)
         return {
             "section": "datasets",
             "statistics": published_statistics(statistics, hidden=dataset["hidden"]),
             "tombstones": page.tombstones,
             "parts": page.parts,
             "benchmarks": lists.benchmarks_with(dataset["pk"]),
-            "files": _files(request, dataset),
+            "files": files,
+            "details": details(dataset, files, request.build_absolute_uri("/")),
         }
 
     return board_page(request, "leaderboard/dataset.html", state, around, board)

@@ -10,6 +10,7 @@ from leaderboard.boards import lists, pages, reading, system_costs, system_page,
 from leaderboard.boards.made_by import made_by
 from leaderboard.boards.state import BoardState
 from leaderboard.boards.word_pieces import LABEL as WORD_PIECES
+from leaderboard.collection_facts import overlaps
 from leaderboard.page_cache import kept_page
 
 #: How many rows of the first board the home page shows.
@@ -44,7 +45,11 @@ def home(request: HttpRequest) -> HttpResponse:
 @kept_page(_site)
 def datasets(request: HttpRequest) -> HttpResponse:
     """All datasets with their statistics."""
-    return render(request, "leaderboard/datasets.html", {"section": "datasets", "datasets": lists.datasets()})
+    return render(
+        request,
+        "leaderboard/datasets.html",
+        {"section": "datasets", "datasets": lists.datasets(), "collections": len(overlaps().datasets)},
+    )
 
 
 @require_safe
