@@ -46,11 +46,22 @@ def find_certainty(dataset: Dataset, progress: Progress = lambda share: None) ->
     board = compared_boards([dataset.pk]).get(dataset.pk)
     if board is None or _known(board):
         return None
-    content = {}
-    for number, (measure, entries, values) in enumerate(_by_measure(board)):
-        progress(number / len(board.measures))
-        content[measure] = certainty_of(measure, entries, values, board.baseline).as_dict()
+    content: dict[str, dict[str, Any]] = {}
+    for read in _by_measure(board):
+        # Together, since most of the work is to draw the resamples.
+        low, high = _intervals([values for _, _, values in read])
+        for measure, entries, values in read:
+            progress(len(content) / len(board.measures))
+            ends = low[: len(entries)], high[: len(entries)]
+            low, high = low[len(entries) :], high[len(entries) :]
+            content[measure] = certainty_of(measure, entries, values, board.baseline, ends).as_dict()
     return Finding(board, content)
+
+
+def _intervals(values: Sequence[Values]) -> tuple[Values, Values]:
+    settings = Settings()
+    columns = np.hstack(values)
+    return intervals(columns, resamples=settings.resamples, level=settings.level, seed=settings.seed)
 
 
 @transaction.atomic
@@ -82,15 +93,16 @@ def certainty_of(
     entries: Sequence[int],
     values: Values,
     baseline: int | None,
-    settings: Settings | None = None,
+    ends: tuple[Values, Values],
 ) -> MeasureCertainty:
-    """What can be said of one measure: `values` has the shape (queries, entries), `entries` are their ids.
+    """What can be said of one measure.
 
-    Of equal means the first is the best.
+    `values` has the shape (queries, entries), `entries` are their ids, `ends` those of their intervals, each of shape
+    (entries,). Of equal means the first is the best.
     """
-    settings = settings or Settings()
+    settings = Settings()
     lower_is_better = better(measure) == "lower"
-    low, high = intervals(values, resamples=settings.resamples, level=settings.level, seed=settings.seed)
+    low, high = ends
     sums = PermutedSums(values, permutations=settings.permutations, seed=settings.seed)
     means = values.mean(axis=0)
     scores = -means if lower_is_better else means
@@ -142,25 +154,29 @@ def _anchors(entries: Sequence[int], scores: Values, letters: Sequence[str]) -> 
     return found
 
 
-def _by_measure(board: ComparedBoard) -> Iterator[tuple[str, list[int], Values]]:
-    """Each measure with the entries that have it and their values, shape (queries, entries)."""
-    measures = list(board.measures)
+def _by_measure(board: ComparedBoard) -> Iterator[list[tuple[str, list[int], Values]]]:
+    """Each measure with the entries that have it and their values, shape (queries, entries).
+
+    As many measures at a time as may be held at once.
+    """
+    measures, most = list(board.measures), 1
     while measures:
         read: dict[str, dict[int, Values]] = {}
-        held = 0
         for entry in _entries(board):
             names, values = per_query_means(entry)
             if not read:
                 most = max(1, _HELD // (len(values) * len(board.entries)))
                 read = {name: {} for name in measures[:most]}
-                held = len(read)
             for name in read.keys() & set(names):
                 read[name][entry.pk] = values[:, names.index(name)].copy()
-        for name, columns in read.items():
-            if columns:
-                entries = [pk for pk in board.entries if pk in columns]
-                yield name, entries, np.column_stack([columns[pk] for pk in entries])
-        measures = measures[held:] if held else []
+        found = [
+            (name, entries, np.column_stack([columns[pk] for pk in entries]))
+            for name, columns in read.items()
+            if (entries := [pk for pk in board.entries if pk in columns])
+        ]
+        if found:
+            yield found
+        measures = measures[most:]
 
 
 def _entries(board: ComparedBoard) -> Iterator[Entry]:
