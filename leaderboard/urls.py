@@ -14,6 +14,7 @@ from leaderboard.views.compare import compare_systems
 from leaderboard.views.figures import figure, figure_json, figures
 from leaderboard.views.files import dataset_file, favicon
 from leaderboard.views.health import healthz
+from leaderboard.views.people import author, badge_data, badge_svg
 
 register_converter(past.MomentConverter, "moment")
 
@@ -28,6 +29,9 @@ pages = [
     path("benchmarks/<slug:slug>/", boards.benchmark, name="benchmark"),
     path("compare/", compare_systems, name="compare"),
     path("systems/<slug:slug>/", public.system, name="system"),
+    path("systems/<slug:slug>/badge.svg", badge_svg, name="system_badge"),
+    path("systems/<slug:slug>/badge.json", badge_data, name="system_badge_data"),
+    path("authors/<str:slug>/", author, name="author"),
     path("teams/<slug:slug>/", public.team, name="team"),
     path("figures/", figures, name="figures"),
     path("figures/<slug:slug>.json", figure_json, name="figure_json"),

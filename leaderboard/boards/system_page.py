@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import orjson
-from django.db.models import Count, Max, Q, TextField
+from django.db.models import Count, Q, TextField
 from django.db.models.functions import Cast
 
 from leaderboard.boards import deltas
@@ -16,7 +16,7 @@ from leaderboard.boards.measures import better
 from leaderboard.boards.reading import short_citation
 from leaderboard.boards.system_result import Result, SeedResult
 from leaderboard.boards.word_pieces import is_word_pieces, job_of, scores_by_job
-from leaderboard.models import Entry, Seed, System, Team
+from leaderboard.models import Entry, Seed, System
 from leaderboard.models.results import EntryQuerySet
 
 
@@ -187,10 +187,8 @@ def _result(
     sign = -1 if better(measure) == "lower" else 1
     best = max(peers, key=lambda other: sign * other.scores[measure])
     value = scores[measure]
-    baseline = next(
-        (other.scores[measure] for other in peers if other.is_baseline and other.comparison_group == group),
-        None,
-    )
+    compared = next((other for other in peers if other.is_baseline and other.comparison_group == group), None)
+    baseline = compared.scores[measure] if compared else None
     word_pieces = None if is_word_pieces(row["configuration"]) else of_word_pieces.get(measure)
     return Result(
         dataset=row["dataset__name"],
@@ -229,31 +227,5 @@ def _result(
             )
             for label, of_seed in row["seeds"]
         ],
+        baseline_slug=compared.slug if compared else "",
     )
-
-
-def team_facts(slug: str) -> dict[str, Any] | None:
-    """A team with its public systems, None where there is no such team. Two queries."""
-    team = Team.objects.filter(slug=slug).values("pk", "slug", "name", "created_at").first()
-    if team is None:
-        return None
-    public = Q(entries__visibility=Entry.Visibility.PUBLIC)
-    systems = (
-        System.objects.filter(team_id=team["pk"])
-        .annotate(
-            datasets=Count("entries__dataset", filter=public, distinct=True),
-            newest=Max(Cast("entries__published_at", TextField()), filter=public),
-        )
-        .filter(datasets__gt=0)
-        .order_by("name")
-        .values("name", "slug", "architecture", "datasets", "newest")
-    )
-    shown = [
-        {
-            **system,
-            "architecture": ARCHITECTURES.get(system["architecture"], system["architecture"]),
-            "newest": system["newest"][:10],
-        }
-        for system in systems
-    ]
-    return {**team, "systems": shown}

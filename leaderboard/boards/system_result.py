@@ -55,6 +55,7 @@ class Result(NamedTuple):
     word_pieces_relative: float | None = None
     deviations: Mapping[str, float] = MappingProxyType({})
     seeds: Sequence[SeedResult] = ()
+    baseline_slug: str = ""
 
     @property
     def fact_texts(self) -> list[tuple[str, str]]:

@@ -61,6 +61,11 @@ class DatasetRow:
         """Whether every system has a value that can be compared."""
         return all(cell.comparable for cell in self.cells)
 
+    @property
+    def tested(self) -> bool:
+        """Whether any system was tested against the first one."""
+        return any(cell.tested for cell in self.cells)
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from leaderboard.results import per_query_means
 #: Systems side by side, and as many as one sees at first.
 MOST_SYSTEMS, FIRST_SYSTEMS = 12, 6
 DEPTH = 10
-#: Judged documents shown at first; `judged=all` shows all.
+#: Judged documents shown at first with their texts; `judged=all` shows all. Mere ids are always all there.
 FIRST_JUDGED = 50
 
 
@@ -102,10 +103,12 @@ def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> 
     graded = collection.judgements.graded(row)
     found = _found(collection, chosen, query_id)
     texts = excerpts(dataset)
-    shown_judged = _shown_judged(graded, state)
-    names = {name for documents in found.values() for name in documents or ()} | set(shown_judged)
+    found_by = Counter(name for documents in found.values() for name in documents or ())
+    ordered = sorted(graded, key=lambda name: (-graded[name], -found_by[name], name))
+    shown_judged = ordered if state.all_judged or texts is None else ordered[:FIRST_JUDGED]
+    names = {*found_by, *shown_judged}
     written = texts.find(names) if texts else {}
-    documents = _documents(names, graded, written, found, shown_judged, dataset.relevance_level)
+    documents = _documents(names, graded, written, found_by, shown_judged, dataset.relevance_level)
     values = {entry.pk: _value(entry, measure, row) for entry in chosen}
     rankings = [_ranking(entry, values, measure, found[entry.pk], documents) for entry in chosen]
     before, after = collection.neighbours(row)
@@ -177,17 +180,11 @@ def _found(collection: OpenCollection, chosen: Sequence[Entry], query_id: str) -
     return found
 
 
-def _shown_judged(graded: Mapping[str, int], state: QueryState) -> list[str]:
-    """Judged documents from the highest grade down, then by id."""
-    ordered = sorted(graded, key=lambda name: (-graded[name], name))
-    return ordered if state.all_judged else ordered[:FIRST_JUDGED]
-
-
 def _documents(
     names: set[str],
     graded: Mapping[str, int],
     written: Mapping[str, Excerpt],
-    found: Mapping[int, list[str] | None],
+    found_by: Mapping[str, int],
     judged: Sequence[str],
     relevance_level: int,
 ) -> dict[str, Document]:
@@ -198,7 +195,7 @@ def _documents(
             excerpt=written.get(name),
             grade=graded.get(name),
             relevant=graded.get(name, -1) >= relevance_level,
-            found_by=sum(name in documents for documents in found.values() if documents),
+            found_by=found_by.get(name, 0),
             anchor=anchors.get(name, ""),
         )
         for name in names

@@ -77,7 +77,10 @@ def _context(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, 
     path = reverse("compare")
     return {
         "comparison": found,
-        "rows": [(row, path + view.but(dataset=row.slug).query_string() + "#by-query") for row in found.rows],
+        "rows": [
+            (row, path + view.but(dataset=row.slug).query_string() + "#by-query" if row.tested else "")
+            for row in found.rows
+        ],
         "reasons": reasons(found.rows),
         "test": TEST,
         "correction": CORRECTION,
@@ -87,7 +90,7 @@ def _context(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, 
 
 def _one_dataset(view: CompareState, found: Comparison, choices: dict[str, SystemChoice]) -> dict[str, Any]:
     """The part about one open dataset: a pair by query, and what all find first. At most three queries."""
-    testable = {row.slug: row for row in found.rows if any(cell.tested for cell in row.cells)}
+    testable = {row.slug: row for row in found.rows if row.tested}
     if view.dataset and view.dataset not in testable:
         raise UnknownChoice("dataset with open judgements", view.dataset, testable)
     row = testable.get(view.dataset) or next(iter(testable.values()), None)

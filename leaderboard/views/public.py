@@ -9,6 +9,8 @@ from django.views.decorators.http import require_safe
 from leaderboard.boards import lists, pages, reading, system_costs, system_page, wording
 from leaderboard.boards.made_by import made_by
 from leaderboard.boards.state import BoardState
+from leaderboard.boards.system_more import system_more
+from leaderboard.boards.team_page import team_facts
 from leaderboard.boards.word_pieces import LABEL as WORD_PIECES
 from leaderboard.collection_facts import overlaps
 from leaderboard.page_cache import kept_page
@@ -80,6 +82,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "costs": system_costs.cost_table(results),
         "depths": system_costs.depths(results),
         "made": made_by(facts["pk"]),
+        "more": system_more(facts, results, request.build_absolute_uri("/").rstrip("/")),
     }
     return render(request, "leaderboard/system.html", context)
 
@@ -88,7 +91,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
 @kept_page(_site)
 def team(request: HttpRequest, slug: str) -> HttpResponse:
     """A team and its systems."""
-    facts = system_page.team_facts(slug)
+    facts = team_facts(slug)
     if facts is None:
         raise Http404
     return render(request, "leaderboard/team.html", {"section": "team", "team": facts})

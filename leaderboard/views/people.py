@@ -1,0 +1,51 @@
+"""Pages of people by name, and badges of systems for elsewhere."""
+
+from __future__ import annotations
+
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+
+from leaderboard.boards import reading
+from leaderboard.boards.authors import author_facts
+from leaderboard.boards.badges import Badge, as_shields, as_svg, badge_of
+from leaderboard.page_cache import kept_page
+
+
+def _revision(**_: str) -> str:
+    return reading.site_revision()
+
+
+def _which_badge(request: HttpRequest) -> str:
+    return f"{request.GET.get('dataset', '')}\n{request.GET.get('measure', '')}"
+
+
+@require_safe
+@kept_page(_revision)
+def author(request: HttpRequest, slug: str) -> HttpResponse:
+    """A person's systems and publications."""
+    facts = author_facts(slug)
+    if facts is None:
+        raise Http404
+    return render(request, "leaderboard/author.html", {"section": "author", "author": facts})
+
+
+@require_safe
+@kept_page(_revision, _which_badge)
+def badge_svg(request: HttpRequest, slug: str) -> HttpResponse:
+    """A system's place on a dataset's board, as a picture."""
+    return HttpResponse(as_svg(_badge(request, slug)), content_type="image/svg+xml")
+
+
+@require_safe
+@kept_page(_revision, _which_badge)
+def badge_data(request: HttpRequest, slug: str) -> HttpResponse:
+    """The same for shields.io."""
+    return JsonResponse(as_shields(_badge(request, slug)))
+
+
+def _badge(request: HttpRequest, slug: str) -> Badge:
+    badge = badge_of(slug, request.GET.get("dataset", ""), request.GET.get("measure", ""))
+    if badge is None:
+        raise Http404
+    return badge
