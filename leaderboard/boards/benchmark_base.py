@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import is_
 
 from leaderboard.boards.aggregates import Tables, table
 from leaderboard.boards.collecting import Line, collect
@@ -60,7 +61,7 @@ def base_of(
     key = f"{facts.name}|{measure}|{zero_shot}|{','.join(member.slug for member in facts.members)}"
     used = [entries[member.dataset_id] for member in facts.members]
     known = _remembered.get(key)
-    if known is not None and known.facts == facts and all(map(_same, known.entries, used)):
+    if known is not None and known.facts == facts and all(map(is_, known.entries, used)):
         return known
     lines = collect(facts, entries, measure, zero_shot=zero_shot)
     width, systems = len(facts.members), read_systems(line.system_id for line in lines)
@@ -82,7 +83,3 @@ def base_of(
     )
     _remembered.put(key, base)
     return base
-
-
-def _same(one: object, other: object) -> bool:
-    return one is other

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from hashlib import sha256
+from operator import is_not
 from typing import NamedTuple
 
 import orjson
@@ -52,7 +53,9 @@ class _Value(NamedTuple):
     training: str
 
 
-_remembered: Remembered[Composed] = Remembered(32)
+#: What was made, with the very entries that it was made of: other ones never meet it.
+_composed: Remembered[tuple[Sequence[Part], Sequence[DatasetEntries], Composed]] = Remembered(32)
+_joined: Remembered[tuple[DatasetEntries, DatasetEntries, DatasetEntries]] = Remembered(32)
 
 
 def is_mean_of_parts(group: str) -> bool:
@@ -64,22 +67,28 @@ def with_parts(
     members: Sequence[Member], entries: Mapping[int, DatasetEntries]
 ) -> Mapping[int, DatasetEntries]:
     """The entries by dataset, those of members with parts together with what is composed of the parts."""
-    composed = {
-        member.dataset_id: joined(compose(member.parts, entries).entries, entries[member.dataset_id])
-        for member in members
-        if member.parts
-    }
-    return {**entries, **composed} if composed else entries
+    wholes = {member.dataset_id: _whole(member, entries) for member in members if member.parts}
+    return {**entries, **wholes} if wholes else entries
+
+
+def _whole(member: Member, entries: Mapping[int, DatasetEntries]) -> DatasetEntries:
+    own, composed = entries[member.dataset_id], compose(member.parts, entries).entries
+    known = _joined.get(str(member.dataset_id))
+    if known is None or known[0] is not composed or known[1] is not own:
+        known = composed, own, joined(composed, own)
+        _joined.put(str(member.dataset_id), known)
+    return known[2]
 
 
 def compose(parts: Sequence[Part], entries: Mapping[int, DatasetEntries]) -> Composed:
     """The entries that follow from those of all parts; none while a part is not published."""
-    key = ",".join(f"{part.dataset_id}:{part.revision}:{part.listed}" for part in parts)
-    known = _remembered.get(key)
-    if known is None:
-        known = _compose(parts, entries)
-        _remembered.put(key, known)
-    return known
+    used = [entries[part.dataset_id] for part in parts]
+    key = ",".join(str(part.dataset_id) for part in parts)
+    known = _composed.get(key)
+    if known is None or known[0] != parts or any(map(is_not, known[1], used)):
+        known = parts, used, _compose(parts, entries)
+        _composed.put(key, known)
+    return known[2]
 
 
 def _compose(parts: Sequence[Part], entries: Mapping[int, DatasetEntries]) -> Composed:
