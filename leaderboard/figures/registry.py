@@ -5,19 +5,29 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from leaderboard.figures import difficulty, lengths, overlap, query_differences, wins
+from leaderboard.figures import (
+    differences,
+    difficulty,
+    in_domain,
+    lengths,
+    means,
+    overlap,
+    pairs,
+    pareto,
+    progress,
+    query_differences,
+    tasks,
+    wins,
+)
 from leaderboard.figures.model import Figure, Subject
 
-FIGURES: dict[str, Figure] = {
-    figure.slug: figure
-    for figure in (
-        *wins.FIGURES,
-        *difficulty.FIGURES,
-        *lengths.FIGURES,
-        *overlap.FIGURES,
-        *query_differences.FIGURES,
-    )
-}
+#: In the order of the pages.
+MODULES = (
+    *(pareto, wins, in_domain, differences, pairs, means, progress, tasks),
+    *(difficulty, lengths, overlap, query_differences),
+)
+
+FIGURES: dict[str, Figure] = {figure.slug: figure for module in MODULES for figure in module.FIGURES}
 
 
 def figures_about(subject: Subject, dataset: Mapping[str, Any] | None = None) -> list[Figure]:

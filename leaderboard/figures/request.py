@@ -63,7 +63,12 @@ class FigureRequest:
     @cached_property
     def benchmark_page(self) -> BenchmarkPage:
         """The benchmark's page in this view. Raises NoSubject and UnknownChoice."""
-        page = pages.benchmark_page(self.benchmark, self.view) if self.benchmark else None
+        return self.benchmark_in_view("")
+
+    def benchmark_in_view(self, view: str) -> BenchmarkPage:
+        """The benchmark's page with this of `VIEWS` in the datasets' columns. Raises NoSubject and UnknownChoice."""
+        state = self.view.but(view=view, all_rows=True)
+        page = pages.benchmark_page(self.benchmark, state) if self.benchmark else None
         if page is None:
             raise NoSubject
         return page

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from leaderboard.boards.model import Row
-from leaderboard.figures.bars import bar_layout, row_name, rows_of_bars
+from leaderboard.figures.bars import bar_layout, rows_of_bars
 from leaderboard.figures.model import Figure, Plot, Table
 from leaderboard.figures.palette import BETTER, GREY, WORSE
 from leaderboard.figures.request import FigureRequest
+from leaderboard.figures.rows import names_of, present, titled
 
 WINS = "wins"
 
@@ -28,14 +29,14 @@ def build(request: FigureRequest) -> Plot:
     place = board.index(WINS)
     counted = [
         _Counted(row, *map(int, row.shown[place].split("/")))
-        for row in board.rows
+        for row in present(board)
         if place in row.shown and not row.entry.is_baseline
     ]
     if not counted:
         return Plot.empty("No system of this view can be compared with BM25 on these datasets.")
     counted.sort(key=lambda one: (-one.won, one.lost))
     shown, left_out = rows_of_bars(counted, "most wins")
-    names = [row_name(one.row) for one in shown]
+    names = names_of([one.row for one in shown])
     datasets = sum(member.counted for member in request.benchmark_page.members)
     return Plot(
         data=[
@@ -57,7 +58,7 @@ def build(request: FigureRequest) -> Plot:
             [(name, one.won, one.tied, one.lost) for name, one in zip(names, shown, strict=True)],
             ("", "d", "d", "d"),
         ),
-        caption=f"Datasets of {board.title} on which each system scores above, equal to and below BM25 in "
+        caption=f"Datasets of {titled(board)} on which each system scores above, equal to and below BM25 in "
         f"{board.measure}, of the {datasets} that count. Each is compared with the BM25 of its own source.",
         subtitle=f"{board.title}, {board.measure}",
         notes=left_out,

@@ -52,10 +52,11 @@
 
   const narrowed = (one) => ({ ...one, ...one.meta?.narrow });
 
-  function looks(narrow) {
+  function looks(width) {
+    const narrow = width < NARROW;
     const axis = {
       gridcolor: color("--rule"), linecolor: color("--rule-strong"), tickcolor: color("--rule-strong"),
-      zerolinecolor: color("--rule-strong"), automargin: true, fixedrange: true, title: { standoff: 10 },
+      zerolinecolor: color("--rule-strong"), automargin: true, fixedrange: true, title: { standoff: 10, font: { size: narrow ? 11 : 12.5, color: color("--ink-soft") } },
       tickfont: { color: color("--ink-soft") },
     };
     return {
@@ -63,7 +64,10 @@
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", dragmode: false, hovermode: "closest",
       margin: { l: 8, r: narrow ? 8 : 16, t: 8, b: 8 }, height: 420,
       xaxis: axis, yaxis: axis,
-      legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", itemclick: false, itemdoubleclick: false },
+      legend: {
+        orientation: "h", x: 0, xref: "container", y: 1, yref: "container", yanchor: "top", itemclick: false,
+        itemdoubleclick: false, ...(narrow ? { entrywidth: width / 2 - 48 } : {}),
+      },
       hoverlabel: {
         bgcolor: color("--raised"), bordercolor: color("--rule-strong"), align: "left",
         font: { color: color("--ink"), family: getComputedStyle(document.body).fontFamily },
@@ -73,9 +77,8 @@
 
   // What Plotly is to draw, for a width; `taken` adds what a picture needs that leaves its page.
   function specification(found, width, taken) {
-    const narrow = width < NARROW;
-    const pick = narrow ? narrowed : (one) => one;
-    const layout = { ...pick(found.layout), template: { layout: looks(narrow) } };
+    const pick = width < NARROW ? narrowed : (one) => one;
+    const layout = { ...pick(found.layout), template: { layout: looks(width) } };
     if (taken) {
       layout.paper_bgcolor = "var(--paper)";
       const subtitle = { text: [found.subtitle, location.host].filter(Boolean).join(" · "), font: { size: 12 } };

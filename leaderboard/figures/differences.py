@@ -1,0 +1,187 @@
+"""Differences to BM25: of one or a few systems on each dataset, or of all systems on one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from leaderboard.boards.deltas import DIGITS
+from leaderboard.boards.measures import better
+from leaderboard.boards.model import Board, Row
+from leaderboard.boards.wording import signed
+from leaderboard.figures.bars import BAR, bar_layout, rows_of_bars
+from leaderboard.figures.model import Figure, Plot, Table
+from leaderboard.figures.palette import BETTER, WORSE, mark
+from leaderboard.figures.request import FigureRequest
+from leaderboard.figures.rows import (
+    Place,
+    chosen_first,
+    datasets_of,
+    names_of,
+    present,
+    score_format,
+    titled,
+    value,
+)
+
+#: So many systems side by side; without a choice there are two.
+MOST_SYSTEMS, USUAL_SYSTEMS = 4, 2
+NOTHING = "No system of this view can be compared with a BM25 of its own source and version."
+
+
+def build(request: FigureRequest) -> Plot:
+    """Bars from the BM25 of the same source, version and judgements: of a dataset's page all systems, else a few."""
+    return _of_dataset(request) if request.dataset else _of_benchmark(request)
+
+
+def _of_dataset(request: FigureRequest) -> Plot:
+    board = request.board()
+    place = next((place for place, column in enumerate(board.columns) if column.key == "delta"), None)
+    return Plot.empty(NOTHING) if place is None else _of_systems(board, place)
+
+
+def _of_systems(board: Board, place: int) -> Plot:
+    """A bar for each system, of the differences in one column."""
+    rows = [row for row in present(board) if not row.entry.is_baseline and value(row, place) is not None]
+    if not rows:
+        return Plot.empty(NOTHING)
+    lower = better(board.measure) == "lower"
+    rows.sort(key=lambda row: value(row, place) or 0.0, reverse=not lower)
+    rows, notes = rows_of_bars(rows, "best differences")
+    names, found = names_of(rows), [value(row, place) or 0.0 for row in rows]
+    form = score_format(rows, "+")
+    return Plot(
+        data=[_signed_bars(f"Δ {board.measure}", names, found, form, lower=lower)],
+        layout={**bar_layout(len(rows)), "xaxis": _axis(board, found), "showlegend": False},
+        table=Table(("System", f"Δ {board.measure}"), list(zip(names, found, strict=True)), ("", form)),
+        caption=f"Difference in {board.measure} on {titled(board)} between each system and the BM25 of its "
+        "own source, version and judgements.",
+        subtitle=f"{board.title}, {board.measure}",
+        notes=notes,
+    )
+
+
+def _of_benchmark(request: FigureRequest) -> Plot:
+    page = request.benchmark_in_view("delta")
+    board, places = page.board, datasets_of(page, counted=False)
+    if len(places) == 1:
+        return _of_systems(board, places[0].column)
+    rows = [
+        row
+        for row in present(board)
+        if not row.entry.is_baseline and any(value(row, place.column) is not None for place in places)
+    ]
+    slugs = request.systems or request.state.pins
+    most = MOST_SYSTEMS if slugs else USUAL_SYSTEMS
+    rows = chosen_first([row for row in rows if not slugs or row.entry.slug in slugs], slugs, most)
+    if not rows:
+        return Plot.empty(NOTHING)
+    places = [place for place in places if any(value(row, place.column) is not None for row in rows)]
+    lower = better(board.measure) == "lower"
+    first = rows[0]
+    places.sort(key=lambda place: _order(value(first, place.column), lower=lower))
+    names = names_of(rows)
+    return Plot(
+        data=_benchmark_bars(rows, names, places, lower=lower),
+        layout={
+            **bar_layout(len(places), max(BAR, 15 * len(rows) + 6)),
+            "barmode": "group",
+            "xaxis": _axis(board, [value(row, place.column) for row in rows for place in places]),
+            "showlegend": len(rows) > 1,
+        },
+        table=Table(
+            ("Dataset", *names),
+            [(place.name, *(value(row, place.column) for row in rows)) for place in places],
+            ("", *[score_format(rows, "+")] * len(rows)),
+        ),
+        caption=f"Difference in {board.measure} to BM25 on each dataset of {titled(board)}, for {_listed(names)}. Each "
+        "is compared with the BM25 of the same source, version and judgements.",
+        subtitle=f"{', '.join(names)}: {board.title}, {board.measure}",
+        notes=_notes(page.board, places, chosen=bool(slugs)),
+    )
+
+
+def _benchmark_bars(
+    rows: Sequence[Row], names: Sequence[str], places: Sequence[Place], *, lower: bool
+) -> list[dict[str, Any]]:
+    """One system: better and worse by hue and sign. Several: a hue and a pattern each."""
+    datasets, form = [place.name for place in places], score_format(rows, "+")
+    values = [[value(row, place.column) for place in places] for row in rows]
+    if len(rows) == 1:
+        return [_signed_bars(names[0], datasets, values[0], form, lower=lower)]
+    return [
+        {
+            **_bars(name, datasets, found, form),
+            "marker": {
+                "color": mark(number).color,
+                "pattern": {"shape": mark(number).pattern, "fillmode": "replace"},
+            },
+        }
+        for number, (name, found) in enumerate(zip(names, values, strict=True))
+    ]
+
+
+def _signed_bars(
+    name: str, heads: Sequence[str], values: Sequence[float | None], form: str, *, lower: bool
+) -> dict[str, Any]:
+    good, bad = (WORSE, BETTER) if lower else (BETTER, WORSE)
+    return {
+        **_bars(name, heads, values, form),
+        "marker": {"color": [good if (found or 0) >= 0 else bad for found in values]},
+    }
+
+
+def _bars(name: str, heads: Sequence[str], values: Sequence[float | None], form: str) -> dict[str, Any]:
+    decimals = int(form[-2])
+    return {
+        "type": "bar",
+        "orientation": "h",
+        "name": name,
+        "y": list(heads),
+        "x": list(values),
+        "text": [signed(found, decimals) if found is not None else "" for found in values],
+        "textposition": "outside",
+        "cliponaxis": False,
+        "hovertemplate": f"%{{y}}<br>{name}: %{{text}}<extra></extra>",
+    }
+
+
+def _axis(board: Board, values: Sequence[float | None]) -> dict[str, Any]:
+    """An axis with room for the numbers at the ends of bars."""
+    arrow = "better →" if better(board.measure) == "higher" else "← better"
+    found = [number for number in values if number is not None]
+    low, high = min(0.0, *found), max(0.0, *found)
+    room = 0.16 * (high - low or 1.0)
+    return {
+        "title": {"text": f"Δ {board.measure} to BM25 ({arrow})"},
+        "tickformat": "+.2f",
+        "range": [low - (room if low < 0 else 0.0), high + (room if high > 0 else 0.0)],
+    }
+
+
+def _order(found: float | None, *, lower: bool) -> tuple[bool, float]:
+    return (found is None, round(found if lower else -found, DIGITS) if found is not None else 0.0)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def _notes(board: Board, places: Sequence[Place], *, chosen: bool) -> list[str]:
+    notes = [] if chosen else ["The first systems of the board; pinning others there shows those."]
+    for place in places:
+        measure = place.member.measure(board.measure)
+        if measure != board.measure:
+            notes.append(f"{place.name} shows {measure} instead of {board.measure}.")
+    return notes
+
+
+FIGURES = (
+    Figure(
+        slug="deltas",
+        title="Differences to BM25",
+        caption="How far above or below BM25 systems are, dataset by dataset.",
+        subjects=("benchmark", "dataset"),
+        build=build,
+    ),
+)

@@ -1,0 +1,128 @@
+"""In-domain against zero-shot: whether what is good where it was trained is good elsewhere (BEIR, finding 1)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+from leaderboard.boards.model import Row
+from leaderboard.figures import points
+from leaderboard.figures.axes import sentence
+from leaderboard.figures.model import Figure, Plot, Table
+from leaderboard.figures.points import Point
+from leaderboard.figures.request import FigureRequest
+from leaderboard.figures.rows import (
+    Place,
+    datasets_of,
+    left_out,
+    mean,
+    names_of,
+    only_kind,
+    present,
+    score_format,
+    titled,
+    value,
+)
+
+IN_DOMAIN = "‡"
+#: Rank correlation compares all pairs: of more systems it says nothing that the picture does not.
+MOST_COMPARED = 200
+
+
+class _Sides(NamedTuple):
+    """The dataset that systems were trained on, those where they were not, and the rows that have both."""
+
+    trained: Place
+    others: Sequence[Place]
+    rows: Sequence[Row]
+    left_out: Sequence[Row]
+
+
+def build(request: FigureRequest) -> Plot:
+    """By system its score on the dataset that most were trained on, and its mean over the others, none of them seen."""
+    if request.state.zero_shot:
+        return Plot.empty("This view shows zero-shot values only: none of them is in-domain.")
+    page = request.benchmark_page
+    sides = _sides(datasets_of(page, counted=False), present(page.board))
+    if sides is None or not sides.rows:
+        return Plot.empty(
+            "No system of this view was trained on one of these datasets and scored on all others."
+        )
+    rows, names = list(sides.rows), names_of(sides.rows)
+    form, measure = score_format(rows), page.board.measure
+    across = f"{sides.trained.member.measure(measure)} on {sides.trained.name}"
+    up = f"mean {measure} over the other {len(sides.others)}"
+    found = [
+        Point(row, name, x, y, f"{across}: {x:{form}}<br>{up}: {y:{form}}")
+        for row, name in zip(rows, names, strict=True)
+        if (x := value(row, sides.trained.column)) is not None and (y := mean(row, sides.others)) is not None
+    ]
+    trained = [IN_DOMAIN in row.marks.get(sides.trained.column, "") for row in rows]
+    return Plot(
+        data=points.traces(found),
+        layout={
+            "height": 420,
+            "xaxis": {"title": {"text": sentence(across)}, "tickformat": ".2f"},
+            "yaxis": {"title": {"text": sentence(up)}, "tickformat": ".2f"},
+        },
+        table=Table(
+            ("System", sentence(across), sentence(up), f"Trained on {sides.trained.name}"),
+            [
+                (point.name, point.x, point.y, "yes" if seen else "no")
+                for point, seen in zip(found, trained, strict=True)
+            ],
+            ("", form, form, ""),
+        ),
+        caption=f"{sentence(across)}, on which {sum(trained)} of these {len(found)} systems were trained, against "
+        f"their {up} datasets of {titled(page.board)}, none of which they declare to have seen.",
+        subtitle=f"{page.board.title}, {measure}",
+        notes=[
+            *_correlation(found),
+            *left_out(sides.left_out, "for want of scores or trained on others, too"),
+        ],
+    )
+
+
+def _sides(places: Sequence[Place], rows: Sequence[Row]) -> _Sides | None:
+    """The dataset with most in-domain values, and the counted others. Only rows of one kind."""
+    counts = Counter(
+        place.column for row in rows for place in places if IN_DOMAIN in row.marks.get(place.column, "")
+    )
+    if not counts:
+        return None
+    trained = next(place for place in places if place.column == counts.most_common(1)[0][0])
+    others = [place for place in places if place.member.counted and place != trained]
+    of_kind, _ = only_kind([row for row in rows if value(row, trained.column) is not None])
+    fitting = [
+        row
+        for row in of_kind
+        if mean(row, others) is not None
+        and not any(IN_DOMAIN in row.marks.get(place.column, "") for place in others)
+    ]
+    fits = {id(row) for row in fitting}
+    return _Sides(trained, others, fitting, [row for row in of_kind if id(row) not in fits])
+
+
+def _correlation(found: Sequence[Point]) -> list[str]:
+    """Kendall's τ-a of the two orders: pairs in the same order less those in the other, over all pairs."""
+    if not 3 <= len(found) <= MOST_COMPARED:
+        return []
+    pairs = list(combinations(found, 2))
+    signs = [(a.x - b.x) * (a.y - b.y) for a, b in pairs]
+    agreement = sum((sign > 0) - (sign < 0) for sign in signs) / len(pairs)
+    return [
+        f"Kendall's τ of the two orders is {agreement:.2f} over {len(found)} systems (1: the same, 0: unrelated)."
+    ]
+
+
+FIGURES = (
+    Figure(
+        slug="in-domain",
+        title="In-domain and zero-shot",
+        caption="Scores where systems were trained, against their mean where they were not.",
+        subjects=("benchmark",),
+        build=build,
+    ),
+)

@@ -1,0 +1,110 @@
+"""Where the names of points stand so that none lies on another; a name without a place is left to the table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+#: The picture's assumed size inside its axes, wide and on a phone, and that of a character, in pixels.
+WIDE, NARROW = (560.0, 330.0), (250.0, 330.0)
+CHARACTER, LINE, GAP = 6.8, 15.0, 7.0
+#: By preference, plotly's words, and where the text's box begins: shares of its width and height, and gaps.
+POSITIONS = {
+    "middle right": (0.0, -0.5, 1, 0),
+    "top center": (-0.5, -1.0, 0, -1),
+    "bottom center": (-0.5, 0.0, 0, 1),
+    "middle left": (-1.0, -0.5, -1, 0),
+    "top right": (0.0, -1.0, 0.7, -0.3),
+    "bottom right": (0.0, 0.0, 0.7, 0.3),
+    "top left": (-1.0, -1.0, -0.7, -0.3),
+    "bottom left": (-1.0, 0.0, -0.7, 0.3),
+}
+#: For points on a line, whose right is taken by it.
+ABOVE_FIRST = sorted(POSITIONS, key=lambda position: not position.startswith("top"))
+
+
+class _Box(NamedTuple):
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def meets(self, other: _Box) -> bool:
+        """Whether the two overlap."""
+        return (
+            self.left < other.right
+            and other.left < self.right
+            and self.top < other.bottom
+            and other.top < self.bottom
+        )
+
+
+class Labels(NamedTuple):
+    """By point its text, empty where there is no room, and where it stands."""
+
+    texts: list[str]
+    positions: list[str]
+
+
+def placed(
+    names: Sequence[str],
+    points: Sequence[tuple[float, float]],
+    size: tuple[float, float],
+    *,
+    first: Sequence[int] = (),
+    log_x: bool = False,
+) -> Labels:
+    """Labels for points in a picture of this size; those at the places `first` choose first."""
+    scaled = _scaled(points, size, log_x)
+    taken = [_Box(x - GAP + 1, y - GAP + 1, x + GAP - 1, y + GAP - 1) for x, y in scaled]
+    texts, positions = [""] * len(names), ["middle right"] * len(names)
+    for number in dict.fromkeys([*first, *range(len(names))]):
+        for position in ABOVE_FIRST if number in first else POSITIONS:
+            box = _box(names[number], scaled[number], position)
+            outside = box.left < 0 or box.right > size[0] + 12 or box.top < -10 or box.bottom > size[1] + 5
+            others = (other for place, other in enumerate(taken) if place != number)
+            if not outside and not any(box.meets(other) for other in others):
+                texts[number], positions[number] = names[number], position
+                taken.append(box)
+                break
+    return Labels(texts, positions)
+
+
+def labelled(
+    names: Sequence[str],
+    points: Sequence[tuple[float, float]],
+    *,
+    first: Sequence[int] = (),
+    log_x: bool = False,
+) -> list[dict[str, Any]]:
+    """By point, what its trace says of its label: `text` and `textposition`, and others on a phone."""
+    wide = placed(names, points, WIDE, first=first, log_x=log_x)
+    narrow = placed(names, points, NARROW, first=first, log_x=log_x)
+    return [
+        {"text": text, "textposition": position, "narrow": {"text": less, "textposition": there}}
+        for text, position, less, there in zip(
+            wide.texts, wide.positions, narrow.texts, narrow.positions, strict=True
+        )
+    ]
+
+
+def _box(name: str, point: tuple[float, float], position: str) -> _Box:
+    width = CHARACTER * len(name)
+    across, down, right, below = POSITIONS[position]
+    left, top = point[0] + across * width + right * GAP, point[1] + down * LINE + below * GAP
+    return _Box(left, top, left + width, top + LINE)
+
+
+def _scaled(
+    points: Sequence[tuple[float, float]], size: tuple[float, float], log_x: bool
+) -> list[tuple[float, float]]:
+    """The points in pixels from the upper left, as axes with a margin of a twentieth put them."""
+    xs = [math.log10(x) if log_x else x for x, _ in points]
+    ys = [y for _, y in points]
+    return [(_within(x, xs) * size[0], (1 - _within(y, ys)) * size[1]) for x, y in zip(xs, ys, strict=True)]
+
+
+def _within(number: float, numbers: Sequence[float]) -> float:
+    low, high = min(numbers), max(numbers)
+    return 0.5 if low == high else 0.06 + 0.88 * (number - low) / (high - low)

@@ -1,0 +1,191 @@
+"""Effectiveness against what it costs, with the Pareto frontier: the systems that no other beats on both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from leaderboard.boards.measures import better
+from leaderboard.boards.model import SCORED, Board, Row
+from leaderboard.boards.wording import significant
+from leaderboard.figures import points
+from leaderboard.figures.axes import log_axis, sentence, uncapitalised
+from leaderboard.figures.effectiveness import effectiveness
+from leaderboard.figures.model import Choice, Figure, Plot, Table
+from leaderboard.figures.palette import SOFT
+from leaderboard.figures.points import Point
+from leaderboard.figures.request import FigureRequest
+from leaderboard.figures.rows import left_out, names_of, only_kind, present, score_format, titled, value
+from leaderboard.figures.stated_costs import fullest, stated
+from leaderboard.models import System
+
+#: By axis: the board's column of what was measured here, and what the axis is called.
+MEASURED = {
+    "latency": ("mean-latency", "Latency"),
+    "index": ("index-bytes", "Index size"),
+    "parameters": ("model-parameters", "Parameters"),
+    "cost": ("cost-per-million", "Cost"),
+}
+
+
+class Costs(NamedTuple):
+    """What rows cost, by their place among the rows; the axis's title, where it is from, and other places to look."""
+
+    values: Mapping[int, float]
+    title: str
+    origin: str
+    others: Sequence[str] = ()
+
+
+def build(request: FigureRequest) -> Plot:
+    """One point for each system of the view that has a score and a cost from one source and one machine."""
+    board, axis = request.board(), request.choice("x")
+    place, y_title = effectiveness(request, board)
+    rows = [row for row in present(board) if value(row, place) is not None]
+    costs = _costs(request, board, axis, rows)
+    drawn = sorted(costs.values)
+    if not drawn:
+        return Plot.empty(
+            f"No system of this view has both a {y_title} and a known {MEASURED[axis][1].lower()}."
+            + (f" Elsewhere: {'; '.join(costs.others)}." if costs.others else "")
+        )
+    shown, names = [rows[number] for number in drawn], names_of([rows[number] for number in drawn])
+    form = score_format(shown)
+    found = [
+        Point(row, name, costs.values[number], y, f"{y_title}: {y:{form}}<br>{costs.title}: {significant(x)}")
+        for number, row, name in zip(drawn, shown, names, strict=True)
+        if (y := value(row, place)) is not None and (x := costs.values[number]) > 0
+    ]
+    best = frontier(found, lower_is_better=better(board.measure) == "lower")
+    without = [row for number, row in enumerate(rows) if number not in costs.values]
+    return Plot(
+        data=[_line(found, best), *points.traces(found, first=best, log_x=True)],
+        layout={
+            "height": 440,
+            "xaxis": log_axis(f"{costs.title}, log scale", [point.x for point in found]),
+            "yaxis": {"title": {"text": sentence(y_title)}, "tickformat": ".2f"},
+        },
+        table=Table(
+            ("System", y_title, costs.title, "On the frontier"),
+            [
+                (point.name, point.y, point.x, "yes" if number in best else "no")
+                for number, point in enumerate(found)
+            ],
+            ("", form, ",.6g", ""),
+        ),
+        caption=f"{sentence(y_title)} of {titled(board)} against {uncapitalised(costs.title)}, for {len(found)} "
+        f"systems. {costs.origin} The line joins the systems that none beats on both.",
+        subtitle=f"{board.title}, {y_title}; {costs.origin.rstrip('.')}",
+        notes=[
+            *left_out(without, f"without a known {MEASURED[axis][1].lower()} there"),
+            *([f"Also known from: {'; '.join(costs.others)}."] if costs.others else []),
+        ],
+    )
+
+
+def _costs(request: FigureRequest, board: Board, axis: str, rows: Sequence[Row]) -> Costs:
+    """What was measured here where the board shows it, else what one publication states."""
+    key, title = MEASURED[axis]
+    places = {column.key: place for place, column in enumerate(board.columns)}
+    if key in places and not request.choice("device"):
+        column = board.columns[places[key]]
+        measured = {
+            number: float(found)
+            for number, row in enumerate(rows)
+            if row.ranked_in == SCORED and isinstance(found := row.values[places[key]], (int, float))
+        }
+        if measured:
+            return Costs(measured, _with_unit(title, column.unit), f"Measured here: {column.group}.")
+    if axis == "parameters":
+        return _declared(rows)
+    return _stated(request, axis, title, rows)
+
+
+def _declared(rows: Sequence[Row]) -> Costs:
+    """Parameters as teams or publications say them; reported and scored systems are not put into one picture."""
+    counts: dict[str, int] = {
+        slug: count
+        for slug, count in System.objects.filter(
+            slug__in={row.entry.slug for row in rows}, parameter_count__gt=0
+        ).values_list("slug", "parameter_count")
+        if count
+    }
+    kept, _ = only_kind([row for row in rows if row.entry.slug in counts])
+    wanted = {id(row) for row in kept}
+    values = {number: counts[row.entry.slug] / 1e6 for number, row in enumerate(rows) if id(row) in wanted}
+    return Costs(values, "Parameters (M)", "Parameters as the teams or publications state them.")
+
+
+def _stated(request: FigureRequest, axis: str, title: str, rows: Sequence[Row]) -> Costs:
+    if request.dataset:
+        datasets, source = [request.dataset_page.dataset["pk"]], None
+    else:
+        datasets = [member.dataset_id for member in request.benchmark_page.members]
+        source = request.benchmark_page.benchmark["source_id"]
+    settings = stated(axis, datasets, source)
+    reported = {
+        (row.entry.slug, row.entry.configuration): number
+        for number, row in enumerate(rows)
+        if row.ranked_in != SCORED
+    }
+    setting, others = fullest(settings, reported, request.choice("device"))
+    named = sorted({str(other) for other in others})
+    if setting is None:
+        return Costs({}, title, "", named)
+    values = {
+        reported[key]: found for key, found in settings[setting].items() if key in reported and found > 0
+    }
+    return Costs(values, _with_unit(title, setting.unit), f"As reported by {setting}.", named)
+
+
+def _with_unit(title: str, unit: str) -> str:
+    return f"{title} ({unit})" if unit else title
+
+
+def frontier(found: Sequence[Point], *, lower_is_better: bool = False) -> list[int]:
+    """The places of the points that no other beats: at most their cost, and a better score; by cost."""
+    sign = -1 if lower_is_better else 1
+    order = sorted(range(len(found)), key=lambda number: (found[number].x, -sign * found[number].y))
+    best: list[int] = []
+    for number in order:
+        if not best or sign * found[number].y > sign * found[best[-1]].y:
+            best.append(number)
+    return best
+
+
+def _line(found: Sequence[Point], best: Sequence[int]) -> dict[str, object]:
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": "Pareto frontier",
+        "x": [found[number].x for number in best],
+        "y": [found[number].y for number in best],
+        "line": {"color": SOFT, "width": 1.5, "dash": "dot", "shape": "hv"},
+        "hoverinfo": "skip",
+    }
+
+
+FIGURES = (
+    Figure(
+        slug="pareto",
+        title="Effectiveness and cost",
+        caption="How good each system is against what it needs, and which systems no other beats on both.",
+        subjects=("benchmark", "dataset"),
+        build=build,
+        choices={
+            "x": (
+                "Cost",
+                tuple(Choice(axis, title) for axis, (_, title) in MEASURED.items()),
+            ),
+            "device": (
+                "Hardware",
+                (
+                    Choice("", "as on the board"),
+                    Choice("cpu", "reported, CPU"),
+                    Choice("gpu", "reported, GPU"),
+                ),
+            ),
+        },
+        wide=True,
+    ),
+)

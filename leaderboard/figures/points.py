@@ -1,0 +1,64 @@
+"""Scatter plots of systems: a trace for each architecture, with symbol and hue, and names beside the points."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from leaderboard.boards.model import Row
+from leaderboard.figures.labels import labelled
+from leaderboard.figures.palette import ARCHITECTURE, PAPER
+from leaderboard.models import Architecture
+
+LABELS = {value: str(label) for value, label in Architecture.choices}
+
+
+class Point(NamedTuple):
+    """A system at its place; `told` is what hovering says below the name."""
+
+    row: Row
+    name: str
+    x: float
+    y: float
+    told: str
+
+
+def traces(
+    points: Sequence[Point], *, first: Sequence[int] = (), log_x: bool = False
+) -> list[dict[str, Any]]:
+    """The points by architecture. The names at `first` find a place before the others."""
+    labels = labelled(
+        [point.name for point in points], [(point.x, point.y) for point in points], first=first, log_x=log_x
+    )
+    found = []
+    for architecture, mark in ARCHITECTURE.items():
+        mine = [number for number, point in enumerate(points) if point.row.entry.architecture == architecture]
+        if not mine:
+            continue
+        found.append(
+            {
+                "type": "scatter",
+                "mode": "markers+text",
+                "name": LABELS[architecture],
+                "x": [points[number].x for number in mine],
+                "y": [points[number].y for number in mine],
+                "text": [labels[number]["text"] for number in mine],
+                "textposition": [labels[number]["textposition"] for number in mine],
+                "hovertext": [f"{points[number].name}<br>{points[number].told}" for number in mine],
+                "hoverinfo": "text",
+                "cliponaxis": False,
+                "marker": {
+                    "color": mark.color,
+                    "symbol": mark.symbol,
+                    "size": 11,
+                    "line": {"color": PAPER, "width": 1},
+                },
+                "meta": {
+                    "narrow": {
+                        key: [labels[number]["narrow"][key] for number in mine]
+                        for key in ("text", "textposition")
+                    }
+                },
+            }
+        )
+    return found

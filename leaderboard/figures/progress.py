@@ -1,0 +1,202 @@
+"""The best score over time: each system at its date, and the line of the best so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, timedelta
+from typing import Any, NamedTuple
+
+from django.db.models import Max
+from django.db.models.functions import Coalesce
+
+from leaderboard.boards.measures import better
+from leaderboard.boards.model import REPORTED, Row
+from leaderboard.boards.wording import written
+from leaderboard.figures.axes import sentence
+from leaderboard.figures.effectiveness import effectiveness
+from leaderboard.figures.labels import labelled
+from leaderboard.figures.model import Figure, Plot, Table
+from leaderboard.figures.palette import BLUE, ORANGE, PAPER
+from leaderboard.figures.request import FigureRequest
+from leaderboard.figures.rows import left_out, names_of, present, score_format, titled, value
+from leaderboard.models import Entry
+from leaderboard.models.results import EntryQuerySet
+
+
+class _Dated(NamedTuple):
+    """A row at its date, ISO text: a day, or a year for what publications report."""
+
+    row: Row
+    name: str
+    date: str
+    score: float
+
+
+def build(request: FigureRequest) -> Plot:
+    """Scored systems by the day of publication here, reported ones by the year they came out; never in one line."""
+    board = request.board()
+    place, y_title = effectiveness(request, board)
+    rows = [row for row in present(board) if value(row, place) is not None]
+    dates = _dates(request)
+    named = zip(rows, names_of(rows), strict=True)
+    found = [
+        _Dated(row, name, day, score)
+        for row, name in named
+        if (day := dates.get((row.entry.slug, row.entry.configuration, row.ranked_in)))
+        and (score := value(row, place)) is not None
+    ]
+    if not found:
+        return Plot.empty(f"No system of this view has a {y_title} and a date.")
+    found.sort(key=lambda one: one.date)
+    lower, form = better(board.measure) == "lower", score_format(rows)
+    kinds = [
+        ("Scored here, by day", [one for one in found if one.row.ranked_in != REPORTED], BLUE, "circle"),
+        (
+            "Reported, by year",
+            [one for one in found if one.row.ranked_in == REPORTED],
+            ORANGE,
+            "diamond-open",
+        ),
+    ]
+    undated = [row for row in rows if row not in [one.row for one in found]]
+    return Plot(
+        data=[
+            trace
+            for label, of_kind, color, symbol in kinds
+            if of_kind
+            for trace in _traces(label, of_kind, color, symbol, form, lower=lower)
+        ],
+        layout={
+            "height": 400,
+            "xaxis": _axis([one.date for one in found]),
+            "yaxis": {"title": {"text": sentence(y_title)}, "tickformat": ".2f"},
+        },
+        table=Table(
+            ("System", "Date", y_title, "Best when it came"),
+            [
+                (
+                    one.name,
+                    one.date,
+                    one.score,
+                    "yes" if number in best_so_far(of_kind, lower=lower) else "no",
+                )
+                for _, of_kind, _, _ in kinds
+                for number, one in enumerate(of_kind)
+            ],
+            ("", "", form, ""),
+        ),
+        caption=f"{sentence(y_title)} of {titled(board)} over time, for {len(found)} systems, with the best so far. "
+        "Scored systems stand at the day of their publication here, reported ones in the year that they came out.",
+        subtitle=f"{board.title}, {y_title}",
+        notes=left_out(undated, "without a date"),
+    )
+
+
+def _dates(request: FigureRequest) -> dict[tuple[str, str, str], str]:
+    """By system, configuration and kind, when the last of its results on these datasets came. Two queries."""
+    if request.dataset:
+        datasets = [request.dataset_page.dataset["pk"]]
+    else:
+        members = [member for member in request.benchmark_page.members if member.counted]
+        datasets = [one.dataset_id for member in members for one in (member, *member.parts)]
+    entries = EntryQuerySet(Entry).public().filter(dataset_id__in=datasets).order_by()
+    scored = entries.exclude(provenance=Entry.Provenance.REPORTED).values_list(
+        "system__slug", "configuration"
+    )
+    reported = entries.filter(provenance=Entry.Provenance.REPORTED).values_list(
+        "system__slug", "configuration"
+    )
+    found = {
+        (slug, configuration, "scored"): when.date().isoformat()
+        for slug, configuration, when in scored.annotate(when=Max("published_at"))
+    }
+    years = reported.annotate(year=Max(Coalesce("system__year", "source__year")))
+    return {
+        **found,
+        **{(slug, configuration, REPORTED): str(year) for slug, configuration, year in years if year},
+    }
+
+
+def best_so_far(found: Sequence[_Dated], *, lower: bool) -> list[int]:
+    """The places of those that were better than all before them; `found` is in order of date."""
+    sign = -1 if lower else 1
+    best: list[int] = []
+    for number, one in enumerate(found):
+        if not best or sign * one.score > sign * found[best[-1]].score:
+            best.append(number)
+    return best
+
+
+def _axis(dates: Sequence[str]) -> dict[str, Any]:
+    """An axis over these days, at least a year wide."""
+    days = [_day(when) for when in dates]
+    first, last = date.fromisoformat(min(days)), date.fromisoformat(max(days))
+    room = max((last - first) * 0.08, timedelta(days=183) - (last - first) / 2, timedelta(days=10))
+    axis = {"type": "date", "range": [(first - room).isoformat(), (last + room).isoformat()]}
+    if all(len(when) == 4 for when in dates):
+        return {**axis, "tick0": _day("2000"), "dtick": "M12", "tickformat": "%Y"}
+    return {**axis, "dtick": "M12", "tickformat": "%Y"} if (last - first).days > 800 else axis
+
+
+def _day(when: str) -> str:
+    """A year stands in its middle."""
+    return f"{when}-07-01" if len(when) == 4 else when
+
+
+def _traces(
+    label: str, found: Sequence[_Dated], color: str, symbol: str, form: str, *, lower: bool
+) -> list[dict[str, Any]]:
+    best = best_so_far(found, lower=lower)
+    days = [_day(one.date) for one in found]
+    scale = [float(day[:4]) + int(day[5:7]) / 12 + int(day[8:10]) / 365 for day in days]
+    labels = labelled(
+        [one.name for one in found], [(x, one.score) for x, one in zip(scale, found, strict=True)], first=best
+    )
+    decimals = int(form[-2])
+    line = {
+        "type": "scatter",
+        "mode": "lines",
+        "name": f"Best so far ({label.split(',')[0].lower()})",
+        "x": [days[number] for number in best] + [max(days)],
+        "y": [found[number].score for number in best] + [found[best[-1]].score],
+        "line": {
+            "color": color,
+            "width": 1.5,
+            "shape": "hv",
+            "dash": "dot" if symbol.endswith("open") else "solid",
+        },
+        "hoverinfo": "skip",
+    }
+    points = {
+        "type": "scatter",
+        "mode": "markers+text",
+        "name": label,
+        "x": days,
+        "y": [one.score for one in found],
+        "text": [label["text"] for label in labels],
+        "textposition": [label["textposition"] for label in labels],
+        "hovertext": [f"{one.name}<br>{one.date}: {written(one.score, decimals)}" for one in found],
+        "hoverinfo": "text",
+        "cliponaxis": False,
+        "marker": {
+            "color": color,
+            "symbol": symbol,
+            "size": 9,
+            "line": {"color": color if symbol.endswith("open") else PAPER, "width": 1.5},
+        },
+        "meta": {
+            "narrow": {key: [label["narrow"][key] for label in labels] for key in ("text", "textposition")}
+        },
+    }
+    return [line, points] if len(best) > 1 or len(found) > 1 else [points]
+
+
+FIGURES = (
+    Figure(
+        slug="progress",
+        title="Progress over time",
+        caption="When each system came, how good it was, and the best so far.",
+        subjects=("benchmark", "dataset"),
+        build=build,
+    ),
+)

@@ -1,0 +1,120 @@
+"""What figures take from boards: the rows that are present, how they are called, and their values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from leaderboard.boards.members import Member
+from leaderboard.boards.model import REPORTED, STALE, Board, Row
+from leaderboard.boards.pages import BenchmarkPage
+
+#: Names are cut to so many characters: longer ones leave no room for what they name.
+LONGEST_NAME = 30
+
+
+class Place(NamedTuple):
+    """A dataset of a benchmark, and the column of the board that has its scores."""
+
+    member: Member
+    column: int
+
+    @property
+    def name(self) -> str:
+        """What the dataset is called, with the measure that stands in for the board's."""
+        return self.member.facts.name
+
+
+def present(board: Board) -> list[Row]:
+    """The rows that are ranked: what was scored on earlier judgements is compared with nothing."""
+    seen: dict[int, Row] = {id(row): row for row in board.rows if row.ranked_in != STALE}
+    return list(seen.values())
+
+
+def only_kind(rows: Sequence[Row]) -> tuple[list[Row], str]:
+    """The rows of one kind, reported or scored: of that which has more (scored, where both have as many), and which."""
+    counts = Counter(row.ranked_in for row in rows)
+    kind = max(counts, key=lambda kind: (counts[kind], kind != REPORTED), default="")
+    return [row for row in rows if row.ranked_in == kind], kind
+
+
+def names_of(rows: Sequence[Row]) -> list[str]:
+    """How the rows are called, each differently: by configuration or number where a system has several.
+
+    (r) marks what is reported where the rows are of both kinds.
+    """
+    mixed = len({row.ranked_in for row in rows}) > 1
+    several = Counter(row.entry.system for row in rows)
+    names: list[str] = []
+    for row in rows:
+        entry, name = row.entry, cut(row.entry.system)
+        if several[entry.system] > 1 and entry.configuration:
+            name = cut(f"{entry.system}, {entry.configuration}")
+        name += " (r)" if mixed and row.ranked_in == REPORTED else ""
+        number = 2
+        while name in names:
+            name, number = f"{name.removesuffix(f' [{number - 1}]')} [{number}]", number + 1
+        names.append(name)
+    return names
+
+
+def titled(board: Board) -> str:
+    """The board's title as it stands within a sentence."""
+    return f"“{board.title}”" if ":" in board.title else board.title
+
+
+def cut(name: str, length: int = LONGEST_NAME) -> str:
+    """The name, cut where it is longer."""
+    return name if len(name) <= length else name[: length - 1].rstrip(" ,-") + "…"
+
+
+def datasets_of(page: BenchmarkPage, *, counted: bool = True) -> list[Place]:
+    """The benchmark's datasets in this view, only those that count or all."""
+    columns = {column.key: place for place, column in enumerate(page.board.columns)}
+    return [
+        Place(member, columns[member.slug])
+        for member in page.members
+        if member.slug in columns and (member.counted or not counted)
+    ]
+
+
+def value(row: Row, place: int) -> float | None:
+    """A number of the row as the board writes it, None where it has none."""
+    found = row.values[place]
+    return round(float(found), row.decimals) if isinstance(found, (int, float)) else None
+
+
+def mean(row: Row, places: Sequence[Place]) -> float | None:
+    """The row's mean over datasets, None unless it has all of them."""
+    found = [row.values[place.column] for place in places]
+    numbers = [number for number in found if isinstance(number, (int, float))]
+    return (
+        round(sum(numbers) / len(numbers), row.decimals) if numbers and len(numbers) == len(found) else None
+    )
+
+
+def score_format(rows: Sequence[Row], sign: str = "") -> str:
+    """The format of scores of these rows: as many decimals as the board shows."""
+    return f"{sign}.{max((row.decimals for row in rows), default=3)}f"
+
+
+def is_chosen(row: Row, slugs: Sequence[str]) -> bool:
+    """Whether the row is of one of the systems."""
+    return row.entry.slug in slugs
+
+
+def chosen_first(rows: Sequence[Row], slugs: Sequence[str], most: int) -> list[Row]:
+    """The rows of the systems named, then others in the order of the board, so many at most."""
+    named = [row for slug in slugs for row in rows if row.entry.slug == slug]
+    others = [row for row in rows if not is_chosen(row, slugs)]
+    return [*named, *others][:most]
+
+
+def left_out(rows: Sequence[Row], why: str, most: int = 12) -> list[str]:
+    """A note that names the systems that a picture leaves out, nothing where there are none."""
+    names = list(dict.fromkeys(row.entry.system for row in rows))
+    if not names:
+        return []
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return [f"Left out, {why}: {', '.join(names[:most])}{more}."]

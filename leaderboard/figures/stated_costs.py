@@ -1,0 +1,84 @@
+"""Latency, index size and cost as publications state them: never mixed between two of them, or between machines."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from leaderboard.boards.figures import MILLISECONDS
+from leaderboard.boards.reading import short_citation
+from leaderboard.models import Entry
+from leaderboard.models.results import EntryQuerySet
+
+#: What a publication calls the axis.
+STATED = {"latency": "latency", "index": "index size", "cost": "cost"}
+
+#: Whose figure it is: a system's slug and its configuration.
+Key = tuple[str, str]
+
+
+class Setting(NamedTuple):
+    """Where figures that may be compared come from: one dataset, publication, machine and unit."""
+
+    dataset_id: int
+    dataset: str
+    source: str
+    source_key: str
+    hardware: str
+    unit: str
+
+    def __str__(self) -> str:
+        where = f" on {self.hardware}" if self.hardware else ""
+        return f"{self.source}{where}, {self.dataset}"
+
+
+def stated(axis: str, datasets: Collection[int], source_id: int | None) -> dict[Setting, dict[Key, float]]:
+    """The figures for an axis that entries on these datasets carry, by setting, without doubtful ones. One query."""
+    if axis not in STATED:
+        return {}
+    entries = (
+        EntryQuerySet(Entry).public().filter(dataset_id__in=datasets, provenance=Entry.Provenance.REPORTED)
+    )
+    if source_id is not None:
+        entries = entries.filter(source_id=source_id)
+    rows = entries.exclude(figures=[]).values_list(
+        "dataset_id",
+        "dataset__name",
+        "source__authors",
+        "source__year",
+        "source__key",
+        "system__slug",
+        "configuration",
+        "figures",
+    )
+    found: dict[Setting, dict[Key, float]] = {}
+    for dataset_id, dataset, authors, year, source_key, slug, configuration, figures in rows:
+        for figure in figures:
+            if figure["name"] != STATED[axis] or figure.get("doubtful"):
+                continue
+            unit = str(figure.get("unit", ""))
+            setting = Setting(
+                dataset_id,
+                dataset,
+                short_citation(authors, year),
+                source_key or "",
+                str(figure.get("hardware", "")),
+                "ms" if unit in MILLISECONDS else unit,
+            )
+            value = round(float(figure["value"]) * MILLISECONDS.get(unit, 1.0), 6)
+            found.setdefault(setting, {})[slug, configuration] = value
+    return found
+
+
+def fullest(
+    settings: Mapping[Setting, Mapping[Key, float]], keys: Collection[Key], device: str
+) -> tuple[Setting | None, Sequence[Setting]]:
+    """The setting that has most of the rows in view, on the device wished for, and the others that have any."""
+    counts = {
+        setting: len(set(keys) & set(values))
+        for setting, values in settings.items()
+        if not device or ("GPU" in setting.hardware.upper()) == (device == "gpu")
+    }
+    having = [setting for setting, count in counts.items() if count]
+    best = max(having, key=lambda setting: (counts[setting], str(setting)), default=None)
+    return best, [setting for setting in having if setting != best]

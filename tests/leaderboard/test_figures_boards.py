@@ -1,0 +1,178 @@
+"""Each figure of a board against values worked out by hand, and what it leaves out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry
+from leaderboard.reported.loader import load_reported
+from tests.leaderboard.entries import (
+    cost,
+    make_source,
+    make_system,
+    renew_judgements,
+    report,
+    score,
+    scored_dataset,
+)
+from tests.leaderboard.figure_checks import column, drawn, trace
+
+pytestmark = pytest.mark.django_db
+
+
+def benchmark_of(*datasets: Dataset) -> None:
+    """A benchmark, `all`, of these datasets."""
+    benchmark = Benchmark.objects.create(slug="all", name="All")
+    for position, dataset in enumerate(datasets):
+        BenchmarkMember.objects.create(benchmark=benchmark, dataset=dataset, position=position)
+
+
+def points(plot: Any) -> dict[str, tuple[float, float]]:
+    """Every marker's place by what hovering calls it."""
+    return {
+        told.split("<br>")[0]: (x, y)
+        for drawn_trace in plot.data
+        for told, x, y in zip(
+            drawn_trace.get("hovertext", []), drawn_trace["x"], drawn_trace["y"], strict=False
+        )
+    }
+
+
+def test_reported_costs_are_of_one_source_and_machine_and_the_rest_is_named() -> None:
+    load_reported()
+    plot = drawn("pareto", "benchmark=beir")
+    assert points(plot)["TAS-B"] == (125.0, pytest.approx(0.415, abs=1e-3))
+    assert "CPU" in plot.caption
+    assert "Thakur et al. 2021" in plot.caption
+    assert any("ColBERT" in note for note in plot.notes)
+    on_frontier = {row[0] for row in plot.table.rows if row[3] == "yes"}
+    assert on_frontier == {"BM25", "docT5query", "BM25+CE"}
+    assert trace(plot, "Pareto frontier")["x"] == [20.0, 30.0, 6100.0]
+    assert points(drawn("pareto", "benchmark=beir&device=gpu"))["ColBERT"][0] == 350.0
+    assert points(drawn("pareto", "benchmark=beir&x=index"))["ColBERT"][0] == 20.0
+    assert dict(zip(column(plot, "System"), column(plot, "Latency (ms)"), strict=True))["TAS-B"] == 125.0
+
+
+def test_doubtful_costs_are_never_drawn() -> None:
+    load_reported()
+    plot = drawn("pareto", "dataset=nq-open")
+    assert "SEAL" not in column(plot, "System")
+
+
+def test_what_was_measured_here_comes_from_the_machine_that_the_board_shows() -> None:
+    dataset = scored_dataset()
+    for name, value, latency in (("slow", 0.6, 40.0), ("quick", 0.5, 4.0), ("beaten", 0.4, 50.0)):
+        cost(score(dataset, name, ndcg=value), latency)
+    score(dataset, "unmeasured", ndcg=0.9)
+    plot = drawn("pareto", f"dataset={dataset.slug}")
+    assert points(plot) == {"slow": (40.0, 0.6), "quick": (4.0, 0.5), "beaten": (50.0, 0.4)}
+    assert [row[3] for row in plot.table.rows] == ["yes", "yes", "no"]
+    assert any("unmeasured" in note for note in plot.notes)
+    assert "Measured here" in plot.caption
+
+
+def test_differences_are_to_the_baseline_of_the_same_source() -> None:
+    first, second = scored_dataset(name="First"), scored_dataset(name="Second")
+    benchmark_of(first, second)
+    bm25, system, paper = make_system("BM25"), make_system("system"), make_source("paper")
+    for dataset, base, value in ((first, 0.2, 0.5), (second, 0.4, 0.3)):
+        score(dataset, bm25, baseline=True, ndcg=base)
+        score(dataset, system, ndcg=value)
+        report(dataset, paper, "paper's BM25", baseline=True, ndcg=0.01)
+    plot = drawn("deltas", f"benchmark=all&system={system.slug}")
+    assert [tuple(row) for row in plot.table.rows] == [
+        ("First", pytest.approx(0.3)),
+        ("Second", pytest.approx(-0.1)),
+    ]
+    assert plot.data[0]["x"] == column(plot, "system")
+    assert plot.data[0]["text"] == ["+0.3000", "−0.1000"]
+    assert column(drawn("deltas", f"dataset={first.slug}"), "System") == ["system"]
+
+
+def test_stale_results_are_in_no_figure() -> None:
+    dataset = scored_dataset()
+    score(dataset, "stale", ndcg=0.9)
+    renew_judgements(dataset)
+    score(dataset, "present", ndcg=0.5)
+    assert column(drawn("progress", f"dataset={dataset.slug}"), "System") == ["present"]
+
+
+def test_progress_tells_the_best_when_it_came_and_years_from_days() -> None:
+    dataset = scored_dataset()
+    for day, name, value in (
+        ("2024-01-05", "first", 0.4),
+        ("2024-02-05", "worse", 0.3),
+        ("2025-01-05", "best", 0.5),
+    ):
+        entry = score(dataset, name, ndcg=value)
+        Entry.objects.filter(pk=entry.pk).update(published_at=f"{day}T12:00:00Z")
+    report(dataset, make_source("paper"), "printed", ndcg=0.9)
+    plot = drawn("progress", f"dataset={dataset.slug}")
+    assert [(row[0], row[1], row[3]) for row in plot.table.rows] == [
+        ("first", "2024-01-05", "yes"),
+        ("worse", "2024-02-05", "no"),
+        ("best", "2025-01-05", "yes"),
+        ("printed (r)", "2020", "yes"),
+    ]
+    line = trace(plot, "Best so far (scored here)")
+    assert line["y"] == [0.4, 0.5, 0.5]
+    assert line["line"]["shape"] == "hv"
+
+
+def test_tasks_have_the_sizes_that_the_source_states() -> None:
+    load_reported()
+    plot = drawn("tasks", "benchmark=beir")
+    rows = {row[0]: row for row in plot.table.rows}
+    assert rows["FiQA-2018"][1:] == ("Question Answering", "Finance", 57638, 648)
+    assert len(rows) == 19
+    assert drawn("tasks", "benchmark=beir&domain=Wikipedia").table.rows[0][2] == "Wikipedia"
+
+
+def test_in_domain_is_against_the_mean_over_the_datasets_that_nobody_saw() -> None:
+    load_reported()
+    plot = drawn("in-domain", "benchmark=beir")
+    assert points(plot)["ColBERT"] == (0.401, 0.431)
+    trained = dict(zip(column(plot, "System"), column(plot, "Trained on MS MARCO"), strict=True))
+    assert (trained["BM25"], trained["ColBERT"]) == ("no", "yes")
+    assert any("Kendall" in note for note in plot.notes)
+    assert not drawn("in-domain", "benchmark=beir&zero-shot=1").data
+
+
+def test_head_to_head_counts_datasets_and_both_sides_agree() -> None:
+    load_reported()
+    plot = drawn("head-to-head", "benchmark=beir")
+    won = {row[0]: dict(zip(plot.table.heads[1:], row[1:], strict=True)) for row in plot.table.rows}
+    assert (won["docT5query"]["BM25"], won["BM25"]["docT5query"]) == ("12–6", "6–12")
+    assert won["BM25"]["BM25"] is None
+    shares = plot.data[0]["z"]
+    assert shares[0][1] + shares[1][0] == pytest.approx(1)
+
+
+def test_means_by_task_need_all_datasets_of_the_task() -> None:
+    whole, part, other = (scored_dataset(task=task) for task in ("search", "search", "news"))
+    benchmark_of(whole, part, other)
+    complete, partial = make_system("complete"), make_system("partial")
+    for dataset, value in ((whole, 0.2), (part, 0.4), (other, 0.6)):
+        score(dataset, complete, ndcg=value)
+    score(whole, partial, ndcg=0.9)
+    plot = drawn("means-by-task", "benchmark=all")
+    rows = {row[0]: dict(zip(plot.table.heads, row, strict=True)) for row in plot.table.rows}
+    assert (rows["search"]["complete"], rows["search"]["partial"]) == (pytest.approx(0.3), None)
+    assert (rows["news"]["complete"], rows["search"]["Datasets"]) == (0.6, 2)
+
+
+def test_figures_of_hidden_judgements_have_three_decimals_and_published_means_only() -> None:
+    hidden, other = scored_dataset(hidden=True), scored_dataset(hidden=True)
+    benchmark_of(hidden, other)
+    bm25, system = make_system("BM25"), make_system("system")
+    for dataset in (hidden, other):
+        score(dataset, bm25, baseline=True, ndcg=0.123456)
+        score(dataset, system, ndcg=0.234567)
+    for slug in ("deltas", "progress", "head-to-head", "means-by-task", "wins"):
+        plot = drawn(slug, "benchmark=all")
+        numbers = [cell for row in plot.table.rows for cell in row if isinstance(cell, float)]
+        assert all(number == round(number, 3) for number in numbers), slug
+        texts = [text for row in plot.table.texts() for text in row]
+        assert not any(len(text.partition(".")[2]) > 3 for text in texts), slug
