@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 from leaderboard.boards.measures import better
 from leaderboard.boards.model import REPORTED, Row
+from leaderboard.figures.bars import cut
 from leaderboard.figures.model import Figure, Plot, Table
 from leaderboard.figures.palette import SCALE
 from leaderboard.figures.request import FigureRequest
 from leaderboard.figures.rows import (
     Place,
     chosen_first,
-    cut,
     datasets_of,
     names_of,
     only_kind,

@@ -98,7 +98,8 @@ def _dates(request: FigureRequest) -> dict[tuple[str, str, str], str]:
         datasets = [request.dataset_page.dataset["pk"]]
     else:
         members = [member for member in request.benchmark_page.members if member.counted]
-        datasets = [one.dataset_id for member in members for one in (member, *member.parts)]
+        datasets = [member.dataset_id for member in members]
+        datasets += [part.dataset_id for member in members for part in member.parts]
     entries = EntryQuerySet(Entry).public().filter(dataset_id__in=datasets).order_by()
     scored = entries.exclude(provenance=Entry.Provenance.REPORTED).values_list(
         "system__slug", "configuration"

@@ -9,9 +9,7 @@ from typing import NamedTuple
 from leaderboard.boards.members import Member
 from leaderboard.boards.model import REPORTED, STALE, Board, Row
 from leaderboard.boards.pages import BenchmarkPage
-
-#: Names are cut to so many characters: longer ones leave no room for what they name.
-LONGEST_NAME = 30
+from leaderboard.figures.bars import cut
 
 
 class Place(NamedTuple):
@@ -62,11 +60,6 @@ def names_of(rows: Sequence[Row]) -> list[str]:
 def titled(board: Board) -> str:
     """The board's title as it stands within a sentence."""
     return f"“{board.title}”" if ":" in board.title else board.title
-
-
-def cut(name: str, length: int = LONGEST_NAME) -> str:
-    """The name, cut where it is longer."""
-    return name if len(name) <= length else name[: length - 1].rstrip(" ,-") + "…"
 
 
 def datasets_of(page: BenchmarkPage, *, counted: bool = True) -> list[Place]:

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from leaderboard.boards import lists
 from leaderboard.figures.axes import log_axis
-from leaderboard.figures.bars import AROUND, bar_layout
+from leaderboard.figures.bars import AROUND, bar_layout, cut
 from leaderboard.figures.model import Figure, Plot, Table
 from leaderboard.figures.palette import mark
 from leaderboard.figures.request import FigureRequest
-from leaderboard.figures.rows import Place, cut, datasets_of, titled
+from leaderboard.figures.rows import Place, datasets_of, titled
 from leaderboard.publishing import published_statistics
 
 UNKNOWN = "task not said"
