@@ -26,8 +26,8 @@ def text_of(board: Board, row: Row, place: int) -> str:
         return wording.signed(value, row.decimals)
     if column.kind == "relative":
         return wording.signed(value, 1, percent=True)
-    if column.kind == "count":
-        return f"{value:g}"
+    if column.kind in ("count", "rank", "number"):
+        return f"{round(value, 4):g}"
     return wording.significant(value)
 
 
@@ -57,4 +57,23 @@ def footnotes(board: Board) -> list[str]:
         found.append("? as printed, but doubtful.")
     if any(row.rank_label.startswith("r") for row in board.rows):
         found.append("r: a rank among reported figures, which nobody here recomputed.")
+    if any(row.spreads for row in board.rows):
+        found.append("±: sample standard deviation over seeds, and how many there are.")
+    if any(row.entry.visibility == "withdrawn" for row in board.rows):
+        found.append("Withdrawn: taken off the board since.")
     return found
+
+
+def status_of(row: Row) -> str:
+    """What stands after the name: `(baseline)`, `(withdrawn)`."""
+    entry = row.entry
+    words = ["baseline"] if entry.is_baseline else []
+    words += ["withdrawn"] if entry.visibility == "withdrawn" else []
+    return f"({', '.join(words)})" if words else ""
+
+
+def letters_of(board: Board, row: Row, place: int) -> str:
+    """The group that a score of the measure in focus belongs to: equal letters are not told apart by the test."""
+    if row.certainty is None or board.certainty is None or not board.certainty.current:
+        return ""
+    return row.certainty.group if board.columns[place].key == board.measure else ""

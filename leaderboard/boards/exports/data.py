@@ -64,6 +64,8 @@ def _row(board: Board, row: Row) -> dict[str, Any]:
             column.key: value
             for column, value in zip(board.columns[1:], exported(board, row)[1:], strict=True)
         },
+        "spreads": {board.columns[place].key: text for place, text in row.spreads.items()},
+        "withdrawn": row.entry.withdrawal_reason if row.entry.visibility == "withdrawn" else None,
         "marks": {board.columns[place].key: mark for place, mark in row.marks.items()},
         "doubtful": doubtful(board, row),
         "measured": row.measured.as_data() if row.measured else None,

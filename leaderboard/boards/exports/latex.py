@@ -6,7 +6,15 @@ What `\input` needs is one float; the packages stand in a comment on top.
 from __future__ import annotations
 
 from leaderboard.boards import wording
-from leaderboard.boards.exports.cells import MISSING, emphasis, footnotes, name_of, text_of
+from leaderboard.boards.exports.cells import (
+    MISSING,
+    emphasis,
+    footnotes,
+    letters_of,
+    name_of,
+    status_of,
+    text_of,
+)
 from leaderboard.boards.exports.cited import Cited
 from leaderboard.boards.exports.latex_text import address, escape
 from leaderboard.boards.model import Board, Column, Row
@@ -47,9 +55,22 @@ def caption(board: Board, cited: Cited) -> str:
     kind = "test collection" if cited.kind == "dataset" else "benchmark"
     shown = f"{len(board.rows)} of {board.total} rows" if len(board.rows) != board.total else "all rows"
     parts = [f"{board.measure} on {cited.name} ({kind}), {shown}. Best in bold, second underlined."]
-    parts += footnotes(board)
+    parts += [*footnotes(board), *_tests(board)]
     where = ", ".join(part for part in (cited.site, cited.date) if part)
     return rf"{escape(' '.join(parts))} {escape(where)}, \url{{{address(cited.url)}}}."
+
+
+def _tests(board: Board) -> list[str]:
+    """What the letters mean, and how they were found."""
+    sure = board.certainty
+    if sure is None or not sure.current or not any(row.certainty for row in board.rows):
+        return []
+    how = sure.settings
+    return [
+        f"Letters: results of one letter are not separated from the best of that letter by a two-sided {how.test} "
+        f"({how.permutations:,} permutations, seed {how.seed}, {how.correction}-corrected over the board, "
+        f"level {how.alpha:g})."
+    ]
 
 
 def _groups(board: Board) -> list[str]:
@@ -73,8 +94,8 @@ def _head(column: Column) -> str:
 
 def _cells(board: Board, row: Row) -> list[str]:
     name = escape(name_of(row)) + (r"$^{\ddagger}$" if row.entry.training == "in-domain" else "")
-    if row.entry.is_baseline:
-        name += r" \emph{(baseline)}"
+    if status_of(row):
+        name += rf" \emph{{{status_of(row)}}}"
     cells = (_cell(board, row, place) for place in range(1, len(board.columns)))
     return [escape(row.rank_label or MISSING), name, *cells]
 
@@ -84,10 +105,16 @@ def _cell(board: Board, row: Row, place: int) -> str:
     found = emphasis(board, row, place)
     if found:
         text = rf"\textbf{{{text}}}" if found == "best" else rf"\underline{{{text}}}"
-    mark = row.marks.get(place, "")
-    if not mark:
-        return text
-    return f"{text}{escape(mark)}" if mark == "‡" else rf"{text} {{\footnotesize {escape(mark)}}}"
+    letters, mark, spread = (
+        letters_of(board, row, place),
+        row.marks.get(place, ""),
+        row.spreads.get(place, ""),
+    )
+    raised = rf"$^{{\mathrm{{{letters}}}}}$" if letters else ""
+    if mark == "‡":
+        raised, mark = raised + escape(mark), ""
+    beside = " ".join(rf"{{\footnotesize {escape(part)}}}" for part in (spread, mark) if part)
+    return f"{text}{raised}{f' {beside}' if beside else ''}"
 
 
 def _line(cells: list[str]) -> str:

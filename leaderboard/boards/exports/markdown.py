@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from leaderboard.boards.exports.cells import emphasis, footnotes, name_of, text_of
+from leaderboard.boards.exports.cells import emphasis, footnotes, letters_of, name_of, status_of, text_of
 from leaderboard.boards.exports.cited import Cited
 from leaderboard.boards.model import Board, Column, Row
 
@@ -39,8 +39,8 @@ def _head(column: Column) -> str:
 
 def _cells(board: Board, row: Row) -> list[str]:
     name = escaped(name_of(row)) + (" ‡" if row.entry.training == "in-domain" else "")
-    if row.entry.is_baseline:
-        name += " (baseline)"
+    if status_of(row):
+        name += f" {status_of(row)}"
     return [
         escaped(row.rank_label) or "—",
         name,
@@ -52,8 +52,13 @@ def _cell(board: Board, row: Row, place: int) -> str:
     text = escaped(text_of(board, row, place))
     if emphasis(board, row, place) == "best":
         text = f"**{text}**"
-    mark = row.marks.get(place)
-    return f"{text} {escaped(mark)}" if mark else text
+    letters, mark, spread = (
+        letters_of(board, row, place),
+        row.marks.get(place, ""),
+        row.spreads.get(place, ""),
+    )
+    beside = " ".join(escaped(part) for part in (spread, mark) if part)
+    return f"{text}{f'<sup>{letters}</sup>' if letters else ''}{f' {beside}' if beside else ''}"
 
 
 def _line(cells: list[str]) -> str:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from leaderboard.boards.exports.cited import Cited
 from leaderboard.boards.model import Board, Column, Row, Value
+from leaderboard.boards.reading import EntryRow
 
 #: What a spreadsheet would take for a formula.
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -25,6 +28,10 @@ MEASURED = (
     "latency_bm25 [ms]",
     "stored_runs",
 )
+#: And, for seed sets, what stands behind their means.
+SEEDS = ("seeds", "sample deviation")
+#: And, for boards as they were, why a row was taken off since.
+GONE = ("taken_off_since",)
 
 
 def to_csv(board: Board, cited: Cited) -> str:
@@ -34,8 +41,15 @@ def to_csv(board: Board, cited: Cited) -> str:
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
-    measured = MEASURED if board.machine else ()
-    writer.writerow([*LEADING, *(_heading(column) for column in board.columns), *TRAILING, *measured])
+    beside = _beside(board)
+    writer.writerow(
+        [
+            *LEADING,
+            *(_heading(column) for column in board.columns),
+            *TRAILING,
+            *(name for names, _ in beside for name in names),
+        ]
+    )
     for row in board.rows:
         writer.writerow(
             [
@@ -48,10 +62,49 @@ def to_csv(board: Board, cited: Cited) -> str:
                 _plain(row.entry.comparison_group),
                 row.entry.missing_queries,
                 "; ".join(doubtful(board, row)),
-                *(_measured_cells(row) if measured else ()),
+                *(_plain(value) for _, cells in beside for value in cells(row)),
             ]
         )
     return out.getvalue()
+
+
+def _beside(board: Board) -> list[tuple[Sequence[str], Callable[[Row], Sequence[Value]]]]:
+    """Further columns that the board's rows have: their names, and what makes their cells."""
+    found: list[tuple[Sequence[str], Callable[[Row], Sequence[Value]]]] = []
+    if board.machine:
+        found.append((MEASURED, _measured_cells))
+    if board.certainty is not None and board.certainty.current:
+        found.append((tested_columns(board.measure), partial(_tested_cells, board.certainty.settings.alpha)))
+    if any(row.spreads for row in board.rows):
+        found.append((SEEDS, partial(_seed_cells, board.measure)))
+    if any(row.entry.visibility == "withdrawn" for row in board.rows):
+        found.append((GONE, _gone_cells))
+    return found
+
+
+def tested_columns(measure: str) -> list[str]:
+    """PyTerrier's names for how a measure compares with the baseline: queries won and lost, p and its correction."""
+    endings = ("+", "-", "p-value", "p-value corrected", "reject")
+    return [f"{measure} {ending}" for ending in endings]
+
+
+def _tested_cells(alpha: float, row: Row) -> Sequence[Value]:
+    found = row.certainty
+    if found is None or found.p_baseline is None:
+        return [None] * 5
+    rejected = "True" if found.p_baseline < alpha else "False"
+    return [found.wins, found.losses, found.raw_p_baseline, found.p_baseline, rejected]
+
+
+def _seed_cells(measure: str, row: Row) -> Sequence[Value]:
+    entry = row.entry
+    if not isinstance(entry, EntryRow) or not entry.seed_count:
+        return [None, None]
+    return [entry.seed_count, entry.deviations.get(measure)]
+
+
+def _gone_cells(row: Row) -> Sequence[Value]:
+    return [row.entry.withdrawal_reason if row.entry.visibility == "withdrawn" else None]
 
 
 def exported(board: Board, row: Row) -> list[Value]:
@@ -62,7 +115,7 @@ def exported(board: Board, row: Row) -> list[Value]:
     ]
 
 
-def _measured_cells(row: Row) -> list[Value]:
+def _measured_cells(row: Row) -> Sequence[Value]:
     if row.measured is None:
         return [""] * len(MEASURED)
     latency = row.measured.latency
