@@ -77,8 +77,12 @@ def house_system(
     description: str,
     parameters: dict[str, Any],
     training_declared: bool = True,
+    adapted_to: Iterable[str] = (),
 ) -> System:
-    """The site's own system of this name, made where it is missing; its slug, if nobody has that, else another."""
+    """The site's own system of this name, made where it is missing; its slug, if nobody has that, else another.
+
+    `adapted_to`: slugs of datasets whose corpus it is made of.
+    """
     with transaction.atomic():
         system, _ = System.objects.get_or_create(
             team=None,
@@ -92,6 +96,11 @@ def house_system(
                 "training_declared": training_declared,
             },
         )
+        adapted = [*system.adapted_to, *(slug for slug in adapted_to if slug not in system.adapted_to)]
+        if adapted != system.adapted_to:
+            system.adapted_to = adapted
+            system.save(update_fields=["adapted_to"])
+            system_changed(system)
     return system
 
 

@@ -36,7 +36,7 @@ class DatasetAdmin(CurationAdmin):
     )  # fmt: skip
     fieldsets = (
         (None, {"fields": ("name", "slug", "task", "domain", "language", "licence", "homepage")}),
-        ("Description", {"fields": ("description", "citation")}),
+        ("Description", {"fields": ("description", "citation", "ir_datasets_id", "beir_name", "part_of")}),
         ("Who may see what", {"fields": ("queries_visibility", "documents_visibility", "runs_visibility")}),
         (
             "Scoring",

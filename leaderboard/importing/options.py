@@ -10,6 +10,7 @@ from typing import Any
 _COLUMNS = (
     "name", "task", "domain", "language", "licence", "homepage", "citation", "description", "hidden", "runs_only",
     "relevance_level", "drop_self_matches", "queries_visibility", "documents_visibility", "runs_visibility",
+    "ir_datasets_id", "beir_name",
 )  # fmt: skip
 
 
@@ -42,6 +43,8 @@ class ImportOptions:
     queries_visibility: str | None = None
     documents_visibility: str | None = None
     runs_visibility: str | None = None
+    ir_datasets_id: str | None = None
+    beir_name: str | None = None
     baseline: Path | None = None
     version_label: str = ""
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import transaction
 
 from leaderboard.board_versions import benchmark_changed
-from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry, Source, System
+from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Source, System
 from leaderboard.publishing import ReportedEntry, publish_reported, training_exposure
 from leaderboard.reported import tables
 
@@ -31,17 +32,17 @@ def load_reported() -> Loaded:
     sources = {key: _source(key, fields) for key, fields in publications.items()}
     datasets = {row.slug: _dataset(row) for row in tables.datasets()}
     rows = {(row.source, row.name): row for row in tables.systems()}
-    systems = {key: _system(row, sources[row.source]) for key, row in rows.items()}
+    numbers = _numbers()
+    systems = {key: _system(row, sources[row.source], numbers) for key, row in rows.items()}
     entries = [
         _entry(
             place,
-            numbers,
+            found,
             dataset=datasets[place.dataset],
             system=systems[place.source, place.system],
-            row=rows[place.source, place.system],
             baseline=publications[place.source].get("baseline", "BM25"),
         )
-        for place, numbers in _numbers().items()
+        for place, found in numbers.items()
     ]
     changed = publish_reported(entries)
     for position, (slug, fields) in enumerate(tables.benchmarks().items()):
@@ -125,7 +126,7 @@ def _bibtex(key: str, fields: dict[str, Any]) -> str:
 
 
 def _dataset(row: tables.DatasetRow) -> Dataset:
-    """The dataset's row. One that was imported keeps its own settings and gains the reported statistics."""
+    """The dataset's row. One that was imported keeps its own settings and gains what it has not said."""
     fresh = {
         "name": row.name,
         "task": row.task,
@@ -137,20 +138,30 @@ def _dataset(row: tables.DatasetRow) -> Dataset:
         "measures": row.measures,
         "drop_self_matches": row.drop_self_matches,
         "reported_statistics": row.statistics,
+        "ir_datasets_id": row.ir_datasets_id,
+        "beir_name": row.beir_name,
     }
     dataset, created = Dataset.objects.get_or_create(
         slug=row.slug, defaults={**fresh, "state": Dataset.State.REPORTED}
     )
     if not created:
         untouched = dataset.state == Dataset.State.REPORTED and dataset.current_version_id is None
-        changes = fresh if untouched else {"reported_statistics": row.statistics}
+        gained = {name: fresh[name] for name in ("ir_datasets_id", "beir_name") if not getattr(dataset, name)}
+        changes = fresh if untouched else {"reported_statistics": row.statistics, **gained}
         if any(getattr(dataset, name) != value for name, value in changes.items()):
             Dataset.objects.filter(pk=dataset.pk).update(**changes)
             dataset.refresh_from_db()
     return dataset
 
 
-def _system(row: tables.SystemRow, source: Source) -> System:
+def _system(row: tables.SystemRow, source: Source, numbers: Mapping[tables.Place, _Numbers]) -> System:
+    """The system's row. What it is beyond that is left open where no source states it."""
+    mine = {
+        place: found
+        for place, found in numbers.items()
+        if (place.source, place.system) == (row.source, row.name)
+    }
+    on = dict.fromkeys(place.dataset for place in mine)
     system, _ = System.objects.update_or_create(
         source=source,
         name=row.name,
@@ -160,9 +171,17 @@ def _system(row: tables.SystemRow, source: Source) -> System:
             "training_declared": row.training_declared,
             "training_datasets": row.training_datasets,
             "paper_url": row.paper_url,
+            "adapted_to": [name for name in on if row.adapted and name not in row.training_datasets],
+            "dimension": _dimension(mine.values()),
         },
     )
     return system
+
+
+def _dimension(numbers: Iterable[_Numbers]) -> int | None:
+    """The dimension of its vectors, where its source prints one."""
+    printed = (figure for found in numbers for figure in found.figures if figure["name"] == "dimension")
+    return next((int(figure["value"]) for figure in printed), None)
 
 
 def _entry(
@@ -170,12 +189,8 @@ def _entry(
     numbers: _Numbers,
     dataset: Dataset,
     system: System,
-    row: tables.SystemRow,
     baseline: str,
 ) -> ReportedEntry:
-    training = training_exposure(system, dataset)
-    if training == Entry.Training.ZERO_SHOT and row.adapted:
-        training = Entry.Training.ADAPTED
     return ReportedEntry(
         dataset=dataset,
         system=system,
@@ -184,7 +199,7 @@ def _entry(
         figures=numbers.figures,
         comparison_group=place.comparison_group,
         is_baseline=place.system == baseline,
-        training=training,
+        training=training_exposure(system, dataset),
         locator=", ".join(numbers.locators),
     )
 

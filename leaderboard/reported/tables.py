@@ -28,7 +28,11 @@ _STATISTICS: dict[str, type[int] | type[float]] = {
 
 @dataclass(frozen=True, slots=True)
 class DatasetRow:
-    """A dataset that figures are reported on; `statistics` as printed, without what is not printed."""
+    """A dataset that figures are reported on; `statistics` as printed, without what is not printed.
+
+    `ir_datasets_id` is its name in the catalogue of ir_datasets, `beir_name` the archive's that BEIR hands out; both
+    empty where there is none.
+    """
 
     slug: str
     name: str
@@ -39,6 +43,8 @@ class DatasetRow:
     drop_self_matches: bool
     measures: list[str]
     statistics: dict[str, Any]
+    ir_datasets_id: str
+    beir_name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +127,8 @@ def datasets() -> list[DatasetRow]:
             drop_self_matches=row["drop_self_matches"] == "1",
             measures=row["measures"].split(";"),
             statistics={name: kind(row[name]) for name, kind in _STATISTICS.items() if row[name]},
+            ir_datasets_id=row["ir_datasets_id"],
+            beir_name=row["beir_name"],
         )
         for row in _csv("datasets.csv")
     ]

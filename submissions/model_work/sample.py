@@ -6,7 +6,7 @@ from evaluation.engines import describe
 from leaderboard.demo.sample_checkpoint import ARCHIVE_NAME, NAME, archive_checkpoint, make_sample_checkpoint
 from leaderboard.example_models import keep_example_models
 from leaderboard.example_runs import offer_example_runs
-from leaderboard.models import Architecture, System
+from leaderboard.models import Architecture, Dataset, System
 from leaderboard.store import Area, path_of
 from leaderboard.systems import house_system
 from submissions.checkpoints.keeping import keep_checkpoint
@@ -37,7 +37,9 @@ def sample_model_job(job: Job, lease: Lease) -> None:
     checkpoint = _make_checkpoint(job)
     lease.check()
     engine = describe(ENGINE)
-    run_model(job, lease, ModelTask(_system(checkpoint), engine, engine.complete({}), checkpoint))
+    run_model(
+        job, lease, ModelTask(_system(checkpoint, job.dataset), engine, engine.complete({}), checkpoint)
+    )
 
 
 def _make_checkpoint(job: Job) -> Checkpoint:
@@ -53,12 +55,12 @@ def _make_checkpoint(job: Job) -> Checkpoint:
     return checkpoint
 
 
-def _system(checkpoint: Checkpoint) -> System:
+def _system(checkpoint: Checkpoint, dataset: Dataset) -> System:
     return house_system(
         slug=SLUG,
         name=NAME,
         architecture=Architecture.DENSE,
         description=_DESCRIPTION,
         parameters={"engine": ENGINE, "dimension": checkpoint.description.get("dimension")},
-        training_declared=False,
+        adapted_to=[dataset.slug],
     )

@@ -171,8 +171,7 @@ def test_every_entry_is_cited_and_every_mark_follows_from_the_declared_training(
         assert entry.source is not None
         assert entry.source == entry.system.source
         assert entry.locator
-        expected = training_exposure(entry.system, entry.dataset)
-        assert entry.training in (expected, Entry.Training.ADAPTED)
+        assert entry.training == training_exposure(entry.system, entry.dataset)
     assert all(source.bibtex.startswith(("@inproceedings{", "@misc{")) for source in Source.objects.all())
     beir = Source.objects.get(key="beir-2021")
     assert (beir.year, "Nandan Thakur" in beir.authors, "Datasets and Benchmarks" in beir.venue) == (
@@ -180,6 +179,31 @@ def test_every_entry_is_cited_and_every_mark_follows_from_the_declared_training(
         True,
         True,
     )
+
+
+@pytest.mark.usefixtures("_loaded")
+def test_systems_say_what_their_sources_print_and_nothing_else() -> None:
+    genq = System.objects.get(slug="genq-beir-2021")
+    assert len(genq.adapted_to) == 18
+    assert "msmarco" not in genq.adapted_to
+    assert {entry.training for entry in genq.entries.exclude(dataset__slug="msmarco")} == {"adapted"}
+    assert genq.entries.get(dataset__slug="msmarco").training == "in-domain"
+    dimensions = dict(System.objects.exclude(dimension=None).values_list("slug", "dimension"))
+    assert (dimensions["tas-b-beir-2021"], dimensions["colbert-beir-2021"]) == (768, 128)
+    assert "bm25-beir-2021" not in dimensions
+    assert not System.objects.exclude(open_weights=None).exists(), "no source here says"
+
+
+@pytest.mark.usefixtures("_loaded")
+def test_datasets_are_named_as_ir_datasets_and_beir_name_them() -> None:
+    names = dict(Dataset.objects.exclude(ir_datasets_id="").values_list("slug", "ir_datasets_id"))
+    assert names["nfcorpus"] == "beir/nfcorpus/test"
+    assert names["arguana"] == "beir/arguana", "one split alone is not named"
+    assert names["msmarco"] == "beir/msmarco/dev"
+    assert names["webis-touche2020"] == "beir/webis-touche2020/v2"
+    assert "cqadupstack" not in names, "only its forums have one each"
+    assert Dataset.objects.exclude(beir_name="").count() == 15
+    assert Dataset.objects.get(slug="bioasq").beir_name == "", "nobody may hand it out"
 
 
 @pytest.mark.usefixtures("_loaded")

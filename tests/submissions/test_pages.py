@@ -216,7 +216,7 @@ def test_a_wrong_field_does_not_hide_what_is_wrong_with_a_file(demo: Dataset, si
     assert "It cannot be scored." in page
     assert "<details>\n<summary>Links and licence" in page  # nothing in there is wrong
     page = signed_in.post("/submit/", {**NEW, "new-code_url": "ftp://x"}).content.decode()
-    assert "<details open>\n<summary>Links, parameters" in page
+    assert "<details open>\n<summary>Links and licence" in page
 
 
 def test_the_first_submission_asks_for_the_name_of_the_team(
