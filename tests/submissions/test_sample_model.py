@@ -35,6 +35,7 @@ def test_the_sample_is_made_measured_and_offered(
     assert (checkpoint.team, checkpoint.kind) == (None, "static-embeddings")
     entry = Entry.objects.get(system__team=None, system__architecture="dense")
     assert entry.provenance == Entry.Provenance.MEASURED
+    assert (entry.training, entry.system.adapted_to) == ("adapted", [dataset.slug])
     measured = entry.measurements.get()
     assert measured.figures["parameters"] > 0
     assert measured.figures["parts_ms"]["query_encoding"] > 0

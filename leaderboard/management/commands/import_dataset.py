@@ -30,7 +30,9 @@ class Command(BaseCommand):
         parser.add_argument("--slug", required=True, help="the dataset's address: /datasets/SLUG/")
         for name in ("name", "task", "domain", "licence", "homepage", "citation", "description"):
             parser.add_argument(f"--{name}")
-        parser.add_argument("--ir-datasets-id", help="its name in ir_datasets' catalogue, such as beir/nfcorpus/test")
+        parser.add_argument(
+            "--ir-datasets-id", help="its name in ir_datasets' catalogue, such as beir/nfcorpus/test"
+        )
         parser.add_argument("--beir-name", help="the archive that BEIR hands it out as")
         parser.add_argument("--language", help="language code, en by default; BM25's analyser follows it")
         parser.add_argument("--version-label", default="", help="a name for this version of the content")
