@@ -6,6 +6,10 @@ The p-value is the share of sign patterns whose difference is at least as large,
 (b + 1) / (m + 1), so that it is never 0 (Phipson & Smyth, Stat. Appl. Genet. Mol. Biol. 9(1), 2010); where there are
 no more patterns than would be drawn, all are counted, and it is exact.
 
+What m patterns can tell ends at 1 / (m + 1), and a correction over a thousand systems would leave nothing of that. But
+sums S of differences d with random signs are bounded, P(|S| ≥ |T|) ≤ 2 exp(−T² / (2 Σ d²)) (Hoeffding, JASA 58, 1963,
+theorem 2): where that is below 1 / (m + 1), it is given instead. It is never smaller than the exact p-value.
+
 Sums with random signs are linear in the values: they are found once for every system, as one matrix product, and the
 sum of any pair's differences is the difference of two of them. So a board with one anchor, or with thirty, costs the
 same product.
@@ -66,10 +70,16 @@ class PermutedSums:
             ]
         )
         p = (extreme + 1.0) / (self.permutations + 1.0)
+        clear = np.flatnonzero(extreme == 0)
+        p[clear] = np.minimum(p[clear], self._bounds(clear, anchor))
         differing = np.count_nonzero(self._values != self._values[:, [anchor]], axis=0)
         for system in np.flatnonzero(differing <= np.log2(self.permutations)):
             p[system] = exact_p(self._values[:, system] - self._values[:, anchor])
         return p
+
+    def _bounds(self, systems: NDArray[np.int64], anchor: int) -> Values:
+        differences = self._values[:, systems] - self._values[:, [anchor]]
+        return hoeffding_bound(differences)
 
     def _extreme(self, systems: slice, anchor: int, threshold: Values) -> NDArray[np.int64]:
         differences = np.abs(self._permuted[systems] - self._permuted[anchor])
@@ -85,6 +95,14 @@ def randomisation_test(
     As scipy.stats.permutation_test(…, permutation_type="samples") finds them one by one.
     """
     return PermutedSums(values, permutations=permutations, seed=seed).p_values(anchor)
+
+
+def hoeffding_bound(differences: Values) -> Values:
+    """What the p-values of these differences cannot exceed, (queries, systems) → (systems,)."""
+    squares = np.einsum("qs,qs->s", differences, differences)
+    totals = differences.sum(axis=0)
+    bounds: Values = 2 * np.exp(-(totals**2) / (2 * np.maximum(squares, np.finfo(np.float64).tiny)))
+    return np.minimum(1.0, bounds)
 
 
 def exact_p(differences: ArrayLike) -> float:

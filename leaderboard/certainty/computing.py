@@ -24,8 +24,8 @@ Progress = Callable[[float], None]
 
 #: Values by query that are held at once: 192 MB. Larger boards are read several times, some measures each time.
 _HELD = 24_000_000
-#: Decimals that are kept: of scores more than any page shows, of p-values all that 10,000 permutations give.
-_SCORE_DECIMALS, _P_DECIMALS = 6, 7
+#: What is kept of a score, more than any page shows, and of a p-value, which may be very small.
+_SCORE, _P = "{:.6f}", "{:.5g}"
 
 
 class Finding(NamedTuple):
@@ -108,8 +108,8 @@ def certainty_of(
     scores = -means if lower_is_better else means
     letters = tiers(scores, sums.p_values, level=settings.alpha)
     columns: dict[str, Sequence[Any]] = {
-        "low": _rounded(low, _SCORE_DECIMALS),
-        "high": _rounded(high, _SCORE_DECIMALS),
+        "low": _rounded(low, _SCORE),
+        "high": _rounded(high, _SCORE),
         "group": letters,
         **_against("best", sums, int(np.argmax(scores))),
     }
@@ -135,13 +135,13 @@ def _against(whom: str, sums: PermutedSums, anchor: int) -> dict[str, list[float
     raw = sums.p_values(anchor)
     raw[anchor] = np.nan
     return {
-        f"p_{whom}": _rounded(holm(raw), _P_DECIMALS),
-        f"raw_p_{whom}": _rounded(raw, _P_DECIMALS),
+        f"p_{whom}": _rounded(holm(raw), _P),
+        f"raw_p_{whom}": _rounded(raw, _P),
     }
 
 
-def _rounded(values: Values, decimals: int) -> list[float | None]:
-    return [None if np.isnan(value) else round(float(value), decimals) for value in values]
+def _rounded(values: Values, digits: str) -> list[float | None]:
+    return [None if np.isnan(value) else float(digits.format(value)) for value in values]
 
 
 def _anchors(entries: Sequence[int], scores: Values, letters: Sequence[str]) -> dict[str, int]:
