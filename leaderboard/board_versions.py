@@ -35,6 +35,7 @@ _COMPARED = frozenset(
         Kind.VISIBILITY,
         Kind.BASELINE,
         Kind.MEASURES,
+        Kind.SYSTEM,
         Kind.DESCRIPTION,
         Kind.RECORDED,
     }

@@ -23,6 +23,8 @@ class ComparedBoard(NamedTuple):
     entries: Sequence[int]
     baseline: int | None
     measures: Sequence[str]
+    #: Those of systems behind a closed interface: ranked apart, so in no group, and never the best.
+    closed: Sequence[int] = ()
 
     @property
     def key(self) -> str:
@@ -32,6 +34,7 @@ class ComparedBoard(NamedTuple):
             sorted(self.entries),
             self.baseline,
             self.measures,
+            sorted(self.closed),
             Settings().as_dict(),
         ]
         digest = blake2b(orjson.dumps(named, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
@@ -52,7 +55,7 @@ def compared_boards(datasets: Collection[int]) -> dict[int, ComparedBoard]:
         .filter(visibility=Entry.Visibility.PUBLIC)
         .exclude(provenance=Entry.Provenance.REPORTED)
         .order_by("dataset_id", "published_at", "pk")
-        .values_list("dataset_id", "pk", "comparison_group", "is_baseline")
+        .values_list("dataset_id", "pk", "comparison_group", "is_baseline", "system__closed_api")
     )
     found = {}
     for dataset, entries in groupby(rows, itemgetter(0)):
@@ -67,15 +70,23 @@ def compared_board(
     version: int | None,
     qrels: int | None,
     measures: Sequence[str],
-    entries: Iterable[tuple[int, str, bool]],
+    entries: Iterable[tuple[int, str, bool, bool]],
 ) -> ComparedBoard | None:
-    """The entries of the present group, None where there is none; each comes as id, group, whether it is a baseline."""
+    """The entries of the present group, None where there is none.
+
+    Each of `entries` comes as id, group, whether it is a baseline, and whether its system has a closed interface.
+    """
     rows = list(entries)
-    group = present_group(version, qrels, [(group, is_baseline) for _, group, is_baseline in rows])
-    members = [(pk, is_baseline) for pk, of, is_baseline in rows if of == group]
+    group = present_group(version, qrels, [(group, is_baseline) for _, group, is_baseline, _ in rows])
+    members = [(pk, is_baseline, is_closed) for pk, of, is_baseline, is_closed in rows if of == group]
     if not group or not members:
         return None
-    baselines = [pk for pk, is_baseline in members if is_baseline]
+    baselines = [pk for pk, is_baseline, _ in members if is_baseline]
     return ComparedBoard(
-        dataset, group, [pk for pk, _ in members], baselines[-1] if baselines else None, list(measures)
+        dataset,
+        group,
+        [pk for pk, _, _ in members],
+        baselines[-1] if baselines else None,
+        list(measures),
+        [pk for pk, _, is_closed in members if is_closed],
     )

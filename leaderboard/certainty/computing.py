@@ -54,7 +54,7 @@ def find_certainty(dataset: Dataset, progress: Progress = lambda share: None) ->
             progress(len(content) / len(board.measures))
             ends = low[: len(entries)], high[: len(entries)]
             low, high = low[len(entries) :], high[len(entries) :]
-            content[measure] = certainty_of(measure, entries, values, board.baseline, ends).as_dict()
+            content[measure] = certainty_of(measure, entries, values, board, ends).as_dict()
     return Finding(board, content)
 
 
@@ -92,13 +92,14 @@ def certainty_of(
     measure: str,
     entries: Sequence[int],
     values: Values,
-    baseline: int | None,
+    board: ComparedBoard,
     ends: tuple[Values, Values],
 ) -> MeasureCertainty:
     """What can be said of one measure.
 
     `values` has the shape (queries, entries), `entries` are their ids, `ends` those of their intervals, each of shape
-    (entries,). Of equal means the first is the best.
+    (entries,). Of equal means the first is the best. Of the `board` it is asked which entry is the baseline, and which
+    ones are ranked apart.
     """
     settings = Settings()
     lower_is_better = better(measure) == "lower"
@@ -106,15 +107,19 @@ def certainty_of(
     sums = PermutedSums(values, permutations=settings.permutations, seed=settings.seed)
     means = values.mean(axis=0)
     scores = -means if lower_is_better else means
-    letters = tiers(scores, sums.p_values, level=settings.alpha)
+    ranked = np.array(
+        [place for place, entry in enumerate(entries) if entry not in board.closed], dtype=np.intp
+    )
+    letters = _letters(scores, ranked, sums)
     columns: dict[str, Sequence[Any]] = {
         "low": _rounded(low, _SCORE),
         "high": _rounded(high, _SCORE),
         "group": letters,
-        **_against("best", sums, int(np.argmax(scores))),
     }
-    if baseline in entries:
-        place = entries.index(baseline)
+    if len(ranked):
+        columns |= _against("best", sums, int(ranked[np.argmax(scores[ranked])]))
+    if board.baseline in entries:
+        place = entries.index(board.baseline)
         columns |= _against("baseline", sums, place)
         counts = count_wins(values, place, lower_is_better=lower_is_better)
         columns |= {name: counted.tolist() for name, counted in counts._asdict().items()}
@@ -124,10 +129,21 @@ def certainty_of(
     return MeasureCertainty(
         measure,
         len(values),
-        baseline if baseline in entries else None,
+        board.baseline if board.baseline in entries else None,
         _anchors(entries, scores, letters),
         dict(zip(entries, found, strict=True)),
     )
+
+
+def _letters(scores: Values, ranked: NDArray[np.intp], sums: PermutedSums) -> list[str]:
+    """The groups of the entries that are ranked together; the others have none."""
+    found = [""] * len(scores)
+    letters = tiers(
+        scores[ranked], lambda anchor: sums.p_values(int(ranked[anchor]))[ranked], level=Settings().alpha
+    )
+    for place, letter in zip(ranked, letters, strict=True):
+        found[place] = letter
+    return found
 
 
 def _against(whom: str, sums: PermutedSums, anchor: int) -> dict[str, list[float | None]]:

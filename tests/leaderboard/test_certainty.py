@@ -24,7 +24,7 @@ from leaderboard.certainty import (
 )
 from leaderboard.certainty.found import BoardCertainty
 from leaderboard.models import BoardChange, Certainty, Dataset, Entry, WorkRequest
-from leaderboard.publishing import name_baseline, withdraw_entries
+from leaderboard.publishing import name_baseline, system_changed, withdraw_entries
 from tests.leaderboard.certain_entries import QUERIES, score_queries, spread
 from tests.leaderboard.entries import renew_judgements, score_seeds, scored_dataset
 
@@ -114,6 +114,29 @@ def test_a_measure_of_which_less_is_better_is_read_the_other_way() -> None:
     assert (measure.entries[more.pk].wins, measure.entries[more.pk].group) == (0, "c")
 
 
+def test_systems_behind_a_closed_interface_are_tested_and_in_no_group(board: Dataset) -> None:
+    closed = score_queries(board, "Closed", spread(0.9, 5))
+    closed.system.closed_api = True
+    closed.system.save()
+    system_changed(closed.system)
+    compute_certainty(board)
+    measure = found_of(board).of("nDCG@10")
+    assert measure is not None
+    first = Entry.objects.get(system__name="First")
+    assert measure.best == first.pk
+    found = measure.entries[closed.pk]
+    assert found.group == ""
+    assert found.wins == QUERIES
+    assert found.p_best is not None
+    assert found.p_best < 0.001
+    closed.system.closed_api = False
+    closed.system.save()
+    system_changed(closed.system)
+    assert not found_of(board).current
+    compute_certainty(board)
+    assert found_of(board).of("nDCG@10").best == closed.pk  # type: ignore[union-attr]
+
+
 def test_a_seed_set_is_tested_by_each_querys_mean_over_its_seeds() -> None:
     dataset = scored_dataset(measures=["nDCG@10"])
     entry = score_seeds(dataset, "Seeds", {"ndcg": 0.3}, {"ndcg": 0.5})
@@ -152,7 +175,7 @@ def test_a_change_of_the_results_asks_once_and_what_is_found_asks_for_nothing(bo
     assert take(board) == 1
     compute_certainty(board)
     assert take(board) == 0
-    for kind, asks in (("price", 0), ("team", 0), ("system", 0), ("measured", 0), ("baseline", 1)):
+    for kind, asks in (("price", 0), ("team", 0), ("system", 1), ("measured", 0), ("baseline", 1)):
         board_changed(board, Kind(kind))
         assert take(board) == asks, kind
 
