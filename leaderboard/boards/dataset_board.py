@@ -21,6 +21,7 @@ from leaderboard.boards.model import (
     DIFFERENCE,
     EFFICIENCY,
     OTHER_MEASURES,
+    PRIVATE,
     REPORTED,
     SCORED,
     STALE,
@@ -74,11 +75,16 @@ def dataset_board(
 ) -> Board:
     """The view of the board that `state` asks for.
 
-    `measured` is what was measured of the entries, `certainty` how sure their scores are.
+    `measured` is what was measured of the entries, `certainty` how sure their scores are. Private entries are those
+    of the reader's own teams: nothing of the other rows depends on them.
 
     Raises UnknownChoice for a column, a measure or hardware that it does not have.
     """
-    read = [_Read(entry, entry.scores, entry.figures) for entry in entries if entry.visibility == "public"]
+    read = [
+        _Read(entry, entry.scores, entry.figures)
+        for entry in entries
+        if entry.visibility in ("public", "private")
+    ]
     measures = _measures(facts, read)
     measure = _measure_in_focus(state, measures)
     figures = figure_columns([(row.figures, row.scores) for row in read if row.figures])
@@ -139,7 +145,11 @@ def _current_group(facts: DatasetFacts, read: Sequence[_Read]) -> str:
     return present_group(
         facts.version_id,
         facts.qrels_id,
-        [(row.entry.comparison_group, row.entry.is_baseline) for row in read],
+        [
+            (row.entry.comparison_group, row.entry.is_baseline)
+            for row in read
+            if row.entry.visibility == "public"
+        ],
     )
 
 
@@ -216,7 +226,11 @@ def _rows(
     sure: CertaintyColumns,
 ) -> list[Row]:
     measure, *others = measures
-    baselines = {row.entry.comparison_group: row.scores.get(measure) for row in read if row.entry.is_baseline}
+    baselines = {
+        row.entry.comparison_group: row.scores.get(measure)
+        for row in read
+        if row.entry.is_baseline and row.entry.visibility == "public"
+    }
     current = _current_group(facts, read)
     beside_score, beside_difference = len(sure.beside_score), len(sure.beside_difference)
     # After the system, the measure in focus and the two differences, each with how sure it is.
@@ -247,6 +261,8 @@ def _rows(
             entry.submission or None,
         ]
         kind = ranked_in(entry.provenance, entry.comparison_group, current, closed_api=bool(entry.closed_api))
+        if entry.visibility == "private" and kind != STALE:
+            kind = PRIVATE
         row = Row(entry, kind, 3 if reported or facts.hidden else 4, values)
         row.facets = facets_of(entry, (entry.provenance,), (entry.training,))
         if item.figures:
@@ -277,6 +293,11 @@ def _notes(facts: DatasetFacts, rows: Sequence[Row], measure: str) -> list[str]:
         )
     if CLOSED in kinds:
         notes.append(CLOSED_NOTE)
+    if any(row.entry.visibility == "private" for row in rows):
+        notes.append(
+            "Private: only your team sees these rows. They have no rank, move no rank and no mark, and are in no "
+            "export, figure or feed."
+        )
     if STALE in kinds:
         notes.append(
             "Stale: scored on earlier judgements or an earlier version; not ranked and not compared until rescored."

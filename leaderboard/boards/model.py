@@ -224,6 +224,10 @@ SCORED = "scored"
 #: Scored, but behind somebody's paid interface: nobody can repeat it.
 CLOSED = "closed"
 STALE = "stale"
+#: Of the reader's own team, for their eyes alone.
+PRIVATE = "private"
+#: These rows have no rank, and move neither those of others nor what is best.
+UNRANKED = frozenset({STALE, PRIVATE})
 _RANK_MARKS = {REPORTED: "r ", CLOSED: "c "}
 
 

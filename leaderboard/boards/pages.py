@@ -93,16 +93,17 @@ class BenchmarkPage(NamedTuple):
     at: datetime | None = None
 
 
-def dataset_page(slug: str, state: BoardState) -> DatasetPage | None:
+def dataset_page(slug: str, state: BoardState, teams: Collection[int] = ()) -> DatasetPage | None:
     """The dataset's page in this view, None where there is none. Raises UnknownChoice.
 
-    Eight queries at most, and five more for a dataset that is the mean of its parts.
+    `teams` are the reader's own, whose private results stand on the board too: such a page is nobody else's.
+    Nine queries at most, and five more for a dataset that is the mean of its parts.
     """
     dataset = DatasetQuerySet(Dataset).listed().filter(slug=slug).values(*DATASET_FIELDS).first()
     if dataset is None:
         return None
     pk = dataset["pk"]
-    entries = reading.entries_of(pk)
+    entries = reading.entries_for(pk, teams)
     parts = parts_of([pk]).get(pk, ()) if dataset["current_version_id"] is None else ()
     if parts:
         entries = sorted([*_of_whole(parts), *entries], key=lambda entry: entry.published)

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Literal
 
-from leaderboard.boards.model import EFFECTIVENESS, STALE, Board, Column, Row, Value
+from leaderboard.boards.model import EFFECTIVENESS, UNRANKED, Board, Column, Row, Value
 
 #: Kinds of columns whose best values are marked.
 _MARKED = ("score", "figure", "number", "rank")
@@ -25,12 +25,12 @@ def _sortable(value: Value) -> tuple[float, str]:
 
 
 def assign_ranks(rows: Sequence[Row], place: int, *, lower_is_better: bool = False) -> None:
-    """Give each row its rank by one column among the rows of its kind: 1, 1, 3. Stale and missing ones get none."""
+    """Give each row its rank by one column among the rows of its kind: 1, 1, 3. Unranked and missing ones get none."""
     kinds: dict[str, list[tuple[float, Row]]] = defaultdict(list)
     for row in rows:
         value = row.values[place]
         row.rank = None
-        if isinstance(value, (float, int)) and row.ranked_in != STALE:
+        if isinstance(value, (float, int)) and row.ranked_in not in UNRANKED:
             kinds[row.ranked_in].append((value, row))
     for ranked in kinds.values():
         ranked.sort(key=lambda pair: pair[0], reverse=not lower_is_better)
@@ -46,7 +46,8 @@ def mark_best(board: Board, rows: Sequence[Row]) -> None:
     kinds: dict[str, list[list[Value]]] = defaultdict(list)
     for row in rows:
         kinds[row.ranked_in].append(row.values)
-    kinds.pop(STALE, None)
+    for kind in UNRANKED:
+        kinds.pop(kind, None)
     for kind, of_kind in kinds.items():
         for place, values in enumerate(zip(*of_kind, strict=True)):
             column = board.columns[place]

@@ -5,13 +5,13 @@ Entries come in order of publication, which is the tie-break of every board.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import orjson
 from django.db import connection
-from django.db.models import IntegerField, TextField
+from django.db.models import IntegerField, QuerySet, TextField
 from django.db.models.functions import Cast
 
 from leaderboard.models import Entry, System
@@ -127,45 +127,58 @@ def _entries() -> EntryQuerySet:
     return EntryQuerySet(Entry).order_by("published_at", "pk")
 
 
+def _values(entries: QuerySet[Entry]) -> tuple[str, tuple[Any, ...]]:
+    """The SQL that reads entries as the values of an `EntryRow`, and its parameters."""
+    rows = entries.values_list(
+        "system__name",
+        "system__slug",
+        "system__architecture",
+        "system__team__name",
+        "system__team__slug",
+        "source__authors",
+        "source__year",
+        "source__key",
+        "provenance",
+        "configuration",
+        Cast("scores", TextField()),
+        Cast("figures", TextField()),
+        "comparison_group",
+        Cast("is_baseline", IntegerField()),
+        "training",
+        "visibility",
+        "withdrawal_reason",
+        "missing_queries",
+        "submission_reference",
+        "locator",
+        Cast("published_at", TextField()),
+        "pk",
+        "seed_count",
+        Cast("deviations", TextField()),
+        *(f"system__{name}" for name in DESCRIBING),
+    )
+    return rows.query.sql_with_params()
+
+
 @lru_cache(maxsize=1)
 def _entries_query() -> tuple[str, tuple[Any, ...]]:
     """The SQL of `entries_of` and its parameters, the dataset's id first.
 
     Written by the ORM once, since that takes it as long as the database takes to answer.
     """
-    rows = (
-        _entries()
-        .filter(dataset_id=0)
-        .filter(visibility__in=[Visibility.PUBLIC, Visibility.WITHDRAWN])
-        .values_list(
-            "system__name",
-            "system__slug",
-            "system__architecture",
-            "system__team__name",
-            "system__team__slug",
-            "source__authors",
-            "source__year",
-            "source__key",
-            "provenance",
-            "configuration",
-            Cast("scores", TextField()),
-            Cast("figures", TextField()),
-            "comparison_group",
-            Cast("is_baseline", IntegerField()),
-            "training",
-            "visibility",
-            "withdrawal_reason",
-            "missing_queries",
-            "submission_reference",
-            "locator",
-            Cast("published_at", TextField()),
-            "pk",
-            "seed_count",
-            Cast("deviations", TextField()),
-            *(f"system__{name}" for name in DESCRIBING),
-        )
-    )
-    return rows.query.sql_with_params()
+    shown = [Visibility.PUBLIC, Visibility.WITHDRAWN]
+    return _values(_entries().filter(dataset_id=0).filter(visibility__in=shown))
+
+
+def entries_for(dataset_id: int, teams: Collection[int]) -> list[EntryRow]:
+    """As `entries_of`, with the private ones of the reader's own teams. Two queries at most."""
+    entries = entries_of(dataset_id)
+    if not teams:
+        return entries
+    own = _entries().filter(dataset_id=dataset_id, visibility=Visibility.PRIVATE, system__team__in=teams)
+    with connection.cursor() as cursor:
+        cursor.execute(*_values(own))
+        entries += map(EntryRow._make, cursor.fetchall())
+    return sorted(entries, key=lambda entry: (entry.published, entry.pk))
 
 
 def entries_of(dataset_id: int) -> list[EntryRow]:

@@ -82,9 +82,12 @@ def _head(row: Row, pin: str, *classes: str) -> str:
         after += f"<small>{escape(below)}</small>"
     named = " ".join([*classes, *(f"is-{state}" for state in states)])
     opening = f'<tr class="{named}">' if named else "<tr>"
+    # A system may have no page yet while all that it has is private.
+    private = entry.visibility == "private" and entry.submission
+    href = f"/submissions/{entry.submission}/" if private else f"/systems/{entry.slug}/"
     return (
         f'{opening}<td class="rank">{pin}{row.rank_label or "—"}</td><th scope="row" class="name">'
-        f'<a href="/systems/{entry.slug}/">{escape(entry.system)}</a>{after}</th>'
+        f'<a href="{href}">{escape(entry.system)}</a>{after}</th>'
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leaderboard.boards.model import EFFICIENCY, STALE, Board, Column, Row
+from leaderboard.boards.model import EFFICIENCY, UNRANKED, Board, Column, Row
 from leaderboard.boards.state import BoardState
 from leaderboard.boards.weighted_score import average_rate, weighted_score
 
@@ -52,7 +52,7 @@ def fill_weighted(
         for row, value in zip(board.rows, effectiveness, strict=True)
         if value is not None
         and row.measured is not None
-        and row.ranked_in != STALE
+        and row.ranked_in not in UNRANKED
         and all(row.values[place] is not None for place in of_costs.values())
     ]
     values = [value for _, value in complete]

@@ -17,6 +17,7 @@ from leaderboard.page_cache import kept_page
 from leaderboard.publishing import published_statistics
 from leaderboard.views.board_context import board_context
 from leaderboard.views.board_views import board_page, permalink, refused, view_of
+from leaderboard.views.viewer import own_teams
 
 
 @require_safe
@@ -25,7 +26,7 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
     """A dataset: what it is, what it offers, and its board."""
     try:
         state = BoardState.read(request.GET)
-        page = pages.dataset_page(slug, state)
+        page = pages.dataset_page(slug, state, own_teams(request))
     except UnknownChoice as error:
         return refused(request, error)
     if page is None:
