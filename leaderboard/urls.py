@@ -9,7 +9,7 @@ from leaderboard.api import boards as board_api
 from leaderboard.api import documents
 from leaderboard.api.files import DatasetFiles
 from leaderboard.boards.exports import FORMATS
-from leaderboard.views import boards, efficiency, exports, past, public, queries, reference
+from leaderboard.views import boards, efficiency, exchange, exports, past, public, queries, reference
 from leaderboard.views.compare import compare_systems
 from leaderboard.views.figures import figure, figure_json, figures
 from leaderboard.views.files import dataset_file, favicon
@@ -32,6 +32,10 @@ pages = [
     path("systems/<slug:slug>/badge.svg", badge_svg, name="system_badge"),
     path("systems/<slug:slug>/badge.json", badge_data, name="system_badge_data"),
     path("authors/<str:slug>/", author, name="author"),
+    path("systems/<slug:slug>/mteb.zip", exchange.system_mteb, name="system_mteb"),
+    path("systems/<slug:slug>/eval_results.yaml", exchange.system_eval_results, name="system_eval_results"),
+    path("systems/<slug:slug>/bibtex.bib", exchange.system_bibtex, name="system_bibtex"),
+    path("datasets/<slug:slug>/croissant.json", exchange.dataset_croissant, name="dataset_croissant"),
     path("teams/<slug:slug>/", public.team, name="team"),
     path("figures/", figures, name="figures"),
     path("figures/<slug:slug>.json", figure_json, name="figure_json"),

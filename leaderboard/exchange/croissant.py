@@ -1,0 +1,123 @@
+"""A dataset as Croissant 1.1: JSON-LD that names what anybody may download here, and how its records are read.
+
+Only files that the dataset's settings offer to everyone are named: neither hidden judgements nor closed texts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from leaderboard.models import Dataset, DatasetFile
+
+CONFORMS_TO = "http://mlcommons.org/croissant/1.1"
+_TYPED = {"data": "@json", "dataType": "@vocab", "examples": "@json"}
+_PLAIN = (
+    "citeAs", "column", "equivalentProperty", "extract", "field", "fileProperty", "fileObject", "fileSet", "format",
+    "includes", "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "recordSet", "references", "regex",
+    "repeated", "replace", "samplingRate", "separator", "source", "subField", "transform",
+)  # fmt: skip
+#: The context that the specification prescribes.
+CONTEXT: dict[str, Any] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "sc": "https://schema.org/",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "dct": "http://purl.org/dc/terms/",
+    "conformsTo": "dct:conformsTo",
+    **{name: f"cr:{name}" for name in _PLAIN},
+    **{name: {"@id": f"cr:{name}", "@type": kind} for name, kind in _TYPED.items()},
+}
+Kind = DatasetFile.Kind
+#: Fields of a file's records: name, description, type. What has a column of the same name in the file.
+_TEXTS = (
+    ("_id", "the id", "sc:Text"),
+    ("title", "the title, perhaps empty", "sc:Text"),
+    ("text", "the text", "sc:Text"),
+)
+_RECORDS = {
+    Kind.QUERIES: ("queries", (_TEXTS[0], _TEXTS[2])),
+    Kind.ALL_QUERIES: ("all-queries", (_TEXTS[0], _TEXTS[2])),
+    Kind.CORPUS: ("corpus", _TEXTS),
+    Kind.QRELS: (
+        "qrels",
+        (
+            ("query-id", "the query’s id", "sc:Text"),
+            ("corpus-id", "the document’s id", "sc:Text"),
+            ("score", "the grade; above 0 is relevant", "sc:Integer"),
+        ),
+    ),
+}
+
+
+def describe(
+    dataset: Dataset, files: Sequence[DatasetFile], url: str, address_of: Callable[[DatasetFile], str]
+) -> dict[str, Any]:
+    """The dataset as JSON-LD. `files` are those that everyone may have, `address_of` says where each is."""
+    content = [file for file in files if file.kind in _RECORDS or file.kind == Kind.DOCUMENT_IDS]
+    version = dataset.current_version
+    found: dict[str, Any] = {
+        "@context": CONTEXT,
+        "@type": "sc:Dataset",
+        "conformsTo": CONFORMS_TO,
+        "name": dataset.name,
+        "description": dataset.description or f"{dataset.name}, a test collection for retrieval.",
+        "url": dataset.homepage or url,
+        "sameAs": url,
+        "license": dataset.licence or "not stated",
+        "inLanguage": dataset.language,
+        "datePublished": (version.created_at if version else dataset.created_at).date().isoformat(),
+        "version": f"{version.number}.0.0" if version else "0.0.0",
+        "keywords": [word for word in ("information retrieval", dataset.task, dataset.domain) if word],
+        "isLiveDataset": False,
+    }
+    if dataset.citation:
+        found["citeAs"] = dataset.citation
+    found["distribution"] = [_file(file, address_of(file)) for file in content]
+    found["recordSet"] = [_records(file) for file in content if file.kind in _RECORDS]
+    return found
+
+
+def _file(file: DatasetFile, address: str) -> dict[str, Any]:
+    name = file.name.removesuffix(".gz")
+    formats = {".jsonl": "application/jsonlines", ".tsv": "text/tab-separated-values"}
+    kind = next((each for ending, each in formats.items() if name.endswith(ending)), "text/plain")
+    return {
+        "@type": "cr:FileObject",
+        "@id": file.name,
+        "name": file.name,
+        "description": file.description or file.get_kind_display(),
+        "contentUrl": address,
+        "contentSize": f"{file.size} B",
+        "encodingFormat": kind,
+        "sha256": file.sha256,
+    }
+
+
+def _records(file: DatasetFile) -> dict[str, Any]:
+    name, fields = _RECORDS[Kind(file.kind)]
+    if file.kind == Kind.QRELS:
+        name = re.sub(r"[^\w-]", "-", file.name.removesuffix(".gz").removesuffix(".tsv"))
+    keys = [{"@id": f"{name}/{field}"} for field, _, _ in fields[: 2 if file.kind == Kind.QRELS else 1]]
+    return {
+        "@type": "cr:RecordSet",
+        "@id": name,
+        "name": name,
+        "description": file.description or file.get_kind_display(),
+        "key": keys if len(keys) > 1 else keys[0],
+        "field": [_field(file, name, *field) for field in fields],
+    }
+
+
+def _field(file: DatasetFile, records: str, name: str, description: str, data_type: str) -> dict[str, Any]:
+    extract = {"column": name} if file.kind == Kind.QRELS else {"jsonPath": f"$.{name}"}
+    return {
+        "@type": "cr:Field",
+        "@id": f"{records}/{name}",
+        "name": name,
+        "description": description,
+        "dataType": data_type,
+        "source": {"fileObject": {"@id": file.name}, "extract": extract},
+    }

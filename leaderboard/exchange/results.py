@@ -1,0 +1,80 @@
+"""A system's public results as other formats take them: one for each dataset and configuration."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from leaderboard.models import Entry
+from leaderboard.models.results import EntryQuerySet
+
+
+class Exchanged(NamedTuple):
+    """One result with what it was made on. `scores` are the published values, `sha256` names the dataset's content."""
+
+    dataset: str
+    dataset_slug: str
+    beir_name: str
+    language: str
+    split: str
+    sha256: str
+    measure: str
+    scores: dict[str, float]
+    configuration: str
+    provenance: str
+    training: str
+    published_at: datetime.datetime
+
+    @property
+    def value(self) -> float | None:
+        """The score of the dataset's primary measure."""
+        return self.scores.get(self.measure)
+
+
+def results_of(system_id: int) -> list[Exchanged]:
+    """The system's public results by dataset; of several under one configuration the newest. One query."""
+    rows = (
+        EntryQuerySet(Entry)
+        .public()
+        .filter(system_id=system_id)
+        .order_by("dataset__name", "published_at", "pk")
+        .values(
+            "dataset__name",
+            "dataset__slug",
+            "dataset__beir_name",
+            "dataset__language",
+            "dataset__primary_measure",
+            "dataset__current_version__content_sha256",
+            "dataset__current_qrels__split",
+            "evaluation__run__version__content_sha256",
+            "evaluation__qrels__split",
+            "scores",
+            "configuration",
+            "provenance",
+            "training",
+            "published_at",
+        )
+    )
+    newest = {(row["dataset__slug"], row["configuration"], row["provenance"]): row for row in rows}
+    return [_exchanged(row) for row in newest.values()]
+
+
+def _exchanged(row: Mapping[str, Any]) -> Exchanged:
+    reported = row["provenance"] == Entry.Provenance.REPORTED
+    prefix = "evaluation__" if row["evaluation__qrels__split"] else "dataset__current_"
+    version = f"{prefix}{'run__' if prefix == 'evaluation__' else ''}version__content_sha256"
+    return Exchanged(
+        dataset=row["dataset__name"],
+        dataset_slug=row["dataset__slug"],
+        beir_name=row["dataset__beir_name"],
+        language=row["dataset__language"],
+        split="test" if reported else row[f"{prefix}qrels__split"] or "test",
+        sha256="" if reported else row[version] or "",
+        measure=row["dataset__primary_measure"],
+        scores=row["scores"],
+        configuration=row["configuration"],
+        provenance=row["provenance"],
+        training=row["training"],
+        published_at=row["published_at"],
+    )

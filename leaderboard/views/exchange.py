@@ -1,0 +1,97 @@
+"""What other sites and tools read: a system's results, what to cite for it, a dataset's description."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from leaderboard.boards import reading
+from leaderboard.boards.exports.bibtex import bibliography, misc
+from leaderboard.boards.exports.latex_text import escape
+from leaderboard.exchange import croissant, eval_results, mteb
+from leaderboard.exchange.results import results_of
+from leaderboard.files import offered_files
+from leaderboard.models import Dataset, Entry, System
+from leaderboard.page_cache import kept_page
+
+
+def _revision(**_: object) -> str:
+    return reading.site_revision()
+
+
+def _host(request: HttpRequest) -> str:
+    """Every answer names addresses with the host."""
+    return request.get_host()
+
+
+def _system(slug: str) -> System:
+    """A system with anything on a board. Raises Http404."""
+    seen = System.objects.filter(entries__visibility=Entry.Visibility.PUBLIC).distinct()
+    return get_object_or_404(seen.select_related("team", "source"), slug=slug)
+
+
+def _attached(content: str | bytes, content_type: str, name: str) -> HttpResponse:
+    response = HttpResponse(content, content_type=content_type)
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+@require_safe
+@kept_page(_revision, _host)
+def system_mteb(request: HttpRequest, slug: str) -> HttpResponse:
+    """The system's results as MTEB's results repository has them: a zip."""
+    system = _system(slug)
+    page = request.build_absolute_uri(reverse("system", args=[slug]))
+    packed = mteb.archive(system, results_of(system.pk), page)
+    return _attached(packed, "application/zip", f"{slug}-mteb.zip")
+
+
+@require_safe
+@kept_page(_revision, _host)
+def system_eval_results(request: HttpRequest, slug: str) -> HttpResponse:
+    """The system's results as Hugging Face's model pages take them."""
+    system = _system(slug)
+    page = request.build_absolute_uri(reverse("system", args=[slug]))
+    user = system.team.name if system.team else ""
+    text = eval_results.to_yaml(results_of(system.pk), settings.SITE_NAME, page, user)
+    return _attached(text, "application/yaml; charset=utf-8", f"{slug}.yaml")
+
+
+@require_safe
+@kept_page(_revision, _host)
+def system_bibtex(request: HttpRequest, slug: str) -> HttpResponse:
+    """What to cite for the system: what it says, else the publication that reports it, else its page here."""
+    system = _system(slug)
+    reported = system.source.bibtex if system.source else ""
+    found = bibliography([system.bibtex or reported]) or [_page_of(request, system)]
+    return _attached("\n\n".join(found) + "\n", "text/x-bibtex; charset=utf-8", f"{slug}.bib")
+
+
+def _page_of(request: HttpRequest, system: System) -> str:
+    page = request.build_absolute_uri(reverse("system", args=[system.slug]))
+    fields = {
+        "title": f"{{{escape(system.name)}}}",
+        "author": f"{{{escape(system.team.name if system.team else settings.SITE_NAME)}}}",
+        "year": str(system.year or ""),
+        "howpublished": rf"\url{{{page}}}",
+    }
+    return misc(system.slug, fields)
+
+
+@require_safe
+@kept_page(_revision, _host)
+def dataset_croissant(request: HttpRequest, slug: str) -> HttpResponse:
+    """The dataset as Croissant 1.1, with what everyone may download, whoever asks."""
+    datasets = Dataset.objects.exclude(state=Dataset.State.PREPARING)
+    dataset = get_object_or_404(datasets.select_related("current_version", "current_qrels"), slug=slug)
+    described = croissant.describe(
+        dataset,
+        offered_files(dataset, AnonymousUser()),
+        request.build_absolute_uri(dataset.get_absolute_url()),
+        lambda file: request.build_absolute_uri(reverse("dataset-file", args=[slug, file.name])),
+    )
+    return JsonResponse(described, content_type="application/ld+json", json_dumps_params={"indent": 1})

@@ -1,0 +1,165 @@
+"""What MTEB, Hugging Face and readers of Croissant get."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import bibtexparser
+import mlcroissant
+import pytest
+import yaml
+from django.test import Client
+
+from leaderboard.importing.importer import import_dataset
+from leaderboard.importing.options import ImportOptions
+from leaderboard.models import Dataset
+from leaderboard.models.datasets import Visibility
+from leaderboard.page_cache import forget_pages
+from leaderboard.reported.loader import load_reported
+from tests.leaderboard.entries import make_system, score, scored_dataset
+from tests.leaderboard.tiny_collection import write_folder
+
+pytestmark = [pytest.mark.django_db, pytest.mark.database]
+
+
+def archive_of(client: Client, slug: str) -> dict[str, Any]:
+    """The files of a system's archive, read as JSON."""
+    answer = client.get(f"/systems/{slug}/mteb.zip")
+    assert answer.headers["Content-Type"] == "application/zip"
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as packed:
+        return {name: json.loads(packed.read(name)) for name in packed.namelist()}
+
+
+def test_mteb_gets_a_file_for_each_task_and_one_about_the_model(client: Client) -> None:
+    dataset = scored_dataset(name="My Set", hidden=True)
+    system = make_system("Dense", dimension=768, parameter_count=22_713_216, licence="MIT", open_weights=True)
+    score(dataset, system, ndcg=0.123456, recall=0.9)
+    files = archive_of(client, system.slug)
+    folder = f"results/{system.team.slug}__{system.slug}/no_revision_available"  # type: ignore[union-attr]
+    assert set(files) == {f"{folder}/MySet.json", f"{folder}/model_meta.json"}
+    task = files[f"{folder}/MySet.json"]
+    assert task["dataset_revision"] == dataset.current_version.content_sha256  # type: ignore[union-attr]
+    assert task["scores"] == {
+        "test": [
+            {
+                "hf_subset": "default",
+                "languages": ["eng-Latn"],
+                "main_score": 0.123,
+                "ndcg_at_10": 0.123,
+                "recall_at_100": 0.9,
+            }
+        ]
+    }
+    meta = files[f"{folder}/model_meta.json"]
+    assert (meta["n_parameters"], meta["embed_dim"], meta["license"]) == (22_713_216, 768, "MIT")
+    assert meta["model_type"] == ["dense"]
+    assert (
+        client.get(f"/systems/{system.slug}/mteb.zip").content
+        == client.get(f"/systems/{system.slug}/mteb.zip").content
+    )
+
+
+def test_reported_results_are_named_as_mteb_names_the_tasks(client: Client) -> None:
+    load_reported()
+    files = archive_of(client, "colbert-beir-2021")
+    tasks = {name.rpartition("/")[2] for name in files}
+    assert {"SciFact.json", "TRECCOVID.json", "Touche2020.json", "CQADupstackRetrieval.json"} <= tasks
+    assert all(name.split("/")[2].endswith("reported") for name in files)
+
+
+def test_hugging_face_gets_yaml(client: Client) -> None:
+    dataset = scored_dataset(beir_name="nfcorpus")
+    system = make_system('Quote " and: colon')
+    score(dataset, system, ndcg=0.25)
+    answer = client.get(f"/systems/{system.slug}/eval_results.yaml")
+    (result,) = yaml.safe_load(answer.content)
+    assert result["dataset"]["id"] == "BeIR/nfcorpus"
+    assert result["dataset"]["task_id"] == "test"
+    assert result["value"] == 0.25
+    assert result["source"]["url"] == f"http://testserver/systems/{system.slug}/"
+    assert result["notes"].startswith("nDCG@10, scored")
+
+
+def test_what_is_private_has_nothing_to_take_away(client: Client) -> None:
+    dataset, system = scored_dataset(), make_system("Secret")
+    score(dataset, system, ndcg=0.5, public=False)
+    for name in ("mteb.zip", "eval_results.yaml", "bibtex.bib"):
+        assert client.get(f"/systems/{system.slug}/{name}").status_code == 404
+    shown = scored_dataset()
+    score(shown, system, ndcg=0.25)
+    assert len(yaml.safe_load(client.get(f"/systems/{system.slug}/eval_results.yaml").content)) == 1
+    assert len(archive_of(client, system.slug)) == 2
+
+
+def test_there_is_always_something_to_cite_for_a_system(client: Client) -> None:
+    dataset = scored_dataset()
+    own, silent = make_system("Own", bibtex="@misc{own, title={Own}}"), make_system("Silent & {odd")
+    for system in (own, silent):
+        score(dataset, system, ndcg=0.5)
+    load_reported()
+    for slug, key in ((own.slug, "own"), (silent.slug, silent.slug), ("colbert-beir-2021", "beir-2021")):
+        library = bibtexparser.parse_string(client.get(f"/systems/{slug}/bibtex.bib").content.decode())
+        assert not library.failed_blocks
+        assert [entry.key for entry in library.entries] == [key]
+
+
+def described(client: Client, slug: str) -> tuple[dict[str, Any], mlcroissant.Dataset]:
+    """The dataset's Croissant, and as the reference library reads it; raises what the library calls an error."""
+    answer = client.get(f"/datasets/{slug}/croissant.json")
+    assert answer.headers["Content-Type"] == "application/ld+json"
+    found = json.loads(answer.content)
+    return found, mlcroissant.Dataset(jsonld=found)
+
+
+def test_croissant_names_what_everyone_may_have_and_the_reference_library_finds_no_error(
+    client: Client, tmp_path: Path
+) -> None:
+    options = ImportOptions(slug="tiny", hidden=False, name="Tiny & small", licence="CC-BY-4.0")
+    import_dataset(write_folder(tmp_path), options)
+    Dataset.objects.update(state=Dataset.State.PUBLISHED, citation="@misc{tiny, title={Tiny}}")
+    found, read = described(client, "tiny")
+    assert found["conformsTo"] == "http://mlcommons.org/croissant/1.1"
+    assert not read.metadata.ctx.issues.errors
+    assert {file["@id"]: len(file["sha256"]) for file in found["distribution"]} == {
+        "queries.jsonl.gz": 64,
+        "queries.all.jsonl.gz": 64,
+        "corpus.jsonl.gz": 64,
+        "document-ids.txt.gz": 64,
+        "qrels.test.tsv.gz": 64,
+        "qrels.train.tsv.gz": 64,
+    }
+    assert {record["@id"] for record in found["recordSet"]} == {
+        "queries",
+        "all-queries",
+        "corpus",
+        "qrels-test",
+        "qrels-train",
+    }
+    for file in found["distribution"]:
+        assert client.get(file["contentUrl"].removeprefix("http://testserver")).status_code == 200
+
+
+def test_croissant_names_nothing_closed(client: Client, tmp_path: Path) -> None:
+    import_dataset(write_folder(tmp_path), ImportOptions(slug="tiny"))
+    Dataset.objects.update(
+        state=Dataset.State.PUBLISHED,
+        documents_visibility=Visibility.PARTICIPANTS,
+        queries_visibility=Visibility.CURATORS,
+    )
+    found, read = described(client, "tiny")
+    assert not read.metadata.ctx.issues.errors
+    assert {file["@id"] for file in found["distribution"]} == {"document-ids.txt.gz", "qrels.train.tsv.gz"}
+    Dataset.objects.update(state=Dataset.State.PREPARING)
+    forget_pages()
+    assert client.get("/datasets/tiny/croissant.json").status_code == 404
+
+
+def test_croissant_of_a_dataset_known_from_papers_alone(client: Client) -> None:
+    load_reported()
+    found, read = described(client, "nq")
+    assert not read.metadata.ctx.issues.errors
+    assert found["distribution"] == []
