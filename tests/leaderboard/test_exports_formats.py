@@ -229,7 +229,8 @@ def test_macros_in_a_caption_are_all_known(client: Client) -> None:
     known = {
         "begin", "end", "centering", "small", "caption", "label", "resizebox", "linewidth", "toprule", "midrule",
         "bottomrule", "cmidrule", "multicolumn", "textbf", "underline", "emph", "url", "uparrow", "downarrow", "Delta",
-        "ddagger", "footnotesize", "%", "#", "&", "_", "{", "}", "\\", "$", "times", "cdot", "ldots", ",", "mathrm", "pm",
+        "ddagger", "footnotesize", "%", "#", "&", "_", "{", "}", "\\", "$", "times", "cdot", "ldots", ",",
+        "mathrm", "pm",
     }  # fmt: skip
 
     def macros(nodes: list[LatexNode]) -> set[str]:
