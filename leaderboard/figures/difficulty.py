@@ -16,7 +16,7 @@ from leaderboard.queries.collection import OpenCollection, open_collection
 from leaderboard.queries.difficulty import Difficulty, difficulty
 
 #: So many queries are drawn and told; of more, evenly spaced ones by difficulty.
-MOST_QUERIES = 250
+MOST_QUERIES = 500
 
 
 def has_open_judgements(dataset: Mapping[str, Any]) -> bool:

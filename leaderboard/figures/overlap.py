@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from evaluation.profiles.scaling import classical_scaling
 from evaluation.profiles.unigrams import TOKENISATION
@@ -90,6 +91,17 @@ def build_heatmap(request: FigureRequest) -> Plot:
     )
 
 
+def _below(points: NDArray[np.float64]) -> list[bool]:
+    """Whose name goes below its point: where another point is near and not lower, so that names keep clear."""
+    reach = float(np.abs(points).max()) or 1.0
+    found = []
+    for place, (across, up) in enumerate(points):
+        near = (np.abs(points[:, 0] - across) < 0.4 * reach) & (np.abs(points[:, 1] - up) < 0.2 * reach)
+        higher = [other for other in np.flatnonzero(near) if (points[other, 1], -other) > (up, -place)]
+        found.append(bool(higher))
+    return found
+
+
 def build_map(request: FigureRequest) -> Plot:
     """Each dataset a point; near is alike. Domains have a colour and a symbol each."""
     found = _complete()
@@ -97,13 +109,15 @@ def build_map(request: FigureRequest) -> Plot:
         return _nothing()
     placed = classical_scaling(1 - found.similarities)
     domains = list(dict.fromkeys(dataset.domain or "no domain told" for dataset in found.datasets))
+    below = _below(placed.points)
     points = [
         (dataset.name, dataset.domain or "no domain told", float(across), float(up))
         for dataset, (across, up) in zip(found.datasets, placed.points, strict=True)
     ]
     traces = []
     for number, domain in enumerate(domains):
-        of_domain = [point for point in points if point[1] == domain]
+        chosen = [place for place, point in enumerate(points) if point[1] == domain]
+        of_domain = [points[place] for place in chosen]
         look = mark(number)
         traces.append(
             {
@@ -113,7 +127,7 @@ def build_map(request: FigureRequest) -> Plot:
                 "x": [point[2] for point in of_domain],
                 "y": [point[3] for point in of_domain],
                 "text": [cut(point[0], LONGEST_NARROW_NAME) for point in of_domain],
-                "textposition": "top center",
+                "textposition": ["bottom center" if below[place] else "top center" for place in chosen],
                 "textfont": {"color": INK},
                 "cliponaxis": False,
                 "marker": {"size": 11, "color": look.color, "symbol": look.symbol},
