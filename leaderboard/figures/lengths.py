@@ -67,10 +67,9 @@ def build_violins(request: FigureRequest) -> Plot:
             [(lane.name, lane.lengths.total, lane.lengths.mean, *_quantiles(lane.lengths)) for lane in lanes],
             ("", ",d", ",.1f", ",.0f", ",.0f", ",.0f", ",.0f", ",.0f"),
         ),
-        caption=f"Words per document of {page.dataset['name']}: of the whole corpus{_relevant_too(found)}, and of the "
-        f"first {DEPTH} documents that each system of the board ranks for each query, a document as often as it is "
-        "ranked. Height: share of documents, four bins to every doubling of length. Line: from 5 % to 95 %; bar: the "
-        f"middle half; dot: the median. {_WORDS}",
+        caption=f"Words per document of {page.dataset['name']}: of the whole corpus{_also(found, bool(systems))}. Height: "
+        "share of documents, four bins to every doubling of length. Line: from 5 % to 95 %; bar: the middle half; dot: "
+        f"the median. {_WORDS}",
         subtitle=page.dataset["name"],
         notes=[*notes, *_hidden_note(page.dataset)],
     )
@@ -83,8 +82,14 @@ def _missing(dataset: dict[str, Any]) -> str:
     return f"The lengths of the documents of {dataset['name']} are not shown: they are not public, or not counted yet."
 
 
-def _relevant_too(found: CollectionLengths) -> str:
-    return ", of the relevant documents" if found.relevant is not None else ""
+def _also(found: CollectionLengths, systems: bool) -> str:
+    """What is shown beside the whole corpus."""
+    relevant = ", of the relevant documents" if found.relevant is not None and found.relevant.total else ""
+    ranked = (
+        f", and of the first {DEPTH} documents that each system of the board ranks for each query, a document as often "
+        "as it is ranked"
+    )
+    return relevant + (ranked if systems else "")
 
 
 def _hidden_note(dataset: dict[str, Any]) -> list[str]:
