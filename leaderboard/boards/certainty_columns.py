@@ -83,9 +83,10 @@ class CertaintyColumns:
         row.shown[score] = text
         row.intervals[focus] = (low, high)
 
-    def notes(self, rows: Sequence[Row], *, hidden: bool) -> list[str]:
-        """What a reader has to know of it."""
-        if not any(row.ranked_in == SCORED for row in rows):
+    def notes(self, rows: Sequence[Row], focus: int, *, hidden: bool, judged: bool) -> list[str]:
+        """What a reader has to know of it; nothing where no row was scored on judgements of the dataset itself."""
+        scored = any(row.ranked_in == SCORED and row.values[focus] is not None for row in rows)
+        if not scored or not judged:
             return []
         if hidden:
             return [WITHHELD]

@@ -124,7 +124,8 @@ def dataset_board(
         for row in rows:
             row.keep_only(kept)
     arrange(board, state, measure)
-    board.notes = _notes(facts, rows, measure) + sure.notes(rows, hidden=facts.hidden) + on_weights
+    sure_notes = sure.notes(rows, FOCUS, hidden=facts.hidden, judged=facts.qrels_id is not None)
+    board.notes = _notes(facts, rows, measure) + sure_notes + on_weights
     if machine:
         elsewhere = {one.entry_id for one in measured}.difference(on_machine)
         board.notes += notes_on_costs(machine, on_machine.values(), len(elsewhere))
