@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 #: The picture's assumed size inside its axes, wide and on a phone, and that of a character, in pixels.
-WIDE, NARROW = (560.0, 330.0), (250.0, 330.0)
+WIDE, NARROW, HEIGHT = 560.0, 250.0, 330.0
 CHARACTER, LINE, GAP = 6.8, 15.0, 7.0
 #: By preference, plotly's words, and where the text's box begins: shares of its width and height, and gaps.
 POSITIONS = {
@@ -77,10 +77,11 @@ def labelled(
     *,
     first: Sequence[int] = (),
     log_x: bool = False,
+    width: float = WIDE,
 ) -> list[dict[str, Any]]:
     """By point, what its trace says of its label: `text` and `textposition`, and others on a phone."""
-    wide = placed(names, points, WIDE, first=first, log_x=log_x)
-    narrow = placed(names, points, NARROW, first=first, log_x=log_x)
+    wide = placed(names, points, (width, HEIGHT), first=first, log_x=log_x)
+    narrow = placed(names, points, (NARROW, HEIGHT), first=first, log_x=log_x)
     return [
         {"text": text, "textposition": position, "narrow": {"text": less, "textposition": there}}
         for text, position, less, there in zip(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from leaderboard.boards.measures import better
-from leaderboard.boards.model import SCORED, Board, Row
+from leaderboard.boards.model import EFFICIENCY, SCORED, Board, Row
 from leaderboard.boards.wording import significant
 from leaderboard.figures import points
 from leaderboard.figures.axes import log_axis, sentence, uncapitalised
@@ -59,7 +59,7 @@ def build(request: FigureRequest) -> Plot:
     best = frontier(found, lower_is_better=better(board.measure) == "lower")
     without = [row for number, row in enumerate(rows) if number not in costs.values]
     return Plot(
-        data=[_line(found, best), *points.traces(found, first=best, log_x=True)],
+        data=[_line(found, best), *points.traces(found, first=best, log_x=True, width=760.0)],
         layout={
             "height": 440,
             "xaxis": log_axis(f"{costs.title}, log scale", [point.x for point in found]),
@@ -95,7 +95,11 @@ def _costs(request: FigureRequest, board: Board, axis: str, rows: Sequence[Row])
             if row.ranked_in == SCORED and isinstance(found := row.values[places[key]], (int, float))
         }
         if measured:
-            return Costs(measured, _with_unit(title, column.unit), f"Measured here: {column.group}.")
+            return Costs(
+                measured,
+                _with_unit(title, column.unit),
+                f"Measured here {column.group.removeprefix(EFFICIENCY).strip()}.",
+            )
     if axis == "parameters":
         return _declared(rows)
     return _stated(request, axis, title, rows)

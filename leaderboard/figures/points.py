@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from leaderboard.boards.model import Row
-from leaderboard.figures.labels import labelled
+from leaderboard.figures.labels import WIDE, labelled
 from leaderboard.figures.palette import ARCHITECTURE, PAPER
 from leaderboard.models import Architecture
 
@@ -24,11 +24,18 @@ class Point(NamedTuple):
 
 
 def traces(
-    points: Sequence[Point], *, first: Sequence[int] = (), log_x: bool = False
+    points: Sequence[Point], *, first: Sequence[int] = (), log_x: bool = False, width: float = WIDE
 ) -> list[dict[str, Any]]:
-    """The points by architecture. The names at `first` find a place before the others."""
+    """The points by architecture. The names at `first` find a place before the others.
+
+    `width` is that of the picture on a wide screen, in pixels.
+    """
     labels = labelled(
-        [point.name for point in points], [(point.x, point.y) for point in points], first=first, log_x=log_x
+        [point.name for point in points],
+        [(point.x, point.y) for point in points],
+        first=first,
+        log_x=log_x,
+        width=width,
     )
     found = []
     for architecture, mark in ARCHITECTURE.items():

@@ -59,7 +59,7 @@ def names_of(rows: Sequence[Row]) -> list[str]:
 
 def titled(board: Board) -> str:
     """The board's title as it stands within a sentence."""
-    return f"“{board.title}”" if ":" in board.title else board.title
+    return f"“{board.title}”" if set(board.title) & set(":,;") else board.title
 
 
 def datasets_of(page: BenchmarkPage, *, counted: bool = True) -> list[Place]:

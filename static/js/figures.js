@@ -52,7 +52,7 @@
 
   const narrowed = (one) => ({ ...one, ...one.meta?.narrow });
 
-  function looks(width) {
+  function looks(width, entries) {
     const narrow = width < NARROW;
     const axis = {
       gridcolor: color("--rule"), linecolor: color("--rule-strong"), tickcolor: color("--rule-strong"),
@@ -66,7 +66,7 @@
       xaxis: axis, yaxis: axis,
       legend: {
         orientation: "h", x: 0, xref: "container", y: 1, yref: "container", yanchor: "top", itemclick: false,
-        itemdoubleclick: false, ...(narrow ? { entrywidth: width / 2 - 48 } : {}),
+        itemdoubleclick: false, ...(narrow && entries > 3 ? { entrywidth: width / 2 - 70 } : {}),
       },
       hoverlabel: {
         bgcolor: color("--raised"), bordercolor: color("--rule-strong"), align: "left",
@@ -75,18 +75,25 @@
     };
   }
 
-  // What Plotly is to draw, for a width; `taken` adds what a picture needs that leaves its page.
-  function specification(found, width, taken) {
+  // What Plotly is to draw, for a width.
+  function specification(found, width) {
     const pick = width < NARROW ? narrowed : (one) => one;
-    const layout = { ...pick(found.layout), template: { layout: looks(width) } };
-    if (taken) {
-      layout.paper_bgcolor = "var(--paper)";
-      const subtitle = { text: [found.subtitle, location.host].filter(Boolean).join(" · "), font: { size: 12 } };
-      layout.title = { text: found.title, subtitle, x: 0, xref: "paper", y: 1, yref: "container", yanchor: "top", pad: { t: 14 } };
-      layout.margin = { ...layout.template.layout.margin, ...layout.margin, t: 96, l: 24, r: 24, b: 16 };
-      layout.height = (layout.height ?? 420) + 88;
-    }
+    const entries = found.data.filter((trace) => trace.name && trace.showlegend !== false).length;
+    const layout = { ...pick(found.layout), template: { layout: looks(width, entries) } };
     return { data: colored(found.data.map(pick)), layout: colored(layout) };
+  }
+
+  // The same for a picture that leaves its page: on paper, below its title; `legend` is how high the legend is.
+  function takenAway(found, width, legend) {
+    const { data, layout } = specification(found, width);
+    const usual = layout.template.layout;
+    const head = 64;
+    const height = (layout.height ?? usual.height) + head;
+    const subtitle = { text: [found.subtitle, location.host].filter(Boolean).join(" · "), font: { size: 12 } };
+    const title = { text: found.title, subtitle, x: 0, xref: "container", y: 1, yref: "container", yanchor: "top", pad: { t: 16, l: 16 } };
+    const margin = { ...usual.margin, ...layout.margin, t: head + (legend ? legend + 8 : 8), l: 16, r: 24, b: 16 };
+    usual.legend = { ...usual.legend, y: 1 - head / height, x: 12 / width };
+    return { data, layout: { ...layout, height, title, margin, paper_bgcolor: color("--paper") } };
   }
 
   const SETTINGS = { displayModeBar: false, responsive: true, showTips: false, doubleClick: false };
@@ -178,8 +185,11 @@
 
   async function download(figure, format) {
     const Plotly = await plotly();
-    const width = Math.max(figure.querySelector(".figure-plot").clientWidth, 800);
-    const { data, layout } = specification(figure.found, width, true);
+    const plot = figure.querySelector(".figure-plot");
+    const width = Math.max(plot.clientWidth, 800);
+    const legend = plot.querySelector(".legend")?.getBoundingClientRect().height ?? 0;
+    // A legend takes as many lines less as the picture is wider than its place on the page.
+    const { data, layout } = takenAway(figure.found, width, legend && Math.max(20, legend * plot.clientWidth / width));
     const size = { width, height: layout.height };
     const address = await Plotly.toImage({ data, layout, config: SETTINGS }, { format: "svg", ...size });
     const name = `${figure.dataset.figureName}.${format}`;

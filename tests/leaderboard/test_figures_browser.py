@@ -1,0 +1,101 @@
+"""Figures in a real browser, under the site's own Content-Security-Policy."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Locator, Page, expect
+
+from leaderboard.reported.loader import load_reported
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+READY = re.compile("light|dark")
+DRAWN = 30_000
+
+
+@pytest.fixture
+def beir(transactional_db: None) -> None:
+    """The reported board of BEIR."""
+    load_reported()
+
+
+def shown(page: Page, slug: str) -> Locator:
+    """The figure, scrolled to and drawn."""
+    figure = page.locator(f"#figure-{slug}")
+    figure.scroll_into_view_if_needed()
+    expect(figure).to_have_attribute("data-ready", READY, timeout=DRAWN)
+    return figure
+
+
+def bar_color(figure: Locator) -> str:
+    """The fill of the first bar, as it is computed."""
+    return figure.locator(".bars path").first.evaluate("bar => getComputedStyle(bar).fill")
+
+
+def test_a_figure_is_drawn_in_view_follows_scheme_and_facets_and_can_be_taken_away(
+    beir: None, page: Page, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.emulate_media(color_scheme="light")
+    page.goto("/benchmarks/beir/")
+    page.wait_for_timeout(300)
+    assert not any("plotly" in url or "/figures/" in url for url in asked)
+
+    figure = shown(page, "wins")
+    assert any("plotly.min" in url for url in asked)
+    expect(figure.locator(".figure-caption")).to_contain_text("of the 18 that count")
+    figure.get_by_text("Data", exact=True).click()
+    expect(figure.get_by_role("row", name="docT5query")).to_contain_text("12")
+    in_light = bar_color(figure)
+    page.emulate_media(color_scheme="dark")
+    expect(figure).to_have_attribute("data-ready", "dark")
+    assert bar_color(figure) != in_light
+
+    for format_name, start in (("PNG", b"\x89PNG"), ("SVG", b"<svg")):
+        with page.expect_download(timeout=DRAWN) as saved:
+            figure.get_by_role("button", name=format_name).click()
+        path = tmp_path / format_name
+        saved.value.save_as(path)
+        assert saved.value.suggested_filename == f"wins.{format_name.lower()}"
+        assert path.read_bytes().startswith(start)
+    assert "Wins against BM25" in "".join(ElementTree.parse(tmp_path / "SVG").getroot().itertext())
+
+    violations = Axe().run(page).response["violations"]
+    serious = [each["id"] for each in violations if each["impact"] in ("serious", "critical")]
+    assert not serious, [(each["id"], each["nodes"][0]["html"]) for each in violations]
+
+    page.locator("[name=architecture]").first.scroll_into_view_if_needed()
+    page.evaluate("history.replaceState(null, '', '?architecture=dense')")
+    page.evaluate("document.dispatchEvent(new Event('htmx:pushedIntoHistory'))")
+    expect(figure.get_by_role("row", name="docT5query")).to_have_count(0)
+    expect(figure.get_by_role("link", name="JSON")).to_have_attribute(
+        "href", re.compile("architecture=dense")
+    )
+
+
+def test_a_choice_redraws_a_figure_and_it_fits_a_phone(beir: None, page: Page) -> None:
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto("/benchmarks/beir/")
+    figure = shown(page, "pareto")
+    figure.locator("select[name=x]").select_option("index")
+    expect(figure.locator(".figure-caption")).to_contain_text("index size")
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_without_javascript_a_figure_has_a_caption_and_its_table(
+    beir: None, browser: Browser, live_server: object
+) -> None:
+    context = browser.new_context(base_url=live_server.url, java_script_enabled=False)  # type: ignore[attr-defined]
+    page = context.new_page()
+    page.goto("/benchmarks/beir/?architecture=dense")
+    page.locator("#figure-wins").get_by_role("link", name="Wins against BM25").first.click()
+    expect(page).to_have_url(re.compile(r"/figures/wins/\?benchmark=beir&architecture=dense$"))
+    page.get_by_text("Data", exact=True).click()
+    expect(page.get_by_role("row", name="TAS-B")).to_contain_text("8")
+    context.close()
