@@ -58,8 +58,8 @@ def system_more(system: dict[str, Any], results: Sequence[Result], site: str) ->
     """All of it, for `leaderboard/_system_more.html`. `site` is the site's own address. Four queries."""
     authors, kin = _authors_and_kin(system["pk"])
     return {
-        "closer": _closer(system["slug"], results),
-        "compare_all": _compare_all(system["slug"], results),
+        "closer": (closer := _closer(system["slug"], results)),
+        "compare_all": _compare_all(system["slug"], results) if len(closer) > 1 else [],
         "history": history(system["pk"]),
         "authors": authors,
         "kin": kin,

@@ -77,6 +77,17 @@ def resolved(names: Sequence[str], choices: Mapping[str, SystemChoice]) -> tuple
     return tuple(dict.fromkeys(slugs))
 
 
+def told_apart(slugs: Sequence[str], choices: Mapping[str, SystemChoice]) -> dict[str, SystemChoice]:
+    """The chosen systems; where two have one name, it says whose each is."""
+    names = [choices[slug].name for slug in slugs]
+    return {
+        slug: choice._replace(name=f"{choice.name} ({choice.by or slug})")
+        if names.count(choice.name) > 1
+        else choice
+        for slug, choice in ((slug, choices[slug]) for slug in slugs)
+    }
+
+
 def entries_of(slugs: Sequence[str]) -> list[Found]:
     """The public entries of systems on datasets with a page, by the names of the datasets. One query."""
     rows = (

@@ -112,7 +112,7 @@ def compare(slugs: Sequence[str], entries: Sequence[Found], measure: str) -> Com
 
 
 def _row(slugs: Sequence[str], entries: Sequence[Found], chosen: str) -> DatasetRow:
-    measure = chosen or entries[0].primary_measure
+    measure = chosen or _shared_measure(entries)
     with_measure = [entry for entry in entries if measure in entry.scores]
     group = _group(slugs, with_measure)
     sign = -1 if better(measure) == "lower" else 1
@@ -130,6 +130,15 @@ def _row(slugs: Sequence[str], entries: Sequence[Found], chosen: str) -> Dataset
         ]
     one = next((cell.entry for cell in cells if cell.comparable and cell.entry), entries[0])
     return DatasetRow(one.dataset, one.dataset_name, measure, tuple(cells), _untested(one))
+
+
+def _shared_measure(entries: Sequence[Found]) -> str:
+    """The dataset's primary measure, or, where another is had by more of the systems, that one."""
+    systems: dict[str, set[str]] = {entries[0].primary_measure: set()}
+    for entry in entries:
+        for name in entry.scores:
+            systems.setdefault(name, set()).add(entry.system)
+    return max(systems, key=lambda name: len(systems[name]))
 
 
 def _cell(entry: Found | None, measure: str, *, comparable: bool) -> Cell:

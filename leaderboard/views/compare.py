@@ -13,7 +13,7 @@ from evaluation.certainty import CORRECTION, TEST
 from leaderboard.boards import reading, wording
 from leaderboard.boards.state import BoardState, UnknownChoice
 from leaderboard.comparing.by_query import Pair, by_query
-from leaderboard.comparing.gathering import SystemChoice, entries_of, resolved, system_choices
+from leaderboard.comparing.gathering import SystemChoice, entries_of, resolved, system_choices, told_apart
 from leaderboard.comparing.overlap import overlaps
 from leaderboard.comparing.state import MOST_SYSTEMS, CompareState
 from leaderboard.comparing.table import Comparison, compare, reasons
@@ -54,13 +54,13 @@ def compare_systems(request: HttpRequest) -> HttpResponse:
 
 def _form(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any]:
     """The systems that were chosen, with links that take one away or compare with it, and those that may be added."""
-    path = reverse("compare")
+    path, chosen = reverse("compare"), told_apart(view.systems, choices)
     return {
         "section": "compare",
         "view": view,
         "systems": [
             (
-                choices[slug],
+                chosen[slug],
                 path + view.without(slug).query_string(),
                 path + view.anchored(slug).query_string(),
             )
@@ -84,7 +84,7 @@ def _context(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, 
         "reasons": reasons(found.rows),
         "test": TEST,
         "correction": CORRECTION,
-        **_one_dataset(view, found, choices),
+        **_one_dataset(view, found, told_apart(view.systems, choices)),
     }
 
 
