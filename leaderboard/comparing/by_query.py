@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.certainty import PairedResult, paired
+from evaluation.certainty import RESAMPLES, PairedResult, paired
 from leaderboard.boards import wording
 from leaderboard.boards.measures import better
 from leaderboard.comparing.testing import SEED, values_of
@@ -17,6 +17,8 @@ from leaderboard.queries.collection import OpenCollection, query_url
 
 #: Queries shown on which each system wins most clearly.
 MOST_CLEAR = 10
+#: Queries drawn at most for an interval, over all resamples: half a second of a core.
+MOST_DRAWN = 10_000_000
 
 
 class QueryDifference(NamedTuple):
@@ -46,8 +48,9 @@ def by_query(collection: OpenCollection, entries: Sequence[Entry], measure: str)
         return None
     lower = better(measure) == "lower"
     first, second = values.T
+    resamples = max(1_000, min(RESAMPLES, MOST_DRAWN // len(values)))
     # The test is the table's, over all its pairs: this one's own p is not shown.
-    result = paired(second, first, permutations=1, seed=SEED, lower_is_better=lower)
+    result = paired(second, first, permutations=1, resamples=resamples, seed=SEED, lower_is_better=lower)
     differences = second - first
     gains = -differences if lower else differences
     order = np.argsort(-gains, kind="stable")

@@ -16,7 +16,7 @@ from leaderboard.models import Entry
 from leaderboard.results import per_query_means
 
 #: A page draws so many signs at most, one for each query and permutation: about a second of a core.
-MOST_SIGNS = 200_000_000
+MOST_SIGNS = 100_000_000
 FEWEST_PERMUTATIONS = 1_000
 SEED = 0
 #: How long a test is remembered: its values never change, and what is not asked for makes place.
