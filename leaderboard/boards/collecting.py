@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from leaderboard.boards.entries import IN_DOMAIN, ZERO_SHOT, DatasetEntries, LineKey, Published, is_of
+from leaderboard.boards.entries import IN_DOMAIN, DatasetEntries, LineKey, Published, is_of
 from leaderboard.boards.members import BenchmarkFacts, Member
 from leaderboard.boards.model import REPORTED, SCORED
 from leaderboard.boards.seeds import SeedsOf
+from leaderboard.boards.viewing import ZERO_SHOT
 
 
 @dataclass(slots=True)

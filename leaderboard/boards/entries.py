@@ -27,8 +27,6 @@ from leaderboard.models.results import EntryQuerySet
 from leaderboard.remembered import Remembered
 
 IN_DOMAIN = intern(Entry.Training.IN_DOMAIN.value)
-#: What a board of zero-shot results shows; whoever declared nothing may have trained on anything.
-ZERO_SHOT = frozenset({Entry.Training.ZERO_SHOT.value, Entry.Training.ADAPTED.value})
 
 #: When an entry was published, then its id: the order of every board.
 Published = tuple[Any, int]

@@ -118,8 +118,9 @@ def test_zero_shot_leaves_what_says_so() -> None:
     dataset = scored_dataset(slug="seen")
     score(dataset, make_system("says so", training_declared=True), ndcg=0.2)
     score(dataset, make_system("trained", training_declared=True, training_datasets=["seen"]), ndcg=0.3)
+    score(dataset, make_system("adapted", training_declared=True, adapted_to=["seen"]), ndcg=0.1)
     score(dataset, make_system("silent"), ndcg=0.4)
-    assert names(board(dataset, "zero-shot=1")) == ["says so"]
+    assert names(board(dataset, "zero-shot=1")) == ["says so", "adapted"]
 
 
 def test_my_corpus_is_estimated_from_the_measured_bytes_for_each_document(dataset: Dataset) -> None:
