@@ -198,5 +198,5 @@ def test_a_benchmark_offers_facets_of_its_datasets_and_counts_them() -> None:
 def test_queries_do_not_grow_with_what_is_chosen(
     dataset: Dataset, django_assert_max_num_queries: Callable[..., Any]
 ) -> None:
-    with django_assert_max_num_queries(5):
+    with django_assert_max_num_queries(6):
         board(dataset, "architecture=dense&sort=nDCG@10&sort=R@100&min-nDCG@10=0&corpus=10&hide=about")
