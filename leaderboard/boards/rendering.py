@@ -180,12 +180,13 @@ def _add_marks(rows: Sequence[Row], place: int, cells: Cells) -> None:
 
 
 def _add_spreads(rows: Sequence[Row], place: int, cells: Cells) -> None:
-    """How a seed set spreads, after its mean; the other rows keep the room, so that the means align."""
-    widest = max(len(row.spreads.get(place, "")) for row in rows)
+    """How a seed set spreads, after its mean; the other rows keep the room, unseen, so that the means align."""
+    widest = max((row.spreads.get(place, "") for row in rows), key=len)
+    room = f' <small class="room">{escape(widest)}</small></td>'
     for number, row in enumerate(rows):
         spread = row.spreads.get(place, "")
-        padded = spread + FIGURE_SPACE * (widest - len(spread))
-        cells[number] = cells[number].replace("</td>", f" <small>{escape(padded)}</small></td>", 1)
+        written = f" <small>{escape(spread)}</small></td>" if spread else room
+        cells[number] = cells[number].replace("</td>", written, 1)
 
 
 def _add_titles(rows: Sequence[Row], cells: list[Cells]) -> None:

@@ -82,7 +82,6 @@ def system_facts(slug: str) -> dict[str, Any] | None:
         **facts,
         "architecture_label": ARCHITECTURES.get(facts["architecture"], facts["architecture"]),
         "cited": short_citation(facts["source__authors"], facts["source__year"]),
-        "authors_shown": (facts["authors"] or facts["source__authors"] or "").replace(" and ", ", "),
         "year_shown": facts["year"] or facts["source__year"],
     }
 

@@ -99,9 +99,9 @@ def test_a_system_says_what_readers_choose_by(demo: Dataset, api: Api, signed_in
     work()
     assert system.entries.get().training == "adapted"
     page = signed_in.get("/systems/described/").content.decode()
-    for shown in ("109,482,240", "8 A100, 3 days", "Ada Lovelace, Grace Hopper", "2024", "not permitted"):
+    for shown in ("109,482,240", "8 A100, 3 days", "Ada Lovelace", "2024", "not permitted"):
         assert shown in page
-    assert '<a href="/systems/original/">Original</a>' in page
+    assert "/systems/original/" in page
     again = api.submit(
         run_text(depth=8),
         system="Described",
