@@ -40,8 +40,9 @@ _COMPARED = frozenset(
         Kind.RECORDED,
     }
 )
-#: What may bring texts, or a run that everyone may know of: its documents are to be looked at.
-_PROFILED = frozenset({Kind.PUBLISHED, Kind.VISIBILITY})
+#: What may bring texts, or let everyone see them, and what may bring a run: there may be more to find out of them.
+_OF_TEXTS = frozenset({Kind.IMPORTED, Kind.DESCRIPTION})
+_OF_RUNS = frozenset({Kind.PUBLISHED, Kind.VISIBILITY})
 
 
 @transaction.atomic
@@ -99,7 +100,7 @@ def _record(
     _record_rows(dataset_id, revision)
     if kind in _COMPARED and facts["current_qrels_id"] is not None and not facts["hidden"]:
         request_certainty(dataset_id)
-    if kind == Kind.IMPORTED or (kind in _PROFILED and not facts["hidden"]):
+    if kind in _OF_TEXTS or (kind in _OF_RUNS and not facts["hidden"]):
         request_statistics(dataset_id)
     return revision
 

@@ -86,15 +86,16 @@ def find_collection(
 ) -> FoundCollection | None:
     """Read what is not known yet of the dataset's current texts; None where it has none here.
 
-    One pass over the corpus where there is no profile; with other judgements than the last time, their lengths and
-    the example are found anew. `work` is an empty folder.
+    One pass over the corpus where there is no profile; with other judgements or visibilities than the last time, the
+    lengths of relevant documents and the example are found anew. `work` is an empty folder.
     """
     version, judged = dataset.current_version, _open_judgements(dataset)
     if version is None or not version.corpus_sha256:
         return None
     corpus = path_of(Area.FILES, version.corpus_sha256)
     known = CollectionProfile.objects.filter(version=version).first()
-    basis = {"qrels": judged.pk if judged else None}
+    public = dataset.queries_visibility == dataset.documents_visibility == Visibility.PUBLIC
+    basis = {"qrels": judged.pk if judged else None, "public": public}
     if known is not None and known.example.get("basis") == basis:
         return FoundCollection(version)
     chosen = _choose(version, judged)
@@ -107,7 +108,7 @@ def find_collection(
         values, documents = {}, _documents(corpus, wanted, progress)
         lengths = read_document_lengths(path_of(Area.PROFILES, known.terms_sha256))
     values["example"] = {"basis": basis}
-    if dataset.queries_visibility == dataset.documents_visibility == Visibility.PUBLIC:
+    if public:
         values["example"] |= chosen.as_data(documents)
     values["relevance_by_length"] = {}
     if judged is not None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from leaderboard.models import Run, WorkRequest
+from leaderboard.models import CollectionProfile, Run, WorkRequest
 from leaderboard.store import Area
 from submissions.checkpoints.keeping import sweep_checkpoints
 from submissions.model_work.embedding_cache import sweep_embeddings
@@ -23,13 +23,17 @@ GRACE = 24 * 3600
 
 
 def sweep() -> int:
-    """Remove old unnamed runs and uploads, and old unfinished files; returns how many.
+    """Remove old unnamed runs, profiles and uploads, and old unfinished files; returns how many.
 
     What cannot be removed in one place does not keep the others from being swept.
     """
     steps: dict[str, Callable[[], int]] = {
         "runs": lambda: _sweep_files(Path(settings.VAR) / Area.RUNS.value, _named_runs()),
         "top documents": lambda: _sweep_files(Path(settings.VAR) / Area.TOP_DOCUMENTS.value, _named_runs()),
+        "profiles": lambda: _sweep_files(
+            Path(settings.VAR) / Area.PROFILES.value,
+            set(CollectionProfile.objects.values_list("terms_sha256", flat=True)),
+        ),
         "uploads": lambda: _sweep_files(Path(settings.VAR) / Area.UPLOADS.value, _named_uploads()),
         "unfinished uploads": lambda: _sweep_files(Path(settings.FILE_UPLOAD_TEMP_DIR), set()),
         "work": _sweep_work,

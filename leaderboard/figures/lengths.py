@@ -67,9 +67,9 @@ def build_violins(request: FigureRequest) -> Plot:
             [(lane.name, lane.lengths.total, lane.lengths.mean, *_quantiles(lane.lengths)) for lane in lanes],
             ("", ",d", ",.1f", ",.0f", ",.0f", ",.0f", ",.0f", ",.0f"),
         ),
-        caption=f"Words per document of {page.dataset['name']}: of the whole corpus{_also(found, bool(systems))}. Height: "
-        "share of documents, four bins to every doubling of length. Line: from 5 % to 95 %; bar: the middle half; dot: "
-        f"the median. {_WORDS}",
+        caption=f"Words per document of {page.dataset['name']}: of the whole corpus{_also(found, bool(systems))}. "
+        "Height: share of documents, four bins to every doubling of length. Line: from 5 % to 95 %; bar: the middle "
+        f"half; dot: the median. {_WORDS}",
         subtitle=page.dataset["name"],
         notes=[*notes, *_hidden_note(page.dataset)],
     )

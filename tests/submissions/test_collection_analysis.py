@@ -7,11 +7,20 @@ from typing import Any
 
 import pytest
 
+from leaderboard.board_versions import board_changed
 from leaderboard.collection_figures import request_missing_statistics
 from leaderboard.datasets import mark_published
 from leaderboard.importing.importer import Imported, import_dataset
 from leaderboard.importing.options import ImportOptions
-from leaderboard.models import CollectionProfile, Dataset, Entry, Overlap, RunProfile, WorkRequest
+from leaderboard.models import (
+    BoardChange,
+    CollectionProfile,
+    Dataset,
+    Entry,
+    Overlap,
+    RunProfile,
+    WorkRequest,
+)
 from leaderboard.publishing import set_visibility
 from submissions.lease import Lease, LeaseLost
 from submissions.models import Job, State
@@ -83,6 +92,16 @@ def test_no_example_is_kept_of_texts_that_are_not_everyones(tmp_path: Path, kept
     imported(tmp_path, **{kept_back: "curators"})
     work()
     assert set(CollectionProfile.objects.get().example) == {"basis"}
+
+
+def test_an_example_comes_and_goes_with_what_everyone_may_see(tmp_path: Path) -> None:
+    dataset = imported(tmp_path, documents_visibility="curators").dataset
+    work()
+    for visibility, shown in (("public", True), ("participants", False)):
+        Dataset.objects.filter(pk=dataset.pk).update(documents_visibility=visibility)
+        board_changed(dataset, BoardChange.Kind.DESCRIPTION)
+        work()
+        assert ("document" in CollectionProfile.objects.get().example) == shown
 
 
 def test_each_pair_of_collections_is_compared_once(tmp_path: Path) -> None:
