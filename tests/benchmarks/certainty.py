@@ -23,10 +23,19 @@ import numpy as np  # noqa: E402
 from numpy.typing import NDArray  # noqa: E402
 from scipy import stats  # noqa: E402
 
-from evaluation.certainty import PermutedSums, count_wins, holm, intervals, tiers  # noqa: E402
+from evaluation.certainty import (  # noqa: E402
+    PermutedSums,
+    count_wins,
+    holm,
+    intervals,
+    randomisation_test,
+    tiers,
+)
 
 #: Permutations that scipy holds at once: 7,000 queries × 500 × 8 bytes are 28 MB.
 BATCH = 500
+#: The p-value that scipy found.
+PAIR: list[float] = []
 
 
 class Spent(NamedTuple):
@@ -67,11 +76,26 @@ def ours(values: NDArray[np.float64], draws: int) -> dict[str, Spent]:
     return spent
 
 
+def whole_board(values: NDArray[np.float64], draws: int, measures: int) -> Spent:
+    """All measures of a board, which share their resamples; each is given the same values."""
+
+    def work() -> None:
+        intervals(np.hstack([values] * measures), resamples=draws)
+        for _ in range(measures):
+            sums = PermutedSums(values, permutations=draws)
+            for anchor in (0, int(values.mean(axis=0).argmax())):
+                holm(sums.p_values(anchor))
+            tiers(values.mean(axis=0), sums.p_values)
+            count_wins(values, 0)
+
+    return timed(work)
+
+
 def scipy_pair(values: NDArray[np.float64], draws: int) -> dict[str, Spent]:
     """One pair's p-value and one system's interval."""
 
     def test() -> None:
-        stats.permutation_test(
+        found = stats.permutation_test(
             (values[:, 1], values[:, 0]),
             lambda x, y, axis: np.mean(x - y, axis=axis),
             permutation_type="samples",
@@ -80,6 +104,7 @@ def scipy_pair(values: NDArray[np.float64], draws: int) -> dict[str, Spent]:
             batch=BATCH,
             rng=np.random.default_rng(1),
         )
+        PAIR.append(float(found.pvalue))
 
     def interval() -> None:
         stats.bootstrap(
@@ -114,11 +139,15 @@ def main() -> None:
     parser.add_argument("--systems", type=int, default=100)
     parser.add_argument("--queries", type=int, default=7_000)
     parser.add_argument("--draws", type=int, default=10_000, help="permutations, and resamples")
+    parser.add_argument("--measures", type=int, default=11, help="of the whole board; 0 to leave it out")
     asked = parser.parse_args()
     values = scores(asked.queries, asked.systems)
     before = memory()
     found = ours(values, asked.draws)
-    ours_memory = memory() - before
+    at_most = [f"one measure {memory() - before:.0f} MiB"]
+    if asked.measures:
+        board = whole_board(values, asked.draws, asked.measures)
+        at_most.append(f"a whole board {memory() - before:.0f} MiB")
     theirs = scipy_pair(values, asked.draws)
     tests = asked.systems - 1
     print(
@@ -136,7 +165,12 @@ def main() -> None:
     row(f"scipy permutation_test × {tests} pairs, one anchor", one_anchor, tested.cpu / one_anchor.cpu)
     drawn = theirs["bootstrap"].times(asked.systems)
     row(f"scipy bootstrap × {asked.systems} systems", drawn, found["intervals"].cpu / drawn.cpu)
-    print(f"\nMemory above the values themselves: {ours_memory:.0f} MiB")
+    if asked.measures:
+        row(f"**a whole board**, {asked.measures} measures", board)
+    p = randomisation_test(values[:, :2], 0, permutations=asked.draws)[1]
+    print(
+        f"\nMemory above the values: {', '.join(at_most)}. p of the pair: {p:.4f} here, {PAIR[0]:.4f} scipy's."
+    )
 
 
 if __name__ == "__main__":
