@@ -12,7 +12,8 @@ from typing import Any
 import orjson
 
 from leaderboard.boards import entries, measured, reading
-from leaderboard.models import Dataset, System
+from leaderboard.boards.measures import better
+from leaderboard.models import Dataset, Entry, System
 
 #: What boards show of the dataset itself, as columns.
 DATASET_FACTS = (
@@ -54,6 +55,30 @@ def present_rows(dataset_id: int) -> dict[int, dict[str, Any]]:
             "bibtex": cited.get(row.slug, ""),
         }
         for row in reading.entries_of(dataset_id)
+    }
+
+
+def result_facts(rows: Mapping[int, Mapping[str, Any]], entry: int, measure: str) -> dict[str, Any]:
+    """What the news say of a new result: its score, its baseline's, and the best of the others that it is ranked with.
+
+    All are published values; None where there is none.
+    """
+    own = rows[entry]["entry"]
+    others = [
+        row["entry"]
+        for pk, row in rows.items()
+        if pk != entry
+        and row["entry"]["visibility"] == Entry.Visibility.PUBLIC
+        and row["entry"]["comparison_group"] == own["comparison_group"]
+    ]
+    values = [each["scores"][measure] for each in others if measure in each["scores"]]
+    baselines = [each["scores"].get(measure) for each in others if each["is_baseline"]]
+    choose = min if better(measure) == "lower" else max
+    return {
+        "measure": measure,
+        "value": own["scores"].get(measure),
+        "baseline": baselines[-1] if baselines else None,
+        "best_before": choose(values) if values else None,
     }
 
 

@@ -8,7 +8,7 @@ Kept pages, permalinks and the news all follow from the rows it makes.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import orjson
@@ -17,7 +17,7 @@ from django.db.models import F, TextField
 from django.db.models.functions import Cast
 from django.utils import timezone
 
-from leaderboard.board_rows import dataset_facts, present_rows
+from leaderboard.board_rows import dataset_facts, present_rows, result_facts
 from leaderboard.models import Benchmark, BenchmarkVersion, BoardChange, Dataset, Entry, EntryVersion
 from leaderboard.work import request_certainty, request_statistics
 
@@ -89,6 +89,9 @@ def _record(
 ) -> int:
     facts = dataset_facts(dataset_id)
     revision: int = facts.pop("board_revision")
+    present = present_rows(dataset_id)
+    if entry is not None and kind == Kind.PUBLISHED and entry.pk in present:
+        facts["result"] = result_facts(present, entry.pk, facts["primary_measure"])
     BoardChange.objects.create(
         dataset_id=dataset_id,
         revision=revision,
@@ -97,7 +100,7 @@ def _record(
         at=at,
         facts=facts,
     )
-    _record_rows(dataset_id, revision)
+    _record_rows(dataset_id, revision, present)
     if kind in _COMPARED and facts["current_qrels_id"] is not None and not facts["hidden"]:
         request_certainty(dataset_id)
     if kind in _OF_TEXTS or (kind in _OF_RUNS and not facts["hidden"]):
@@ -105,9 +108,8 @@ def _record(
     return revision
 
 
-def _record_rows(dataset_id: int, revision: int) -> None:
+def _record_rows(dataset_id: int, revision: int, present: Mapping[int, dict[str, Any]]) -> None:
     """Close the versions of rows that are no longer so, and open those of rows that are new or changed."""
-    present = present_rows(dataset_id)
     ended, same = [], set()
     versions = EntryVersion.objects.filter(dataset=dataset_id, until_revision=None)
     for pk, entry_id, text in versions.values_list("pk", "entry_id", Cast("row", TextField())):

@@ -9,7 +9,7 @@ from leaderboard.api import boards as board_api
 from leaderboard.api import documents
 from leaderboard.api.files import DatasetFiles
 from leaderboard.boards.exports import FORMATS
-from leaderboard.views import boards, efficiency, exchange, exports, past, public, queries, reference
+from leaderboard.views import boards, efficiency, exchange, exports, news, past, public, queries, reference
 from leaderboard.views.compare import compare_systems
 from leaderboard.views.figures import figure, figure_json, figures
 from leaderboard.views.files import dataset_file, favicon
@@ -40,6 +40,8 @@ pages = [
     path("figures/", figures, name="figures"),
     path("figures/<slug:slug>.json", figure_json, name="figure_json"),
     path("figures/<slug:slug>/", figure, name="figure"),
+    path("news/", news.news_page, name="news"),
+    path("news/atom.xml", news.atom, name="news_atom"),
     path("measures/", reference.measures, name="measures"),
     path("efficiency/", efficiency.efficiency, name="efficiency"),
     path("formats/", reference.formats, name="formats"),

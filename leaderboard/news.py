@@ -1,0 +1,227 @@
+"""What changed on the boards, in words: the news, and the history of a dataset or a system.
+
+All of it is read from `BoardChange`. Nothing private is told: neither a result that is private now, nor one of a
+dataset that is not public; numbers are those that boards published.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from itertools import groupby
+from operator import attrgetter, or_
+from typing import Any, NamedTuple
+
+from django.core.paginator import Page, Paginator
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+
+from leaderboard.boards import deltas, wording
+from leaderboard.boards.measures import better
+from leaderboard.boards.past import is_public
+from leaderboard.boards.reading import short_citation
+from leaderboard.models import BoardChange, Dataset, Entry, EntryVersion
+
+Kind = BoardChange.Kind
+#: What is news, and what belongs to a history beside it.
+TOLD = (Kind.IMPORTED, Kind.PUBLISHED, Kind.REPORTED, Kind.WITHDRAWN, Kind.BASELINE)
+ITEMS_OF_A_PAGE = 50
+MOST_OF_A_HISTORY = 100
+
+
+class Item(NamedTuple):
+    """One piece of news. Either a system or a dataset may be missing; `note` is a clause without a full stop."""
+
+    key: str
+    at: datetime.datetime
+    kind: str
+    label: str
+    system: str
+    system_slug: str
+    dataset: str
+    dataset_slug: str
+    note: str
+    new_best: bool = False
+
+    @property
+    def title(self) -> str:
+        """The whole in one line of plain text."""
+        about = " on ".join(part for part in (self.system, self.dataset) if part)
+        note = f": {self.note}" if self.note else ""
+        return f"{self.label}, {about}{note}" if about else f"{self.label}{note}"
+
+    @property
+    def url(self) -> str:
+        """Where to read on."""
+        if self.dataset_slug:
+            return f"/datasets/{self.dataset_slug}/"
+        return f"/systems/{self.system_slug}/" if self.system_slug else "/benchmarks/"
+
+
+class Day(NamedTuple):
+    """The news of a day, newest first."""
+
+    day: datetime.date
+    items: Sequence[Item]
+
+
+def news_page(number: int) -> tuple[Page[BoardChange], list[Item]]:
+    """A page of the news, newest first, the last one where there are fewer pages."""
+    page = Paginator(_told(), ITEMS_OF_A_PAGE).get_page(number)
+    return page, _items(page.object_list)
+
+
+def by_day(items: Iterable[Item]) -> list[Day]:
+    """The items grouped by their day."""
+    return [Day(day, list(found)) for day, found in groupby(items, lambda item: item.at.date())]
+
+
+def history_of_dataset(dataset_id: int) -> list[Item]:
+    """What happened to a dataset and on its board, newest first."""
+    return _items(_told().filter(dataset=dataset_id)[:MOST_OF_A_HISTORY])
+
+
+def history_of(system_id: int) -> list[Item]:
+    """What happened to a system's results, newest first."""
+    return _items(_told().filter(entry__system=system_id)[:MOST_OF_A_HISTORY])
+
+
+def _told() -> QuerySet[BoardChange]:
+    """The changes that are told; of reported tables, which change many boards at one time, the first board's."""
+    same = BoardChange.objects.filter(kind=Kind.REPORTED, at=OuterRef("at"), pk__lt=OuterRef("pk"))
+    return (
+        BoardChange.objects.filter(kind__in=TOLD)
+        .exclude(dataset__state=Dataset.State.PREPARING)
+        .exclude(entry__visibility=Entry.Visibility.PRIVATE)
+        .exclude(Q(kind=Kind.REPORTED) & Exists(same))
+        .select_related("dataset", "entry__system")
+        .order_by("-at", "-pk")
+    )
+
+
+def _items(changes: Iterable[BoardChange]) -> list[Item]:
+    shown = [change for change in changes if is_public(change.facts)]
+    before = _facts_before([change for change in shown if change.kind == Kind.IMPORTED])
+    reported = _reported([change.at for change in shown if change.kind == Kind.REPORTED])
+    items: list[Item] = []
+    for change in shown:
+        if change.kind == Kind.REPORTED:
+            items += reported.get(change.at, [])
+        elif change.kind == Kind.IMPORTED:
+            items += _imported(change, before.get(change.pk, {}))
+        elif change.entry is not None:
+            items.append(_of_entry(change, change.entry))
+    return sorted(items, key=attrgetter("at"), reverse=True)
+
+
+def _facts_before(changes: Sequence[BoardChange]) -> dict[int, Mapping[str, Any]]:
+    """What each dataset's columns were before these changes, by the changes' ids. One query."""
+    if not changes:
+        return {}
+    wanted = reduce(or_, (Q(dataset=each.dataset_id, revision=each.revision - 1) for each in changes))
+    rows = BoardChange.objects.filter(wanted).values_list("dataset_id", "revision", "facts")
+    facts = {(dataset, revision): found for dataset, revision, found in rows}
+    return {each.pk: facts.get((each.dataset_id, each.revision - 1), {}) for each in changes}
+
+
+def _imported(change: BoardChange, before: Mapping[str, Any]) -> list[Item]:
+    """What an import changed that readers see; nothing for files and settings."""
+    now = change.facts
+    if not is_public(before):
+        label, note = "New dataset", _kind_of(now)
+    elif before["state"] != now["state"]:
+        label, note = "Dataset opened", "it takes runs now, and is scored here"
+        if now["state"] == Dataset.State.COLLECTING:
+            note = "it collects runs, which are scored once it is judged"
+    elif before["current_version_id"] != now["current_version_id"]:
+        label, note = "New version", "earlier results are stale until they are scored again"
+    elif before["current_qrels_id"] != now["current_qrels_id"]:
+        label, note = "New judgements", "earlier results are stale until they are scored again"
+    elif before["measures"] != now["measures"]:
+        label, note = "Measures changed", ", ".join(now["measures"])
+    else:
+        return []
+    return [_item(change, label, note)]
+
+
+def _kind_of(facts: Mapping[str, Any]) -> str:
+    about = ", ".join(part for part in (facts.get("task"), facts.get("domain")) if part)
+    return about + (" (hidden judgements)" if facts.get("hidden") else "")
+
+
+def _of_entry(change: BoardChange, entry: Entry) -> Item:
+    if change.kind == Kind.WITHDRAWN:
+        return _item(change, "Withdrawn", entry.withdrawal_reason, entry)
+    if change.kind == Kind.BASELINE:
+        return _item(change, "Baseline named", "differences are taken against it", entry)
+    note, new_best = _result(change.facts)
+    if entry.visibility == Entry.Visibility.WITHDRAWN:
+        note = "; ".join(part for part in (note, "withdrawn since") if part)
+    return _item(change, "New result", note, entry, new_best=new_best)
+
+
+def _result(facts: Mapping[str, Any]) -> tuple[str, bool]:
+    """`nDCG@10 0.345, +0.020 to BM25`, and whether it was better than all before."""
+    found = facts.get("result") or {}
+    measure, value = found.get("measure", ""), found.get("value")
+    if value is None:
+        return "", False
+    decimals = 3 if facts.get("hidden") else 4
+    note = f"{measure} {wording.written(value, decimals)}"
+    delta = deltas.absolute(value, found.get("baseline"))
+    if delta is not None:
+        note += f", {wording.signed(delta, decimals)} to BM25"
+    best = found.get("best_before")
+    beaten = best is not None and (value < best if better(measure) == "lower" else value > best)
+    return note, beaten
+
+
+def _reported(times: Sequence[datetime.datetime]) -> dict[datetime.datetime, list[Item]]:
+    """By time, one item for each publication whose figures were loaded then. Two queries."""
+    if not times:
+        return {}
+    changes = BoardChange.objects.filter(kind=Kind.REPORTED, at__in=times)
+    found: dict[datetime.datetime, list[Item]] = {}
+    for at, group in groupby(
+        sorted(changes.values_list("at", "pk", "dataset", "revision")), lambda row: row[0]
+    ):
+        rows = list(group)
+        of_boards = reduce(or_, (Q(dataset=dataset, from_revision=number) for *_, dataset, number in rows))
+        sources = (
+            EntryVersion.objects.filter(of_boards, entry__source__isnull=False)
+            .values(
+                "entry__source__key", "entry__source__authors", "entry__source__year", "entry__source__title"
+            )
+            .annotate(systems=Count("entry__system", distinct=True), datasets=Count("dataset", distinct=True))
+            .order_by("entry__source__key")
+        )
+        found[at] = [_of_source(at, rows[0][1], source) for source in sources]
+    return found
+
+
+def _of_source(at: datetime.datetime, change: int, source: Mapping[str, Any]) -> Item:
+    cited = short_citation(source["entry__source__authors"], source["entry__source__year"])
+    systems, datasets = source["systems"], source["datasets"]
+    note = (
+        f"{cited}, {source['entry__source__title']}: {systems} system{'s' * (systems != 1)} on {datasets} "
+        f"dataset{'s' * (datasets != 1)}"
+    )
+    key = f"{change}-{source['entry__source__key']}"
+    return Item(key, at, Kind.REPORTED.value, "Reported figures", "", "", "", "", note)
+
+
+def _item(
+    change: BoardChange, label: str, note: str, entry: Entry | None = None, *, new_best: bool = False
+) -> Item:
+    return Item(
+        key=str(change.pk),
+        at=change.at,
+        kind=change.kind,
+        label=label,
+        system=entry.system.name if entry else "",
+        system_slug=entry.system.slug if entry else "",
+        dataset=change.dataset.name,
+        dataset_slug=change.dataset.slug,
+        note=note,
+        new_best=new_best,
+    )

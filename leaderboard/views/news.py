@@ -1,0 +1,101 @@
+"""The news, as a page and as an Atom feed."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.contrib.syndication.views import Feed
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.feedgenerator import Atom1Feed
+from django.views.decorators.http import require_safe
+
+from leaderboard import news
+from leaderboard.boards import reading
+from leaderboard.page_cache import kept_page
+
+
+def _revision(**_: object) -> str:
+    return reading.site_revision()
+
+
+def _number(request: HttpRequest) -> str:
+    """Which page is asked for: anything else than a number is the first."""
+    number = request.GET.get("page", "")
+    return number if number.isascii() and number.isdigit() and len(number) < 7 else "1"
+
+
+@require_safe
+@kept_page(_revision, _number)
+def news_page(request: HttpRequest) -> HttpResponse:
+    """What changed, by day."""
+    page, items = news.news_page(int(_number(request)))
+    context = {"section": "news", "page": page, "days": news.by_day(items)}
+    return render(request, "leaderboard/news.html", context)
+
+
+if TYPE_CHECKING:
+    _Feed = Feed[news.Item, None]
+else:
+    _Feed = Feed  # which is generic for type checkers alone
+
+
+class NewsFeed(_Feed):
+    """The newest page of the news as Atom 1.0."""
+
+    feed_type = Atom1Feed
+    link = "/news/"
+    feed_url = "/news/atom.xml"
+
+    def title(self) -> str:
+        """The feed's name."""
+        return f"{settings.SITE_NAME}: news"
+
+    def subtitle(self) -> str:
+        """What it is about."""
+        return "New datasets, results, withdrawals and reported figures."
+
+    def items(self) -> Sequence[news.Item]:
+        """The newest ones."""
+        return news.news_page(1)[1]
+
+    def item_title(self, item: news.Item) -> str:
+        """The item in one line; Django escapes it."""
+        return item.title
+
+    def item_description(self, item: news.Item) -> str:
+        """The same with what makes it special."""
+        return f"{item.title}{'. The best so far.' if item.new_best else ''}"
+
+    def item_link(self, item: news.Item) -> str:
+        """Where to read on."""
+        return item.url
+
+    def item_guid(self, item: news.Item) -> str:
+        """A name that stays, whatever becomes of the address."""
+        return f"tag:runboard,2026:change:{item.key}"
+
+    def item_pubdate(self, item: news.Item) -> datetime.datetime:
+        """When."""
+        return item.at
+
+    def item_updateddate(self, item: news.Item) -> datetime.datetime:
+        """When; an item never changes."""
+        return item.at
+
+
+_feed = NewsFeed()
+
+
+def _host(request: HttpRequest) -> str:
+    return request.get_host()
+
+
+@require_safe
+@kept_page(_revision, _host)
+def atom(request: HttpRequest) -> HttpResponse:
+    """The feed."""
+    return _feed(request)

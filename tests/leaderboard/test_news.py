@@ -1,0 +1,137 @@
+"""The news: what happened on the boards, and nothing that is private."""
+
+from __future__ import annotations
+
+import datetime
+from xml.etree import ElementTree
+
+import pytest
+from django.db.models import F
+from django.test import Client
+
+from leaderboard import news
+from leaderboard.board_versions import Kind, board_changed
+from leaderboard.models import BoardChange, Dataset, Source
+from leaderboard.page_cache import forget_pages
+from leaderboard.publishing import name_baseline, set_visibility, withdraw_entries
+from leaderboard.reported.loader import load_reported
+from tests.leaderboard.entries import make_system, renew_judgements, score, scored_dataset
+
+pytestmark = [pytest.mark.django_db, pytest.mark.database]
+
+ATOM = "{http://www.w3.org/2005/Atom}"
+
+
+def titles() -> list[str]:
+    """The titles of the first page."""
+    return [item.title for item in news.news_page(1)[1]]
+
+
+def test_results_come_with_their_score_their_difference_and_whether_they_were_the_best() -> None:
+    dataset = scored_dataset(name="Set")
+    score(dataset, "BM25", baseline=True, ndcg=0.25)
+    best = score(dataset, "Better", ndcg=0.5)
+    score(dataset, "Worse", ndcg=0.125)
+    found = news.news_page(1)[1]
+    assert [item.title for item in found] == [
+        "New result, Worse on Set: nDCG@10 0.1250, −0.1250 to BM25",
+        "New result, Better on Set: nDCG@10 0.5000, +0.2500 to BM25",
+        "New result, BM25 on Set: nDCG@10 0.2500",
+    ]
+    assert [item.new_best for item in found] == [False, True, False]
+    withdraw_entries(best.submission_reference, "a bug")
+    assert titles()[0] == "Withdrawn, Better on Set: a bug"
+    assert titles()[2].endswith("; withdrawn since")
+
+
+def test_hidden_datasets_have_rounded_numbers_and_nothing_private_is_told(client: Client) -> None:
+    dataset = scored_dataset(name="Set", hidden=True)
+    score(dataset, "BM25", baseline=True, ndcg=0.123456)
+    secret = score(dataset, "Secret", ndcg=0.987654, public=False)
+    assert titles() == ["New result, BM25 on Set: nDCG@10 0.123"]
+    set_visibility(secret.submission_reference, public=True)
+    assert titles()[0] == "New result, Secret on Set: nDCG@10 0.988, +0.865 to BM25"
+    set_visibility(secret.submission_reference, public=False)
+    assert len(titles()) == 1
+    for address in ("/news/", "/news/atom.xml"):
+        text = client.get(address).content.decode()
+        assert "BM25" in text
+        assert "Secret" not in text
+        assert "0.1234" not in text
+    score(scored_dataset(name="Unborn", state=Dataset.State.PREPARING), "Early", ndcg=0.5)
+    assert not any("Unborn" in title for title in titles())
+
+
+def test_imports_say_what_they_changed() -> None:
+    dataset = scored_dataset(name="Set", task="Fact Checking", domain="Scientific")
+    board_changed(dataset, Kind.IMPORTED)
+    board_changed(dataset, Kind.IMPORTED)  # files alone: no news
+    renew_judgements(dataset)
+    board_changed(dataset, Kind.IMPORTED)
+    dataset.measures = ["nDCG@10", "AP"]
+    dataset.save()
+    board_changed(dataset, Kind.IMPORTED)
+    name_baseline(score(dataset, "BM25", ndcg=0.5))
+    assert titles() == [
+        "Baseline named, BM25 on Set: differences are taken against it",
+        "New result, BM25 on Set: nDCG@10 0.5000",
+        "Measures changed, Set: nDCG@10, AP",
+        "New version, Set: earlier results are stale until they are scored again",
+        "New dataset, Set: Fact Checking, Scientific",
+    ]
+    assert [item.title for item in news.history_of_dataset(dataset.pk)] == titles()
+
+
+def test_reported_tables_are_one_item_for_each_publication(client: Client) -> None:
+    load_reported()
+    found = news.news_page(1)[1]
+    beir = next(item for item in found if "Thakur" in item.title)
+    assert beir.title.endswith("10 systems on 19 datasets")
+    assert len(found) == len({item.key for item in found}) == Source.objects.count()
+    page = client.get("/news/").content.decode()
+    assert "BEIR: A Heterogeneous Benchmark" in page
+    assert '<a href="/news/">' in page
+
+
+def test_a_system_has_its_own_history() -> None:
+    one, other = scored_dataset(name="One"), scored_dataset(name="Other")
+    system = make_system("Mine")
+    score(one, system, ndcg=0.5)
+    score(other, system, ndcg=0.25)
+    score(one, "Theirs", ndcg=0.75)
+    assert [item.dataset for item in news.history_of(system.pk)] == ["Other", "One"]
+
+
+def test_days_and_pages(client: Client) -> None:
+    dataset = scored_dataset()
+    for number in range(news.ITEMS_OF_A_PAGE + 1):
+        score(dataset, f"System {number}", ndcg=number / 100)
+    first = BoardChange.objects.order_by("at").first()
+    assert first is not None
+    BoardChange.objects.filter(pk=first.pk).update(at=F("at") - datetime.timedelta(days=2))
+    forget_pages()
+    page = client.get("/news/").content.decode()
+    assert page.count('class="news-kind"') == news.ITEMS_OF_A_PAGE
+    assert "?page=2" in page
+    for address in ("/news/?page=2", "/news/?page=999"):
+        second = client.get(address).content.decode()
+        assert second.count('class="news-kind"') == 1
+        assert "System 0<" in second
+    assert client.get("/news/?page=no").status_code == 200
+
+
+def test_the_feed_is_atom(client: Client) -> None:
+    dataset = scored_dataset(name="A & B")
+    score(dataset, "<b>", ndcg=0.5)
+    answer = client.get("/news/atom.xml")
+    assert answer.headers["Content-Type"].startswith("application/atom+xml")
+    feed = ElementTree.fromstring(answer.content)
+    assert feed.tag == f"{ATOM}feed"
+    (entry,) = feed.findall(f"{ATOM}entry")
+    assert entry.findtext(f"{ATOM}title") == "New result, <b> on A & B: nDCG@10 0.5000"
+    assert (entry.findtext(f"{ATOM}id") or "").startswith("tag:runboard,2026:change:")
+    assert entry.find(f"{ATOM}link").attrib["href"] == f"http://testserver/datasets/{dataset.slug}/"  # type: ignore[union-attr]
+    assert feed.findtext(f"{ATOM}updated")
+    assert entry.findtext(f"{ATOM}updated")
+    again = client.get("/news/atom.xml", headers={"If-None-Match": answer.headers["ETag"]})
+    assert again.status_code == 304
