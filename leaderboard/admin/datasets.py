@@ -6,7 +6,8 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
-from django.db.models import QuerySet
+from django.db.models import ForeignKey, QuerySet
+from django.forms import ModelChoiceField
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
@@ -16,7 +17,7 @@ from evaluation.errors import InvalidContent
 from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin
 from leaderboard.admin.import_form import ImportForm, path_of_upload
 from leaderboard.baselines import request_baseline
-from leaderboard.board_versions import Kind, board_changed
+from leaderboard.board_versions import Kind, boards_changed
 from leaderboard.importing.importer import Imported, NoSpace, import_dataset
 from leaderboard.models import Dataset, DatasetVersion, Qrels
 
@@ -72,9 +73,18 @@ class DatasetAdmin(CurationAdmin):
         self.message_user(request, f"{len(ready)} baselines requested.")
 
     def save_model(self, request: HttpRequest, obj: Dataset, form: Any, change: bool) -> None:
-        """Save, so that no cached page outlives it."""
+        """Save, so that no cached page outlives it: neither its own nor that of a dataset that it was a part of."""
         super().save_model(request, obj, form, change)
-        board_changed(obj, Kind.DESCRIPTION)
+        was_part_of = form.initial.get("part_of") if "part_of" in form.changed_data else None
+        boards_changed({obj.pk, *([was_part_of] if was_part_of else [])}, Kind.DESCRIPTION)
+
+    def formfield_for_foreignkey(
+        self, db_field: ForeignKey[Any, Any], request: HttpRequest, **options: Any
+    ) -> ModelChoiceField[Any] | None:
+        """A dataset that has content of its own is the mean of no others."""
+        if db_field.name == "part_of":
+            options["queryset"] = Dataset.objects.filter(current_version=None, part_of=None)
+        return super().formfield_for_foreignkey(db_field, request, **options)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Datasets come by import."""

@@ -195,6 +195,7 @@ class Row:
             self.facets,
             self.spreads.copy(),
             self.intervals.copy(),
+            self.certainty,
         )
 
     def keep_only(self, places: list[int]) -> None:

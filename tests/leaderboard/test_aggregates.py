@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from math import isnan
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from leaderboard.boards import aggregates
 from leaderboard.boards.aggregates import plain, table
+from leaderboard.boards.model import Row
 
 
 def test_a_mean_is_missing_where_a_dataset_is() -> None:
@@ -77,3 +80,18 @@ def test_ranks_are_shared_within_a_kind_and_missing_for_missing_values() -> None
     assert found[:3].tolist() == [2.0, 1.0, 2.0]
     assert isnan(found[3])
     assert found[4] == 1.0
+
+
+def test_a_row_is_copied_whole_and_the_copy_changed_alone() -> None:
+    row = Row(SimpleNamespace(), "scored", 4, [1.0])  # type: ignore[arg-type]
+    for field in fields(Row):
+        if isinstance(getattr(row, field.name), dict):
+            setattr(row, field.name, {0: field.name})
+        elif getattr(row, field.name) is None:
+            setattr(row, field.name, field.name)
+    copied = row.copy()
+    assert copied == row
+    copied.values[0] = 2.0
+    copied.shown[0] = copied.marks[0] = copied.titles[0] = copied.spreads[0] = "other"
+    assert (row.values, row.shown, row.marks) == ([1.0], {0: "shown"}, {0: "marks"})
+    assert (row.titles, row.spreads) == ({0: "titles"}, {0: "spreads"})

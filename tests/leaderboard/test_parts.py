@@ -12,7 +12,7 @@ from leaderboard.boards.model import Board
 from leaderboard.boards.pages import benchmark_page, dataset_page
 from leaderboard.boards.state import BoardState
 from leaderboard.models import BoardChange, Dataset, System
-from tests.factories import make_dataset
+from tests.factories import make_dataset, make_user
 from tests.leaderboard.entries import (
     cost,
     make_source,
@@ -144,3 +144,21 @@ def test_more_parts_need_no_more_queries(forums: list[Dataset]) -> None:
         score(scored_dataset(name="Bats", part_of=whole), complete, ndcg=0.1)
     assert counts[:2] == counts[2:]
     assert counts[0] <= 7
+
+
+def test_a_curator_says_what_a_dataset_is_part_of_and_both_boards_follow(
+    client: Client, forums: list[Dataset]
+) -> None:
+    client.force_login(make_user("Carol", is_staff=True, is_superuser=True))
+    system = make_system("system")
+    for forum in forums[:2]:
+        score(forum, system, ndcg=0.4)
+    assert _whole().rows == []
+    address = f"/admin/leaderboard/dataset/{forums[2].pk}/change/"
+    form = client.get(address).context["adminform"].form
+    offered = set(form.fields["part_of"].queryset.values_list("name", flat=True))
+    assert offered == {"Forums"}
+    data = {name: value for name, value in form.initial.items() if name in form.fields and value is not None}
+    answer = client.post(address, {**data, "part_of": ""})
+    assert answer.status_code == 302
+    assert values(board_of(), "system")["forums"] == pytest.approx(0.4)
