@@ -14,6 +14,7 @@ from leaderboard.boards.benchmark_notes import notes_of
 from leaderboard.boards.benchmark_rows import fill_common, rows_of
 from leaderboard.boards.collecting import Line, available_measures
 from leaderboard.boards.cost_columns import CostColumns, cost_group, notes_on_costs
+from leaderboard.boards.declared import DeclaredColumns
 from leaderboard.boards.entries import DatasetEntries, Figures
 from leaderboard.boards.figures import FigureKey, figure_columns, place_figures
 from leaderboard.boards.measured import with_baseline
@@ -52,6 +53,7 @@ def benchmark_board(
     of_lines = [stated.get((line.system_id, line.configuration), ()) for line in lines]
     efficiency = figure_columns([(found, {}) for found in of_lines if found])
     shown, cost_columns = _measured_costs(facts, entries, lines, systems, state)
+    declared = DeclaredColumns.of(systems.values())
     columns = columns_of(
         facts,
         measure,
@@ -61,10 +63,11 @@ def benchmark_board(
         costs=cost_columns.columns,
         efficiency=efficiency,
         efficiency_of=stated_on,
+        declared=declared.columns,
     )
     layout = Layout.of(facts, measure, columns, len(cost_columns.columns) + len(efficiency))
     rows = base.fresh_rows(
-        (state.view, layout.key), lambda: rows_of(layout, lines, systems, tables, state.view)
+        (state.view, layout.key), lambda: rows_of(layout, lines, systems, tables, state.view, declared)
     )
     _place_costs(layout, lines, rows, shown, cost_columns, of_lines, efficiency)
     board = Board(title=facts.name, columns=columns, rows=rows, measure=measure, measures=measures)

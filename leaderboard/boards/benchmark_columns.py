@@ -42,6 +42,7 @@ def columns_of(
     costs: Sequence[Column],
     efficiency: Mapping[FigureKey, Column],
     efficiency_of: str,
+    declared: Sequence[Column],
 ) -> list[Column]:
     """All columns. One counted dataset is its own mean and needs no aggregates but the difference."""
     good = better(measure)
@@ -58,6 +59,7 @@ def columns_of(
         Column("architecture", "Architecture", ABOUT, "text"),
         Column("provenance", "Provenance", ABOUT, "text", note="how the numbers were obtained"),
         Column("by", "By", ABOUT, "text", note="the team, or the publication that reports it"),
+        *declared,
     ]
 
 

@@ -10,6 +10,7 @@ from leaderboard.baselines import BM25
 from leaderboard.boards import deltas
 from leaderboard.boards.certainty_columns import CertaintyColumns
 from leaderboard.boards.cost_columns import CostColumns, cost_group, notes_on_costs
+from leaderboard.boards.declared import DeclaredColumns
 from leaderboard.boards.facets import facets_of
 from leaderboard.boards.figures import FigureKey, figure_columns, place_figures
 from leaderboard.boards.groups import CLOSED_NOTE, present_group, ranked_in
@@ -98,8 +99,9 @@ def dataset_board(
     if state.weights:
         costs.columns.append(weighted_column(cost_group(machine) if machine else EFFICIENCY))
     sure = CertaintyColumns.of(certainty if not facts.hidden else None, measure)
-    columns = _columns(shown, sure, costs.columns, figures)
-    rows = _rows(facts, read, shown, figures, costs, on_machine, sure)
+    declared = DeclaredColumns.of([row.entry for row in read])
+    columns = _columns(shown, sure, costs.columns, figures, declared.columns)
+    rows = _rows(facts, read, shown, figures, costs, on_machine, sure, declared)
     assign_ranks(rows, FOCUS, lower_is_better=better(measure) == "lower")
     board = Board(
         title=facts.name,
@@ -180,6 +182,7 @@ def _columns(
     sure: CertaintyColumns,
     costs: Sequence[Column],
     figures: Mapping[FigureKey, Column],
+    declared: Sequence[Column],
 ) -> list[Column]:
     """All columns; the first measure is the one in focus, and its differences and what it costs stand beside it."""
     first, *others = measures
@@ -199,6 +202,7 @@ def _columns(
         Column("architecture", "Architecture", ABOUT, "text"),
         Column("provenance", "Provenance", ABOUT, "text", note="how the numbers were obtained"),
         Column("by", "By", ABOUT, "text", note="the team, or the publication that reports it"),
+        *declared,
         Column("published", "Date", ABOUT, "date"),
         Column("submission", "Submission", ABOUT, "text"),
     ]
@@ -225,6 +229,7 @@ def _rows(
     costs: CostColumns,
     measured: Mapping[int, Measured],
     sure: CertaintyColumns,
+    declared: DeclaredColumns,
 ) -> list[Row]:
     measure, *others = measures
     baselines = {
@@ -258,6 +263,7 @@ def _rows(
             ARCHITECTURES.get(entry.architecture, entry.architecture),
             entry.provenance,
             entry.source if reported else entry.team,
+            *declared.values(entry),
             None if reported else entry.published[:10],
             entry.submission or None,
         ]

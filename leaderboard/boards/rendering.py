@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from leaderboard.boards.model import REPORTED, STALE, Board, Row, Value
 from leaderboard.boards.whiskers import add_whiskers, top_of
-from leaderboard.boards.wording import MINUS
+from leaderboard.boards.wording import MINUS, significant
 
 MISSING = '<td class="none">—</td>'
 MISSING_TEXT = '<td class="t none">—</td>'
@@ -236,7 +236,10 @@ def _plain_numbers(board: Board, place: int, values: Values) -> Cells:
 
 
 def _figures(board: Board, place: int, values: Values) -> Cells:
-    printed = [row.shown.get(place, "") for row in board.rows]
+    printed = [
+        row.shown.get(place) or (significant(value) if isinstance(value, (float, int)) else "")
+        for row, value in zip(board.rows, values, strict=True)
+    ]
     widest = max(len(text.partition(".")[2]) for text in printed)
     cells = [f"<td>{_padded(escape(text), widest)}</td>" if text else MISSING for text in printed]
     _emphasise(board, place, values, cells)
