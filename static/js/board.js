@@ -4,6 +4,8 @@
 
   const part = () => document.getElementById("board-part");
   const scroller = () => document.querySelector("#board-part .board-scroll");
+  // Going back asks the server for the board again: a copy kept here would be large, and old.
+  if (window.htmx) window.htmx.config.historyCacheSize = 0;
   let opened = [];
   let offset = 0;
 
