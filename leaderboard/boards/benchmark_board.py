@@ -21,6 +21,7 @@ from leaderboard.boards.measured import with_baseline
 from leaderboard.boards.measures import better
 from leaderboard.boards.members import BenchmarkFacts, chosen, without_left_out
 from leaderboard.boards.model import SCORED, Board, Column, Row
+from leaderboard.boards.private_lines import NOTE, private_rows
 from leaderboard.boards.ranking import assign_ranks
 from leaderboard.boards.reading import SystemRow
 from leaderboard.boards.state import VIEWS, BoardState, UnknownChoice
@@ -33,10 +34,12 @@ def benchmark_board(
     entries: Mapping[int, DatasetEntries],
     read_systems: Callable[[Iterable[int]], Mapping[int, SystemRow]],
     state: BoardState,
+    private: Mapping[int, DatasetEntries] | None = None,
 ) -> Board:
     """The view that `state` asks for, of the entries that its datasets have by their ids.
 
     `read_systems` is asked for the systems that the board turns out to have, once or, where they are known, never.
+    `private` are entries of the reader's own teams: they have rows of their own, and move nothing of the others.
 
     Raises UnknownChoice for a column, a measure or a dataset's facet that the board does not have.
     """
@@ -80,8 +83,13 @@ def benchmark_board(
     if state.weights:
         effectiveness = plain(means(tables.of_counted[0]))
         on_weights = fill_weighted(board, effectiveness, state, lower_is_better=lower)
-    ranked_by = _view(facts, board, tables, state)
+    own: list[Row] = []
+    if private:
+        own = private_rows(facts, private, lines, layout, read_systems, state, measure, lower_is_better=lower)
+    ranked_by = _view(facts, board, tables, state, own)
     board.notes = notes_of(facts, board, rows, ranked_by, state) + on_weights
+    if own:
+        board.notes.append(NOTE)
     if shown.machine:
         board.notes += notes_on_costs(shown.machine, shown.measured.values(), shown.elsewhere, shown.dataset)
     return board
@@ -152,8 +160,10 @@ def _needs_common(tables: Tables, state: BoardState) -> bool:
     return COMMON in named or not tables.complete
 
 
-def _view(facts: BenchmarkFacts, board: Board, tables: Tables, state: BoardState) -> Column:
-    """Rank the rows, leave those in view, in its order; what they are ranked by."""
+def _view(
+    facts: BenchmarkFacts, board: Board, tables: Tables, state: BoardState, own: Sequence[Row]
+) -> Column:
+    """Rank the rows, add the team's `own`, leave those in view, in its order; what they are ranked by."""
     keys = [column.key for column in board.columns]
     default = default_sort(facts, keys)
     sort = resolved_sorts(board.columns, state, default)[0].key
@@ -162,6 +172,7 @@ def _view(facts: BenchmarkFacts, board: Board, tables: Tables, state: BoardState
     assign_ranks(board.rows, keys.index(ranked_by.key), lower_is_better=ranked_by.better == "lower")
     if COMMON in keys:
         fill_common(facts, board, tables, state)
+    board.rows = [*board.rows, *own]
     # Values that are not zero-shot are left out already, one by one.
     arrange(board, replace(state, zero_shot=False), default)
     return ranked_by

@@ -61,16 +61,18 @@ def collect(
     measure: str,
     *,
     zero_shot: bool = False,
+    beside: Sequence[Line] = (),
 ) -> list[Line]:
     """One line per system, configuration and kind, in order of first publication; a later entry replaces an earlier.
 
-    `zero_shot` leaves out values of systems that were trained on the dataset, or whose makers do not say.
+    `zero_shot` leaves out values of systems that were trained on the dataset, or whose makers do not say. Where there
+    are lines `beside` these, they have the baselines, and say what is present.
     """
     found: dict[LineKey, Line] = {}
     for place, member in enumerate(facts.members):
         _add(found, facts, place, entries[member.dataset_id], member.measure(measure))
     lines = sorted(found.values(), key=lambda line: line.published)
-    _compare(lines, len(facts.members))
+    _compare(lines, len(facts.members), beside or lines)
     lines = [line for line in lines if line.scores.count(None) < len(line.scores)]
     return _zero_shot(lines) if zero_shot else lines
 
@@ -144,13 +146,13 @@ def _values(
     return [value if kind in shown else None for value, kind in zip(values, kinds, strict=True)]
 
 
-def _compare(lines: Sequence[Line], number: int) -> None:
+def _compare(lines: Sequence[Line], number: int, anchors: Sequence[Line]) -> None:
     """Drop values of superseded measures, and put each value's baseline beside it: that of its own comparison group."""
     baselines: list[dict[str, float | None]] = [{} for _ in range(number)]
-    for line in lines:
+    for line in anchors:
         for place in line.baseline_on:
             baselines[place][line.groups[place]] = line.scores[place]
-    current = _current_groups(lines, number)
+    current = _current_groups(anchors, number)
     of_groups: dict[tuple[str, ...], list[float | None]] = {}  # most lines have the same
     for line in lines:
         if line.ranked_in == SCORED and line.groups != current:

@@ -11,7 +11,7 @@ from leaderboard.boards import reading
 from leaderboard.boards.benchmark_board import benchmark_board
 from leaderboard.boards.beside_printed import BesidePrinted, beside_printed
 from leaderboard.boards.dataset_board import DatasetFacts, dataset_board
-from leaderboard.boards.entries import entries_by_dataset
+from leaderboard.boards.entries import entries_by_dataset, private_entries
 from leaderboard.boards.measured import measured_on
 from leaderboard.boards.members import BenchmarkFacts, Member, Part
 from leaderboard.boards.model import Board
@@ -150,8 +150,11 @@ def facts_of(dataset: Mapping[str, Any], prefix: str = "") -> DatasetFacts:
     )
 
 
-def benchmark_page(slug: str, state: BoardState) -> BenchmarkPage | None:
-    """The benchmark's page in this view, None where there is none. Seven queries at most. Raises UnknownChoice."""
+def benchmark_page(slug: str, state: BoardState, teams: Collection[int] = ()) -> BenchmarkPage | None:
+    """The benchmark's page in this view, None where there is none. Raises UnknownChoice.
+
+    `teams` are the reader's own, as for `dataset_page`. Seven queries at most, and two more for teams.
+    """
     benchmark = (
         Benchmark.objects.filter(slug=slug)
         .values(
@@ -182,7 +185,8 @@ def benchmark_page(slug: str, state: BoardState) -> BenchmarkPage | None:
     read: list[Member | Part] = list(members)
     read += [part for member in members for part in member.parts]
     entries = with_parts(members, entries_by_dataset({each.dataset_id: each.revision for each in read}))
-    board = benchmark_board(facts, entries, reading.systems_by_id, state)
+    private = private_entries([member.dataset_id for member in members], teams)
+    board = benchmark_board(facts, entries, reading.systems_by_id, state, private)
     printed = beside_printed(facts, entries, reading.systems_by_id, benchmark["source__key"])
     at = last_change({each.dataset_id for each in read}, benchmark["pk"])
     return BenchmarkPage(dict(benchmark), board, members, printed, at)

@@ -13,7 +13,7 @@ from operator import attrgetter
 
 from django.utils.safestring import SafeString, mark_safe
 
-from leaderboard.boards.model import REPORTED, STALE, Board, Row, Value
+from leaderboard.boards.model import REPORTED, STALE, Board, Identified, Row, Value
 from leaderboard.boards.whiskers import add_whiskers, top_of
 from leaderboard.boards.wording import MINUS, significant
 
@@ -82,13 +82,18 @@ def _head(row: Row, pin: str, *classes: str) -> str:
         after += f"<small>{escape(below)}</small>"
     named = " ".join([*classes, *(f"is-{state}" for state in states)])
     opening = f'<tr class="{named}">' if named else "<tr>"
-    # A system may have no page yet while all that it has is private.
-    private = entry.visibility == "private" and entry.submission
-    href = f"/submissions/{entry.submission}/" if private else f"/systems/{entry.slug}/"
     return (
         f'{opening}<td class="rank">{pin}{row.rank_label or "—"}</td><th scope="row" class="name">'
-        f'<a href="{href}">{escape(entry.system)}</a>{after}</th>'
+        f"{_named(entry)}{after}</th>"
     )
+
+
+def _named(entry: Identified) -> str:
+    """The system's name, as a link to its page; one that has only private results may have none."""
+    name, address = escape(entry.system), f"/systems/{entry.slug}/"
+    if entry.visibility == "private":
+        address = f"/submissions/{entry.submission}/" if entry.submission else ""
+    return f'<a href="{address}">{name}</a>' if address else name
 
 
 def _cells(board: Board, place: int, values: Values) -> Cells:

@@ -80,7 +80,7 @@ def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
     """A benchmark: systems × datasets for one measure."""
     try:
         state = BoardState.read(request.GET)
-        page = pages.benchmark_page(slug, state)
+        page = pages.benchmark_page(slug, state, own_teams(request))
     except UnknownChoice as error:
         return refused(request, error)
     if page is None:

@@ -10,7 +10,7 @@ from django.test import Client
 from leaderboard.boards.exports import FORMATS
 from leaderboard.boards.pages import dataset_page
 from leaderboard.boards.state import BoardState
-from leaderboard.models import Dataset
+from leaderboard.models import Benchmark, BenchmarkMember, Dataset, System
 from tests.factories import make_user, team_of
 from tests.leaderboard.entries import make_system, renew_judgements, score, scored_dataset
 
@@ -104,3 +104,40 @@ def test_a_stale_private_row_says_both() -> None:
     ]
     assert "stale" in rows[0]
     assert "private" in rows[0]
+
+
+def benchmark_of(*datasets: Dataset) -> str:
+    """The address of a benchmark of these datasets."""
+    benchmark = Benchmark.objects.create(slug="both", name="Both", measure="nDCG@10")
+    for position, dataset in enumerate(datasets):
+        BenchmarkMember.objects.create(benchmark=benchmark, dataset=dataset, position=position)
+    return "/benchmarks/both/"
+
+
+@pytest.mark.parametrize("view", ["", "?view=delta", "?view=rank", "?sort=borda", "?sort=common-mean"])
+def test_a_benchmarks_board_shows_private_rows_to_their_team_and_moves_nothing(view: str) -> None:
+    first, second = scored_dataset(), scored_dataset()
+    alice, bob = people(first)
+    score(second, System.objects.get(name="BM25"), ndcg=0.3, baseline=True)
+    score(second, System.objects.get(name="public"), ndcg=0.4)
+    address = benchmark_of(first, second) + view
+    everyones = rows_of(Client().get(address).content.decode())
+    assert not any("secret plan" in row for row in everyones)
+    mine = rows_of(alice.get(address).content.decode())
+    private = [row for row in mine if "secret plan" in row]
+    assert [row.split() for row in mine if "secret plan" not in row] == [row.split() for row in everyones]
+    assert len(private) == 1
+    assert private[0].split()[0] == "—"
+    assert "private" in private[0]
+    assert rows_of(bob.get(address).content.decode()) == everyones
+    assert rows_of(Client().get(address).content.decode()) == everyones
+
+
+def test_a_private_row_of_a_benchmark_is_compared_with_everyones_bm25() -> None:
+    first, second = scored_dataset(), scored_dataset()
+    alice, _ = people(first)
+    score(second, System.objects.get(name="BM25"), ndcg=0.3, baseline=True)
+    page = alice.get(benchmark_of(first, second) + "?view=delta").content.decode()
+    (private,) = [row for row in rows_of(page) if "secret plan" in row]
+    assert "+0.7000" in private
+    assert "only your team sees these rows" in page
