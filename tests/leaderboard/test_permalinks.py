@@ -56,8 +56,8 @@ def permalink_of(client: Client, path: str) -> str:
 
 def table_of(client: Client, path: str) -> list[dict[str, Any]]:
     """The rows of the board at `path`, without what says that they were taken off since."""
-    rows: list[dict[str, Any]] = client.get(f"{path}board.json").json()["rows"]
-    return rows
+    rows = client.get(f"{path}board.json").json()["rows"]
+    return [{name: value for name, value in row.items() if name != "withdrawn"} for row in rows]
 
 
 def body_of(client: Client, path: str) -> str:
