@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from django.db import transaction
+from django.db.models import PROTECT, ManyToOneRel
 from django.utils import timezone
 from numpy.typing import NDArray
 
@@ -103,11 +104,20 @@ def remove_generated_board() -> int:
     Run.objects.filter(pk__in=runs).delete()
     Benchmark.objects.filter(slug=SLUG).delete()
     Dataset.objects.filter(pk__in=keys).update(current_version=None, current_qrels=None)
+    _forget_work(keys)
     Dataset.objects.filter(pk__in=keys).delete()
     System.objects.filter(pk__in=systems).delete()
     Team.objects.filter(slug__startswith=f"{SLUG}-team-").delete()
     HardwareClass.objects.filter(slug=_hardware().slug).delete()
     return number
+
+
+def _forget_work(datasets: Sequence[int]) -> None:
+    """Remove what was done for the datasets and keeps them: jobs, whose table nothing here may import."""
+    for relation in Dataset._meta.related_objects:
+        if isinstance(relation, ManyToOneRel) and relation.on_delete is PROTECT:
+            name = f"{relation.field.name}__in"
+            relation.related_model._base_manager.filter(**{name: datasets}).delete()
 
 
 def _systems(number: int, random: np.random.Generator) -> list[System]:

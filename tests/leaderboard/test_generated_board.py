@@ -7,6 +7,8 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from leaderboard.models import Benchmark, Dataset, Entry, Evaluation, Run, System, Team
+from submissions.models import Job
+from submissions.queue import take_requests
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
@@ -30,5 +32,7 @@ def test_a_developer_gets_a_board_and_can_remove_it(settings: object, client: Cl
     assert "Amber finder 1" in page
     with pytest.raises(CommandError, match="already"):
         call_command("generate_board")
+    take_requests()  # what a worker found of it goes with it
+    assert Job.objects.filter(dataset__benchmarks__slug="generated").exists()
     call_command("generate_board", remove=True)
     assert {kind: kind.objects.count() for kind in KINDS} == before
