@@ -13,7 +13,7 @@ from leaderboard.importing.importer import import_dataset
 from leaderboard.importing.options import ImportOptions
 from leaderboard.judgements import scoring_target
 from leaderboard.models import Dataset, Entry, Run, System
-from leaderboard.publishing import publish_entry
+from leaderboard.publishing import publish_entry, publish_seed_set
 from leaderboard.results import record_evaluation, record_run
 from leaderboard.runs import store_run
 from tests.leaderboard.entries import make_system
@@ -83,4 +83,17 @@ def run_for(
         public=public,
         submission_reference=f"open{next(_numbers)}",
         is_baseline=baseline,
+    )
+
+
+def seeds_for(dataset: Dataset, system: System, seeds: dict[str, dict[str, list[str]]]) -> Entry:
+    """The entry of a seed set: rankings by the seeds' labels."""
+    evaluations = {}
+    for label, rankings in seeds.items():
+        entry = run_for(dataset, system, rankings)
+        assert entry.evaluation is not None
+        evaluations[label] = entry.evaluation
+        entry.delete()
+    return publish_seed_set(
+        evaluations, provenance=Entry.Provenance.SCORED, public=True, submission_reference="seeds"
     )

@@ -24,7 +24,7 @@ from tests.leaderboard.entries import (
     scored_dataset,
 )
 from tests.leaderboard.figure_checks import column, drawn
-from tests.leaderboard.open_runs import open_dataset, run_for
+from tests.leaderboard.open_runs import open_dataset, run_for, seeds_for
 from tests.leaderboard.test_queries import GOOD, POOR, text_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -195,3 +195,19 @@ def test_the_figure_draws_the_differences_from_the_largest_down(slugs: tuple[str
     hidden = drawn("query-differences", f"dataset=tiny&system={slugs[0]}&system={slugs[1]}")
     assert hidden.data == []
     assert "open judgements alone" in hidden.caption
+
+
+def test_a_seed_set_is_compared_by_its_means_and_its_first_seed(
+    client: Client, slugs: tuple[str, str]
+) -> None:
+    dataset, seeded = Dataset.objects.get(), make_system("seeded")
+    seeds_for(dataset, seeded, {"1": GOOD, "2": GOOD | {"q1": ["d1", "d3", "d4"]}})
+    text = text_of(client.get(address(slugs[0], seeded.slug)).content.decode())
+    assert "2/0/0" in text
+    assert "seeded: a set of seeds" in text
+    assert "BM25, seeded 2.0 0.58" in text
+    forget_pages()
+    query = text_of(client.get("/datasets/tiny/queries/q1/").content.decode())
+    assert "seeded is a set of 2 seeds" in query
+    mean = (1 + 2 / (2 + 1 / np.log2(3))) / 2
+    assert f"nDCG@10 {mean:.3f}" in query
