@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import numpy as np
 import pytest
 from django.test import Client
+from django.utils import timezone
 from numpy.testing import assert_allclose
 
+from leaderboard import certainty
+from leaderboard.board_versions import benchmark_changed
+from leaderboard.boards import past_pages
 from leaderboard.boards.pages import benchmark_page, dataset_page
 from leaderboard.boards.state import BoardState
-from leaderboard.models import Benchmark, BenchmarkMember, Entry, Seed
+from leaderboard.models import Benchmark, BenchmarkMember, BenchmarkVersion, BoardChange, Dataset, Entry, Seed
 from leaderboard.publishing import (
     publish_seed_set,
     refresh_scores,
@@ -183,3 +189,35 @@ def test_a_systems_page_has_its_single_seeds_below_the_set() -> None:
     (result,) = Client().get(f"/api/v1/systems/{entry.system.slug}/").json()["results"]
     assert result["deviations"]["nDCG@10"] == pytest.approx(0.0283, abs=1e-4)
     assert result["seeds"][1] == {"label": "2", "scores": {"nDCG@10": 0.34, "R@100": 0.7}}
+
+
+def test_an_old_board_keeps_a_sets_deviation_and_number() -> None:
+    dataset = scored_dataset()
+    entry = score_seeds(dataset, "seeds", {"ndcg": 0.30}, {"ndcg": 0.34})
+    benchmark = Benchmark.objects.create(slug="one", name="One", measure="nDCG@10")
+    BenchmarkMember.objects.create(benchmark=benchmark, dataset=dataset, position=0)
+    benchmark_changed(benchmark)
+    for kept in (BoardChange, BenchmarkVersion):
+        kept.objects.update(at=timezone.now() - timedelta(hours=1))
+    then = timezone.now() - timedelta(minutes=1)
+    withdraw_entries(entry.submission_reference, "wrong seeds")
+    past = past_pages.dataset_page(dataset.slug, BoardState(), then)
+    assert past is not None
+    (row,) = past.board.rows
+    assert list(row.spreads.values()) == ["± 0.0283 (2)"]
+    past = past_pages.benchmark_page("one", BoardState(), then)
+    assert past is not None
+    assert "mean of 2 seeds, ± 0.0283" in past.board.rows[0].titles.values()
+
+
+def test_intervals_and_tests_use_each_querys_mean_over_the_seeds() -> None:
+    dataset = scored_dataset()
+    entry = score_seeds(dataset, "seeds", {"ndcg": 0.30}, {"ndcg": 0.34})
+    score(dataset, "BM25", ndcg=0.2, baseline=True)
+    assert certainty.compute_certainty(Dataset.objects.get(pk=dataset.pk)) is not None
+    found = certainty.read([dataset.pk])[dataset.pk].of("nDCG@10")
+    assert found is not None
+    of_set = found.of(entry.pk)
+    assert of_set is not None
+    assert (of_set.low, of_set.high) == (pytest.approx(0.32), pytest.approx(0.32))
+    assert (of_set.wins, of_set.losses) == (2, 0)
