@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from evaluation.analysis.words import words
 
 #: What is counted, for captions.
-TOKENISATION = "words by UAX #29 in lower case, neither stemmed nor without stop words"
+TOKENISATION = "words by UAX #29 in lower case, unstemmed, stop words kept"
 #: So many different words are kept of a corpus, the most frequent ones.
 MOST_WORDS = 2**20
 _HASH_BYTES = 8

@@ -13,7 +13,7 @@ from leaderboard.collection_facts import CollectionLengths, lengths_of, retrieve
 from leaderboard.collection_figures import DEPTH
 from leaderboard.figures.bars import LONGEST_NAME, LONGEST_NARROW_NAME, cut, row_name
 from leaderboard.figures.model import Figure, Plot, Table, Trace
-from leaderboard.figures.palette import BLUE, GREEN, GREY, HUES, INK, ORANGE, SYMBOLS
+from leaderboard.figures.palette import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SYMBOLS
 from leaderboard.figures.request import FigureRequest
 from leaderboard.models.datasets import Visibility
 
@@ -21,6 +21,7 @@ from leaderboard.models.datasets import Visibility
 MOST_SYSTEMS = 20
 #: Beside all documents and the relevant ones, the lines of so many systems can be told apart.
 MOST_LINES = 3
+_LINE_HUES = (GREY, GREEN, ORANGE, BLUE, PURPLE)
 #: The height of a distribution, in pixels, and the share of it that the widest one fills.
 _LANE, _WIDEST = 44, 0.46
 _WORDS = "Words are what white space separates in title and text."
@@ -267,7 +268,7 @@ def _range(low: int, high: int) -> str:
 
 
 def _line(number: int, name: str, ranges: list[str], column: list[float]) -> Trace:
-    hue = (GREY, GREEN, ORANGE, *HUES)[number] if number < 3 else HUES[number]
+    hue = _LINE_HUES[number]
     return {
         "type": "scatter",
         "mode": "lines+markers",

@@ -71,7 +71,7 @@ def build_heatmap(request: FigureRequest) -> Plot:
                 "colorbar": {
                     "thickness": 10,
                     "outlinewidth": 0,
-                    "title": {"text": "overlap", "side": "right"},
+                    "title": {"text": "overlap", "side": "right", "font": {"size": 12}},
                 },
                 "meta": {"narrow": {"x": short, "y": short, "showscale": False}},
             }
