@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 from django.test import Client
 
 from evaluation.certainty import holm, paired
+from evaluation.qrels import read_qrels
+from evaluation.scoring import Target, score_run
 from leaderboard import certainty
 from leaderboard.board_versions import Kind, board_changed
 from leaderboard.boards.model import Board, Row
@@ -379,3 +382,29 @@ def test_json_says_all_that_was_found(client: Client, board: Dataset) -> None:
     assert first["p_best"] is None
     assert first["raw_p_baseline"] < first["p_baseline"] < 0.01
     assert first["low"] < 0.601 < first["high"]
+
+
+def test_the_board_of_trec_covid_round_1_shows_its_groups(client: Client, shared_folder: Path) -> None:
+    folder = shared_folder / "data" / "trec-covid-round1"
+    qrels = read_qrels(folder / "qrels.txt")
+    target = Target(qrels, qrels.query_ids, hidden=False)
+    dataset = scored_dataset(measures=["nDCG@10"])
+    for path in sorted((folder / "runs").glob("*.txt.gz")):
+        name = path.name.removesuffix(".txt.gz")
+        values = score_run(path, target, ["nDCG@10"]).per_query[:, 0]
+        score_queries(dataset, name, values.tolist(), baseline=name == "PS-r1-bm25all")
+    compute_certainty(dataset)
+    board = shown(dataset)
+    groups = {row.entry.system: cells(board, row.entry.system)["group"] for row in board.rows}
+    assert list(groups)[:7] == [
+        "run1", "OHSU_RUN2", "base.unipd.it", "UP-rrf5rnd1", "smith.rm3", "udel_fang_run1", "PS-r1-bm25all",
+    ]  # fmt: skip
+    assert list(groups.values()) == list("abbbb" + "c" * 7 + "ddd" + "ee" + "f")
+    assert cells(board, "run1") == {
+        "interval": "0.600–0.765",
+        "group": "a",
+        "p-best": None,
+        "p-baseline": "0.001",
+        "wins": "24/0/6",
+    }
+    assert "over the 30 judged queries" in page_text(client, dataset)
