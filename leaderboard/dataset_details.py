@@ -1,4 +1,4 @@
-"""What a dataset's page says beside its board and statistics: an example, how to load it, its versions, its parts.
+"""What a dataset's page says beside its board and statistics: an example, how to load it, its versions, its whole.
 
 Each text is shown only as far as the dataset's own settings let everyone see it.
 """
@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urljoin
 
-from django.db.models import Q
 from django.urls import reverse
 from django.utils.text import Truncator
 
@@ -53,8 +52,8 @@ class JudgedVersion(NamedTuple):
     current: bool
 
 
-class Part(NamedTuple):
-    """Another dataset, by address and name."""
+class Whole(NamedTuple):
+    """A dataset that is the mean of others, by address and name."""
 
     slug: str
     name: str
@@ -66,8 +65,7 @@ class Details(NamedTuple):
     example: Example | None
     snippets: list[Snippet]
     judged: list[JudgedVersion]
-    parts: list[Part]
-    group: Part | None
+    group: Whole | None
     neighbours: list[Neighbour]
 
 
@@ -76,24 +74,21 @@ def details(dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: str)
 
     `site` is its address, for the commands. Four queries at most.
     """
-    group, parts = _related(dataset)
     return Details(
         example=example(dataset),
         snippets=list(_snippets(dataset, files, site)),
         judged=judged_versions(dataset),
-        parts=parts,
-        group=group,
+        group=_whole(dataset["part_of_id"]),
         neighbours=neighbours(dataset["current_version_id"]) if _has_public_documents(dataset) else [],
     )
 
 
-def _related(dataset: Mapping[str, Any]) -> tuple[Part | None, list[Part]]:
-    """The dataset that this one is a part of, and its own parts. One query."""
-    either = Q(part_of=dataset["pk"]) | Q(pk=dataset["part_of_id"] or 0)
-    rows = Dataset.objects.listed().filter(either).order_by("name").values_list("pk", "slug", "name")
-    groups = [Part(slug, name) for key, slug, name in rows if key == dataset["part_of_id"]]
-    parts = [Part(slug, name) for key, slug, name in rows if key != dataset["part_of_id"]]
-    return (groups[0] if groups else None), parts
+def _whole(part_of: int | None) -> Whole | None:
+    """The dataset that this one is a part of. One query, none where it is no part."""
+    if part_of is None:
+        return None
+    found = Dataset.objects.listed().filter(pk=part_of).values_list("slug", "name").first()
+    return Whole(*found) if found else None
 
 
 def _has_public_documents(dataset: Mapping[str, Any]) -> bool:

@@ -103,20 +103,20 @@ class DatasetView(APIView):
                 "entries": page.board.total,
                 "withdrawn": [tombstone._asdict() for tombstone in page.tombstones],
                 "benchmarks": lists.benchmarks_with(page.dataset["pk"]),
+                "parts": [part.slug for part in page.parts],
                 **_more(request, page.dataset),
             }
         )
 
 
 def _more(request: Request, dataset: dict[str, Any]) -> dict[str, Any]:
-    """What the page says beside: an example, how to load it, its judgements' versions, its parts, its neighbours."""
+    """What the page says beside: an example, how to load it, its judgements' versions, its neighbours."""
     more = details(dataset, [], request.build_absolute_uri("/"))
     return {
         "example": more.example._asdict() if more.example else None,
         "snippets": [snippet._asdict() for snippet in more.snippets],
         "judgements": [version._asdict() for version in more.judged],
         "part_of": more.group.slug if more.group else None,
-        "parts": [part.slug for part in more.parts],
         "nearest": [near._asdict() for near in more.neighbours],
     }
 
