@@ -156,7 +156,7 @@ def _of_entry(change: BoardChange, entry: Entry) -> Item:
         return _item(change, "Baseline named", "differences are taken against it", entry)
     note, new_best = _result(change.facts)
     if entry.visibility == Entry.Visibility.WITHDRAWN:
-        note = "; ".join(part for part in (note, "withdrawn since") if part)
+        note, new_best = "; ".join(part for part in (note, "withdrawn since") if part), False
     return _item(change, "New result", note, entry, new_best=new_best)
 
 

@@ -13,10 +13,11 @@ from django.db.models import QuerySet
 from leaderboard import certainty
 from leaderboard.boards import pages, past
 from leaderboard.boards.benchmark_board import benchmark_board
+from leaderboard.boards.certainty_columns import AWAITED, OUTDATED
 from leaderboard.boards.dataset_board import dataset_board
 from leaderboard.boards.groups import present_group
 from leaderboard.boards.members import BenchmarkFacts, Member, Part
-from leaderboard.boards.model import REPORTED, Board, Identity
+from leaderboard.boards.model import REPORTED, SCORED, Board, Identity
 from leaderboard.boards.parts import compose, rows_of_whole, with_parts
 from leaderboard.boards.reading import EntryRow, SystemRow
 from leaderboard.boards.state import BoardState
@@ -54,7 +55,8 @@ def dataset_page(slug: str, state: BoardState, at: datetime.datetime) -> PastPag
     found = certainty.read_at(dataset_id, revision.number, compared) if compared else None
     board = dataset_board(pages.facts_of(revision.facts), entries, state, rows[dataset_id].measured(), found)
     _mark_gone(board, rows.values(), gone, {})
-    board.notes += [*pages.notes_on_parts(as_then), *_note(bool(gone))]
+    board.notes = [note for note in board.notes if note not in (AWAITED, OUTDATED)]
+    board.notes += [*pages.notes_on_parts(as_then), *_untested(revision.facts, board), *_note(bool(gone))]
     since = max(each.at for each in revisions.values())
     return PastPage(board, since, pages.tombstones_of(entries), _bibtex(rows.values()))
 
@@ -77,6 +79,13 @@ def _bibtex(rows: Iterable[past.PastRows]) -> dict[str, str]:
 
 def _listed(slug: str) -> int | None:
     return _public().filter(slug=slug).values_list("pk", flat=True).first()
+
+
+def _untested(facts: Mapping[str, Any], board: Board) -> list[str]:
+    if facts["hidden"] or (board.certainty is not None and board.certainty.current):
+        return []
+    scored = any(row.ranked_in == SCORED for row in board.rows)
+    return ["Tests between these results had not been computed yet at that time."] if scored else []
 
 
 def _note(any_gone: bool) -> list[str]:
