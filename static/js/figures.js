@@ -206,6 +206,7 @@
     canvas.toBlob((blob) => save(blob, name), "image/png");
   }
 
+  const known = new WeakSet();
   const figures = () => document.querySelectorAll("[data-figure-url]");
 
   const seen = new IntersectionObserver((entries) => {
@@ -226,7 +227,9 @@
 
   function watch() {
     for (const figure of figures()) {
-      if (figure.classList.contains("is-live")) continue;
+      if (known.has(figure)) continue;
+      known.add(figure);
+      delete figure.dataset.ready; // from htmx's history it comes without its drawing
       figure.classList.add("is-live");
       seen.observe(figure);
       sized.observe(figure.querySelector(".figure-plot"));
@@ -251,7 +254,21 @@
   for (const name of ["htmx:pushedIntoHistory", "htmx:replacedInHistory", "htmx:historyRestore"])
     document.addEventListener(name, follow);
   document.addEventListener("htmx:load", watch);
+  // htmx keeps the page as HTML, whose styles the policy would refuse: drawings, and what Plotly measures texts with, are
+  // out of it for that moment.
+  document.addEventListener("htmx:beforeHistorySave", () => {
+    for (const place of [...document.querySelectorAll(".figure-plot, #js-plotly-tester")]) {
+      const drawn = [...place.childNodes];
+      const style = place.style.cssText;
+      place.replaceChildren();
+      place.removeAttribute("style");
+      queueMicrotask(() => {
+        place.replaceChildren(...drawn);
+        place.style.cssText = style;
+      });
+    }
+  });
   probe.hidden = true;
-  document.body.append(probe);
+  document.documentElement.append(probe);
   watch();
 })();

@@ -70,13 +70,12 @@ def test_a_figure_is_drawn_in_view_follows_scheme_and_facets_and_can_be_taken_aw
     serious = [each["id"] for each in violations if each["impact"] in ("serious", "critical")]
     assert not serious, [(each["id"], each["nodes"][0]["html"]) for each in violations]
 
-    page.locator("[name=architecture]").first.scroll_into_view_if_needed()
-    page.evaluate("history.replaceState(null, '', '?architecture=dense')")
-    page.evaluate("document.dispatchEvent(new Event('htmx:pushedIntoHistory'))")
-    expect(figure.get_by_role("row", name="docT5query")).to_have_count(0)
-    expect(figure.get_by_role("link", name="JSON")).to_have_attribute(
-        "href", re.compile("architecture=dense")
-    )
+    page.locator("#board-measure").select_option("R@100")
+    expect(figure.locator(".figure-caption")).to_contain_text("in R@100")
+    expect(figure.get_by_role("link", name="JSON")).to_have_attribute("href", re.compile("measure=R"))
+    page.go_back()
+    figure = shown(page, "wins")
+    expect(figure.locator(".figure-caption")).to_contain_text("in nDCG@10")
 
 
 def test_a_choice_redraws_a_figure_and_it_fits_a_phone(beir: None, page: Page) -> None:
