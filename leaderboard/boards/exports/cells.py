@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from leaderboard.boards import wording
-from leaderboard.boards.model import Board, Row
+from leaderboard.boards.model import CLOSED, Board, Row
 
 #: What a missing value is written as.
 MISSING = "—"
@@ -57,6 +57,8 @@ def footnotes(board: Board) -> list[str]:
         found.append("? as printed, but doubtful.")
     if any(row.rank_label.startswith("r") for row in board.rows):
         found.append("r: a rank among reported figures, which nobody here recomputed.")
+    if any(row.ranked_in == CLOSED for row in board.rows):
+        found.append("c: a rank among systems behind a closed interface, which nobody can repeat.")
     if any(row.spreads for row in board.rows):
         found.append("±: sample standard deviation over seeds, and how many there are.")
     if any(row.entry.visibility == "withdrawn" for row in board.rows):
