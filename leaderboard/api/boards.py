@@ -13,18 +13,33 @@ from rest_framework.views import APIView
 
 from leaderboard.api.errors import ApiError, unknown_choice
 from leaderboard.boards import exports, lists, pages, system_page
-from leaderboard.boards.state import BoardState, UnknownChoice
+from leaderboard.boards.state import FACETS, ROWS_OF_A_PAGE, VIEWS, WEIGHED, BoardState, UnknownChoice
 from leaderboard.dataset_details import details
-from leaderboard.models import Architecture, Entry
 from leaderboard.publishing import published_statistics
 from leaderboard.views.board_views import cited
 
 VIEW_PARAMETERS = [
     OpenApiParameter("measure", str, description="The measure in focus: differences and ranks follow it."),
-    OpenApiParameter("sort", str, description="The key of the column to sort by."),
-    OpenApiParameter("order", str, enum=["asc", "desc"], description="Missing values are last both ways."),
-    OpenApiParameter("architecture", str, enum=Architecture.values, many=True),
-    OpenApiParameter("provenance", str, enum=Entry.Provenance.values, many=True),
+    OpenApiParameter("view", str, enum=VIEWS, description="What the cells of a benchmark's datasets show."),
+    OpenApiParameter(
+        "sort",
+        str,
+        many=True,
+        description="The key of a column to sort by, `key:asc` or `key:desc`; the first decides, others among equals. "
+        "Missing values are last both ways.",
+    ),
+    *(OpenApiParameter(name, str, enum=known or None, many=True) for name, known in FACETS.items()),
+    OpenApiParameter(
+        "min-mean", float, description="So for every numeric column: `min-` or `max-` and its key, included."
+    ),
+    OpenApiParameter("zero-shot", bool, description="`1`: only what is zero-shot."),
+    OpenApiParameter("cpu-only", bool, description="`1`: only rows measured on hardware without a GPU."),
+    OpenApiParameter("corpus", int, description="Documents of a corpus whose index size is then estimated."),
+    OpenApiParameter("hide", str, many=True, description="Groups of columns that are left out."),
+    OpenApiParameter("pin", str, many=True, description="Slugs of systems that stand on top."),
+    *(OpenApiParameter(f"weight-{name}", float, description="Of the weighted score.") for name in WEIGHED),
+    OpenApiParameter("rows", str, enum=["all"], description=f"All rows, else pages of {ROWS_OF_A_PAGE}."),
+    OpenApiParameter("page", int),
     OpenApiParameter("q", str, description="Text in the name of a system, team or source."),
     OpenApiParameter(
         "hardware",

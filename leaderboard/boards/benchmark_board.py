@@ -56,7 +56,6 @@ def benchmark_board(
     of_lines = [stated.get((line.system_id, line.configuration), ()) for line in lines]
     efficiency = figure_columns([(found, {}) for found in of_lines if found])
     shown, cost_columns = _measured_costs(facts, entries, lines, systems, state)
-    declared = DeclaredColumns.of(systems.values())
     columns = columns_of(
         facts,
         measure,
@@ -66,11 +65,11 @@ def benchmark_board(
         costs=cost_columns.columns,
         efficiency=efficiency,
         efficiency_of=stated_on,
-        declared=declared.columns,
+        declared=DeclaredColumns.of(systems.values()).columns,
     )
     layout = Layout.of(facts, measure, columns, len(cost_columns.columns) + len(efficiency))
     rows = base.fresh_rows(
-        (state.view, layout.key), lambda: rows_of(layout, lines, systems, tables, state.view, declared)
+        (state.view, layout.key), lambda: rows_of(layout, lines, systems, tables, state.view)
     )
     _place_costs(layout, lines, rows, shown, cost_columns, of_lines, efficiency)
     board = Board(title=facts.name, columns=columns, rows=rows, measure=measure, measures=measures)

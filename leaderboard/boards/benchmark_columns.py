@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from leaderboard.boards.declared import DECLARED, DeclaredColumns
 from leaderboard.boards.figures import FigureKey
 from leaderboard.boards.measures import better
 from leaderboard.boards.members import BenchmarkFacts, Member
@@ -195,6 +196,7 @@ class Layout:
     parts: Mapping[int, int]
     hidden: bool
     empty: int
+    declared: DeclaredColumns
 
     @classmethod
     def of(cls, facts: BenchmarkFacts, measure: str, columns: Sequence[Column], costs: int) -> Layout:
@@ -215,6 +217,7 @@ class Layout:
             },
             hidden=any(member.facts.hidden for member in facts.members),
             empty=costs,
+            declared=DeclaredColumns([column for column in columns if column in DECLARED]),
         )
 
     @property

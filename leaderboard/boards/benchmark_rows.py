@@ -21,7 +21,6 @@ from leaderboard.boards.benchmark_columns import (
 )
 from leaderboard.boards.collecting import Line
 from leaderboard.boards.dataset_board import ARCHITECTURES
-from leaderboard.boards.declared import DeclaredColumns
 from leaderboard.boards.facets import facets_of
 from leaderboard.boards.members import BenchmarkFacts
 from leaderboard.boards.model import REPORTED, Board, Identity, Row, Value
@@ -39,7 +38,6 @@ def rows_of(
     systems: Mapping[int, SystemRow],
     tables: Tables,
     view: str,
-    declared: DeclaredColumns,
 ) -> list[Row]:
     """One row for each line, with what the view shows of its scores.
 
@@ -69,7 +67,7 @@ def rows_of(
             ARCHITECTURES.get(system.architecture, system.architecture),
             row.entry.provenance,
             (system.source if line.ranked_in == REPORTED else system.team) or None,
-            *declared.values(system),
+            *layout.declared.values(system),
         ]
     return rows
 

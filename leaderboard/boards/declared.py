@@ -14,6 +14,7 @@ PARAMETERS = Column(
 LONGEST = Column(
     "maximum-length", "Longest text", ABOUT, "figure", unit="tokens, declared", note=SELF_REPORTED
 )
+DECLARED = (PARAMETERS, LONGEST)
 MILLION = 1e6
 
 
