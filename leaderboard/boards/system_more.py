@@ -26,7 +26,7 @@ _CITATIONS = (
 
 
 class Closer(NamedTuple):
-    """Links from a result to pages that say more of it; empty where there is none."""
+    """Links from a result on open judgements to pages that say more of it; empty where there is none."""
 
     dataset: str
     dataset_slug: str
@@ -37,13 +37,12 @@ class Closer(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Something that happened to a result. `day` is ISO."""
+    """Something that happened on a day (ISO) to results on `datasets`, which are pairs of slug and name."""
 
     day: str
     what: str
-    dataset: str
-    dataset_slug: str
     note: str
+    datasets: list[tuple[str, str]]
 
 
 class Snippet(NamedTuple):
@@ -56,12 +55,15 @@ class Snippet(NamedTuple):
 
 def system_more(system: dict[str, Any], results: Sequence[Result], site: str) -> dict[str, Any]:
     """All of it, for `leaderboard/_system_more.html`. `site` is the site's own address. Four queries."""
-    authors, kin = _authors_and_kin(system["pk"])
+    authors, reporters, kin = _authors_and_kin(system["pk"])
+    closer = _closer(system["slug"], results)
+    said_already = len(closer) == len({result.dataset_slug for result in results}) == 1
     return {
-        "closer": (closer := _closer(system["slug"], results)),
-        "compare_all": _compare_all(system["slug"], results) if len(closer) > 1 else [],
+        "closer": closer,
+        "compare_all": [] if said_already else _compare_all(system["slug"], results),
         "history": history(system["pk"]),
         "authors": authors,
+        "reporters": [] if authors else reporters,
         "kin": kin,
         "citations": _citations(system["slug"]),
         "badges": _badges(system["slug"], results, site),
@@ -73,7 +75,7 @@ def _address(*slugs: str, **more: str) -> str:
 
 
 def _closer(slug: str, results: Sequence[Result]) -> list[Closer]:
-    """Each dataset once. One query."""
+    """The datasets whose judgements are open, each once. One query."""
     by_dataset = {result.dataset_slug: result for result in reversed(results)}
     open_ones = set(
         Dataset.objects.filter(slug__in=by_dataset, hidden=False, state=Dataset.State.PUBLISHED)
@@ -82,7 +84,9 @@ def _closer(slug: str, results: Sequence[Result]) -> list[Closer]:
     )
     found = []
     for result in reversed(by_dataset.values()):
-        chosen = {"dataset": result.dataset_slug} if result.dataset_slug in open_ones else {}
+        if result.dataset_slug not in open_ones:
+            continue
+        chosen = {"dataset": result.dataset_slug}
         baseline = result.baseline_slug if result.baseline_slug != slug else ""
         best = result.best_slug if result.best_slug not in (slug, baseline) else ""
         found.append(
@@ -92,7 +96,7 @@ def _closer(slug: str, results: Sequence[Result]) -> list[Closer]:
                 _address(baseline, slug, **chosen) if baseline else "",
                 _address(best, slug, **chosen) if best else "",
                 result.best_system,
-                f"{reverse('queries', args=[result.dataset_slug])}" if chosen else "",
+                reverse("queries", args=[result.dataset_slug]),
             )
         )
     return found
@@ -119,7 +123,7 @@ def history(system_id: int) -> list[Event]:
         Cast("published_at", TextField()), "provenance", "configuration", "dataset__name", "dataset__slug"
     )
     events = [
-        (at, Event(at[:10], "reported" if how == "reported" else "published", name, slug, configuration))
+        (at, "reported" if how == "reported" else "published", configuration, (slug, name))
         for at, how, configuration, name, slug in entries
     ]
     kinds = {
@@ -137,29 +141,41 @@ def history(system_id: int) -> list[Event]:
     )
     for at, kind, reason, configuration, name, slug in changes:
         what = kinds[BoardChange.Kind(kind)]
-        events.append(
-            (at, Event(at[:10], what, name, slug, reason if what == "withdrawn" else configuration))
-        )
-    return [event for _, event in sorted(events, key=lambda pair: pair[0], reverse=True)[:MOST_EVENTS]]
+        events.append((at, what, reason if what == "withdrawn" else configuration, (slug, name)))
+    return _by_day(events)[:MOST_EVENTS]
 
 
-def _authors_and_kin(system_id: int) -> tuple[list[Author], list[tuple[str, str, str]]]:
-    """Its authors, and (relation, slug, name) of what it is a variant of and of its own variants. One query."""
+def _by_day(events: list[tuple[str, str, str, tuple[str, str]]]) -> list[Event]:
+    """What happened on one day to several results is one event; the newest first."""
+    found: dict[tuple[str, str, str], Event] = {}
+    for at, what, note, dataset in sorted(events, key=lambda event: event[0], reverse=True):
+        event = found.setdefault((at[:10], what, note), Event(at[:10], what, note, []))
+        if dataset not in event.datasets:
+            event.datasets.append(dataset)
+    for event in found.values():
+        event.datasets.sort(key=lambda dataset: dataset[1].casefold())
+    return list(found.values())
+
+
+def _authors_and_kin(system_id: int) -> tuple[list[Author], list[Author], list[tuple[str, str, str]]]:
+    """Its authors, those of the publication that reports it, and (relation, slug, name) of what it is a variant of and
+    of its own variants. One query.
+    """
     public = Entry.objects.filter(visibility=Entry.Visibility.PUBLIC).values("system_id")
     rows = System.objects.filter(
         Q(pk=system_id) | Q(pk__in=public) & (Q(variant_of_id=system_id) | Q(variants__pk=system_id))
     )
     authors: list[Author] = []
+    reporters: list[Author] = []
     kin = []
-    for row in (
-        rows.order_by("name", "pk").distinct().values("pk", "slug", "name", "authors", "variant_of_id")
-    ):
+    columns = ("pk", "slug", "name", "authors", "source__authors", "variant_of_id")
+    for row in rows.order_by("name", "pk").distinct().values(*columns):
         if row["pk"] == system_id:
-            authors = authors_in(row["authors"])
+            authors, reporters = authors_in(row["authors"]), authors_in(row["source__authors"])
         else:
             relation = "a variant of it" if row["variant_of_id"] == system_id else "it is a variant of"
             kin.append((relation, row["slug"], row["name"]))
-    return authors, kin
+    return authors, reporters, sorted(kin, key=lambda one: one[0])
 
 
 def _citations(slug: str) -> list[tuple[str, str]]:

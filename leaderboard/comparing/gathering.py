@@ -81,7 +81,7 @@ def told_apart(slugs: Sequence[str], choices: Mapping[str, SystemChoice]) -> dic
     """The chosen systems; where two have one name, it says whose each is."""
     names = [choices[slug].name for slug in slugs]
     return {
-        slug: choice._replace(name=f"{choice.name} ({choice.by or slug})")
+        slug: choice._replace(name=f"{choice.name} ({choice.by or 'made here'})")
         if names.count(choice.name) > 1
         else choice
         for slug, choice in ((slug, choices[slug]) for slug in slugs)
