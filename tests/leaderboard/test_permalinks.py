@@ -34,6 +34,7 @@ from leaderboard.publishing import (
     withdraw_entries,
 )
 from leaderboard.reported.loader import load_reported
+from tests.factories import make_dataset
 from tests.leaderboard.entries import cost, make_system, renew_judgements, score, scored_dataset
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -298,3 +299,23 @@ def test_what_old_versions_hold_of_a_system_is_what_was_shown(client: Client) ->
     system_changed(system)
     assert "Lovelace" in client.get(f"/datasets/{dataset.slug}/board.bib").content.decode()
     assert "Lovelace" not in client.get(f"{link}board.bib").content.decode()
+
+
+def test_the_mean_of_parts_is_as_it_was(client: Client) -> None:
+    whole = make_dataset(name="Whole", hidden=False, measures=["nDCG@10"])
+    parts = [scored_dataset(name=f"Part {number}", part_of=whole) for number in (1, 2)]
+    bm25, dense = make_system("BM25"), make_system("Dense")
+    for part in parts:
+        score(part, bm25, baseline=True, ndcg=0.25)
+    entries = [score(part, dense, ndcg=0.5 + number / 4) for number, part in enumerate(parts)]
+    make_benchmark(whole)
+    pass_time()
+    paths = ("/datasets/" + whole.slug + "/", "/benchmarks/two/")
+    before = {path: (permalink_of(client, path), table_of(client, path)) for path in paths}
+    assert [row["system"] for row in before[paths[0]][1]] == ["Dense", "BM25"]
+    for part in parts:
+        score(part, "Later", ndcg=0.9)
+    withdraw_entries(entries[1].submission_reference, "a bug")
+    for link, rows in before.values():
+        assert table_of(client, link) == rows
+        assert "a bug" in client.get(link).content.decode()
