@@ -52,7 +52,7 @@ def _of_systems(board: Board, place: int) -> Plot:
     form = score_format(rows, "+")
     return Plot(
         data=[_signed_bars(f"Δ {board.measure}", names, found, form, lower=lower)],
-        layout={**bar_layout(len(rows)), "xaxis": _axis(board, found), "showlegend": False},
+        layout={**bar_layout(len(rows)), **_axes(board, found), "showlegend": False},
         table=Table(("System", f"Δ {board.measure}"), list(zip(names, found, strict=True)), ("", form)),
         caption=f"Difference in {board.measure} on {titled(board)} between each system and the BM25 of its "
         "own source, version and judgements.",
@@ -86,7 +86,7 @@ def _of_benchmark(request: FigureRequest) -> Plot:
         layout={
             **bar_layout(len(places), max(BAR, 15 * len(rows) + 6)),
             "barmode": "group",
-            "xaxis": _axis(board, [value(row, place.column) for row in rows for place in places]),
+            **_axes(board, [value(row, place.column) for row in rows for place in places]),
             "showlegend": len(rows) > 1,
         },
         table=Table(
@@ -146,15 +146,21 @@ def _bars(name: str, heads: Sequence[str], values: Sequence[float | None], form:
     }
 
 
-def _axis(board: Board, values: Sequence[float | None]) -> dict[str, Any]:
-    """An axis with room for the numbers at the ends of bars."""
+def _axes(board: Board, values: Sequence[float | None]) -> dict[str, Any]:
+    """The horizontal axis; on a phone numbers take more of it."""
+    return {"xaxis": _axis(board, values, 0.16), "meta": {"narrow": {"xaxis": _axis(board, values, 0.34)}}}
+
+
+def _axis(board: Board, values: Sequence[float | None], share: float) -> dict[str, Any]:
+    """An axis with room for the numbers at the ends of bars: so large a share of what they span."""
     arrow = "better →" if better(board.measure) == "higher" else "← better"
     found = [number for number in values if number is not None]
     low, high = min(0.0, *found), max(0.0, *found)
-    room = 0.16 * (high - low or 1.0)
+    room = share * (high - low or 1.0)
     return {
         "title": {"text": f"Δ {board.measure} to BM25 ({arrow})"},
         "tickformat": "+.2f",
+        "nticks": 6,
         "range": [low - (room if low < 0 else 0.0), high + (room if high > 0 else 0.0)],
     }
 
