@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from django.utils import timezone
 from playwright.sync_api import Browser, Page
 
-from leaderboard.models import Dataset
+from leaderboard.models import Dataset, System
 from leaderboard.reported.loader import load_reported
 from submissions.queue import take_requests
 from tests.submissions.conftest import Api, run_text, work
@@ -32,6 +33,9 @@ PAGES = (
     "/figures/",
     "/figures/wins/?benchmark=beir",
     "/news/",
+    "/authors/nandan-thakur/",
+    "/teams/{team}/",
+    "/datasets/demo/at/{at}/",
     "/measures/",
     "/efficiency/",
     "/formats/",
@@ -51,7 +55,9 @@ def content(demo: Dataset, baseline: None, api: Api) -> dict[str, str]:
     for _ in range(2):
         take_requests()
         work()
-    return {"mine": "my-system"}
+    team = System.objects.get(slug="my-system").team
+    assert team is not None
+    return {"mine": "my-system", "team": team.slug, "at": f"{timezone.now():%Y-%m-%dT%H:%M:%SZ}"}
 
 
 @pytest.fixture(params=[("light", 1440, 900), ("dark", 390, 844)], ids=["wide and light", "phone and dark"])
