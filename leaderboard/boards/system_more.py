@@ -76,7 +76,8 @@ def _address(*slugs: str, **more: str) -> str:
 
 def _closer(slug: str, results: Sequence[Result]) -> list[Closer]:
     """The datasets whose judgements are open, each once. One query."""
-    by_dataset = {result.dataset_slug: result for result in reversed(results)}
+    scored = [result for result in results if result.provenance != "reported"]
+    by_dataset = {result.dataset_slug: result for result in reversed(scored)}
     open_ones = set(
         Dataset.objects.filter(slug__in=by_dataset, hidden=False, state=Dataset.State.PUBLISHED)
         .exclude(current_qrels=None)

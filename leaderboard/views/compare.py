@@ -92,7 +92,8 @@ def _one_dataset(view: CompareState, found: Comparison, choices: dict[str, Syste
     """The part about one open dataset: a pair by query, and what all find first. At most three queries."""
     testable = {row.slug: row for row in found.rows if row.tested}
     if view.dataset and view.dataset not in testable:
-        raise UnknownChoice("dataset with open judgements", view.dataset, testable)
+        names = {row.slug: row.name for row in found.rows}
+        return {"no_values_on": names.get(view.dataset, view.dataset)}
     row = testable.get(view.dataset) or next(iter(testable.values()), None)
     if row is None:
         return {}

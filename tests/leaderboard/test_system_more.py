@@ -42,6 +42,8 @@ def test_a_system_leads_to_comparisons_and_queries_where_judgements_are_open(cli
     assert f"/datasets/{hidden.slug}/queries/" not in page
     assert f"/compare/?system={bm25.slug}&amp;system={system.slug}" in page
     assert f"/compare/?system={best.slug}&amp;system={system.slug}" in page
+    report(opened, make_source("paper"), "printed", ndcg=0.4)
+    assert f"/datasets/{opened.slug}/queries/" not in client.get("/systems/printed-paper/").content.decode()
     own = client.get(f"/systems/{bm25.slug}/").content.decode()
     assert f"system={bm25.slug}&amp;system={bm25.slug}" not in own
 
