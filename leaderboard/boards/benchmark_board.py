@@ -84,9 +84,7 @@ def benchmark_board(
         on_weights = fill_weighted(board, effectiveness, state, lower_is_better=lower)
     own: list[Row] = []
     if private:
-        own = private_rows(
-            facts, private, lines, layout, declared, read_systems, state, measure, lower_is_better=lower
-        )
+        own = private_rows(facts, private, lines, layout, read_systems, state, measure, lower_is_better=lower)
     ranked_by = _view(facts, board, tables, state, own)
     board.notes = notes_of(facts, board, rows, ranked_by, state) + on_weights
     if own:

@@ -8,7 +8,6 @@ from leaderboard.boards.aggregates import Tables, table
 from leaderboard.boards.benchmark_columns import BORDA, MEAN_RANK, Layout
 from leaderboard.boards.benchmark_rows import rows_of
 from leaderboard.boards.collecting import Line, collect
-from leaderboard.boards.declared import DeclaredColumns
 from leaderboard.boards.entries import NO_ENTRIES, DatasetEntries
 from leaderboard.boards.members import BenchmarkFacts
 from leaderboard.boards.model import PRIVATE, Identity, Row
@@ -26,7 +25,6 @@ def private_rows(
     entries: Mapping[int, DatasetEntries],
     public: Sequence[Line],
     layout: Layout,
-    declared: DeclaredColumns,
     read_systems: Callable[[Iterable[int]], Mapping[int, SystemRow]],
     state: BoardState,
     measure: str,
@@ -45,7 +43,7 @@ def private_rows(
         lower_is_better=lower_is_better,
     )
     systems = read_systems(line.system_id for line in lines)
-    rows = rows_of(layout, lines, systems, tables, state.view, declared)
+    rows = rows_of(layout, lines, systems, tables, state.view)
     ranks = [layout.places[key] for key in (BORDA, MEAN_RANK) if key in layout.places]
     if state.view == "rank":
         ranks += range(layout.datasets.start, layout.datasets.stop)
