@@ -319,3 +319,5 @@ def test_the_mean_of_parts_is_as_it_was(client: Client) -> None:
     for link, rows in before.values():
         assert table_of(client, link) == rows
         assert "a bug" in client.get(link).content.decode()
+    for path in paths:
+        assert [row["system"] for row in table_of(client, path)] == ["BM25"]
