@@ -37,17 +37,9 @@ def build(request: FigureRequest) -> Plot:
     board = request.board()
     place, y_title = effectiveness(request, board)
     rows = [row for row in present(board) if value(row, place) is not None]
-    dates = _dates(request)
-    named = zip(rows, names_of(rows), strict=True)
-    found = [
-        _Dated(row, name, day, score)
-        for row, name in named
-        if (day := dates.get((row.entry.slug, row.entry.configuration, row.ranked_in)))
-        and (score := value(row, place)) is not None
-    ]
+    found = _dated(request, rows, place)
     if not found:
         return Plot.empty(f"No system of this view has a {y_title} and a date.")
-    found.sort(key=lambda one: one.date)
     lower, form = better(board.measure) == "lower", score_format(rows)
     kinds = [
         ("Scored here, by day", [one for one in found if one.row.ranked_in != REPORTED], BLUE, "circle"),
@@ -58,7 +50,7 @@ def build(request: FigureRequest) -> Plot:
             "diamond-open",
         ),
     ]
-    undated = [row for row in rows if row not in [one.row for one in found]]
+    dated = {id(one.row) for one in found}
     return Plot(
         data=[
             trace
@@ -88,8 +80,20 @@ def build(request: FigureRequest) -> Plot:
         caption=f"{sentence(y_title)} of {titled(board)} over time, for {len(found)} systems, with the best so far. "
         "Scored systems stand at the day of their publication here, reported ones in the year that they came out.",
         subtitle=f"{board.title}, {y_title}",
-        notes=left_out(undated, "without a date"),
+        notes=left_out([row for row in rows if id(row) not in dated], "without a date"),
     )
+
+
+def _dated(request: FigureRequest, rows: Sequence[Row], place: int) -> list[_Dated]:
+    """The rows that have a date, in its order."""
+    dates = _dates(request)
+    found = [
+        _Dated(row, name, day, score)
+        for row, name in zip(rows, names_of(rows), strict=True)
+        if (day := dates.get((row.entry.slug, row.entry.configuration, row.ranked_in)))
+        and (score := value(row, place)) is not None
+    ]
+    return sorted(found, key=lambda one: one.date)
 
 
 def _dates(request: FigureRequest) -> dict[tuple[str, str, str], str]:

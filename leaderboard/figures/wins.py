@@ -38,11 +38,16 @@ def build(request: FigureRequest) -> Plot:
     shown, left_out = rows_of_bars(counted, "most wins")
     names = names_of([one.row for one in shown])
     datasets = sum(member.counted for member in request.benchmark_page.members)
+    ties = [_bars("Ties", names, [one.tied for one in shown], [one.tied for one in shown], GREY)]
     return Plot(
         data=[
             _bars("Losses", names, [-one.lost for one in shown], [one.lost for one in shown], WORSE),
             _bars("Wins", names, [one.won for one in shown], [one.won for one in shown], BETTER),
-            _bars("Ties", names, [one.tied for one in shown], [one.tied for one in shown], GREY),
+            *(
+                [_bars("Ties", names, [one.tied for one in shown], [one.tied for one in shown], GREY)]
+                if any(one.tied for one in shown)
+                else []
+            ),
         ],
         layout={
             **bar_layout(len(shown)),
