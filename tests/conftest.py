@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -75,10 +76,27 @@ def worker_processes(
 
 
 @pytest.fixture
-def worker(transactional_db: None, worker_processes: WorkerProcesses) -> WorkerProcesses:
-    """The real worker, ready to take this test's jobs. A test must wait for the jobs that it starts."""
+def worker(transactional_db: None, worker_processes: WorkerProcesses) -> Iterator[WorkerProcesses]:
+    """The real worker, ready to take this test's jobs. A test must wait for the jobs that it starts.
+
+    What is found of boards and texts nobody waits for; it has ended before the next test's rows get the same ids.
+    """
     worker_processes.wait_until_ready()
-    return worker_processes
+    yield worker_processes
+    _wait_for_what_nobody_waits_for()
+
+
+def _wait_for_what_nobody_waits_for(seconds: float = 60.0) -> None:
+    from leaderboard.models import WorkRequest
+    from submissions.models import TERMINAL, Job
+
+    kinds = [Job.Kind.CERTAINTY, Job.Kind.STATISTICS]
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        asked = WorkRequest.objects.filter(kind__in=kinds, taken_at=None).exists()
+        if not asked and not Job.objects.filter(kind__in=kinds).exclude(state__in=TERMINAL).exists():
+            return
+        time.sleep(0.1)
 
 
 @pytest.fixture(scope="session")

@@ -98,7 +98,7 @@ def test_trec_covid_round_one_ranks_as_published(shared_folder: Path, worker: An
             )
         assert answer.status_code == 201, answer.text
         addresses[row["run"]] = f"{live_server.url}/api/v1/submissions/{answer.json()['id']}/"
-    wait_for(lambda: Job.objects.filter(state="done").count() == len(rows))
+    wait_for(lambda: Job.objects.filter(kind="score", state="done").count() == len(rows))
     for row in rows:
         status = requests.get(addresses[row["run"]], headers=headers, timeout=30).json()
         assert status["state"] == "done"
