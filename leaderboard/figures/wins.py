@@ -38,7 +38,6 @@ def build(request: FigureRequest) -> Plot:
     shown, left_out = rows_of_bars(counted, "most wins")
     names = names_of([one.row for one in shown])
     datasets = sum(member.counted for member in request.benchmark_page.members)
-    ties = [_bars("Ties", names, [one.tied for one in shown], [one.tied for one in shown], GREY)]
     return Plot(
         data=[
             _bars("Losses", names, [-one.lost for one in shown], [one.lost for one in shown], WORSE),
