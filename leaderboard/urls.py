@@ -78,7 +78,7 @@ api_calls = [
     path("benchmarks/<slug:slug>/board/", board_api.BenchmarkBoardView.as_view(), name="api-benchmark-board"),
     path("systems/<slug:slug>/", board_api.SystemView.as_view(), name="api-system"),
     path("schema/", documents.SchemaView.as_view(), name="api-schema"),
-    path("docs/", documents.DocumentsView.as_view(), name="api-docs"),
+    path("docs/", documents.reference, name="api-docs"),
 ]
 
 urlpatterns = [

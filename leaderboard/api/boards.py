@@ -13,12 +13,16 @@ from rest_framework.views import APIView
 
 from leaderboard.api.errors import ApiError, unknown_choice
 from leaderboard.boards import exports, lists, pages, system_page
-from leaderboard.boards.state import FACETS, ROWS_OF_A_PAGE, VIEWS, WEIGHED, BoardState, UnknownChoice
+from leaderboard.boards.facets import OF_DATASETS
+from leaderboard.boards.state import FACETS, VIEWS, WEIGHED, BoardState, UnknownChoice
 from leaderboard.dataset_details import details
 from leaderboard.publishing import published_statistics
 from leaderboard.views.board_views import cited
 
+#: The part of a path that names a dataset, benchmark or system.
+SLUG = OpenApiParameter("slug", str, OpenApiParameter.PATH, description="As in the address of its page.")
 VIEW_PARAMETERS = [
+    SLUG,
     OpenApiParameter("measure", str, description="The measure in focus: differences and ranks follow it."),
     OpenApiParameter("view", str, enum=VIEWS, description="What the cells of a benchmark's datasets show."),
     OpenApiParameter(
@@ -28,7 +32,16 @@ VIEW_PARAMETERS = [
         description="The key of a column to sort by, `key:asc` or `key:desc`; the first decides, others among equals. "
         "Missing values are last both ways.",
     ),
-    *(OpenApiParameter(name, str, enum=known or None, many=True) for name, known in FACETS.items()),
+    *(
+        OpenApiParameter(
+            name,
+            str,
+            enum=known or None,
+            many=True,
+            description=f"Only {'datasets' if name in OF_DATASETS else 'rows'} with these values.",
+        )
+        for name, known in FACETS.items()
+    ),
     OpenApiParameter(
         "min-mean", float, description="So for every numeric column: `min-` or `max-` and its key, included."
     ),
@@ -38,8 +51,8 @@ VIEW_PARAMETERS = [
     OpenApiParameter("hide", str, many=True, description="Groups of columns that are left out."),
     OpenApiParameter("pin", str, many=True, description="Slugs of systems that stand on top."),
     *(OpenApiParameter(f"weight-{name}", float, description="Of the weighted score.") for name in WEIGHED),
-    OpenApiParameter("rows", str, enum=["all"], description=f"All rows, else pages of {ROWS_OF_A_PAGE}."),
-    OpenApiParameter("page", int),
+    OpenApiParameter("rows", str, enum=["all"], description="Of the page: an answer always has all rows."),
+    OpenApiParameter("page", int, description="Of the page: an answer always has all rows."),
     OpenApiParameter("q", str, description="Text in the name of a system, team or source."),
     OpenApiParameter(
         "hardware",
@@ -47,6 +60,9 @@ VIEW_PARAMETERS = [
         description="The hardware class whose measurements are shown, one of `hardware_choices`.",
     ),
 ]
+
+#: The example of a view in the documentation.
+_CURL = {"x-curl": "?measure=nDCG@10&architecture=dense"}
 
 
 def _state(request: Request) -> BoardState:
@@ -93,7 +109,7 @@ def _listed(dataset: dict[str, Any]) -> dict[str, Any]:
 class DatasetView(APIView):
     """One dataset."""
 
-    @extend_schema(operation_id="dataset", responses=OpenApiTypes.OBJECT)
+    @extend_schema(operation_id="dataset", parameters=[SLUG], responses=OpenApiTypes.OBJECT)
     def get(self, request: Request, slug: str) -> Response:
         """A dataset: what it is, its version, its statistics and its measures."""
         page = pages.dataset_page(slug, BoardState())
@@ -139,7 +155,12 @@ def _more(request: Request, dataset: dict[str, Any]) -> dict[str, Any]:
 class DatasetBoardView(APIView):
     """The board of one dataset."""
 
-    @extend_schema(operation_id="dataset_board", parameters=VIEW_PARAMETERS, responses=OpenApiTypes.OBJECT)
+    @extend_schema(
+        operation_id="dataset_board",
+        parameters=VIEW_PARAMETERS,
+        responses=OpenApiTypes.OBJECT,
+        extensions=_CURL,
+    )
     def get(self, request: Request, slug: str) -> Response:
         """The dataset's board in the view that the query string asks for, as on its page."""
         try:
@@ -165,7 +186,12 @@ class BenchmarksView(APIView):
 class BenchmarkBoardView(APIView):
     """The board of one benchmark."""
 
-    @extend_schema(operation_id="benchmark_board", parameters=VIEW_PARAMETERS, responses=OpenApiTypes.OBJECT)
+    @extend_schema(
+        operation_id="benchmark_board",
+        parameters=VIEW_PARAMETERS,
+        responses=OpenApiTypes.OBJECT,
+        extensions=_CURL,
+    )
     def get(self, request: Request, slug: str) -> Response:
         """The benchmark's board in the view that the query string asks for, as on its page."""
         try:
@@ -182,7 +208,7 @@ class BenchmarkBoardView(APIView):
 class SystemView(APIView):
     """One system."""
 
-    @extend_schema(operation_id="system", responses=OpenApiTypes.OBJECT)
+    @extend_schema(operation_id="system", parameters=[SLUG], responses=OpenApiTypes.OBJECT)
     def get(self, request: Request, slug: str) -> Response:
         """A system with all its public results."""
         facts = system_page.system_facts(slug)

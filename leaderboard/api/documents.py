@@ -1,32 +1,52 @@
-"""The API's schema, and pages that explain it, from files of our own."""
+"""The API's schema, and the page that explains it."""
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
-from csp.decorators import csp_update
-from django.utils.decorators import method_decorator
-from drf_spectacular.utils import extend_schema
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
-from rest_framework.request import Request
-from rest_framework.response import Response
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.settings import spectacular_settings
+from drf_spectacular.views import SpectacularAPIView
+
+from leaderboard.api.reference import objects, sections
+from leaderboard.page_cache import kept_page
+
+#: Where every call is.
+PREFIX = "/api/v1/"
 
 
 class SchemaView(SpectacularAPIView):
     """The OpenAPI schema."""
 
 
-@method_decorator(csp_update({"style-src": ["'self'", "'unsafe-inline'"]}), name="dispatch")
-class DocumentsView(SpectacularSwaggerSplitView):
-    """The schema in a browser. Swagger UI styles its elements inline, so this one address allows inline styles.
+@cache
+def _schema() -> dict[str, Any]:
+    """The schema as everybody may read it; it is made from the code alone."""
+    found: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)
+    return found
 
-    Scripts stay our own files: the page and the script that starts it come from two requests.
-    """
 
-    url_name = "api-schema"
-    template_name = "leaderboard/api_docs.html"
+def _fixed() -> str:
+    return spectacular_settings.VERSION
 
-    @extend_schema(exclude=True)
-    def get(self, request: Request, *args: Any, **kwargs: Any) -> Response:
-        """The page, or with `?script` the script that starts it."""
-        return super().get(request, *args, **kwargs)
+
+@require_safe
+@kept_page(_fixed, lambda request: request.get_host())
+def reference(request: HttpRequest) -> HttpResponse:
+    """Every operation of the API: what it takes and what it answers."""
+    schema, address = _schema(), request.build_absolute_uri(PREFIX)
+    return render(
+        request,
+        "leaderboard/api.html",
+        {
+            "section": "api",
+            "address": address,
+            "sections": sections(schema, PREFIX, address),
+            "objects": objects(schema),
+            "token": schema["components"]["securitySchemes"]["token"]["description"],
+        },
+    )

@@ -9,6 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from leaderboard.api.boards import SLUG
 from leaderboard.files import offered_files
 from leaderboard.views.files import visible_dataset
 
@@ -27,7 +28,7 @@ class FileSerializer(serializers.Serializer[dict[str, object]]):
 class DatasetFiles(APIView):
     """The files that a dataset offers to whoever asks."""
 
-    @extend_schema(responses=FileSerializer(many=True))
+    @extend_schema(parameters=[SLUG], responses=FileSerializer(many=True))
     def get(self, request: Request, slug: str) -> Response:
         """Queries, documents, ids, open judgements and example runs, as the dataset's settings allow."""
         dataset = visible_dataset(request, slug)

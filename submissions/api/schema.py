@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from evaluation.engines import ENGINES
@@ -201,6 +202,11 @@ class SubmissionSerializer(serializers.Serializer[Any]):
     url = serializers.URLField()
 
 
+@extend_schema_field({"type": "string", "format": "binary"})
+class Upload(serializers.FileField):
+    """A file that is sent; the generator would call it an address, which it is in answers."""
+
+
 class CheckRequest(serializers.Serializer[Any]):
     """A file to check."""
 
@@ -208,8 +214,8 @@ class CheckRequest(serializers.Serializer[Any]):
     dataset = serializers.CharField(
         required=False, help_text="Slug; may be left out where the file is named after it."
     )
-    file = serializers.FileField(required=False, help_text="A run.")
-    checkpoint = serializers.FileField(required=False, help_text="Of kind=model: a zip or tar.zst.")
+    file = Upload(required=False, help_text="A run.")
+    checkpoint = Upload(required=False, help_text="Of kind=model: a zip or tar.zst.")
     engine = serializers.CharField(required=False, help_text="Of kind=model: the engine that is to run it.")
 
 
@@ -227,14 +233,14 @@ class SubmissionRequest(serializers.Serializer[Any]):
         help_text="Slug or name of yours, a new name, or a JSON object of the fields below."
     )
     dataset = serializers.ListField(child=serializers.CharField(), required=False)
-    file = serializers.ListField(child=serializers.FileField(), required=False, help_text="Runs.")
+    file = serializers.ListField(child=Upload(), required=False, help_text="Runs.")
     seed = serializers.ListField(
         child=serializers.CharField(),
         required=False,
         help_text="Labels of seeds in the order of their files; may be one list with commas. Else file names tell.",
     )
     engine = serializers.ChoiceField(choices=list(ENGINES), required=False, help_text="What runs the model.")
-    checkpoint = serializers.FileField(required=False, help_text="The model: a zip or tar.zst of its folder.")
+    checkpoint = Upload(required=False, help_text="The model: a zip or tar.zst of its folder.")
     pooling = serializers.ChoiceField(
         choices=POOLINGS, required=False, help_text="Of a plain encoder whose files do not say it."
     )

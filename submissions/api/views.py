@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.http import Http404
-from drf_spectacular.utils import OpenApiResponse, extend_schema
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import status
 from rest_framework.exceptions import PermissionDenied
 from rest_framework.pagination import LimitOffsetPagination
@@ -50,6 +50,7 @@ from submissions.request_size import OVERSIZE
 from submissions.status import describe, with_jobs
 from submissions.throttling import CheckThrottle, SubmitThrottle
 
+_IDENTIFIER = OpenApiParameter("identifier", str, OpenApiParameter.PATH, description="The submission's id.")
 _ERRORS = {
     400: ErrorSerializer,
     401: ErrorSerializer,
@@ -92,6 +93,7 @@ class CheckView(APIView):
     @extend_schema(
         summary="Check a run file or a checkpoint",
         request={"multipart/form-data": CheckRequest},
+        extensions={"x-curl": "-F dataset=SLUG -F file=@run.txt.gz"},
         responses={200: ReportSerializer, **_ERRORS, 413: ErrorSerializer},
         tags=["submissions"],
     )
@@ -135,6 +137,10 @@ class SubmissionsView(APIView):
     @extend_schema(
         summary="My submissions",
         operation_id="submissions_list",
+        parameters=[
+            OpenApiParameter("limit", int, description="How many, 50 if not said, 200 at most."),
+            OpenApiParameter("offset", int, description="How many of the newest are passed over."),
+        ],
         responses={200: SubmissionPageSerializer, 401: ErrorSerializer},
         tags=["submissions"],
     )
@@ -154,6 +160,9 @@ class SubmissionsView(APIView):
     @extend_schema(
         summary="Submit runs, or a model",
         request={"multipart/form-data": SubmissionRequest},
+        extensions={
+            "x-curl": '-F system="My system" -F architecture=dense -F dataset=SLUG -F file=@run.txt.gz'
+        },
         responses={201: SubmissionSerializer, **_ERRORS},
         tags=["submissions"],
     )
@@ -205,6 +214,7 @@ class SubmissionView(_OneSubmission):
 
     @extend_schema(
         summary="A submission",
+        parameters=[_IDENTIFIER],
         operation_id="submissions_retrieve",
         responses={200: SubmissionSerializer, 404: ErrorSerializer},
         tags=["submissions"],
@@ -221,6 +231,7 @@ class CancelView(_OneSubmission):
 
     @extend_schema(
         summary="Cancel a submission",
+        parameters=[_IDENTIFIER],
         request=None,
         responses={200: SubmissionSerializer, 403: ErrorSerializer, 404: ErrorSerializer},
         tags=["submissions"],
@@ -239,6 +250,7 @@ class WithdrawView(_OneSubmission):
 
     @extend_schema(
         summary="Withdraw a submission",
+        parameters=[_IDENTIFIER],
         request=WithdrawRequest,
         responses={
             200: SubmissionSerializer,
@@ -266,6 +278,7 @@ class VisibilityView(_OneSubmission):
 
     @extend_schema(
         summary="Show a submission to everyone, or keep it private",
+        parameters=[_IDENTIFIER],
         request=VisibilityRequest,
         responses={
             200: SubmissionSerializer,
@@ -291,6 +304,7 @@ class ReusableView(_OneSubmission):
 
     @extend_schema(
         summary="Let others re-rank and fuse a submission's runs, or no longer",
+        parameters=[_IDENTIFIER],
         request=ReusableRequest,
         responses={
             200: SubmissionSerializer,
