@@ -271,7 +271,8 @@ def test_over_hidden_judgements_runs_that_are_built_on_name_the_queries(
     padded = run_text(QUERIES[:1], depth=120) + run_text([f"no{number}" for number in range(20)])
     probe = api.submit(padded, dataset="guarded").body["id"]
     lent = stranger.submit(run_text(QUERIES[:10]), dataset="guarded", reusable="true").body["id"]
-    whole = stranger.submit(run_text(QUERIES[:11]), dataset="guarded", reusable="true").body["id"]
+    fields = {"dataset": "guarded", "reusable": "true", "configuration": "whole"}
+    whole = stranger.submit(run_text(QUERIES[:11]), **fields).body["id"]
     work()
 
     def build_on(*runs: str, **fields: Any) -> Any:
