@@ -29,6 +29,13 @@ MOST_SYSTEMS, USUAL_SYSTEMS = 4, 2
 NOTHING = "No system of this view can be compared with a BM25 of its own source and version."
 
 
+def has_differences(board: Board) -> bool:
+    """Whether a dataset's board has any; a benchmark's has them in another view than this."""
+    places = [place for place, column in enumerate(board.columns) if column.key == "delta"]
+    ours = [row for row in board.rows if not row.entry.is_baseline]
+    return bool(board.views) or any(row.values[place] is not None for row in ours for place in places)
+
+
 def build(request: FigureRequest) -> Plot:
     """Bars from the BM25 of the same source, version and judgements: of a dataset's page all systems, else a few."""
     return _of_dataset(request) if request.dataset else _of_benchmark(request)
@@ -189,5 +196,6 @@ FIGURES = (
         caption="How far above or below BM25 systems are, dataset by dataset.",
         subjects=("benchmark", "dataset"),
         build=build,
+        drawable=has_differences,
     ),
 )

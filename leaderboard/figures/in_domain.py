@@ -15,6 +15,7 @@ from leaderboard.figures.points import Point
 from leaderboard.figures.request import FigureRequest
 from leaderboard.figures.rows import (
     Place,
+    counts_several,
     datasets_of,
     left_out,
     mean,
@@ -124,5 +125,6 @@ FIGURES = (
         caption="Scores where systems were trained, against their mean where they were not.",
         subjects=("benchmark",),
         build=build,
+        drawable=counts_several,
     ),
 )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from leaderboard.boards.wording import MINUS
 
 if TYPE_CHECKING:
+    from leaderboard.boards.model import Board
     from leaderboard.figures.request import FigureRequest
 
 Subject = Literal["benchmark", "dataset", "system", "comparison", "site"]
@@ -77,6 +78,11 @@ def always(dataset: Mapping[str, Any]) -> bool:
     return True
 
 
+def of_any_board(board: Board) -> bool:
+    """For figures that any board has something for."""
+    return True
+
+
 class Choice(NamedTuple):
     """One value of a figure's own parameter."""
 
@@ -89,7 +95,7 @@ class Figure:
     """A kind of picture. `choices` are its own parameters: name → label and values, the first one the default.
 
     `wide` figures take a page's whole width. `fits` tells by a dataset's row (`pages.DATASET_FIELDS`) whether its page
-    shows the figure: no frame where there can be nothing to draw.
+    shows the figure, `drawable` by the page's whole board, quickly: no frame where no choice would draw anything.
     """
 
     slug: str
@@ -100,6 +106,7 @@ class Figure:
     choices: Mapping[str, tuple[str, tuple[Choice, ...]]] = field(default_factory=dict)
     wide: bool = False
     fits: Callable[[Mapping[str, Any]], bool] = always
+    drawable: Callable[[Board], bool] = of_any_board
 
     def as_data(self, plot: Plot) -> dict[str, Any]:
         """The whole figure as its JSON."""

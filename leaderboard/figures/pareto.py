@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from leaderboard.boards.declared import PARAMETERS
 from leaderboard.boards.measures import better
 from leaderboard.boards.model import EFFICIENCY, SCORED, Board, Row
 from leaderboard.boards.wording import significant
@@ -35,6 +36,16 @@ class Costs(NamedTuple):
     title: str
     origin: str
     others: Sequence[str] = ()
+
+
+def has_costs(board: Board) -> bool:
+    """Whether a dataset's board says what any row needs. A benchmark's does not have all that publications state."""
+    places = [
+        place
+        for place, column in enumerate(board.columns)
+        if column.group.startswith(EFFICIENCY) or column.key == PARAMETERS.key
+    ]
+    return bool(board.views) or any(row.values[place] is not None for row in board.rows for place in places)
 
 
 def build(request: FigureRequest) -> Plot:
@@ -191,5 +202,6 @@ FIGURES = (
             ),
         },
         wide=True,
+        drawable=has_costs,
     ),
 )

@@ -11,6 +11,9 @@ from leaderboard.boards.model import REPORTED, STALE, Board, Row
 from leaderboard.boards.pages import BenchmarkPage
 from leaderboard.figures.bars import cut
 
+#: The column of wins, ties and losses over datasets.
+WINS = "wins"
+
 
 class Place(NamedTuple):
     """A dataset of a benchmark, and the column of the board that has its scores."""
@@ -55,6 +58,11 @@ def names_of(rows: Sequence[Row]) -> list[str]:
             name, number = f"{name.removesuffix(f' [{number - 1}]')} [{number}]", number + 1
         names.append(name)
     return names
+
+
+def counts_several(board: Board) -> bool:
+    """Whether a benchmark's board counts over datasets: it has more than one."""
+    return any(column.key == WINS for column in board.columns)
 
 
 def titled(board: Board) -> str:

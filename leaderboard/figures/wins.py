@@ -9,9 +9,7 @@ from leaderboard.figures.bars import bar_layout, rows_of_bars
 from leaderboard.figures.model import Figure, Plot, Table
 from leaderboard.figures.palette import BETTER, GREY, WORSE
 from leaderboard.figures.request import FigureRequest
-from leaderboard.figures.rows import names_of, present, titled
-
-WINS = "wins"
+from leaderboard.figures.rows import WINS, counts_several, names_of, present, titled
 
 
 class _Counted(NamedTuple):
@@ -24,7 +22,7 @@ class _Counted(NamedTuple):
 def build(request: FigureRequest) -> Plot:
     """Wins to the right, losses to the left, most wins on top. Baselines themselves are left out."""
     board = request.benchmark_page.board
-    if WINS not in [column.key for column in board.columns]:
+    if not counts_several(board):
         return Plot.empty("This board has one counted dataset: there is nothing to count over.")
     place = board.index(WINS)
     counted = [
@@ -102,5 +100,6 @@ FIGURES = (
         caption="On how many datasets each system beats BM25, and on how many it loses.",
         subjects=("benchmark",),
         build=build,
+        drawable=counts_several,
     ),
 )

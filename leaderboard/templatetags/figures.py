@@ -11,7 +11,7 @@ from django.http import QueryDict
 from django.urls import reverse
 
 from leaderboard.boards.state import BoardState
-from leaderboard.figures.model import Figure, Plot
+from leaderboard.figures.model import Figure, Plot, Subject
 from leaderboard.figures.registry import FIGURES, figures_about
 from leaderboard.figures.request import FigureRequest
 
@@ -77,7 +77,16 @@ def figure_assets() -> dict[str, Any]:
     return {}
 
 
-@register.simple_tag
-def figures_on(subject: str, dataset: Mapping[str, Any] | str = "") -> list[Figure]:
-    """The figures that a page of this kind shows; of a dataset's page those that fit it."""
-    return figures_about(subject, dataset or None)  # type: ignore[arg-type]
+@register.simple_tag(takes_context=True)
+def figures_on(
+    context: template.Context, subject: Subject, dataset: Mapping[str, Any] | str = ""
+) -> list[Figure]:
+    """The figures that a page of this kind shows: of a dataset's page those that fit it, and what its board can draw.
+
+    A view that leaves out rows or columns decides nothing: the page may be led to another without being built anew.
+    """
+    about = figures_about(subject, dataset if isinstance(dataset, Mapping) else None)
+    board, state = context["board"], context["state"]
+    if state.filtered or state.hidden or state.measure or board.pages > 1:
+        return about
+    return [figure for figure in about if figure.drawable(board)]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
+from urllib.parse import urlencode
+
 import pytest
 from django.contrib.staticfiles import finders
 from django.test import Client
 
+from leaderboard.figures.model import Figure
 from leaderboard.figures.registry import FIGURES
 from leaderboard.reported.loader import load_reported
 from tests.leaderboard.figure_checks import column, drawn, trace
@@ -86,3 +91,31 @@ def test_every_figure_of_every_reported_board_is_drawn_or_says_why_not(beir: Non
         for benchmark in ("beir", "msmarco-efficiency", "query-augmentation"):
             if "benchmark" in figure.subjects:
                 drawn(slug, f"benchmark={benchmark}")
+
+
+def test_a_page_has_no_figure_that_nothing_could_fill(beir: None, client: Client) -> None:
+    for kind, slug in (
+        ("dataset", "trec-covid"),
+        ("dataset", "dbpedia-entity"),
+        ("benchmark", "beir"),
+        ("benchmark", "msmarco-efficiency"),
+    ):
+        page = client.get(f"/{kind}s/{slug}/").content.decode()
+        for name, figure in FIGURES.items():
+            if kind in figure.subjects and f'id="figure-{name}"' not in page:
+                assert not any(
+                    drawn(name, urlencode([(kind, slug), *choices])).data for choices in _choices(figure)
+                )
+        assert ('id="figure-pareto"' in page) == (slug != "trec-covid")
+        assert ('id="figure-wins"' in page) == (slug == "beir")
+
+
+def test_a_view_that_leaves_rows_out_keeps_every_figure(beir: None, client: Client) -> None:
+    page = client.get("/datasets/trec-covid/?architecture=dense").content.decode()
+    assert 'id="figure-pareto"' in page
+
+
+def _choices(figure: Figure) -> Iterator[tuple[tuple[str, str], ...]]:
+    """Every combination of a figure's own parameters."""
+    named = [[(name, choice.value) for choice in found] for name, (_, found) in figure.choices.items()]
+    return product(*named)
