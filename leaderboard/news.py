@@ -133,6 +133,8 @@ def _imported(change: BoardChange, before: Mapping[str, Any]) -> list[Item]:
         label, note = "Dataset opened", "it takes runs now, and is scored here"
         if now["state"] == Dataset.State.COLLECTING:
             note = "it collects runs, which are scored once it is judged"
+    elif before["current_version_id"] is None and now["current_version_id"] is not None:
+        label, note = "Dataset opened", "it is scored here now, beside what publications report"
     elif before["current_version_id"] != now["current_version_id"]:
         label, note = "New version", "earlier results are stale until they are scored again"
     elif before["current_qrels_id"] != now["current_qrels_id"]:

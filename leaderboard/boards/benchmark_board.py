@@ -11,7 +11,7 @@ from leaderboard.boards.benchmark_base import base_of
 from leaderboard.boards.benchmark_columns import COMMON, RANKING, Layout, columns_of, default_sort
 from leaderboard.boards.benchmark_costs import CostsShown, costs_shown
 from leaderboard.boards.benchmark_notes import notes_of
-from leaderboard.boards.benchmark_rows import fill_common, rows_of
+from leaderboard.boards.benchmark_rows import fill_common, names_common, rows_of
 from leaderboard.boards.collecting import Line, available_measures
 from leaderboard.boards.cost_columns import CostColumns, cost_group, notes_on_costs
 from leaderboard.boards.declared import DeclaredColumns
@@ -155,8 +155,7 @@ def _place_costs(
 
 def _needs_common(tables: Tables, state: BoardState) -> bool:
     """Whether a mean over common datasets says anything: where all rows are complete, it is their mean."""
-    named = {sort.key for sort in state.sorts} | {each.key for each in state.ranges}
-    return COMMON in named or not tables.complete
+    return names_common(state) or not tables.complete
 
 
 def _view(
@@ -169,9 +168,10 @@ def _view(
     datasets = {member.slug for member in facts.members}
     ranked_by = board.columns[keys.index(sort if sort in RANKING or sort in datasets else default)]
     assign_ranks(board.rows, keys.index(ranked_by.key), lower_is_better=ranked_by.better == "lower")
-    if COMMON in keys:
-        fill_common(facts, board, tables, state)
+    said_enough = COMMON not in keys or fill_common(facts, board, tables, state)
     board.rows = [*board.rows, *own]
+    if not said_enough:
+        board.drop(COMMON)
     # Values that are not zero-shot are left out already, one by one.
     arrange(board, replace(state, zero_shot=False), default)
     return ranked_by

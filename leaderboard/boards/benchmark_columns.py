@@ -92,7 +92,7 @@ def _means(facts: BenchmarkFacts, good: Direction, *, common: bool) -> list[Colu
 def common_column(column: Column, counted: Sequence[Member], places: Sequence[int]) -> Column:
     """The head of the common mean, once it is known which datasets it is over."""
     names = ", ".join(counted[place].facts.name for place in places)
-    said = f"mean over the {len(places)} counted datasets that every row in view has: {names}"
+    said = f"mean over what every row in view has of the counted datasets, {len(places)} of {len(counted)}: {names}"
     return Column(
         column.key,
         column.label,

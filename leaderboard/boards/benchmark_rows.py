@@ -161,8 +161,15 @@ def _row(layout: Layout, line: Line, kind: str, system: SystemRow) -> Row:
     return row
 
 
-def fill_common(facts: BenchmarkFacts, board: Board, tables: Tables, state: BoardState) -> None:
-    """The means over the datasets that all rows of the view have, which the column's head then names."""
+#: A mean over fewer common datasets of many says too little to stand on a board that nobody asked for it.
+LEAST_COMMON = 2
+
+
+def fill_common(facts: BenchmarkFacts, board: Board, tables: Tables, state: BoardState) -> bool:
+    """The means over the datasets that all rows of the view have, which the column's head then names.
+
+    Whether the column says enough to stay: a mean over one dataset of many says little, unless the view names it.
+    """
     place = board.index(COMMON)
     ranges = tuple(each for each in state.ranges if each.key != COMMON)
     looked_at = {
@@ -173,3 +180,9 @@ def fill_common(facts: BenchmarkFacts, board: Board, tables: Tables, state: Boar
     for row, value in zip(board.rows, plain(found.means), strict=True):
         row.values[place] = value
     board.columns[place] = common_column(board.columns[place], facts.counted, found.places)
+    return len(found.places) >= LEAST_COMMON or len(facts.counted) <= LEAST_COMMON or names_common(state)
+
+
+def names_common(state: BoardState) -> bool:
+    """Whether the view orders or filters by the mean over common datasets."""
+    return COMMON in {sort.key for sort in state.sorts} | {each.key for each in state.ranges}

@@ -281,6 +281,14 @@ class Board:
         """Which way."""
         return self.sorts[0].order
 
+    def drop(self, key: str) -> None:
+        """Leave out a column, before best and second are found. Raises KeyError for one that is not there."""
+        left_out = self.index(key)
+        places = [place for place in range(len(self.columns)) if place != left_out]
+        self.columns = [self.columns[place] for place in places]
+        for row in self.rows:
+            row.keep_only(places)
+
     def index(self, key: str) -> int:
         """The place of a column. Raises KeyError for one that the board does not have."""
         for place, column in enumerate(self.columns):
