@@ -232,7 +232,11 @@ class SubmissionRequest(serializers.Serializer[Any]):
     system = serializers.CharField(
         help_text="Slug or name of yours, a new name, or a JSON object of the fields below."
     )
-    dataset = serializers.ListField(child=serializers.CharField(), required=False)
+    dataset = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        help_text="Slugs: of runs one for each file, of a model those that it is run on.",
+    )
     file = serializers.ListField(child=Upload(), required=False, help_text="Runs.")
     seed = serializers.ListField(
         child=serializers.CharField(),
