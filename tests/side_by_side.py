@@ -32,9 +32,12 @@ class Part:
 LANES = (
     (
         Part("evaluation", "sqlite", ["tests/evaluation"]),
+        Part("boards and pages", "sqlite", ["tests/leaderboard"]),
+    ),
+    (
+        Part("from upload to verdict", "sqlite", ["tests/submissions", "tests/functional"]),
         Part("what touches the database", "postgresql", ["-m", "database"]),
     ),
-    (Part("the site", "sqlite", ["tests/leaderboard", "tests/submissions", "tests/functional"]),),
 )
 
 

@@ -9,18 +9,18 @@ from typing import Any, NamedTuple
 from leaderboard.baselines import BM25
 from leaderboard.boards import deltas
 from leaderboard.boards.certainty_columns import CertaintyColumns
-from leaderboard.boards.cost_columns import CostColumns, cost_group, notes_on_costs
+from leaderboard.boards.cost_columns import CostColumns, cost_group
+from leaderboard.boards.dataset_costs import DatasetCosts
 from leaderboard.boards.declared import DeclaredColumns
 from leaderboard.boards.facets import facets_of
 from leaderboard.boards.figures import FigureKey, figure_columns, place_figures
 from leaderboard.boards.groups import CLOSED_NOTE, present_group, ranked_in
-from leaderboard.boards.measured import Measured, chosen_machine, machines_of, with_baseline
+from leaderboard.boards.measured import Measured
 from leaderboard.boards.measures import better, measure_column
 from leaderboard.boards.model import (
     ABOUT,
     CLOSED,
     DIFFERENCE,
-    EFFICIENCY,
     OTHER_MEASURES,
     PRIVATE,
     REPORTED,
@@ -38,7 +38,7 @@ from leaderboard.boards.seeds import NOTE as SEEDS
 from leaderboard.boards.seeds import show_seeds
 from leaderboard.boards.state import BoardState, UnknownChoice
 from leaderboard.boards.viewing import arrange, in_view, resolved_sorts
-from leaderboard.boards.weighing import fill_weighted, weighted_column
+from leaderboard.boards.weighing import fill_weighted
 from leaderboard.certainty import BoardCertainty
 from leaderboard.models import Architecture
 
@@ -90,48 +90,43 @@ def dataset_board(
     measure = _measure_in_focus(state, measures)
     figures = figure_columns([(row.figures, row.scores) for row in read if row.figures])
     shown = [measure, *(name for name in measures if name != measure)]
-    machines = machines_of(measured)
-    machine = chosen_machine(machines, state.hardware, cpu_only=state.cpu_only)
-    on_machine = with_baseline(
-        {one.entry_id: one for one in measured if one.machine == machine}, _bm25(facts, read)
-    )
-    costs = CostColumns.of(on_machine.values(), machine, corpus=state.corpus)
-    if state.weights:
-        costs.columns.append(weighted_column(cost_group(machine) if machine else EFFICIENCY))
+    costs = DatasetCosts.of(measured, _bm25(facts, read), state)
     sure = CertaintyColumns.of(certainty if not facts.hidden else None, measure)
     declared = DeclaredColumns.of([row.entry for row in read])
-    columns = _columns(shown, sure, costs.columns, figures, declared.columns)
-    rows = _rows(facts, read, shown, figures, costs, on_machine, sure, declared)
-    assign_ranks(rows, FOCUS, lower_is_better=better(measure) == "lower")
+    columns = _columns(shown, sure, costs.columns.columns, figures, declared.columns)
+    rows = _rows(facts, read, shown, figures, costs.columns, costs.on_machine, sure, declared)
+    lower_is_better = better(measure) == "lower"
+    assign_ranks(rows, FOCUS, lower_is_better=lower_is_better)
     board = Board(
         title=facts.name,
         columns=columns,
         rows=rows,
         measure=measure,
         measures=list(measures),
-        machine=machine,
-        machines=machines,
-        cost_group=cost_group(machine) if machine else "",
+        machine=costs.machine,
+        machines=costs.machines,
+        cost_group=cost_group(costs.machine) if costs.machine else "",
         certainty=sure.board if sure.found is not None else None,
     )
     on_weights: list[str] = []
     if state.weights:
-        lower = better(measure) == "lower"
         effectiveness = [row.scores.get(measure) for row in read]
-        on_weights = fill_weighted(board, effectiveness, state, lower_is_better=lower)
-    needed = {_place(columns, sort.key) for sort in resolved_sorts(columns, state, measure)}
-    kept = _with_values(in_view(board, rows, state), columns, {*needed, FOCUS})
-    if len(kept) < len(columns):
-        board.columns = [columns[old] for old in kept]
-        for row in rows:
-            row.keep_only(kept)
+        on_weights = fill_weighted(board, effectiveness, state, lower_is_better=lower_is_better)
+    _leave_out_empty(board, state)
     arrange(board, state, measure)
     sure_notes = sure.notes(rows, FOCUS, hidden=facts.hidden, judged=facts.qrels_id is not None)
-    board.notes = _notes(facts, rows, measure) + sure_notes + on_weights
-    if machine:
-        elsewhere = {one.entry_id for one in measured}.difference(on_machine)
-        board.notes += notes_on_costs(machine, on_machine.values(), len(elsewhere))
+    board.notes = [*_notes(facts, rows, measure), *sure_notes, *on_weights, *costs.notes()]
     return board
+
+
+def _leave_out_empty(board: Board, state: BoardState) -> None:
+    """Leave out the columns that no row of the view fills, but for what it is ordered by."""
+    needed = {board.index(sort.key) for sort in resolved_sorts(board.columns, state, board.measure)}
+    kept = _with_values(in_view(board, board.rows, state), board.columns, {*needed, FOCUS})
+    if len(kept) < len(board.columns):
+        board.columns = [board.columns[place] for place in kept]
+        for row in board.rows:
+            row.keep_only(kept)
 
 
 def _bm25(facts: DatasetFacts, read: Sequence[_Read]) -> int | None:
@@ -171,10 +166,6 @@ def _measure_in_focus(state: BoardState, measures: Sequence[str]) -> str:
         return state.measure
     sort = state.sorts[0].key if state.sorts else ""
     return sort if sort in measures else measures[0]
-
-
-def _place(columns: Sequence[Column], key: str) -> int:
-    return next(place for place, column in enumerate(columns) if column.key == key)
 
 
 def _columns(
