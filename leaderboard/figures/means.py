@@ -13,6 +13,7 @@ from leaderboard.figures.request import FigureRequest
 from leaderboard.figures.rows import (
     Place,
     chosen_first,
+    counts_several,
     datasets_of,
     mean,
     names_of,
@@ -123,6 +124,7 @@ FIGURES = (
         title="Means by task",
         caption="How good systems are at each task.",
         subjects=("benchmark",),
+        drawable=counts_several,
         build=by_task,
     ),
     Figure(
@@ -130,6 +132,7 @@ FIGURES = (
         title="Means by domain",
         caption="How good systems are in each domain.",
         subjects=("benchmark",),
+        drawable=counts_several,
         build=by_domain,
     ),
 )

@@ -95,7 +95,7 @@ class Figure:
     """A kind of picture. `choices` are its own parameters: name → label and values, the first one the default.
 
     `wide` figures take a page's whole width. `fits` tells by a dataset's row (`pages.DATASET_FIELDS`) whether its page
-    shows the figure, `drawable` by the page's whole board, quickly: no frame where no choice would draw anything.
+    shows the figure, `drawable` by its whole board, quickly: no frame where no choice would draw what says anything.
     """
 
     slug: str

@@ -14,6 +14,7 @@ from leaderboard.figures.request import FigureRequest
 from leaderboard.figures.rows import (
     Place,
     chosen_first,
+    counts_several,
     datasets_of,
     names_of,
     only_kind,
@@ -137,6 +138,7 @@ FIGURES = (
         title="Head to head",
         caption="On how many datasets each system beats each other.",
         subjects=("benchmark",),
+        drawable=counts_several,
         build=build,
     ),
 )

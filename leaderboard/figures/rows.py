@@ -61,7 +61,7 @@ def names_of(rows: Sequence[Row]) -> list[str]:
 
 
 def counts_several(board: Board) -> bool:
-    """Whether a benchmark's board counts over datasets: it has more than one."""
+    """Whether a benchmark has several counted datasets; its board has their wins then, with a BM25 or without."""
     return any(column.key == WINS for column in board.columns)
 
 

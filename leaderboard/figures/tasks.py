@@ -11,7 +11,7 @@ from leaderboard.figures.bars import AROUND, bar_layout, cut
 from leaderboard.figures.model import Figure, Plot, Table
 from leaderboard.figures.palette import mark
 from leaderboard.figures.request import FigureRequest
-from leaderboard.figures.rows import Place, datasets_of, titled
+from leaderboard.figures.rows import Place, counts_several, datasets_of, titled
 from leaderboard.publishing import published_statistics
 
 UNKNOWN = "task not said"
@@ -130,6 +130,7 @@ FIGURES = (
         title="Tasks and sizes",
         caption="What a board is made of: its datasets by task, with their documents and queries.",
         subjects=("benchmark",),
+        drawable=counts_several,
         build=build,
     ),
 )

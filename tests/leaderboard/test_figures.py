@@ -98,7 +98,6 @@ def test_a_page_has_no_figure_that_nothing_could_fill(beir: None, client: Client
         ("dataset", "trec-covid"),
         ("dataset", "dbpedia-entity"),
         ("benchmark", "beir"),
-        ("benchmark", "msmarco-efficiency"),
     ):
         page = client.get(f"/{kind}s/{slug}/").content.decode()
         for name, figure in FIGURES.items():
@@ -107,7 +106,12 @@ def test_a_page_has_no_figure_that_nothing_could_fill(beir: None, client: Client
                     drawn(name, urlencode([(kind, slug), *choices])).data for choices in _choices(figure)
                 )
         assert ('id="figure-pareto"' in page) == (slug != "trec-covid")
-        assert ('id="figure-wins"' in page) == (slug == "beir")
+
+
+def test_a_board_of_one_dataset_has_no_figure_over_several(beir: None, client: Client) -> None:
+    page = client.get("/benchmarks/msmarco-efficiency/").content.decode()
+    shown = [name for name in FIGURES if f'id="figure-{name}"' in page]
+    assert shown == ["pareto", "deltas", "progress"]
 
 
 def test_a_view_that_leaves_rows_out_keeps_every_figure(beir: None, client: Client) -> None:
