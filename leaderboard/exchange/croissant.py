@@ -66,13 +66,14 @@ def describe(
         "description": dataset.description or f"{dataset.name}, a test collection for retrieval.",
         "url": dataset.homepage or url,
         "sameAs": url,
-        "license": dataset.licence or "not stated",
         "inLanguage": dataset.language,
         "datePublished": (version.created_at if version else dataset.created_at).date().isoformat(),
         "version": f"{version.number}.0.0" if version else "0.0.0",
         "keywords": [word for word in ("information retrieval", dataset.task, dataset.domain) if word],
         "isLiveDataset": False,
     }
+    if dataset.licence:
+        found["license"] = dataset.licence
     if dataset.citation:
         found["citeAs"] = dataset.citation
     found["distribution"] = [_file(file, address_of(file)) for file in content]
@@ -112,12 +113,12 @@ def _records(file: DatasetFile) -> dict[str, Any]:
 
 
 def _field(file: DatasetFile, records: str, name: str, description: str, data_type: str) -> dict[str, Any]:
-    extract = {"column": name} if file.kind == Kind.QRELS else {"jsonPath": f"$.{name}"}
+    # A line of JSON lines is a row with columns to readers of Croissant; jsonPath is for one JSON document.
     return {
         "@type": "cr:Field",
         "@id": f"{records}/{name}",
         "name": name,
         "description": description,
         "dataType": data_type,
-        "source": {"fileObject": {"@id": file.name}, "extract": extract},
+        "source": {"fileObject": {"@id": file.name}, "extract": {"column": name}},
     }

@@ -143,6 +143,34 @@ def test_croissant_names_what_everyone_may_have_and_the_reference_library_finds_
         assert client.get(file["contentUrl"].removeprefix("http://testserver")).status_code == 200
 
 
+def test_croissant_records_read_with_the_reference_library(client: Client, tmp_path: Path) -> None:
+    import_dataset(write_folder(tmp_path), ImportOptions(slug="tiny", hidden=False))
+    Dataset.objects.update(state=Dataset.State.PUBLISHED)
+    found, _ = described(client, "tiny")
+    kept = {}
+    for file in found["distribution"]:
+        kept[file["@id"]] = tmp_path / file["@id"]
+        answer = client.get(file["contentUrl"].removeprefix("http://testserver"))
+        kept[file["@id"]].write_bytes(b"".join(answer.streaming_content))  # type: ignore[attr-defined]
+    read = mlcroissant.Dataset(jsonld=found, mapping={name: str(path) for name, path in kept.items()})
+
+    def records(name: str) -> list[dict[str, Any]]:
+        return [
+            {
+                key.partition("/")[2]: value.decode() if isinstance(value, bytes) else value
+                for key, value in record.items()
+            }
+            for record in read.records(name)
+        ]
+
+    assert records("queries")[0] == {"_id": "q1", "text": "query number 1"}
+    assert [record["_id"] for record in records("all-queries")] == ["q1", "q2", "q3"]
+    corpus = records("corpus")
+    assert len(corpus) == 5
+    assert corpus[0] == {"_id": "d1", "title": "Title 1", "text": "words of document 1"}
+    assert records("qrels-test")[0] == {"query-id": "q1", "corpus-id": "d1", "score": 2}
+
+
 def test_croissant_names_nothing_closed(client: Client, tmp_path: Path) -> None:
     import_dataset(write_folder(tmp_path), ImportOptions(slug="tiny"))
     Dataset.objects.update(
@@ -160,6 +188,8 @@ def test_croissant_names_nothing_closed(client: Client, tmp_path: Path) -> None:
 
 def test_croissant_of_a_dataset_known_from_papers_alone(client: Client) -> None:
     load_reported()
+    Dataset.objects.filter(slug="nq").update(licence="")
     found, read = described(client, "nq")
     assert not read.metadata.ctx.issues.errors
+    assert "license" not in found
     assert found["distribution"] == []
