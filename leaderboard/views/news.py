@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import uuid
 from collections.abc import Sequence
+from html import escape
 from typing import TYPE_CHECKING
 
 from django.conf import settings
@@ -43,6 +45,10 @@ else:
     _Feed = Feed  # which is generic for type checkers alone
 
 
+#: The namespace of names of news.
+_NEWS = uuid.uuid5(uuid.NAMESPACE_URL, "tag:runboard,2026:news")
+
+
 class NewsFeed(_Feed):
     """The newest page of the news as Atom 1.0."""
 
@@ -54,6 +60,10 @@ class NewsFeed(_Feed):
         """The feed's name."""
         return f"{settings.SITE_NAME}: news"
 
+    def author_name(self) -> str:
+        """Who publishes it: Atom wants an author, and an entry without one of its own has its feed's."""
+        return settings.SITE_NAME
+
     def subtitle(self) -> str:
         """What it is about."""
         return "New datasets, results, withdrawals and reported figures."
@@ -63,20 +73,23 @@ class NewsFeed(_Feed):
         return news.news_page(1)[1]
 
     def item_title(self, item: news.Item) -> str:
-        """The item in one line; Django escapes it."""
+        """The item in one line: plain text, as Atom's titles are unless they say otherwise."""
         return item.title
 
     def item_description(self, item: news.Item) -> str:
-        """The same with what makes it special."""
-        return f"{item.title}{'. The best so far.' if item.new_best else ''}"
+        """The same with what makes it special, as the HTML that Django declares a summary to be."""
+        return escape(f"{item.title}{'. The best so far.' if item.new_best else ''}")
 
     def item_link(self, item: news.Item) -> str:
         """Where to read on."""
         return item.url
 
     def item_guid(self, item: news.Item) -> str:
-        """A name that stays, whatever becomes of the address."""
-        return f"tag:runboard,2026:change:{item.key}"
+        """A name that stays, whatever becomes of the address.
+
+        It is made of the change's number and of its time, to the microsecond, so that no two sites share one.
+        """
+        return uuid.uuid5(_NEWS, f"{item.at.timestamp():.6f}:{item.key}").urn
 
     def item_pubdate(self, item: news.Item) -> datetime.datetime:
         """When."""

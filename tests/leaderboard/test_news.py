@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import datetime
+import html
+import uuid
 from xml.etree import ElementTree
 
 import pytest
@@ -129,9 +131,28 @@ def test_the_feed_is_atom(client: Client) -> None:
     assert feed.tag == f"{ATOM}feed"
     (entry,) = feed.findall(f"{ATOM}entry")
     assert entry.findtext(f"{ATOM}title") == "New result, <b> on A & B: nDCG@10 0.5000"
-    assert (entry.findtext(f"{ATOM}id") or "").startswith("tag:runboard,2026:change:")
+    assert html.unescape(entry.findtext(f"{ATOM}summary") or "") == entry.findtext(f"{ATOM}title")
+    assert entry.find(f"{ATOM}summary").attrib["type"] == "html"  # type: ignore[union-attr]
+    assert "<b>" not in (entry.findtext(f"{ATOM}summary") or "")
+    assert feed.findtext(f"{ATOM}author/{ATOM}name") == "Runboard"
     assert entry.find(f"{ATOM}link").attrib["href"] == f"http://testserver/datasets/{dataset.slug}/"  # type: ignore[union-attr]
     assert feed.findtext(f"{ATOM}updated")
     assert entry.findtext(f"{ATOM}updated")
     again = client.get("/news/atom.xml", headers={"If-None-Match": answer.headers["ETag"]})
     assert again.status_code == 304
+
+
+def test_ids_of_news_stay_and_are_of_one_installation(client: Client) -> None:
+    score(scored_dataset(), "One", ndcg=0.5)
+
+    def ids(host: str) -> list[str]:
+        forget_pages()
+        feed = ElementTree.fromstring(client.get("/news/atom.xml", headers={"host": host}).content)
+        return [entry.findtext(f"{ATOM}id") or "" for entry in feed.findall(f"{ATOM}entry")]
+
+    (first,) = ids("testserver")
+    assert uuid.UUID(first)
+    assert ids("localhost") == [first]
+    # The same change of another site was made at another moment.
+    BoardChange.objects.update(at=F("at") + datetime.timedelta(microseconds=1))
+    assert ids("testserver") != [first]
