@@ -185,13 +185,20 @@ def _add_marks(rows: Sequence[Row], place: int, cells: Cells) -> None:
 
 
 def _add_spreads(rows: Sequence[Row], place: int, cells: Cells) -> None:
-    """How a seed set spreads, after its mean; the other rows keep the room, unseen, so that the means align."""
-    widest = max((row.spreads.get(place, "") for row in rows), key=len)
-    room = f' <small class="room">{escape(widest)}</small></td>'
+    """How a seed set spreads, after its mean; the other rows have an empty box as wide, so that the means align."""
+    box = spread_box(rows, place)
     for number, row in enumerate(rows):
-        spread = row.spreads.get(place, "")
-        written = f" <small>{escape(spread)}</small></td>" if spread else room
-        cells[number] = cells[number].replace("</td>", written, 1)
+        written = box.replace("><", f">{escape(row.spreads.get(place, ''))}<", 1)
+        cells[number] = cells[number].replace("</td>", f"{written}</td>", 1)
+
+
+def spread_box(rows: Sequence[Row], place: int) -> str:
+    """The empty box that keeps the room of a column's spreads, in cells and in the head; "" where it has none.
+
+    Empty, because hidden text is read all the same by what takes no style sheet: text browsers, readers of tables.
+    """
+    widest = max((len(row.spreads.get(place, "")) for row in rows), default=0)
+    return f' <small class="spread s{widest}"></small>' if widest else ""
 
 
 def _add_titles(rows: Sequence[Row], cells: list[Cells]) -> None:

@@ -47,11 +47,12 @@ def _head(board: Board, state: BoardState, path: str, place: int) -> str:
     classes = "name" if place == 0 else "n" if column.numeric else "t"
     if place > 1 and board.columns[place - 1].group != column.group:
         classes += " first"
+    room = rendering.spread_box(board.rows, place)
     unit = f'<span class="unit">{escape(column.unit)}</span>' if column.unit else ""
     label = f"{escape(column.label)}{_arrow(column)}"
     return (
         f'<th scope="col" class="{classes}"{sorting}>'
-        f'<a href="{href}" id="by-{escape(column.key)}"{note}>{label}</a>{unit}</th>'
+        f'<a href="{href}" id="by-{escape(column.key)}"{note}>{label}</a>{room}{unit}</th>'
     )
 
 

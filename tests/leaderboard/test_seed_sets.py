@@ -163,6 +163,24 @@ def test_a_datasets_board_shows_mean_deviation_and_number_and_the_delta_of_the_m
     assert "± 0.0283 (2)" in page_text
 
 
+def test_rows_beside_a_set_say_nothing_of_a_deviation_even_without_a_style_sheet(client: Client) -> None:
+    dataset = scored_dataset()
+    score(dataset, "BM25", baseline=True, ndcg=0.25)
+    score_seeds(dataset, "set", {"ndcg": 0.3}, {"ndcg": 0.5})
+    page = client.get(f"/datasets/{dataset.slug}/").content.decode()
+    rows = {
+        system: next(row for row in page.split("<tr") if f">{system}</a>" in row)
+        for system in ("BM25", "set")
+    }
+    assert '0.4000 <small class="spread s12">± 0.1414 (2)</small></td>' in rows["set"].replace("</b>", "")
+    score_cell = rows["BM25"].partition("0.2500")[2].partition("</td>")[0]
+    assert (
+        score_cell.replace("</u>", "").replace("</b>", "").startswith(' <small class="spread s12"></small>')
+    )
+    assert "± " not in rows["BM25"]
+    assert page.count('<small class="spread s12"></small>') > 1, "the head keeps the room, too"
+
+
 def test_a_benchmarks_board_says_which_values_are_means_of_seeds() -> None:
     first, second = scored_dataset(), scored_dataset()
     system = make_system("both")
