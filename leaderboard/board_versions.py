@@ -2,7 +2,8 @@
 `EntryVersion` and `BenchmarkVersion`.
 
 Call `board_changed` in the transaction that changes anything a board shows, after the change, and for nothing else.
-Kept pages, permalinks and the news all follow from the rows it makes.
+Kept pages, permalinks and the news all follow from the rows it makes. Where one transaction changes several boards,
+or a dataset's own row, `lock_boards` goes before everything else.
 """
 
 from __future__ import annotations
@@ -43,6 +44,17 @@ _COMPARED = frozenset(
 #: What may bring texts, or let everyone see them, and what may bring a run: there may be more to find out of them.
 _OF_TEXTS = frozenset({Kind.IMPORTED, Kind.DESCRIPTION})
 _OF_RUNS = frozenset({Kind.PUBLISHED, Kind.VISIBILITY})
+
+
+def lock_boards(datasets: Iterable[int]) -> None:
+    """Lock the boards of these datasets, and those of the wholes that they are parts of, until the commit.
+
+    All in one order, so that of two transactions that begin with this none ever waits for the other in a circle.
+    """
+    changed = set(datasets)
+    boards = Dataset.objects.filter(pk__in=changed.union(_wholes_of(changed))).order_by("pk")
+    # Not their keys: rows that refer to a dataset may come meanwhile.
+    list(boards.select_for_update(no_key=True).values_list("pk", flat=True))
 
 
 @transaction.atomic

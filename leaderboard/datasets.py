@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from django.db import transaction
 
-from leaderboard.board_versions import Kind, board_changed
+from leaderboard.board_versions import Kind, board_changed, lock_boards
 from leaderboard.models import Dataset
 
 
 @transaction.atomic
 def mark_published(dataset: Dataset) -> None:
     """Show the dataset: its baseline is there. One known from papers alone, or collecting runs, opens by this too."""
+    lock_boards([dataset.pk])
     waiting = Dataset.objects.filter(pk=dataset.pk, current_qrels__isnull=False).exclude(
         state=Dataset.State.PUBLISHED
     )

@@ -87,13 +87,18 @@ def history_of(system_id: int) -> list[Item]:
 
 
 def _told() -> QuerySet[BoardChange]:
-    """The changes that are told; of reported tables, which change many boards at one time, the first board's."""
+    """The changes that are told, a result once: what was kept back and comes again is no news.
+
+    Of reported tables, which change many boards at one time, the first board's.
+    """
+    told = BoardChange.objects.filter(kind=Kind.PUBLISHED, entry=OuterRef("entry"), pk__lt=OuterRef("pk"))
     same = BoardChange.objects.filter(kind=Kind.REPORTED, at=OuterRef("at"), pk__lt=OuterRef("pk"))
     return (
         BoardChange.objects.filter(kind__in=TOLD)
         .exclude(dataset__state=Dataset.State.PREPARING)
         .exclude(entry__visibility=Entry.Visibility.PRIVATE)
         .exclude(Q(kind=Kind.REPORTED) & Exists(same))
+        .exclude(Q(kind=Kind.PUBLISHED) & Exists(told))
         .select_related("dataset", "entry__system")
         .order_by("-at", "-pk")
     )

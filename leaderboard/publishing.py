@@ -11,11 +11,11 @@ from statistics import fmean, stdev
 from typing import Any
 
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
-from leaderboard.board_versions import Kind, board_changed, boards_changed
-from leaderboard.models import Dataset, Entry, Evaluation, Seed, System, Team
+from leaderboard.board_versions import Kind, board_changed, boards_changed, lock_boards
+from leaderboard.models import Dataset, Entry, EntryVersion, Evaluation, Seed, System, Team
 
 #: Decimals of a published value where the judgements are hidden. Three leave a probing run 1.7 to 6.2 bits.
 HIDDEN_DECIMALS = 3
@@ -70,6 +70,7 @@ def publish_entry(
 ) -> Entry:
     """Show an evaluation on its dataset's board (or keep it for its team). Publishing it again changes nothing."""
     dataset = evaluation.run.version.dataset
+    lock_boards([dataset.pk])
     entry, created = Entry.objects.get_or_create(
         evaluation=evaluation,
         defaults={
@@ -112,10 +113,11 @@ def publish_seed_set(
     """
     first, *others = seeds.values()
     _require_set([first, *others])
+    dataset, now = first.run.version.dataset, timezone.now()
+    lock_boards([dataset.pk])  # of two who publish the same set at once the second finds it
     known = Seed.objects.filter(evaluation__in=seeds.values()).select_related("entry").first()
     if known is not None:
         return known.entry
-    dataset, now = first.run.version.dataset, timezone.now()
     published = {label: published_scores(evaluation, dataset) for label, evaluation in seeds.items()}
     scores, deviations = _over_seeds(list(published.values()), hidden=dataset.hidden)
     entry = Entry.objects.create(
@@ -175,6 +177,7 @@ def _over_seeds(
 @transaction.atomic
 def refresh_scores(dataset: Dataset) -> None:
     """Publish the stored means again, after the dataset's measures or their rounding changed."""
+    lock_boards([dataset.pk])
     entries = Entry.objects.filter(dataset=dataset)
     single = list(entries.filter(evaluation__isnull=False).select_related("evaluation"))
     for entry in single:
@@ -231,6 +234,7 @@ class ReportedEntry:
 @transaction.atomic
 def publish_reported(reported: Sequence[ReportedEntry]) -> int:
     """Show papers' numbers, and return how many entries are new or changed. Again, the same ones change nothing."""
+    lock_boards({entry.dataset.pk for entry in reported})
     systems = {entry.system.pk for entry in reported}
     known = {
         (entry.dataset_id, entry.system_id, entry.configuration): entry
@@ -269,21 +273,25 @@ def publish_reported(reported: Sequence[ReportedEntry]) -> int:
 def set_visibility(submission_reference: str, *, public: bool) -> None:
     """Show or keep back every entry of a submission that is not withdrawn; boards change where it was not so before."""
     wanted = Entry.Visibility.PUBLIC if public else Entry.Visibility.PRIVATE
-    entries = Entry.objects.filter(submission_reference=submission_reference).exclude(
-        visibility__in=[Entry.Visibility.WITHDRAWN, wanted]
-    )
-    touched = list(entries.select_related("dataset").order_by("dataset_id", "pk"))
+    of_submission = Entry.objects.filter(submission_reference=submission_reference)
+    lock_boards(of_submission.values_list("dataset_id", flat=True))
+    entries = of_submission.exclude(visibility__in=[Entry.Visibility.WITHDRAWN, wanted])
+    seen_before = Exists(EntryVersion.objects.filter(entry=OuterRef("pk")))
+    touched = list(entries.annotate(seen_before=seen_before).select_related("dataset").order_by("pk"))
     entries.update(visibility=wanted)
     for entry in touched:
-        board_changed(entry.dataset, Kind.PUBLISHED if public else Kind.VISIBILITY, entry)
+        # What comes back is no news: everyone has seen it.
+        first_seen = public and not entry.seen_before
+        board_changed(entry.dataset, Kind.PUBLISHED if first_seen else Kind.VISIBILITY, entry)
 
 
 @transaction.atomic
 def withdraw_entries(submission_reference: str, reason: str) -> None:
     """Take a submission's entries off every board. A tombstone stays where they were seen, and nowhere else."""
     entries = Entry.objects.filter(submission_reference=submission_reference)
+    lock_boards(entries.values_list("dataset_id", flat=True))
     seen = entries.filter(visibility=Entry.Visibility.PUBLIC)
-    touched = list(seen.select_related("dataset").order_by("dataset_id", "pk"))
+    touched = list(seen.select_related("dataset").order_by("pk"))
     entries.update(withdrawal_reason=reason[:300])
     seen.update(visibility=Entry.Visibility.WITHDRAWN)
     for entry in touched:
@@ -293,6 +301,7 @@ def withdraw_entries(submission_reference: str, reason: str) -> None:
 @transaction.atomic
 def system_changed(system: System) -> None:
     """Bring the entries scored here up to date with what the system says of itself now; all its boards change."""
+    lock_boards(Entry.objects.filter(system=system).values_list("dataset_id", flat=True))
     for entry in Entry.objects.filter(system=system, source=None).select_related("dataset"):
         Entry.objects.filter(pk=entry.pk).update(training=training_exposure(system, entry.dataset))
     boards_changed(_of(Entry.objects.filter(system=system)), Kind.SYSTEM)
@@ -306,6 +315,7 @@ def team_changed(team: Team) -> None:
 @transaction.atomic
 def name_baseline(entry: Entry) -> None:
     """Make the entry the one that its comparison group's deltas are taken against."""
+    lock_boards([entry.dataset_id])
     Entry.objects.filter(
         dataset=entry.dataset, comparison_group=entry.comparison_group, is_baseline=True
     ).update(is_baseline=False)

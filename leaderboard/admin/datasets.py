@@ -17,7 +17,7 @@ from evaluation.errors import InvalidContent
 from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin
 from leaderboard.admin.import_form import ImportForm, path_of_upload
 from leaderboard.baselines import request_baseline
-from leaderboard.board_versions import Kind, boards_changed
+from leaderboard.board_versions import Kind, boards_changed, lock_boards
 from leaderboard.importing.importer import Imported, NoSpace, import_dataset
 from leaderboard.models import Dataset, DatasetVersion, Qrels
 
@@ -74,9 +74,11 @@ class DatasetAdmin(CurationAdmin):
 
     def save_model(self, request: HttpRequest, obj: Dataset, form: Any, change: bool) -> None:
         """Save, so that no cached page outlives it: neither its own nor that of a dataset that it was a part of."""
+        wholes = {form.initial.get("part_of"), obj.part_of_id} if "part_of" in form.changed_data else set()
+        changed = {obj.pk, *wholes} - {None}
+        lock_boards(changed)
         super().save_model(request, obj, form, change)
-        was_part_of = form.initial.get("part_of") if "part_of" in form.changed_data else None
-        boards_changed({obj.pk, *([was_part_of] if was_part_of else [])}, Kind.DESCRIPTION)
+        boards_changed(changed, Kind.DESCRIPTION)
 
     def formfield_for_foreignkey(
         self, db_field: ForeignKey[Any, Any], request: HttpRequest, **options: Any

@@ -11,7 +11,7 @@ from django.utils import timezone
 from numpy.typing import NDArray
 
 from evaluation.certainty import LETTERS, PermutedSums, count_wins, holm, intervals, tiers
-from leaderboard.board_versions import Kind, board_changed
+from leaderboard.board_versions import Kind, board_changed, lock_boards
 from leaderboard.boards.measures import better
 from leaderboard.certainty.board import ComparedBoard, compared_boards
 from leaderboard.certainty.found import EntryCertainty, MeasureCertainty, Settings
@@ -67,7 +67,8 @@ def _intervals(values: Sequence[Values]) -> tuple[Values, Values]:
 @transaction.atomic
 def keep_certainty(finding: Finding) -> Certainty | None:
     """Keep it as of a new revision of the board, unless the board has other entries by now; None then."""
-    dataset = Dataset.objects.select_for_update().get(pk=finding.board.dataset)
+    lock_boards([finding.board.dataset])
+    dataset = Dataset.objects.get(pk=finding.board.dataset)
     present = compared_boards([dataset.pk]).get(dataset.pk)
     if present is None or present.key != finding.board.key or _known(present):
         return None

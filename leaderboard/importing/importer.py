@@ -16,7 +16,7 @@ from django.db import transaction
 from evaluation.errors import InvalidContent
 from evaluation.problems import Problem
 from leaderboard.baselines import request_baseline
-from leaderboard.board_versions import Kind, board_changed
+from leaderboard.board_versions import Kind, board_changed, lock_boards
 from leaderboard.files import offered_files
 from leaderboard.importing.baseline_run import BaselineRun, read_baseline_run, request_baseline_run
 from leaderboard.importing.inspection import Inspected, check_split, inspect
@@ -219,7 +219,8 @@ def _record(
 
 def _settings(options: ImportOptions) -> tuple[Dataset, list[str]]:
     """The dataset's row, locked, with its settings brought up to date, and what changed."""
-    dataset = Dataset.objects.select_for_update().filter(slug=options.slug).first()
+    lock_boards(Dataset.objects.filter(slug=options.slug).values_list("pk", flat=True))
+    dataset = Dataset.objects.filter(slug=options.slug).first()
     wanted: dict[str, Any] = options.columns()
     first = dataset is None or dataset.current_version_id is None
     if dataset is None:

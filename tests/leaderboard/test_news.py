@@ -156,3 +156,17 @@ def test_ids_of_news_stay_and_are_of_one_installation(client: Client) -> None:
     # The same change of another site was made at another moment.
     BoardChange.objects.update(at=F("at") + datetime.timedelta(microseconds=1))
     assert ids("testserver") != [first]
+
+
+def test_who_shows_a_result_again_and_again_is_told_of_once(client: Client) -> None:
+    dataset = scored_dataset(name="Set")
+    toggled = score(dataset, "Loud", ndcg=0.5)
+    score(dataset, "Quiet", ndcg=0.25)
+    told = titles()
+    for _ in range(5):
+        set_visibility(toggled.submission_reference, public=False)
+        set_visibility(toggled.submission_reference, public=True)
+    assert titles() == told
+    assert client.get("/news/atom.xml").content.decode().count("<entry>") == 2
+    board_changed(dataset, Kind.PUBLISHED, toggled)
+    assert titles() == told
