@@ -11,9 +11,9 @@ from typing import Any
 
 import orjson
 
-from leaderboard.boards import entries, measured, reading
+from leaderboard.boards import entries, measured, reading, references
 from leaderboard.boards.measures import better
-from leaderboard.models import Dataset, Entry, System
+from leaderboard.models import Dataset, Entry
 
 #: What boards show of the dataset itself, as columns.
 DATASET_FACTS = (
@@ -35,7 +35,7 @@ def present_rows(dataset_id: int) -> dict[int, dict[str, Any]]:
     """Of each public or withdrawn entry, by its id, all that boards read. Five queries at most.
 
     A row has the fields of an `EntryRow` under `entry`, those of a benchmark's line under `line` (public entries
-    only), the measurements under `measured`, and under `bibtex` what the system says to cite.
+    only), the measurements under `measured`, and under `bibtex` what there is to cite for the system.
     """
     lines = {
         row["pk"]: {name: value for name, value in row.items() if name not in _KNOWN}
@@ -44,9 +44,8 @@ def present_rows(dataset_id: int) -> dict[int, dict[str, Any]]:
     costs: dict[int, list[dict[str, Any]]] = {}
     for one in measured.measured_on([dataset_id]):
         costs.setdefault(one.entry_id, []).append(_measured(one))
-    cited = dict(
-        System.objects.filter(entries__dataset=dataset_id).exclude(bibtex="").values_list("slug", "bibtex")
-    )
+    rows = reading.entries_of(dataset_id)
+    cited = references.bibtex_of(row.slug for row in rows)
     return {
         row.pk: {
             "entry": _plain(row),
@@ -54,7 +53,7 @@ def present_rows(dataset_id: int) -> dict[int, dict[str, Any]]:
             "measured": costs.get(row.pk, []),
             "bibtex": cited.get(row.slug, ""),
         }
-        for row in reading.entries_of(dataset_id)
+        for row in rows
     }
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from django.db.models import Count, Q
 from django.utils.text import slugify
 
+from leaderboard.boards.bibtex_names import latin, names_in
 from leaderboard.boards.dataset_board import ARCHITECTURES
 from leaderboard.models import Entry, Source, System
 
@@ -21,18 +22,12 @@ class Author(NamedTuple):
 
 def authors_in(text: str | None) -> list[Author]:
     """The people of `Nandan Thakur and Reimers, Nils and others`, names in the order in which one says them."""
-    names = [" ".join(part.split()) for part in (text or "").split(" and ")]
-    return [Author(_said(name), author_slug(_said(name))) for name in names if name and name != "others"]
+    return [Author(name.said, author_slug(name.said)) for name in names_in(text)]
 
 
 def author_slug(name: str) -> str:
     """How a person's page is addressed; a name without Latin letters keeps its own."""
-    return slugify(name) or slugify(name, allow_unicode=True)
-
-
-def _said(name: str) -> str:
-    family, comma, given = name.partition(", ")
-    return f"{given} {family}" if comma and "," not in given else name
+    return slugify(latin(name)) or slugify(name, allow_unicode=True)
 
 
 def author_facts(slug: str) -> dict[str, Any] | None:

@@ -9,9 +9,8 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from leaderboard.boards import reading
-from leaderboard.boards.exports.bibtex import bibliography, misc
-from leaderboard.boards.exports.latex_text import escape
+from leaderboard.boards import reading, references
+from leaderboard.boards.exports.bibtex import bibliography
 from leaderboard.exchange import croissant, eval_results, mteb
 from leaderboard.exchange.results import results_of
 from leaderboard.files import offered_files
@@ -64,22 +63,11 @@ def system_eval_results(request: HttpRequest, slug: str) -> HttpResponse:
 @require_safe
 @kept_page(_revision, _host)
 def system_bibtex(request: HttpRequest, slug: str) -> HttpResponse:
-    """What to cite for the system: what it says, else the publication that reports it, else its page here."""
+    """What to cite for the system: its own BibTeX or its source's, else its authors, else its page."""
     system = _system(slug)
-    reported = system.source.bibtex if system.source else ""
-    found = bibliography([system.bibtex or reported]) or [_page_of(request, system)]
+    page = request.build_absolute_uri(reverse("system", args=[slug]))
+    found = bibliography([references.citation(system.slug, page, settings.SITE_NAME)])
     return _attached("\n\n".join(found) + "\n", "text/x-bibtex; charset=utf-8", f"{slug}.bib")
-
-
-def _page_of(request: HttpRequest, system: System) -> str:
-    page = request.build_absolute_uri(reverse("system", args=[system.slug]))
-    fields = {
-        "title": f"{{{escape(system.name)}}}",
-        "author": f"{{{escape(system.team.name if system.team else settings.SITE_NAME)}}}",
-        "year": str(system.year or ""),
-        "howpublished": rf"\url{{{page}}}",
-    }
-    return misc(system.slug, fields)
 
 
 @require_safe

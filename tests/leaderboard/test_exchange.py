@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,27 @@ def test_there_is_always_something_to_cite_for_a_system(client: Client) -> None:
         library = bibtexparser.parse_string(client.get(f"/systems/{slug}/bibtex.bib").content.decode())
         assert not library.failed_blocks
         assert [entry.key for entry in library.entries] == [key]
+
+
+def test_declared_authors_are_cited_where_a_system_has_no_bibtex(client: Client) -> None:
+    dataset = scored_dataset()
+    declared = make_system("Ours", authors=r"Doe, Jane and {\"O}zg\"ur & Sons", year=2020)
+    paper = make_system("Paper", paper_url="https://example.org/p?a=50%25", bibtex="@misc{broken, title={x")
+    for system in (declared, paper, make_system("Silent R@100 {tuned")):
+        score(dataset, system, ndcg=0.5)
+    for address in (f"/systems/{declared.slug}/bibtex.bib", f"/datasets/{dataset.slug}/board.bib"):
+        library = bibtexparser.parse_string(client.get(address).content.decode())
+        assert not library.failed_blocks
+        fields = {entry.key: entry.fields_dict for entry in library.entries}[declared.slug]
+        assert fields["author"].value == r"Doe, Jane and Özgür \& Sons"
+        assert fields["year"].value == "2020"
+    text = client.get(f"/datasets/{dataset.slug}/board.bib").content.decode()
+    assert r"howpublished = {\url{https://example.org/p?a=50%25}}" in text
+    assert text.splitlines()[-1] == "% Nothing to cite is known of: Silent R(at)100 {tuned"
+    past = re.search(r"/datasets/[\w-]+/at/[\dTZ:-]+/", text)
+    assert past
+    old = bibtexparser.parse_string(client.get(f"{past[0]}board.bib").content.decode())
+    assert {declared.slug, paper.slug} <= {entry.key for entry in old.entries}
 
 
 def described(client: Client, slug: str) -> tuple[dict[str, Any], mlcroissant.Dataset]:

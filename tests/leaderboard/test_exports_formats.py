@@ -138,6 +138,7 @@ def test_any_text_becomes_latex_that_a_parser_reads() -> None:
     assert escape("αβ ω Δ ‡ naïve Łukasz ﬁ") == (
         r"$\alpha$$\beta$ $\omega$ $\Delta$ $^{\ddagger}$ naïve Łukasz fi"
     )
+    assert escape('"odd" ("even") 5" a"b') == "``odd'' (``even'') 5'' a''b"
     assert address("http://x/?a=50%&b=#é{}") == r"http://x/?a=50\%&b=\#\%C3\%A9\%7B\%7D"
 
 
@@ -189,6 +190,7 @@ def test_bibtex_has_the_dated_board_and_every_publication_once_under_a_key_of_it
     own = library.entries[0].fields_dict
     assert "/at/" in own["howpublished"].value
     assert own["note"].value.startswith("Leaderboard as of 20")
+    assert re.search(r"^  month = [a-z]{3},$", text, re.MULTILINE)
     assert "% Nothing to cite is known of: Broken, BM25" in text
 
 

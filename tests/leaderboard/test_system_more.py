@@ -102,6 +102,35 @@ def test_names_are_read_as_bibtex_joins_them() -> None:
     assert authors_in("& and ???")[0].slug == ""
 
 
+@pytest.mark.parametrize(
+    ("written", "said", "slugs"),
+    [
+        (r"""{\"O}zg\"ur & Co O'Brien""", ["Özgür & Co O'Brien"], ["ozgur-co-obrien"]),
+        (r"J{\o}rgensen, S{\o}ren and {\L}ukasz Kaiser", ["Søren Jørgensen", "Łukasz Kaiser"],
+         ["soren-jorgensen", "lukasz-kaiser"]),
+        (r"Pa\v{s}k\'{\i}n, V. and \c{C}a\u{g}lar Stra\ss e~M.", ["V. Paškín", "Çağlar Straße M."],
+         ["v-paskin", "caglar-strasse-m"]),
+        ("{van der} Berg, Jan and G\\\"{o}del, Jr, Kurt", ["Jan van der Berg", "Kurt Gödel Jr"],
+         ["jan-van-der-berg", "kurt-godel-jr"]),
+        (r"{Barnes and Noble} AND AT\&T and others", ["Barnes and Noble", "AT&T"],
+         ["barnes-and-noble", "att"]),
+        ("{ and a and }{", ["a"], ["a"]),
+    ],
+)  # fmt: skip
+def test_latex_in_names_is_shown_as_characters(written: str, said: list[str], slugs: list[str]) -> None:
+    found = authors_in(written)
+    assert [author.name for author in found] == said
+    assert [author.slug for author in found] == slugs
+
+
+def test_an_authors_page_is_found_under_the_name_as_it_is_read(client: Client) -> None:
+    system = make_system("Mine", authors=r"{\"O}zg\"ur, Ada")
+    score(scored_dataset(), system, ndcg=0.5)
+    page = client.get(f"/systems/{system.slug}/").content.decode()
+    assert '<a href="/authors/ada-ozgur/">Ada Özgür</a>' in page
+    assert "Ada Özgür" in client.get("/authors/ada-ozgur/").content.decode()
+
+
 def test_a_badge_has_the_published_score_and_the_rank(client: Client) -> None:
     dataset = scored_dataset(name="Tiny <1>", hidden=True)
     score(dataset, "BM25", baseline=True, ndcg=0.41234)

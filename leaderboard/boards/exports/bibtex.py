@@ -55,8 +55,15 @@ def _closing(text: str, start: int) -> int | None:
 
 
 def misc(key: str, fields: Mapping[str, str]) -> str:
-    """A `@misc` of fields that are LaTeX already; empty ones are left out."""
-    lines = [f"  {name} = {{{value}}}," for name, value in fields.items() if value]
+    """A `@misc` of fields that are LaTeX already; empty ones are left out.
+
+    A month is one of the names that styles know (`nov`), and stands without braces.
+    """
+    lines = [
+        f"  {name} = {value}," if name == "month" else f"  {name} = {{{value}}},"
+        for name, value in fields.items()
+        if value
+    ]
     return "\n".join([f"@misc{{{key},", *lines, "}"])
 
 
@@ -88,8 +95,8 @@ def to_bibtex(board: Board, cited: Cited) -> str:
             "title": f"{{{escape(board.title)}: {escape(board.measure)}}}",
             "author": f"{{{escape(cited.site)}}}",
             "year": f"{cited.at:%Y}" if cited.at else "",
-            "month": f"{cited.at:%m}".lstrip("0") if cited.at else "",
-            "howpublished": rf"\url{{{_address(cited.url)}}}",
+            "month": f"{cited.at:%b}".lower() if cited.at else "",
+            "howpublished": rf"\url{{{url_in(cited.url)}}}",
             "note": escape(f"Leaderboard as of {cited.moment}") if cited.at else "Leaderboard",
         },
     )
@@ -103,6 +110,6 @@ def to_bibtex(board: Board, cited: Cited) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _address(url: str) -> str:
+def url_in(url: str) -> str:
     """An address in which no brace or backslash ends the entry."""
     return re.sub(r"[{}\\\s\"]", lambda match: f"%{ord(match[0]):02X}", url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 
 _ESCAPED = {
@@ -53,13 +54,15 @@ _ESCAPED = {
 _GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi o pi rho varsigma sigma tau upsilon"
 _ESCAPED |= {chr(0x3B1 + place): rf"$\{name}$" for place, name in enumerate(_GREEK.split()) if name != "o"}
 _ESCAPED |= {"φ": r"$\phi$", "χ": r"$\chi$", "ψ": r"$\psi$", "ω": r"$\omega$"}
+#: A straight quotation mark that opens: what is quoted follows, and no word stands before.
+_OPENING = re.compile(r"(?<![^\s(\[{/–—-])\"(?=\S)")
 #: Letters of Latin-1 and Latin Extended-A: LaTeX reads them as UTF-8 since 2018.
 _LATIN = range(0xC0, 0x180)
 
 
 def escape(text: str) -> str:
     """The text as LaTeX, on one line. A letter of no Latin alphabet becomes its nearest one, else a question mark."""
-    return "".join(map(_character, " ".join(text.split())))
+    return "".join(map(_character, _OPENING.sub("“", " ".join(text.split()))))
 
 
 def _character(character: str) -> str:
