@@ -31,6 +31,8 @@ class Base:
     lines: Sequence[Line]
     systems: Mapping[int, SystemRow]
     tables: Tables
+    #: By place of a dataset, the name of the system that its scored values are compared with.
+    baselines: Mapping[int, str]
     rows: dict[object, Sequence[Row]] = field(default_factory=dict)
 
     def fresh_rows(self, key: object, make: Callable[[], Sequence[Row]]) -> list[Row]:
@@ -80,6 +82,13 @@ def base_of(
             ],
             lower_is_better=lower_is_better,
         ),
+        baselines={
+            place: systems[line.system_id].name
+            for line in lines
+            if line.ranked_in == SCORED
+            for place in line.baseline_on
+            if line.scores[place] is not None
+        },
     )
     _remembered.put(key, base)
     return base

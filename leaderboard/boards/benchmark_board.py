@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from leaderboard.boards.aggregates import Tables, means, plain
 from leaderboard.boards.benchmark_base import base_of
+from leaderboard.boards.benchmark_certainty import show_certainty
 from leaderboard.boards.benchmark_columns import COMMON, RANKING, Layout, columns_of, default_sort
 from leaderboard.boards.benchmark_notes import notes_of
 from leaderboard.boards.benchmark_rows import fill_common, names_common, rows_of
@@ -23,6 +24,7 @@ from leaderboard.boards.reading import SystemRow
 from leaderboard.boards.state import VIEWS, BoardState, UnknownChoice
 from leaderboard.boards.viewing import arrange, resolved_sorts
 from leaderboard.boards.weighing import fill_weighted
+from leaderboard.certainty.found import BoardCertainty
 
 
 def benchmark_board(
@@ -31,11 +33,13 @@ def benchmark_board(
     read_systems: Callable[[Iterable[int]], Mapping[int, SystemRow]],
     state: BoardState,
     private: Mapping[int, DatasetEntries] | None = None,
+    certainty: Mapping[int, BoardCertainty] | None = None,
 ) -> Board:
     """The view that `state` asks for, of the entries that its datasets have by their ids.
 
     `read_systems` is asked for the systems that the board turns out to have, once or, where they are known, never.
     `private` are entries of the reader's own teams: they have rows of their own, and move nothing of the others.
+    `certainty` is how sure scores are, by dataset.
 
     Raises UnknownChoice for a column, a measure or a dataset's facet that the board does not have.
     """
@@ -77,8 +81,11 @@ def benchmark_board(
     if private:
         own = private_rows(facts, private, lines, layout, read_systems, state, measure, lower_is_better=lower)
     ranked_by = _view(facts, board, tables, state, own)
+    of_rows = {id(row): line for row, line in zip(rows, lines, strict=True)}
+    sure = show_certainty(board, facts, of_rows, certainty or {}, base.baselines, state.view)
     board.notes = [
         *notes_of(facts, board, rows, ranked_by, state),
+        *sure,
         *on_weights,
         *([NOTE] if own else []),
         *costs.notes(),

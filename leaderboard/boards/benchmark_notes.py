@@ -8,6 +8,7 @@ from leaderboard.boards.benchmark_columns import BORDA, COMMON, over
 from leaderboard.boards.groups import CLOSED_NOTE
 from leaderboard.boards.members import BenchmarkFacts
 from leaderboard.boards.model import CLOSED, REPORTED, Board, Column, Row
+from leaderboard.boards.seeds import NOTE as SEEDS
 from leaderboard.boards.state import BoardState
 
 
@@ -81,6 +82,8 @@ def _on_kinds(rows: Sequence[Row], state: BoardState) -> list[str]:
         notes.append(CLOSED_NOTE)
     if any("‡" in mark for row in rows for mark in row.marks.values()):
         notes.append("‡ in-domain: trained on that dataset.")
+    if any(row.spreads for row in rows):
+        notes.append(SEEDS)
     if state.zero_shot:
         notes.append(
             "Zero-shot only: values of systems that were trained on the dataset, or whose makers do not say, are left "

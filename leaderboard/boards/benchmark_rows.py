@@ -44,7 +44,7 @@ def rows_of(
     Costs, and what follows from them or from the rows in view, are still missing.
     """
     rows = [
-        _row(layout, line, kind, systems[line.system_id])
+        _row(layout, line, kind, systems[line.system_id], view)
         for line, kind in zip(lines, tables.kinds, strict=True)
     ]
     if not rows:
@@ -123,7 +123,7 @@ def _over_all(layout: Layout, rows: Sequence[Row], tables: Tables) -> dict[int, 
     return dict(sorted((places[key], values) for key, values in found.items() if key in places))
 
 
-def _row(layout: Layout, line: Line, kind: str, system: SystemRow) -> Row:
+def _row(layout: Layout, line: Line, kind: str, system: SystemRow, view: str) -> Row:
     several = set(line.provenances) - {""}
     identity = Identity(
         system.name,
@@ -156,6 +156,8 @@ def _row(layout: Layout, line: Line, kind: str, system: SystemRow) -> Row:
         if line.scores[place] is not None:
             said = title_of(seeds, row.decimals)
             row.titles[place + first] = "; ".join(filter(None, [said, row.titles.get(place + first)]))
+            if not view and seeds.deviation is not None:
+                row.spreads[place + first] = f"± {seeds.deviation:.{row.decimals}f} ({seeds.number})"
     for place in line.left_out:
         row.titles[place + first] = f"left out: {line.trainings[place]}"
     return row

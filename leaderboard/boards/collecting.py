@@ -16,7 +16,8 @@ from leaderboard.boards.viewing import ZERO_SHOT
 class Line:
     """What one row collects. The lists have a place for each dataset of the benchmark, sets hold such places.
 
-    `published` is when its first value was; provenances and trainings are empty where there is no value.
+    `published` is when its first value was; provenances and trainings are empty where there is no value,
+    `entries` are the ids of those that have the values, 0 where there is none.
     """
 
     key: LineKey
@@ -25,6 +26,7 @@ class Line:
     groups: list[str]
     provenances: list[str]
     trainings: list[str]
+    entries: list[int]
     baselines: Sequence[float | None] = ()
     baseline_on: set[int] = field(default_factory=set)
     #: Which values are means of seeds, by place.
@@ -99,6 +101,7 @@ def _add(
     """Put the values of one dataset into their lines. The loop runs for each of thousands of entries."""
     blank: list[float | None] = [None] * len(facts.members)
     unsaid = [""] * len(facts.members)
+    none = [0] * len(facts.members)
     columns = (entries.lines, _values(facts, facts.members[place], entries, measure), entries.groups)
     also = (entries.published, entries.provenances, entries.baselines, entries.trainings)
     for key, value, group, published, provenance, is_baseline, training in zip(*columns, *also, strict=True):
@@ -106,7 +109,7 @@ def _add(
             continue
         line = lines.get(key)
         if line is None:
-            line = lines[key] = Line(key, published, blank[:], unsaid[:], unsaid[:], unsaid[:])
+            line = lines[key] = Line(key, published, blank[:], unsaid[:], unsaid[:], unsaid[:], none[:])
         elif published < line.published:
             line.published = published
         if group == line.groups[place] and not is_baseline and place in line.baseline_on:
@@ -115,6 +118,7 @@ def _add(
         line.groups[place] = group
         line.provenances[place] = provenance
         line.trainings[place] = training
+        line.entries[place] = published[1]
         if is_baseline:
             line.baseline_on.add(place)
     _add_seeds(lines, place, entries, facts.members[place].measure(measure))

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 Kind = Literal["score", "delta", "relative", "rank", "number", "figure", "count", "text", "date"]
 Value = float | str | None
 
+#: The mark of a value that differs from its baseline's by more than chance.
+SEPARATED = "*"
+
 #: Column groups, in the order of the page.
 EFFECTIVENESS = "Effectiveness"
 DIFFERENCE = "Δ BM25"
@@ -162,7 +165,7 @@ class Row:
     `shown` replaces the text of a cell (a doubtful figure as printed), `marks` follow it (in-domain ‡), `spreads` too
     (`± 0.0012 (5)`: the sample standard deviation over seeds, and how many), `titles` say more on hover.
     `measured` is what the efficiency columns show, `intervals` are the ends of those drawn into cells of scores, and
-    `certainty` is all that was found of the measure in focus.
+    `certainty` is all that was found of the measure in focus, `found` by cell where there are several datasets.
     `ranked_in` names whom the row is ranked among: rows of different kinds are never ranked together.
     """
 
@@ -179,6 +182,7 @@ class Row:
     spreads: dict[int, str] = field(default_factory=dict)
     intervals: dict[int, tuple[float, float]] = field(default_factory=dict)
     certainty: EntryCertainty | None = None
+    found: dict[int, EntryCertainty] = field(default_factory=dict)
 
     def copy(self) -> Row:
         """Another row of the same content, which may be changed."""
@@ -196,6 +200,7 @@ class Row:
             self.spreads.copy(),
             self.intervals.copy(),
             self.certainty,
+            self.found.copy(),
         )
 
     def keep_only(self, places: list[int]) -> None:
@@ -207,6 +212,7 @@ class Row:
         self.titles = {moved[place]: title for place, title in self.titles.items() if place in moved}
         self.spreads = {moved[place]: spread for place, spread in self.spreads.items() if place in moved}
         self.intervals = {moved[place]: ends for place, ends in self.intervals.items() if place in moved}
+        self.found = {moved[place]: found for place, found in self.found.items() if place in moved}
 
     @property
     def rank_label(self) -> str:

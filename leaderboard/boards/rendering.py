@@ -13,7 +13,7 @@ from operator import attrgetter
 
 from django.utils.safestring import SafeString, mark_safe
 
-from leaderboard.boards.model import REPORTED, STALE, Board, Identified, Row, Value
+from leaderboard.boards.model import REPORTED, SEPARATED, STALE, Board, Identified, Row, Value
 from leaderboard.boards.whiskers import add_whiskers, top_of
 from leaderboard.boards.wording import MINUS, significant
 
@@ -22,6 +22,8 @@ MISSING_TEXT = '<td class="t none">—</td>'
 #: As wide as a digit and as a point, so that 0.123, 0.1234 and 12 align.
 FIGURE_SPACE = "\u2007"
 POINT_SPACE = "\u2008"
+#: Marks of one character, which stand raised.
+SYMBOLS = frozenset(f"‡?{SEPARATED}")
 #: Steps of an in-cell bar: the classes b0 to b20.
 BAR_STEPS = 20
 
@@ -180,7 +182,7 @@ def _add_marks(rows: Sequence[Row], place: int, cells: Cells) -> None:
     for number, row in enumerate(rows):
         mark = row.marks.get(place)
         if mark:
-            written = f"<sup>{mark}</sup>" if len(mark) == 1 else f" <i>{escape(mark)}</i>"
+            written = f"<sup>{mark}</sup>" if SYMBOLS.issuperset(mark) else f" <i>{escape(mark)}</i>"
             cells[number] = cells[number].replace("</td>", f"{written}</td>", 1)
 
 

@@ -7,7 +7,7 @@ from itertools import count
 
 import numpy as np
 
-from leaderboard.models import Dataset, Entry, Run
+from leaderboard.models import Dataset, Entry, Run, System
 from leaderboard.publishing import publish_entry
 from leaderboard.results import record_evaluation, record_run
 from tests.leaderboard.entries import make_system
@@ -31,12 +31,13 @@ def score_queries(
     baseline: bool = False,
     public: bool = True,
     measure: str = "nDCG@10",
+    system: System | None = None,
 ) -> Entry:
     """A scored entry that has these values of one measure, query by query."""
     assert dataset.current_version is not None
     assert dataset.current_qrels is not None
     number = next(_numbers)
-    system = make_system(name)
+    system = system or make_system(name)
     run = record_run(
         version=dataset.current_version,
         system=system,

@@ -70,6 +70,9 @@ def _row(board: Board, row: Row) -> dict[str, Any]:
         "doubtful": doubtful(board, row),
         "measured": row.measured.as_data() if row.measured else None,
         "certainty": row.certainty._asdict() if row.certainty else None,
+        "certainty_by_dataset": {
+            board.columns[place].key: found._asdict() for place, found in row.found.items()
+        },
     }
 
 

@@ -17,10 +17,12 @@ from leaderboard.boards.exports.cells import (
 )
 from leaderboard.boards.exports.cited import Cited
 from leaderboard.boards.exports.latex_text import address, escape
-from leaderboard.boards.model import Board, Column, Row
+from leaderboard.boards.model import SEPARATED, Board, Column, Row
 
 #: A table of more columns is made as wide as the text, whatever that does to its letters.
 MOST_COLUMNS = 8
+#: Marks that stand raised.
+_RAISED = {"‡": escape("‡"), SEPARATED: r"$^{*}$"}
 
 
 def to_latex(board: Board, cited: Cited) -> str:
@@ -111,8 +113,8 @@ def _cell(board: Board, row: Row, place: int) -> str:
         row.spreads.get(place, ""),
     )
     raised = rf"$^{{\mathrm{{{letters}}}}}$" if letters else ""
-    if mark == "‡":
-        raised, mark = raised + escape(mark), ""
+    if _RAISED.keys() >= set(mark):
+        raised, mark = raised + "".join(_RAISED[sign] for sign in mark), ""
     beside = " ".join(rf"{{\footnotesize {escape(part)}}}" for part in (spread, mark) if part)
     return f"{text}{raised}{f' {beside}' if beside else ''}"
 

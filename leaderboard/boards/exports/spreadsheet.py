@@ -75,7 +75,7 @@ def _beside(board: Board) -> list[tuple[Sequence[str], Callable[[Row], Sequence[
         found.append((MEASURED, _measured_cells))
     if board.certainty is not None and board.certainty.current:
         found.append((tested_columns(board.measure), partial(_tested_cells, board.certainty.settings.alpha)))
-    if any(row.spreads for row in board.rows):
+    if any(row.spreads and row.entry.seed_count for row in board.rows):
         found.append((SEEDS, partial(_seed_cells, board.measure)))
     if any(row.entry.visibility == "withdrawn" for row in board.rows):
         found.append((GONE, _gone_cells))
