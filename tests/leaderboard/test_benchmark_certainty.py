@@ -82,7 +82,7 @@ def test_the_page_and_its_exports_carry_mark_and_figures(
     assert row["certainty_by_dataset"][pair[0].slug]["p_baseline"] < 0.05
     assert list(row["certainty_by_dataset"]) == [pair[0].slug]
     assert r"$^{*}$" in client.get("/benchmarks/all/board.tex").content.decode()
-    assert r"\* differs from the baseline" in client.get("/benchmarks/all/board.md").content.decode()
+    assert r"\* differs from BM25: p \< 0.05" in client.get("/benchmarks/all/board.md").content.decode()
 
 
 def test_nothing_is_said_of_reported_figures_nor_over_hidden_judgements(

@@ -6,7 +6,6 @@ from typing import Literal
 
 from leaderboard.boards import wording
 from leaderboard.boards.model import CLOSED, SEPARATED, Board, Row
-from leaderboard.certainty.found import ALPHA
 
 #: What a missing value is written as.
 MISSING = "—"
@@ -54,10 +53,8 @@ def footnotes(board: Board) -> list[str]:
     found = []
     if any("‡" in mark for mark in marks) or any(row.entry.training == "in-domain" for row in board.rows):
         found.append("‡ in-domain: trained on that dataset.")
-    if any(SEPARATED in mark for mark in marks):
-        found.append(
-            f"{SEPARATED} differs from the baseline of that dataset: p < {ALPHA:g} after correction."
-        )
+    # What the mark of a real difference means is the first sentence of the note on it.
+    found += [f"{note.partition('. ')[0]}." for note in board.notes if note.startswith(f"{SEPARATED} ")]
     if any("?" in mark for mark in marks):
         found.append("? as printed, but doubtful.")
     if any(row.rank_label.startswith("r") for row in board.rows):
