@@ -11,7 +11,7 @@ from django.db.models import Q, TextField
 from django.db.models.functions import Cast
 from django.urls import NoReverseMatch, reverse
 
-from leaderboard.boards.authors import Author, authors_in
+from leaderboard.boards.authors import Author, author_facts, authors_in
 from leaderboard.boards.system_result import Result
 from leaderboard.models import BoardChange, Dataset, Entry, System
 
@@ -54,8 +54,13 @@ class Snippet(NamedTuple):
 
 
 def system_more(system: dict[str, Any], results: Sequence[Result], site: str) -> dict[str, Any]:
-    """All of it, for `leaderboard/_system_more.html`. `site` is the site's own address. Four queries."""
+    """All of it, for `leaderboard/_system_more.html`. `site` is the site's own address.
+
+    Four queries, and more for a system whose results were all withdrawn.
+    """
     authors, reporters, kin = _authors_and_kin(system["pk"])
+    if not results:  # else each of them has a page, with this system on it
+        authors, reporters = _with_pages(authors), _with_pages(reporters)
     closer = _closer(system["slug"], results)
     said_already = len(closer) == len({result.dataset_slug for result in results}) == 1
     return {
@@ -65,7 +70,7 @@ def system_more(system: dict[str, Any], results: Sequence[Result], site: str) ->
         "authors": authors,
         "reporters": [] if authors else reporters,
         "kin": kin,
-        "citations": _citations(system["slug"]),
+        "citations": _citations(system["slug"]) if results else [],
         "badges": _badges(system["slug"], results, site),
     }
 
@@ -177,6 +182,11 @@ def _authors_and_kin(system_id: int) -> tuple[list[Author], list[Author], list[t
             relation = "a variant of it" if row["variant_of_id"] == system_id else "it is a variant of"
             kin.append((relation, row["slug"], row["name"]))
     return authors, reporters, sorted(kin, key=lambda one: one[0])
+
+
+def _with_pages(authors: Sequence[Author]) -> list[Author]:
+    """The authors, without an address where a person has nothing public. Two queries for each."""
+    return [author if author_facts(author.slug) else author._replace(slug="") for author in authors]
 
 
 def _citations(slug: str) -> list[tuple[str, str]]:

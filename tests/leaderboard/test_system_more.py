@@ -131,6 +131,19 @@ def test_an_authors_page_is_found_under_the_name_as_it_is_read(client: Client) -
     assert "Ada Özgür" in client.get("/authors/ada-ozgur/").content.decode()
 
 
+def test_no_link_of_a_withdrawn_systems_page_is_dead(client: Client) -> None:
+    dataset = scored_dataset()
+    score(dataset, "BM25", baseline=True, ndcg=0.25)
+    entry = score(dataset, make_system("Mine", authors="Ada Lovelace", bibtex="@misc{a, b={c}}"), ndcg=0.5)
+    withdraw_entries(entry.submission_reference, "a bug")
+    page = client.get(f"/systems/{entry.system.slug}/").content.decode()
+    assert "Its results were withdrawn." in page
+    assert "Ada Lovelace" in page
+    assert "Take it away" not in page
+    for address in set(re.findall(r'(?:href|src)="(/(?!static|accounts)[^"#]*)', page)):
+        assert client.get(address, follow=True).status_code == 200, address
+
+
 def test_a_badge_has_the_published_score_and_the_rank(client: Client) -> None:
     dataset = scored_dataset(name="Tiny <1>", hidden=True)
     score(dataset, "BM25", baseline=True, ndcg=0.41234)
