@@ -35,7 +35,8 @@ _READERS = {"dataset": past_pages.dataset_page, "benchmark": past_pages.benchmar
 class MomentConverter:
     """`2026-11-21T17:05:09Z` in an address."""
 
-    regex = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+    # `\d` would take the digits of every script, and give a page as many addresses.
+    regex = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z"
 
     def to_python(self, value: str) -> datetime.datetime:
         """The second. Raises ValueError for the 30th of February, which is no address then."""
