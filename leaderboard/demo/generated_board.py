@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from evaluation.efficiency import PROTOCOL, Hardware
 from evaluation.measures import SPEC_VERSION
-from leaderboard.board_versions import Kind, boards_changed
+from leaderboard.board_versions import Kind, benchmark_changed, boards_changed
 from leaderboard.models import (
     Architecture,
     Benchmark,
@@ -88,6 +88,7 @@ def generate_board(systems: int, datasets: int, seed: int = 1) -> Generated:
             _measure(published, random)
             benchmark.efficiency_from = dataset
             benchmark.save()
+    benchmark_changed(benchmark)
     boards_changed([dataset.pk for dataset in rows], Kind.PUBLISHED)
     return Generated(benchmark, systems, datasets, entries)
 
