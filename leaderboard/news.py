@@ -21,6 +21,7 @@ from leaderboard.boards.measures import better
 from leaderboard.boards.past import is_public
 from leaderboard.boards.reading import short_citation
 from leaderboard.models import BoardChange, Dataset, Entry, EntryVersion
+from leaderboard.publishing import HIDDEN_DECIMALS, published_value
 
 Kind = BoardChange.Kind
 #: What is news, and what belongs to a history beside it.
@@ -161,24 +162,30 @@ def _of_entry(change: BoardChange, entry: Entry) -> Item:
         return _item(change, "Withdrawn", entry.withdrawal_reason, entry)
     if change.kind == Kind.BASELINE:
         return _item(change, "Baseline named", "differences are taken against it", entry)
-    note, new_best = _result(change.facts)
+    note, new_best = _result(change.facts, hidden=change.facts.get("hidden") or change.dataset.hidden)
     if entry.visibility == Entry.Visibility.WITHDRAWN:
         note, new_best = "; ".join(part for part in (note, "withdrawn since") if part), False
     return _item(change, "New result", note, entry, new_best=new_best)
 
 
-def _result(facts: Mapping[str, Any]) -> tuple[str, bool]:
-    """`nDCG@10 0.345, +0.020 to BM25`, and whether it was better than all before."""
+def _result(facts: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]:
+    """`nDCG@10 0.345, +0.020 to BM25`, and whether it was better than all before.
+
+    `hidden` is whether the judgements are hidden now, or were: then nothing finer than rounded values is told.
+    """
     found = facts.get("result") or {}
-    measure, value = found.get("measure", ""), found.get("value")
+    measure = found.get("measure", "")
+    value, baseline, best = (
+        None if found.get(name) is None else published_value(found[name], hidden=hidden)
+        for name in ("value", "baseline", "best_before")
+    )
     if value is None:
         return "", False
-    decimals = 3 if facts.get("hidden") else 4
+    decimals = HIDDEN_DECIMALS if hidden else 4
     note = f"{measure} {wording.written(value, decimals)}"
-    delta = deltas.absolute(value, found.get("baseline"))
+    delta = deltas.absolute(value, baseline)
     if delta is not None:
         note += f", {wording.signed(delta, decimals)} to BM25"
-    best = found.get("best_before")
     beaten = best is not None and (value < best if better(measure) == "lower" else value > best)
     return note, beaten
 
