@@ -60,7 +60,9 @@ def base_of(
     zero_shot: bool,
 ) -> Base:
     """The lines for a measure. `read_systems` is asked once, and not where they are remembered."""
-    key = f"{facts.name}|{measure}|{zero_shot}|{','.join(member.slug for member in facts.members)}"
+    # With the revisions, so that a board as it was and the present one do not push each other out.
+    members = ",".join(f"{member.slug}:{member.revision}" for member in facts.members)
+    key = f"{facts.name}|{measure}|{zero_shot}|{members}"
     used = [entries[member.dataset_id] for member in facts.members]
     known = _remembered.get(key)
     if known is not None and known.facts == facts and all(map(is_, known.entries, used)):

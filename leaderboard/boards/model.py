@@ -98,7 +98,7 @@ SYSTEM_COLUMN = Column("system", "System", "", "text")
 
 
 class Identity(NamedTuple):
-    """Whose row it is. A dataset's row is an entry of the same names; a benchmark's is made of several."""
+    """Whose row it is. A dataset's row is an entry of the same names; a benchmark's is made of `entries`, their ids."""
 
     system: str
     slug: str
@@ -117,6 +117,7 @@ class Identity(NamedTuple):
     withdrawal_reason: str = ""
     seed_count: int = 0
     deviations: Mapping[str, float] = MappingProxyType({})
+    entries: Sequence[int] = ()
 
 
 class Identified(Protocol):
@@ -276,6 +277,8 @@ class Board:
     ranges: list[Column] = field(default_factory=list)
     #: Which of VIEWS it can show, none where there is one only.
     views: Sequence[str] = ()
+    #: Slugs of systems that have no page by now: those of a board of the past may have nothing public left.
+    without_page: frozenset[str] = frozenset()
 
     @property
     def sort(self) -> str:

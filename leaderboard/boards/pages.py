@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from leaderboard.boards.entries import entries_by_dataset, private_entries
 from leaderboard.boards.measured import measured_on
 from leaderboard.boards.members import BenchmarkFacts, Member, Part
 from leaderboard.boards.model import Board
-from leaderboard.boards.parts import compose, rows_of_whole, with_parts
+from leaderboard.boards.parts import any_hidden, compose, rows_of_whole, with_parts
 from leaderboard.boards.past import last_change
 from leaderboard.boards.state import BoardState
 from leaderboard.models import Benchmark, BenchmarkMember
@@ -107,7 +108,8 @@ def dataset_page(slug: str, state: BoardState, teams: Collection[int] = ()) -> D
     parts = parts_of([pk]).get(pk, ()) if dataset["current_version_id"] is None else ()
     if parts:
         entries = sorted([*_of_whole(parts), *entries], key=lambda entry: entry.published)
-    board = dataset_board(facts_of(dataset), entries, state, measured_on([pk]), certainty.read([pk]).get(pk))
+    facts = of_whole(facts_of(dataset), parts)
+    board = dataset_board(facts, entries, state, measured_on([pk]), certainty.read([pk]).get(pk))
     board.notes += notes_on_parts(parts)
     at = last_change([pk, *(part.dataset_id for part in parts)])
     return DatasetPage(dataset, board, tombstones_of(entries), parts, at)
@@ -136,6 +138,11 @@ def _of_whole(parts: Sequence[Part]) -> list[reading.EntryRow]:
     """What systems have on all of the parts, as rows of the whole."""
     composed = compose(parts, entries_by_dataset({part.dataset_id: part.revision for part in parts}))
     return rows_of_whole(composed, reading.entries_of(parts[0].dataset_id))
+
+
+def of_whole(facts: DatasetFacts, parts: Sequence[Part]) -> DatasetFacts:
+    """The columns of a dataset with these parts: what is a mean over hidden judgements is shown as of hidden ones."""
+    return replace(facts, hidden=True) if any_hidden(parts) else facts
 
 
 def facts_of(dataset: Mapping[str, Any], prefix: str = "") -> DatasetFacts:
@@ -230,7 +237,7 @@ def member_of(row: Mapping[str, Any], revision: str, parts: Sequence[Part]) -> M
     return Member(
         dataset_id=row["dataset_id"],
         slug=row["dataset__slug"],
-        facts=facts_of(row, "dataset__"),
+        facts=of_whole(facts_of(row, "dataset__"), parts),
         counted=row["counted"],
         stand_ins=row["stand_ins"],
         revision=revision,

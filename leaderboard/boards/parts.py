@@ -37,10 +37,10 @@ _MOST_SEEN_FIRST = (
 
 
 class Composed(NamedTuple):
-    """The entries of the whole, and by entry the id of the one of its first part."""
+    """The entries of the whole, and by entry the ids of those that it is the mean of, in the order of the parts."""
 
     entries: DatasetEntries
-    of_first_part: Sequence[int]
+    made_of: Sequence[Sequence[int]]
 
 
 class _Value(NamedTuple):
@@ -63,6 +63,11 @@ def is_mean_of_parts(group: str) -> bool:
     return group.startswith(GROUP)
 
 
+def any_hidden(parts: Sequence[Part]) -> bool:
+    """Whether the mean over these parts is of rounded values: judgements of some are hidden."""
+    return any(part.facts.hidden for part in parts)
+
+
 def with_parts(
     members: Sequence[Member], entries: Mapping[int, DatasetEntries]
 ) -> Mapping[int, DatasetEntries]:
@@ -73,22 +78,28 @@ def with_parts(
 
 def _whole(member: Member, entries: Mapping[int, DatasetEntries]) -> DatasetEntries:
     own, composed = entries[member.dataset_id], compose(member.parts, entries).entries
-    known = _joined.get(str(member.dataset_id))
+    key = f"{member.dataset_id}:{member.revision} {_key_of(member.parts)}"
+    known = _joined.get(key)
     if known is None or known[0] is not composed or known[1] is not own:
         known = composed, own, joined(composed, own)
-        _joined.put(str(member.dataset_id), known)
+        _joined.put(key, known)
     return known[2]
 
 
 def compose(parts: Sequence[Part], entries: Mapping[int, DatasetEntries]) -> Composed:
     """The entries that follow from those of all parts; none while a part is not published."""
     used = [entries[part.dataset_id] for part in parts]
-    key = ",".join(str(part.dataset_id) for part in parts)
+    key = _key_of(parts)
     known = _composed.get(key)
     if known is None or known[0] != parts or any(map(is_not, known[1], used)):
         known = parts, used, _compose(parts, entries)
         _composed.put(key, known)
     return known[2]
+
+
+def _key_of(parts: Sequence[Part]) -> str:
+    """Names the parts as they are, or as they were: neither pushes the other out."""
+    return ",".join(f"{part.dataset_id}:{part.revision}" for part in parts)
 
 
 def _compose(parts: Sequence[Part], entries: Mapping[int, DatasetEntries]) -> Composed:
@@ -97,14 +108,13 @@ def _compose(parts: Sequence[Part], entries: Mapping[int, DatasetEntries]) -> Co
     groups = [_present_group(part, entries[part.dataset_id]) for part in parts]
     of_parts = [_of_group(entries[part.dataset_id], group) for part, group in zip(parts, groups, strict=True)]
     names = sha256("\n".join(groups).encode()).hexdigest()[:12]
-    hidden = any(part.facts.hidden for part in parts)
     complete = [
         (line, [of_part[line] for of_part in of_parts])
         for line in of_parts[0]
         if all(line in of_part for of_part in of_parts)
     ]
     complete.sort(key=lambda item: max(value.published for value in item[1]))
-    return _as_entries(complete, f"{GROUP}parts-{names}", HIDDEN_DECIMALS if hidden else None)
+    return _as_entries(complete, f"{GROUP}parts-{names}", HIDDEN_DECIMALS if any_hidden(parts) else None)
 
 
 def _present_group(part: Part, entries: DatasetEntries) -> str:
@@ -146,7 +156,7 @@ def _as_entries(
         measures={None: set().union(*scores)} if complete else {},
         costs=[],
     )
-    return Composed(entries, [values[0].published[1] for _, values in complete])
+    return Composed(entries, [[value.published[1] for value in values] for _, values in complete])
 
 
 def _means(of_parts: Sequence[Mapping[str, float]], decimals: int | None) -> dict[str, float]:
@@ -174,7 +184,8 @@ def rows_of_whole(composed: Composed, rows_of_first_part: Sequence[EntryRow]) ->
     """
     known = {row.pk: row for row in rows_of_first_part}
     made, rows = composed.entries, []
-    columns = (composed.of_first_part, made.scores, made.published, made.provenances, made.groups)
+    of_first_part = [ids[0] for ids in composed.made_of]
+    columns = (of_first_part, made.scores, made.published, made.provenances, made.groups)
     for pk, scores, published, provenance, group, is_baseline, training in zip(
         *columns, made.baselines, made.trainings, strict=True
     ):

@@ -6,8 +6,8 @@ A time is a second. Of two changes within one second the later one counts, for a
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection, Iterable, Mapping
-from functools import reduce
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import cached_property, reduce
 from operator import or_
 from typing import Any, NamedTuple
 
@@ -15,55 +15,92 @@ import orjson
 from django.db.models import Max, Q, Subquery, TextField
 from django.db.models.functions import Cast
 
-from leaderboard.board_rows import entry_row, line_of, measured_rows, system_row
+from leaderboard.board_rows import PARTS, entry_row, line_of, measured_rows, system_row
 from leaderboard.boards.entries import DatasetEntries, entries_from
 from leaderboard.boards.measured import Measured
+from leaderboard.boards.model import REPORTED
 from leaderboard.boards.reading import EntryRow, SystemRow
 from leaderboard.models import BenchmarkVersion, BoardChange, Dataset, Entry, EntryVersion
+from leaderboard.publishing import published_value
 from leaderboard.remembered import Remembered
 
 SECOND = datetime.timedelta(seconds=1)
 
 
 class Revision(NamedTuple):
-    """A dataset's board as it was: its number, since when, and the dataset's columns of then."""
+    """A dataset's board as it was: its number, since when, and the dataset's columns of then.
+
+    `rounded` is whether the judgements are hidden now: then the board says what it would of hidden ones, whatever it
+    said at the time.
+    """
 
     number: int
     at: datetime.datetime
     facts: Mapping[str, Any]
+    rounded: bool = False
 
     @property
     def key(self) -> str:
-        """What names it among all of the dataset's."""
-        return f"at:{self.number}:{self.at.timestamp()}"
+        """What names it among all of the dataset's, and tells rounded values from others."""
+        return f"at:{self.number}:{self.at.timestamp()}{':rounded' * self.rounded}"
+
+    @property
+    def parts(self) -> Sequence[int]:
+        """Which datasets it was the mean of."""
+        found: Sequence[int] = self.facts.get(PARTS, ())
+        return found
 
 
-class PastRows(NamedTuple):
-    """What a dataset's board was made of: plain values as `leaderboard.board_rows` keeps them, oldest first."""
+class PastRows:
+    """What a dataset's board was made of: plain values as `leaderboard.board_rows` keeps them, oldest first.
 
-    dataset_id: int
-    kept: list[dict[str, Any]]
+    What boards read of them is made when it is asked for, and once: every view of a board is made of the same.
+    """
 
+    def __init__(self, dataset_id: int, kept: list[dict[str, Any]]) -> None:
+        self.dataset_id = dataset_id
+        self._kept = kept
+
+    @cached_property
     def entries(self) -> list[EntryRow]:
         """The public and the withdrawn ones, for the dataset's own board."""
-        return [entry_row(row) for row in self.kept]
+        return [entry_row(row) for row in self._kept]
 
+    @cached_property
     def measured(self) -> list[Measured]:
         """What had been measured of them."""
-        return measured_rows(self.dataset_id, self.kept)
+        return measured_rows(self.dataset_id, self._kept)
 
+    @cached_property
     def lines(self) -> DatasetEntries:
         """The public ones, for boards of benchmarks."""
-        public = [row for row in self.kept if row["line"]]
-        return entries_from([line_of(self.dataset_id, row) for row in public], self.measured())
+        public = [row for row in self._kept if row["line"]]
+        return entries_from([line_of(self.dataset_id, row) for row in public], self.measured)
 
+    @cached_property
     def systems(self) -> dict[int, SystemRow]:
         """The systems by id, named as they were."""
-        return {row["line"]["system_id"]: system_row(row) for row in self.kept if row["line"]}
+        return {row["line"]["system_id"]: system_row(row) for row in self._kept if row["line"]}
 
+    @cached_property
     def bibtex(self) -> dict[str, str]:
-        """What systems said to cite then, by slug."""
-        return {row["entry"]["slug"]: row["bibtex"] for row in self.kept}
+        """What systems said to cite then, by slug; nothing of those that said nothing."""
+        return {row["entry"]["slug"]: row["bibtex"] for row in self._kept if row["bibtex"]}
+
+    @cached_property
+    def public(self) -> dict[int, str]:
+        """Of the public entries, by id, the slugs of their systems."""
+        rows = (row["entry"] for row in self._kept)
+        return {row["pk"]: row["slug"] for row in rows if row["visibility"] == Entry.Visibility.PUBLIC}
+
+
+class Gone(NamedTuple):
+    """Why an entry is no longer public, of which dataset and system it is; `withdrawn`, or kept back by its team."""
+
+    dataset_id: int
+    slug: str
+    reason: str
+    withdrawn: bool
 
 
 _remembered: Remembered[PastRows] = Remembered(64)
@@ -75,13 +112,23 @@ def end_of(at: datetime.datetime) -> datetime.datetime:
 
 
 def revisions_at(datasets: Collection[int], at: datetime.datetime) -> dict[int, Revision]:
-    """The datasets' revisions at a time, by id; none where the dataset was not public yet. Two queries."""
+    """The revisions at a time of datasets and of the parts they had then, by id; none where one was not public yet.
+
+    Two queries, and two more where any had parts.
+    """
+    found = _revisions_at(datasets, at)
+    parts = {part for revision in found.values() for part in revision.parts}.difference(found)
+    return {**found, **_revisions_at(parts, at)} if parts else found
+
+
+def _revisions_at(datasets: Collection[int], at: datetime.datetime) -> dict[int, Revision]:
     changes = BoardChange.objects.filter(dataset__in=datasets, at__lt=end_of(at))
     last = dict(changes.values_list("dataset").annotate(last=Max("revision")).order_by())
     rows = BoardChange.objects.filter(_each(last, "revision")) if last else BoardChange.objects.none()
+    columns = ("dataset_id", "revision", "at", "facts", "dataset__hidden")
     return {
-        dataset: Revision(number, since, facts)
-        for dataset, number, since, facts in rows.values_list("dataset_id", "revision", "at", "facts")
+        dataset: Revision(number, since, {**facts, "hidden": True} if hidden else facts, hidden)
+        for dataset, number, since, facts, hidden in rows.values_list(*columns)
         if is_public(facts)
     }
 
@@ -101,7 +148,7 @@ def rows_at(revisions: Mapping[int, Revision]) -> dict[int, PastRows]:
     found = {dataset: _remembered.get(key) for dataset, key in keys.items()}
     missing = {dataset: revisions[dataset].number for dataset, rows in found.items() if rows is None}
     if missing:
-        read: dict[int, PastRows] = {dataset: PastRows(dataset, []) for dataset in missing}
+        kept: dict[int, list[dict[str, Any]]] = {dataset: [] for dataset in missing}
         shown = (
             Q(dataset=dataset, from_revision__lte=number)
             & (Q(until_revision=None) | Q(until_revision__gt=number))
@@ -109,30 +156,47 @@ def rows_at(revisions: Mapping[int, Revision]) -> dict[int, PastRows]:
         )
         versions = EntryVersion.objects.filter(reduce(or_, shown))
         for dataset, text in versions.values_list("dataset_id", Cast("row", TextField())):
-            read[dataset].kept.append(orjson.loads(text))
-        for dataset, rows in read.items():
-            rows.kept.sort(key=lambda row: (row["entry"]["published"], row["entry"]["pk"]))
-            _remembered.put(keys[dataset], rows)
-        found.update(read)
+            kept[dataset].append(orjson.loads(text))
+        for dataset, rows in kept.items():
+            rows.sort(key=lambda row: (row["entry"]["published"], row["entry"]["pk"]))
+            if revisions[dataset].rounded:
+                _round(rows)
+            made = found[dataset] = PastRows(dataset, rows)
+            _remembered.put(keys[dataset], made)
     return {dataset: rows for dataset, rows in found.items() if rows is not None}
 
 
-def gone_since(rows: Iterable[PastRows]) -> dict[int, str]:
-    """Why entries that were public then are no longer, by id. One query."""
-    shown = {
-        row["entry"]["pk"]: of.dataset_id
-        for of in rows
-        for row in of.kept
-        if row["entry"]["visibility"] == Entry.Visibility.PUBLIC
-    }
-    gone = Entry.objects.filter(dataset__in=set(shown.values())).exclude(visibility=Entry.Visibility.PUBLIC)
-    return {
-        pk: (reason or "no reason given")
-        if visibility == Entry.Visibility.WITHDRAWN
-        else "kept back by its team"
-        for pk, visibility, reason in gone.values_list("pk", "visibility", "withdrawal_reason")
-        if pk in shown
-    }
+def _round(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Round what was scored on judgements that are hidden now; what a paper prints is no secret."""
+    for row in rows:
+        entry = row["entry"]
+        if entry["provenance"] == REPORTED:
+            continue
+        for values in (entry["scores"], entry["deviations"]):
+            values.update({name: published_value(value, hidden=True) for name, value in values.items()})
+
+
+def gone_since(rows: Mapping[int, PastRows]) -> dict[int, Gone]:
+    """The entries that were public then and are no longer, by id; `rows` are by dataset. One query."""
+    gone = Entry.objects.filter(dataset__in=rows).exclude(visibility=Entry.Visibility.PUBLIC)
+    found = {}
+    for pk, dataset, visibility, said in gone.values_list(
+        "pk", "dataset_id", "visibility", "withdrawal_reason"
+    ):
+        withdrawn = visibility == Entry.Visibility.WITHDRAWN
+        reason = (said or "no reason given") if withdrawn else "kept back by its team"
+        if pk in rows[dataset].public:
+            found[pk] = Gone(dataset, rows[dataset].public[pk], reason, withdrawn)
+    return found
+
+
+def without_page(gone: Iterable[Gone]) -> frozenset[str]:
+    """The slugs of systems that have no page by now, since all that they have is kept back. One query at most."""
+    slugs = {each.slug for each in gone if not each.withdrawn}
+    if not slugs:
+        return frozenset()
+    shown = Entry.objects.filter(system__slug__in=slugs).exclude(visibility=Entry.Visibility.PRIVATE)
+    return frozenset(slugs.difference(shown.values_list("system__slug", flat=True)))
 
 
 def gone_key(datasets: Collection[int]) -> str:

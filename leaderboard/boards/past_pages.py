@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import orjson
@@ -14,7 +13,8 @@ from leaderboard import certainty
 from leaderboard.boards import pages, past
 from leaderboard.boards.benchmark_board import benchmark_board
 from leaderboard.boards.certainty_columns import AWAITED, OUTDATED
-from leaderboard.boards.dataset_board import dataset_board
+from leaderboard.boards.dataset_board import DatasetFacts, dataset_board
+from leaderboard.boards.entries import NO_ENTRIES, DatasetEntries
 from leaderboard.boards.groups import present_group
 from leaderboard.boards.members import BenchmarkFacts, Member, Part
 from leaderboard.boards.model import REPORTED, SCORED, Board, Identity
@@ -40,41 +40,46 @@ def dataset_page(slug: str, state: BoardState, at: datetime.datetime) -> PastPag
     dataset_id = _listed(slug)
     if dataset_id is None:
         return None
-    parts = pages.parts_of([dataset_id]).get(dataset_id, [])
-    revisions = past.revisions_at([dataset_id, *(part.dataset_id for part in parts)], at)
+    revisions = past.revisions_at([dataset_id], at)
     revision = revisions.get(dataset_id)
     if revision is None:
         return None
     rows = past.rows_at(revisions)
-    gone = past.gone_since(rows.values())
-    entries = rows[dataset_id].entries()
-    as_then = [] if revision.facts["current_version_id"] else _as_then(parts, revisions)
-    if as_then:
-        entries = sorted([*_of_whole(as_then, rows), *entries], key=lambda entry: entry.published)
+    gone = past.gone_since(rows)
+    parts = _parts(revision, revisions)
+    of_whole = _of_whole(parts, rows)
+    entries = rows[dataset_id].entries
+    if of_whole.rows:
+        entries = sorted([*of_whole.rows, *entries], key=lambda entry: entry.published)
     compared = _compared(revision.facts, entries)
     found = certainty.read_at(dataset_id, revision.number, compared) if compared else None
-    board = dataset_board(pages.facts_of(revision.facts), entries, state, rows[dataset_id].measured(), found)
-    _mark_gone(board, rows.values(), gone, {})
+    facts = pages.of_whole(pages.facts_of(revision.facts), parts)
+    board = dataset_board(facts, entries, state, rows[dataset_id].measured, found)
+    _mark_gone(board, gone, of_whole.made_of, {})
     board.notes = [note for note in board.notes if note not in (AWAITED, OUTDATED)]
-    board.notes += [*pages.notes_on_parts(as_then), *_untested(revision.facts, board), *_note(bool(gone))]
+    board.notes += [*pages.notes_on_parts(parts), *_untested(revision.facts, board), *_note(bool(gone))]
     since = max(each.at for each in revisions.values())
     return PastPage(board, since, pages.tombstones_of(entries), _bibtex(rows.values()))
 
 
-def _as_then(parts: Sequence[Part], revisions: Mapping[int, past.Revision]) -> list[Part]:
-    return [_part(part, revisions.get(part.dataset_id)) for part in parts]
+class _OfWhole(NamedTuple):
+    """Rows of a whole, and by their ids those of the parts' entries that they are the means of."""
+
+    rows: list[EntryRow]
+    made_of: Mapping[int, Sequence[int]]
 
 
-def _of_whole(parts: Sequence[Part], rows: Mapping[int, past.PastRows]) -> list[EntryRow]:
+def _of_whole(parts: Sequence[Part], rows: Mapping[int, past.PastRows]) -> _OfWhole:
     """What systems had on all of the parts, as rows of the whole; nothing while a part was not public."""
-    if not all(part.listed for part in parts):
-        return []
-    composed = compose(parts, {part.dataset_id: rows[part.dataset_id].lines() for part in parts})
-    return rows_of_whole(composed, rows[parts[0].dataset_id].entries())
+    if not parts or not all(part.listed for part in parts):
+        return _OfWhole([], {})
+    composed = compose(parts, {part.dataset_id: rows[part.dataset_id].lines for part in parts})
+    found = rows_of_whole(composed, rows[parts[0].dataset_id].entries)
+    return _OfWhole(found, {-ids[0]: ids for ids in composed.made_of})
 
 
 def _bibtex(rows: Iterable[past.PastRows]) -> dict[str, str]:
-    return {slug: text for of_dataset in rows for slug, text in of_dataset.bibtex().items()}
+    return {slug: text for of_dataset in rows for slug, text in of_dataset.bibtex.items()}
 
 
 def _listed(slug: str) -> int | None:
@@ -82,7 +87,8 @@ def _listed(slug: str) -> int | None:
 
 
 def _untested(facts: Mapping[str, Any], board: Board) -> list[str]:
-    if facts["hidden"] or (board.certainty is not None and board.certainty.current):
+    unjudged = facts["current_qrels_id"] is None
+    if facts["hidden"] or unjudged or (board.certainty is not None and board.certainty.current):
         return []
     scored = any(row.ranked_in == SCORED for row in board.rows)
     return ["Tests between these results had not been computed yet at that time."] if scored else []
@@ -111,30 +117,23 @@ def benchmark_page(slug: str, state: BoardState, at: datetime.datetime) -> PastP
     row = past.benchmark_at(benchmark_id, at) if benchmark_id is not None else None
     if row is None:
         return None
-    ids = [member["dataset_id"] for member in row["members"]]
-    parts = pages.parts_of(ids)
-    revisions = past.revisions_at(
-        [*ids, *(part.dataset_id for found in parts.values() for part in found)], at
-    )
-    members = _members(row, parts, revisions)
+    revisions = past.revisions_at([member["dataset_id"] for member in row["members"]], at)
+    members = _members(row, revisions)
     if not members:
         return None
     rows = past.rows_at(revisions)
-    entries = {dataset: of_dataset.lines() for dataset, of_dataset in rows.items()}
-    absent = {part.dataset_id for member in members for part in member.parts}.difference(entries)
-    entries |= {dataset: past.PastRows(dataset, []).lines() for dataset in absent}
+    entries = {part.dataset_id: NO_ENTRIES for member in members for part in member.parts}
+    entries |= {dataset: of_dataset.lines for dataset, of_dataset in rows.items()}
     facts = BenchmarkFacts(row["name"], row["measure"], members, row["source_id"], row["efficiency_from_id"])
     board = benchmark_board(facts, with_parts(members, entries), lambda ids: _systems(rows.values()), state)
-    gone = past.gone_since(rows.values())
-    _mark_gone(board, rows.values(), gone, {each.dataset_id: each.facts.name for each in members})
+    gone = past.gone_since(rows)
+    _mark_gone(board, gone, _made_of(members, entries) if gone else {}, _names(members))
     board.notes += _note(bool(gone))
     since = max(revision.at for revision in revisions.values())
     return PastPage(board, since, [], _bibtex(rows.values()))
 
 
-def _members(
-    row: Mapping[str, Any], parts: Mapping[int, list[Part]], revisions: Mapping[int, past.Revision]
-) -> list[Member]:
+def _members(row: Mapping[str, Any], revisions: Mapping[int, past.Revision]) -> list[Member]:
     """The datasets that were public then, as they were."""
     found = []
     for member in row["members"]:
@@ -142,45 +141,70 @@ def _members(
         if revision is None:
             continue
         columns = {f"dataset__{name}": value for name, value in revision.facts.items()}
-        own = [] if revision.facts["current_version_id"] else parts.get(member["dataset_id"], [])
-        found.append(pages.member_of({**member, **columns}, revision.key, _as_then(own, revisions)))
+        found.append(pages.member_of({**member, **columns}, revision.key, _parts(revision, revisions)))
     return found
 
 
-def _part(part: Part, revision: past.Revision | None) -> Part:
-    if revision is None:
-        return replace(part, revision="at:0", listed=False)
-    return replace(part, facts=pages.facts_of(revision.facts), revision=revision.key, listed=True)
+def _parts(revision: past.Revision, revisions: Mapping[int, past.Revision]) -> list[Part]:
+    """What the dataset was the mean of, as it was; a part that was not public yet has no columns."""
+    found = []
+    for dataset_id in revision.parts:
+        of_part = revisions.get(dataset_id)
+        if of_part is None:
+            found.append(Part(dataset_id, "", DatasetFacts("", False, "", []), "at:0", listed=False))
+            continue
+        facts = pages.facts_of(of_part.facts)
+        found.append(Part(dataset_id, of_part.facts["slug"], facts, of_part.key))
+    return found
+
+
+def _names(members: Sequence[Member]) -> dict[int, str]:
+    """The names of the benchmark's datasets, by their ids and by those of their parts."""
+    of_parts = {part.dataset_id: member.facts.name for member in members for part in member.parts}
+    return of_parts | {member.dataset_id: member.facts.name for member in members}
+
+
+def _made_of(members: Sequence[Member], entries: Mapping[int, DatasetEntries]) -> dict[int, Sequence[int]]:
+    """By the id that stands for a mean of parts on a line, the ids of all the entries in it."""
+    found: dict[int, Sequence[int]] = {}
+    for member in members:
+        if member.parts:
+            composed = compose(member.parts, entries)
+            standing = (pk for _, pk in composed.entries.published)
+            found.update(zip(standing, composed.made_of, strict=True))
+    return found
 
 
 def _systems(rows: Iterable[past.PastRows]) -> dict[int, SystemRow]:
-    return {key: system for of_dataset in rows for key, system in of_dataset.systems().items()}
+    return {key: system for of_dataset in rows for key, system in of_dataset.systems.items()}
 
 
 def _mark_gone(
-    board: Board, rows: Iterable[past.PastRows], gone: Mapping[int, str], names: Mapping[int, str]
+    board: Board,
+    gone: Mapping[int, past.Gone],
+    made_of: Mapping[int, Sequence[int]],
+    names: Mapping[int, str],
 ) -> None:
-    """Say at each row that it was taken off since, and why; with the datasets' names where it is made of several."""
+    """Say at each row that it was taken off since, and why; with the datasets' names where it is made of several.
+
+    A row is made of the entries whose values it shows, and of no other of the same system.
+    """
     if not gone:
         return
-    reasons: dict[tuple[str, str], list[str]] = {}
-    for of_dataset in rows:
-        where = f" ({names[of_dataset.dataset_id]})" if of_dataset.dataset_id in names else ""
-        for kept in of_dataset.kept:
-            entry = kept["entry"]
-            if entry["pk"] in gone:
-                found = reasons.setdefault((entry["slug"], entry["configuration"]), [])
-                found.append(gone[entry["pk"]] + where)
     for row in board.rows:
         shown = row.entry
-        if not isinstance(shown, EntryRow | Identity) or row.ranked_in == REPORTED:
+        if not isinstance(shown, EntryRow | Identity):
             continue
-        if isinstance(shown, EntryRow) and shown.pk > 0:
-            reason = gone.get(shown.pk)
-        else:
-            reason = "; ".join(dict.fromkeys(reasons.get((shown.slug, shown.configuration), ())))
-        if reason:
-            row.entry = shown._replace(visibility=WITHDRAWN, withdrawal_reason=reason)
+        own = [shown.pk] if isinstance(shown, EntryRow) else shown.entries
+        ids = (each for pk in own for each in made_of.get(pk, (pk,)))
+        reasons = dict.fromkeys(_reason(gone[pk], names) for pk in ids if pk in gone)
+        if reasons:
+            row.entry = shown._replace(visibility=WITHDRAWN, withdrawal_reason="; ".join(reasons))
+    board.without_page = past.without_page(gone.values())
+
+
+def _reason(gone: past.Gone, names: Mapping[int, str]) -> str:
+    return f"{gone.reason} ({names[gone.dataset_id]})" if gone.dataset_id in names else gone.reason
 
 
 def key_of(kind: str, slug: str, at: datetime.datetime) -> str:
@@ -192,12 +216,11 @@ def key_of(kind: str, slug: str, at: datetime.datetime) -> str:
         benchmark_id = Benchmark.objects.filter(slug=slug).values_list("pk", flat=True).first()
         row = past.benchmark_at(benchmark_id, at) if benchmark_id is not None else None
         members = [member["dataset_id"] for member in row["members"]] if row else []
-    ids = [*members, *(part.dataset_id for found in pages.parts_of(members).values() for part in found)]
-    revisions = past.revisions_at(ids, at)
+    revisions = past.revisions_at(members, at)
     if not revisions:
         return ""
     numbers = ",".join(f"{dataset}:{revisions[dataset].key}" for dataset in sorted(revisions))
-    return f"{numbers} {past.gone_key(ids)} {orjson.dumps(row).decode()}"
+    return f"{numbers} {past.gone_key(revisions)} {orjson.dumps(row).decode()}"
 
 
 def first_time(kind: str, slug: str) -> datetime.datetime | None:

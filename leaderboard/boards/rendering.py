@@ -6,7 +6,7 @@ Ten thousand cells are made on a miss, so the common case of each kind of column
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from html import escape
 from operator import attrgetter
@@ -47,8 +47,10 @@ def body(board: Board, unpin: Mapping[str, str] | None = None, *, may_pin: bool 
     for place in {place for row in board.rows if row.spreads for place in row.spreads}:
         _add_spreads(board.rows, place, cells[place - 1])
     pinned, others = board.rows[: board.pinned], board.rows[board.pinned :]
-    heads = [_head(row, _unpin(row, (unpin or {}).get(row.entry.slug, "")), "is-pinned") for row in pinned]
-    heads += [_head(row, _pin(row) if may_pin else "") for row in others]
+    heads = [
+        _head(board, row, _unpin(row, (unpin or {}).get(row.entry.slug, "")), "is-pinned") for row in pinned
+    ]
+    heads += [_head(board, row, _pin(row) if may_pin else "") for row in others]
     return mark_safe("</tr>\n".join(map("".join, zip(heads, *cells, strict=True))) + "</tr>")  # noqa: S308
 
 
@@ -66,7 +68,7 @@ def _unpin(row: Row, href: str) -> str:
     return f'<a class="pin" hx-boost="true" href="{escape(href)}" aria-label="Unpin {escape(row.entry.system)}"></a>'
 
 
-def _head(row: Row, pin: str, *classes: str) -> str:
+def _head(board: Board, row: Row, pin: str, *classes: str) -> str:
     """The row's start: rank and name, which stay in sight when the board scrolls sideways."""
     entry = row.entry
     after = "<sup>‡</sup>" if entry.training == "in-domain" else ""
@@ -86,16 +88,16 @@ def _head(row: Row, pin: str, *classes: str) -> str:
     opening = f'<tr class="{named}">' if named else "<tr>"
     return (
         f'{opening}<td class="rank">{pin}{row.rank_label or "—"}</td><th scope="row" class="name">'
-        f"{_named(entry)}{after}</th>"
+        f"{_named(entry, board.without_page)}{after}</th>"
     )
 
 
-def _named(entry: Identified) -> str:
+def _named(entry: Identified, without_page: Collection[str]) -> str:
     """The system's name, as a link to its page; one that has only private results may have none."""
     name, address = escape(entry.system), f"/systems/{entry.slug}/"
     if entry.visibility == "private":
         address = f"/submissions/{entry.submission}/" if entry.submission else ""
-    return f'<a href="{address}">{name}</a>' if address else name
+    return f'<a href="{address}">{name}</a>' if address and entry.slug not in without_page else name
 
 
 def _cells(board: Board, place: int, values: Values) -> Cells:
