@@ -27,6 +27,7 @@ from evaluation.profiles.lengths import LengthDistribution
 from evaluation.profiles.unigrams import weighted_jaccard
 from evaluation.qrels import Qrels as Judgements
 from evaluation.top_documents import TopDocuments, shown
+from leaderboard.board_versions import lock_boards
 from leaderboard.judgements import load_qrels
 from leaderboard.models import (
     CollectionProfile,
@@ -94,8 +95,7 @@ def find_collection(
         return None
     corpus = path_of(Area.FILES, version.corpus_sha256)
     known = CollectionProfile.objects.filter(version=version).first()
-    public = dataset.queries_visibility == dataset.documents_visibility == Visibility.PUBLIC
-    basis = {"qrels": judged.pk if judged else None, "public": public}
+    basis = _basis(dataset)
     if known is not None and known.example.get("basis") == basis:
         return FoundCollection(version)
     chosen = _choose(version, judged)
@@ -108,7 +108,7 @@ def find_collection(
         values, documents = {}, _documents(corpus, wanted, progress)
         lengths = read_document_lengths(path_of(Area.PROFILES, known.terms_sha256))
     values["example"] = {"basis": basis}
-    if public:
+    if basis["public"]:
         values["example"] |= chosen.as_data(documents)
     values["relevance_by_length"] = {}
     if judged is not None:
@@ -116,6 +116,13 @@ def find_collection(
         found = LengthDistribution.of(lengths.find(relevant))
         values["relevance_by_length"] = {"qrels": judged.pk, "lengths": found.as_data()}
     return FoundCollection(version, values)
+
+
+def _basis(dataset: Dataset) -> dict[str, Any]:
+    """What decides, beside the texts themselves, what is found of them."""
+    judged = _open_judgements(dataset)
+    public = dataset.queries_visibility == dataset.documents_visibility == Visibility.PUBLIC
+    return {"qrels": judged.pk if judged else None, "public": public}
 
 
 def _open_judgements(dataset: Dataset) -> Qrels | None:
@@ -199,11 +206,10 @@ def record_collection(found: FoundCollection) -> None:
 
 @dataclass(frozen=True)
 class FoundBeside:
-    """What was found between collections, and of runs; `more` where there are further runs to look at."""
+    """What was found between collections, and of runs."""
 
     overlaps: list[Overlap] = field(default_factory=list)
     runs: list[RunProfile] = field(default_factory=list)
-    more: bool = False
 
 
 def find_beside(dataset: Dataset, progress: Progress = _no_progress) -> FoundBeside:
@@ -215,14 +221,14 @@ def find_beside(dataset: Dataset, progress: Progress = _no_progress) -> FoundBes
     if own is None:
         return FoundBeside()
     overlaps = _overlaps(own, progress)
-    waiting = list(runs_without_profile(dataset)[: RUNS_AT_ONCE + 1])
+    waiting = list(runs_without_profile(dataset)[:RUNS_AT_ONCE])
     profiles = []
     if waiting:
         lengths = read_document_lengths(path_of(Area.PROFILES, own.terms_sha256))
-        for number, run in enumerate(waiting[:RUNS_AT_ONCE]):
+        for number, run in enumerate(waiting):
             progress(number / len(waiting))
             profiles.append(_run_profile(run, lengths))
-    return FoundBeside(overlaps, profiles, len(waiting) > RUNS_AT_ONCE)
+    return FoundBeside(overlaps, profiles)
 
 
 def _overlaps(own: CollectionProfile, progress: Progress) -> list[Overlap]:
@@ -271,11 +277,24 @@ def _run_profile(run: Run, lengths: DocumentLengths) -> RunProfile:
 
 
 def record_beside(dataset: Dataset, found: FoundBeside) -> None:
-    """Write overlaps and run profiles; what somebody else wrote meanwhile is the same and stays."""
+    """Write overlaps and run profiles, and ask again where there is more to find by now.
+
+    What somebody else wrote meanwhile is the same and stays.
+    """
     Overlap.objects.bulk_create(found.overlaps, ignore_conflicts=True)
     RunProfile.objects.bulk_create(found.runs, ignore_conflicts=True)
-    if found.more:
+    # A change that was not committed when its request was taken up has been looked for in vain. It holds the board's
+    # row, so with that locked it is either seen here or still to ask.
+    lock_boards([dataset.pk])
+    present = Dataset.objects.select_related("current_version").get(pk=dataset.pk)
+    if runs_without_profile(present).exists() or not _is_known(present):
         request_statistics(dataset.pk)
+
+
+def _is_known(dataset: Dataset) -> bool:
+    """Whether what is recorded of the dataset's texts is what would be found now."""
+    known = CollectionProfile.objects.filter(version=dataset.current_version_id).first()
+    return known is not None and known.example.get("basis") == _basis(dataset)
 
 
 def work_folder() -> tempfile.TemporaryDirectory[str]:

@@ -14,6 +14,7 @@ from leaderboard.bell import DISPATCH
 from leaderboard.certainty import request_missing_certainty
 from leaderboard.collection_figures import request_missing_statistics
 from leaderboard.efficiency import prices_come_into_force
+from submissions.analysis import ask_again
 from submissions.heartbeat import Heartbeat, forget_silent_workers
 from submissions.model_work.encodings import settle
 from submissions.queue import WORK, reap, ring_for_waiting, take_requests
@@ -37,6 +38,7 @@ def dispatch() -> None:
     request_missing_certainty()
     prices_come_into_force()
     request_missing_statistics()
+    ask_again()
     take_requests()
     reap()
     settle()

@@ -7,7 +7,7 @@ means that are published.
 from leaderboard.certainty.computing import Finding, compute_certainty, find_certainty, keep_certainty
 from leaderboard.certainty.found import BoardCertainty, EntryCertainty, MeasureCertainty, Settings
 from leaderboard.certainty.reading import read, read_at
-from leaderboard.certainty.requests import request_missing_certainty
+from leaderboard.certainty.requests import request_if_changed, request_missing_certainty
 
 __all__ = [
     "BoardCertainty",
@@ -20,5 +20,6 @@ __all__ = [
     "keep_certainty",
     "read",
     "read_at",
+    "request_if_changed",
     "request_missing_certainty",
 ]

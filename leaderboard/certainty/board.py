@@ -12,7 +12,7 @@ import orjson
 
 from leaderboard.boards.groups import present_group
 from leaderboard.certainty.found import METHOD, Settings
-from leaderboard.models import Dataset, Entry
+from leaderboard.models import Certainty, Dataset, Entry
 
 
 class ComparedBoard(NamedTuple):
@@ -63,6 +63,12 @@ def compared_boards(datasets: Collection[int]) -> dict[int, ComparedBoard]:
         if board is not None:
             found[dataset] = board
     return found
+
+
+def is_known(board: ComparedBoard) -> bool:
+    """Whether what was found last is of this very board. One query."""
+    latest = Certainty.objects.filter(dataset=board.dataset).order_by("-from_revision")
+    return latest.values_list("key", flat=True).first() == board.key
 
 
 def compared_board(

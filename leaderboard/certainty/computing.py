@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from evaluation.certainty import LETTERS, PermutedSums, count_wins, holm, intervals, tiers
 from leaderboard.board_versions import Kind, board_changed, lock_boards
 from leaderboard.boards.measures import better
-from leaderboard.certainty.board import ComparedBoard, compared_boards
+from leaderboard.certainty.board import ComparedBoard, compared_boards, is_known
 from leaderboard.certainty.found import EntryCertainty, MeasureCertainty, Settings
 from leaderboard.models import Certainty, Dataset, Entry
 from leaderboard.results import per_query_means
@@ -29,10 +29,14 @@ _SCORE, _P = "{:.6f}", "{:.5g}"
 
 
 class Finding(NamedTuple):
-    """What was found of a board as it was when it was read."""
+    """What was found of a board as it was when it was read.
+
+    Where it had been so before, `same_as` is the key of the row that has the content, and this has none.
+    """
 
     board: ComparedBoard
     content: Mapping[str, Mapping[str, Any]]
+    same_as: int | None = None
 
 
 def compute_certainty(dataset: Dataset) -> Certainty | None:
@@ -44,8 +48,11 @@ def compute_certainty(dataset: Dataset) -> Certainty | None:
 def find_certainty(dataset: Dataset, progress: Progress = lambda share: None) -> Finding | None:
     """Find it, writing nothing. None for hidden judgements, without a result, and where it was found already."""
     board = compared_boards([dataset.pk]).get(dataset.pk)
-    if board is None or _known(board):
+    if board is None or is_known(board):
         return None
+    earlier = Certainty.objects.filter(dataset=dataset, key=board.key, same_as=None).order_by("from_revision")
+    if found := earlier.values_list("pk", flat=True).first():
+        return Finding(board, {}, found)
     content: dict[str, dict[str, Any]] = {}
     for read in _by_measure(board):
         # Together, since most of the work is to draw the resamples.
@@ -70,7 +77,7 @@ def keep_certainty(finding: Finding) -> Certainty | None:
     lock_boards([finding.board.dataset])
     dataset = Dataset.objects.get(pk=finding.board.dataset)
     present = compared_boards([dataset.pk]).get(dataset.pk)
-    if present is None or present.key != finding.board.key or _known(present):
+    if present is None or present.key != finding.board.key or is_known(present):
         return None
     return Certainty.objects.create(
         dataset=dataset,
@@ -79,14 +86,9 @@ def keep_certainty(finding: Finding) -> Certainty | None:
         key=present.key,
         settings=Settings().as_dict(),
         content=finding.content,
+        same_as_id=finding.same_as,
         computed_at=timezone.now(),
     )
-
-
-def _known(board: ComparedBoard) -> bool:
-    """Whether what was found last is of this very board."""
-    latest = Certainty.objects.filter(dataset=board.dataset).order_by("-from_revision")
-    return latest.values_list("key", flat=True).first() == board.key
 
 
 def certainty_of(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from django.db import transaction
 from django.db.models import Exists, OuterRef
 
+from leaderboard.board_versions import lock_boards
+from leaderboard.certainty.board import compared_boards, is_known
 from leaderboard.certainty.found import METHOD
 from leaderboard.models import Certainty, Dataset, Entry, WorkRequest
 from leaderboard.work import request_certainty
@@ -12,8 +15,7 @@ from leaderboard.work import request_certainty
 def request_missing_certainty() -> int:
     """Ask for the boards that have nothing found by the present method, each once; how many these were. One query.
 
-    Every later change of a board asks by itself, in its own transaction. A job that failed is not asked for again
-    until its board changes.
+    Every later change of a board asks by itself, in its own transaction.
     """
     of_dataset = {"dataset": OuterRef("pk")}
     scored = Entry.objects.public().exclude(provenance=Entry.Provenance.REPORTED)
@@ -30,3 +32,18 @@ def request_missing_certainty() -> int:
     for dataset in datasets:
         request_certainty(dataset, METHOD)
     return len(datasets)
+
+
+@transaction.atomic
+def request_if_changed(dataset_id: int) -> bool:
+    """Ask once more where what was found last is not of the board as it is now; whether it was asked.
+
+    For the end of each finding: a change that was not committed when its request was taken up has been looked for in
+    vain. It holds the board's row, so with that locked it is either seen here or still to ask.
+    """
+    lock_boards([dataset_id])
+    board = compared_boards([dataset_id]).get(dataset_id)
+    if board is None or is_known(board):
+        return False
+    request_certainty(dataset_id)
+    return True

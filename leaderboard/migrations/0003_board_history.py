@@ -90,7 +90,23 @@ class Migration(migrations.Migration):
                     "settings",
                     models.JSONField(help_text="Resamples, permutations, seed, level, as they were."),
                 ),
-                ("content", models.JSONField(help_text="Measure → what was found, by the entries' ids.")),
+                (
+                    "content",
+                    models.JSONField(
+                        help_text="Measure → what was found, by the entries' ids; none beside `same_as`."
+                    ),
+                ),
+                (
+                    "same_as",
+                    models.ForeignKey(
+                        blank=True,
+                        help_text="The first row of this key, which has the content: the board is again what it was then.",
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="leaderboard.certainty",
+                    ),
+                ),
                 ("computed_at", models.DateTimeField()),
             ],
             options={

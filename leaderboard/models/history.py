@@ -103,7 +103,17 @@ class Certainty(models.Model):
     comparison_group = models.CharField(max_length=120)
     key = models.CharField(max_length=64)
     settings = models.JSONField(help_text="Resamples, permutations, seed, level, as they were.")
-    content = models.JSONField(help_text="Measure → what was found, by the entries' ids.")
+    content = models.JSONField(
+        help_text="Measure → what was found, by the entries' ids; none beside `same_as`."
+    )
+    same_as = models.ForeignKey(
+        "self",
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="+",
+        help_text="The first row of this key, which has the content: the board is again what it was then.",
+    )
     computed_at = models.DateTimeField()
 
     class Meta:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
+
 import pytest
 from django.utils import timezone
 
 from leaderboard import certainty
-from leaderboard.models import Certainty, Dataset, Entry, WorkRequest
-from leaderboard.publishing import withdraw_entries
+from leaderboard.models import Certainty, Dataset, DatasetVersion, Entry
+from leaderboard.publishing import set_visibility, withdraw_entries
 from submissions import analysis
 from submissions.lease import Lease, LeaseLost
 from submissions.models import Job, State
@@ -113,10 +115,48 @@ def test_a_board_whose_last_result_is_withdrawn_has_nothing_to_find() -> None:
     assert not Certainty.objects.exists()
 
 
-def test_a_job_that_failed_thrice_is_not_asked_for_for_ever(board: Dataset) -> None:
-    WorkRequest.objects.all().delete()
+@pytest.mark.parametrize("kind", ["certainty", "statistics"])
+def test_what_failed_is_asked_for_again_after_an_hour_then_after_two_and_not_once_it_is_done(
+    board: Dataset, kind: str
+) -> None:
+    DatasetVersion.objects.update(corpus_sha256="c" * 64)
     dispatch()
-    assert jobs_of(board) == ["queued"]
-    Job.objects.filter(kind="certainty").update(state=State.FAILED, finished_at=timezone.now())
-    dispatch()
-    assert jobs_of(board) == ["failed"]
+
+    def states() -> list[str]:
+        dispatch()
+        return list(Job.objects.filter(kind=kind).order_by("pk").values_list("state", flat=True))
+
+    def end(state: str, hours: float) -> None:
+        ended = timezone.now() - datetime.timedelta(hours=hours)
+        Job.objects.filter(kind=kind, state=State.QUEUED).update(state=state, finished_at=ended)
+
+    assert states() == ["queued"]
+    end("failed", 0.9)
+    assert states() == ["failed"]
+    Job.objects.update(finished_at=timezone.now() - datetime.timedelta(hours=1.1))
+    assert states() == ["failed", "queued"]
+    end("timed_out", 1.9)
+    assert states() == ["failed", "timed_out"]
+    Job.objects.filter(kind=kind).update(finished_at=timezone.now() - datetime.timedelta(hours=2.1))
+    assert states() == ["failed", "timed_out", "queued"]
+    end("done", 99)
+    assert states() == ["failed", "timed_out", "done"]
+
+
+def test_a_board_that_is_again_what_it_was_has_what_was_found_then_and_keeps_it_once(board: Dataset) -> None:
+    newest = score_queries(board, "Newcomer", spread(0.6, 3))
+    seen = []
+    for public in (True, False, True, False, True):
+        set_visibility(newest.submission_reference, public=public)
+        take_requests()
+        work_through("score", "worker")
+        found = certainty.read([board.pk])[board.pk]
+        assert found.current
+        seen.append(len(found.content["nDCG@10"]["entries"]))
+    assert seen == [3, 2, 3, 2, 3]
+    kept = Certainty.objects.all()
+    assert [bool(each.content) for each in kept] == [True, True, False, False, False]
+    entries = {each.pk for each in Entry.objects.all()}
+    past = certainty.read_at(board.pk, kept[2].from_revision, entries)
+    assert past is not None
+    assert past.current
