@@ -7,8 +7,9 @@ from html import escape
 from typing import Any, NamedTuple
 
 from leaderboard.boards.measures import better
+from leaderboard.boards.model import CLOSED, REPORTED, SCORED, STALE
+from leaderboard.boards.standing import Field, fields_of
 from leaderboard.models import Dataset, Entry, System
-from leaderboard.models.results import EntryQuerySet
 
 #: Widths of signs in thousandths of the size, near to Verdana's; `textLength` makes up for what a font differs by.
 _WIDTHS: Mapping[str, int] = {
@@ -34,15 +35,8 @@ class Badge(NamedTuple):
     color: str
 
 
-class _Row(NamedTuple):
-    system_id: int
-    group: str
-    provenance: str
-    scores: Mapping[str, float]
-
-
 def badge_of(system_slug: str, dataset_slug: str, measure: str) -> Badge | None:
-    """The system's place on a dataset's board, the first by name where none is named. Three queries.
+    """The system's place on a dataset's board, the first by name where none is named. Four queries.
 
     None where there is no such system with anything public, no such dataset, or no such measure of it.
     """
@@ -58,44 +52,23 @@ def badge_of(system_slug: str, dataset_slug: str, measure: str) -> Badge | None:
     if dataset is None or (measure and measure not in (dataset.measures or [dataset.primary_measure])):
         return None
     measure = measure or dataset.primary_measure
-    rows = [_Row(*row) for row in _rows(dataset)]
-    return _badge(system, dataset, measure, [row for row in rows if measure in row.scores])
+    return _badge(system, dataset, measure, fields_of([dataset.pk])[dataset.pk])
 
 
-def _rows(dataset: Dataset) -> Any:
-    return (
-        EntryQuerySet(Entry)
-        .public()
-        .filter(dataset=dataset)
-        .values_list("system_id", "comparison_group", "provenance", "scores")
-    )
-
-
-def _badge(system: System, dataset: Dataset, measure: str, rows: list[_Row]) -> Badge:
+def _badge(system: System, dataset: Dataset, measure: str, field: Field) -> Badge:
     label = f"{measure} on {dataset.name}"
     sign = -1 if better(measure) == "lower" else 1
-    current = f"scored:{dataset.current_version_id}:{dataset.current_qrels_id}:"
-    own = [row for row in rows if row.system_id == system.pk]
+    own = [entry for entry in field.entries if entry.system_id == system.pk and measure in entry.scores]
     if not own:
         return Badge(label, "no result", "grey")
     # The present judgements first, then what papers report, then what is stale.
-    mine = max(
-        own,
-        key=lambda row: (
-            row.group.startswith(current),
-            row.provenance == "reported",
-            sign * row.scores[measure],
-        ),
-    )
-    value = mine.scores[measure]
-    if mine.provenance == "reported":
-        peers, kind = [row for row in rows if row.provenance == "reported"], " reported"
-    elif mine.group.startswith(current):
-        peers, kind = [row for row in rows if row.group == mine.group], ""
-    else:
+    kinds = (STALE, REPORTED, CLOSED, SCORED)
+    mine = max(own, key=lambda entry: (kinds.index(field.kind(entry)), sign * entry.scores[measure]))
+    value, standing = mine.scores[measure], field.standing(mine, measure)
+    if standing.rank is None:
         return Badge(label, f"{value:.3f}, earlier judgements", "grey")
-    rank = 1 + sum(sign * row.scores[measure] > sign * value for row in peers)
-    return Badge(label, f"{value:.3f} · {rank} of {len(peers)}{kind}", "blue")
+    kind = "" if standing.ranked_in == SCORED else f" {standing.ranked_in}"
+    return Badge(label, f"{value:.3f} · {standing.rank} of {standing.of}{kind}", "blue")
 
 
 def width(text: str) -> int:

@@ -221,9 +221,7 @@ class Row:
 
         Empty where there is none.
         """
-        if self.rank is None:
-            return ""
-        return f"{_RANK_MARKS.get(self.ranked_in, '')}{self.rank}"
+        return rank_label(self.rank, self.ranked_in)
 
 
 #: Values of `Row.ranked_in`.
@@ -237,6 +235,11 @@ PRIVATE = "private"
 #: These rows have no rank, and move neither those of others nor what is best.
 UNRANKED = frozenset({STALE, PRIVATE})
 _RANK_MARKS = {REPORTED: "r ", CLOSED: "c "}
+
+
+def rank_label(rank: int | None, ranked_in: str) -> str:
+    """A rank with the mark of its kind, empty where there is none."""
+    return "" if rank is None else f"{_RANK_MARKS.get(ranked_in, '')}{rank}"
 
 
 @dataclass(slots=True)

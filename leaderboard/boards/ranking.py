@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from leaderboard.boards.model import EFFECTIVENESS, UNRANKED, Board, Column, Row, Value
@@ -33,12 +33,17 @@ def assign_ranks(rows: Sequence[Row], place: int, *, lower_is_better: bool = Fal
         if isinstance(value, (float, int)) and row.ranked_in not in UNRANKED:
             kinds[row.ranked_in].append((value, row))
     for ranked in kinds.values():
-        ranked.sort(key=lambda pair: pair[0], reverse=not lower_is_better)
-        previous, rank = None, 0
-        for position, (value, row) in enumerate(ranked, start=1):
-            if value != previous:
-                previous, rank = value, position
-            row.rank = rank
+        found = places([value for value, _ in ranked], lower_is_better=lower_is_better)
+        for value, row in ranked:
+            row.rank = found[value]
+
+
+def places(values: Iterable[float], *, lower_is_better: bool = False) -> dict[float, int]:
+    """The place of each value, the best has 1; equal values share theirs: 1, 1, 3."""
+    found: dict[float, int] = {}
+    for place, value in enumerate(sorted(values, reverse=not lower_is_better), start=1):
+        found.setdefault(value, place)
+    return found
 
 
 def mark_best(board: Board, rows: Sequence[Row]) -> None:

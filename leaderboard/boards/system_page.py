@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
-import orjson
 from django.db.models import Count, Q, TextField
 from django.db.models.functions import Cast
 
 from leaderboard.boards import deltas
 from leaderboard.boards.dataset_board import ARCHITECTURES
 from leaderboard.boards.measured import Measured, measured_of
-from leaderboard.boards.measures import better
 from leaderboard.boards.reading import short_citation
+from leaderboard.boards.standing import Field, fields_of
 from leaderboard.boards.system_result import Result, SeedResult
 from leaderboard.boards.word_pieces import is_word_pieces, job_of, scores_by_job
 from leaderboard.models import Entry, Seed, System
 from leaderboard.models.results import EntryQuerySet
 
 
-class _Other(NamedTuple):
-    """An entry to compare with."""
-
-    dataset_id: int
-    comparison_group: str
-    provenance: str
-    is_baseline: bool
-    system: str
-    slug: str
-    scores: Mapping[str, float]
+#: What a result shows as it was read, by its own names.
+_AS_READ = {
+    "dataset": "dataset__name",
+    "dataset_slug": "dataset__slug",
+    "provenance": "provenance",
+    "training": "training",
+    "is_baseline": "is_baseline",
+    "configuration": "configuration",
+    "locator": "locator",
+    "submission": "submission_reference",
+    "facts": "facts",
+    "deviations": "deviations",
+}
 
 
 def system_facts(slug: str) -> dict[str, Any] | None:
@@ -87,7 +89,7 @@ def system_facts(slug: str) -> dict[str, Any] | None:
 
 
 def results_of(system_id: int) -> list[Result]:
-    """The system's public entries, by dataset. Five queries at most."""
+    """The system's public entries, by dataset. Six queries at most."""
     mine = list(
         EntryQuerySet(Entry)
         .public()
@@ -96,27 +98,18 @@ def results_of(system_id: int) -> list[Result]:
         .values(
             "pk",
             "dataset_id",
-            "dataset__name",
-            "dataset__slug",
             "dataset__hidden",
             "dataset__measures",
             "scores",
             "figures",
-            "facts",
             "comparison_group",
-            "provenance",
-            "training",
-            "is_baseline",
-            "configuration",
-            "locator",
-            "submission_reference",
             "seed_count",
-            "deviations",
+            *_AS_READ.values(),
             published=Cast("published_at", TextField()),
         )
     )
     seeds = _seeds([row["pk"] for row in mine if row["seed_count"]])
-    others = _others({row["dataset_id"] for row in mine})
+    fields = fields_of({row["dataset_id"] for row in mine})
     measured: dict[int, list[Measured]] = {}
     for one in measured_of(system_id):
         measured.setdefault(one.entry_id, []).append(one)
@@ -124,7 +117,7 @@ def results_of(system_id: int) -> list[Result]:
     results = (
         _result(
             {**row, "seeds": seeds.get(row["pk"], [])},
-            others,
+            fields[row["dataset_id"]],
             measured.get(row["pk"], []),
             word_pieces.get(job_of(row), {}),
         )
@@ -142,89 +135,50 @@ def _seeds(entries: Collection[int]) -> dict[int, list[tuple[str, dict[str, floa
     return found
 
 
-def _others(dataset_ids: Iterable[int]) -> dict[int, list[_Other]]:
-    rows = (
-        EntryQuerySet(Entry)
-        .public()
-        .filter(dataset_id__in=list(dataset_ids))
-        .order_by("published_at", "pk")
-        .values_list(
-            "dataset_id",
-            "comparison_group",
-            "provenance",
-            "is_baseline",
-            "system__name",
-            "system__slug",
-            Cast("scores", TextField()),
-        )
-    )
-    found: dict[int, list[_Other]] = {}
-    for row in rows:
-        other = _Other._make((*row[:-1], orjson.loads(row[-1])))
-        found.setdefault(other.dataset_id, []).append(other)
-    return found
-
-
 def _result(
-    row: Mapping[str, Any],
-    others: Mapping[int, list[_Other]],
-    measured: list[Measured],
-    of_word_pieces: Mapping[str, float],
+    row: Mapping[str, Any], field: Field, measured: list[Measured], of_word_pieces: Mapping[str, float]
 ) -> Result | None:
+    """The entry as the page shows it, None where it has no score, or left the board between two queries."""
     scores: dict[str, float] = row["scores"]
     ordered = [name for name in row["dataset__measures"] if name in scores] or list(scores)
-    if not ordered:
+    entry = next((each for each in field.entries if each.pk == row["pk"]), None)
+    if not ordered or entry is None:
         return None
-    measure, group = ordered[0], row["comparison_group"]
-    reported = row["provenance"] == Entry.Provenance.REPORTED
-    peers = [
-        other
-        for other in others[row["dataset_id"]]
-        if measure in other.scores
-        and (other.provenance == "reported" if reported else other.comparison_group == group)
-    ]
-    sign = -1 if better(measure) == "lower" else 1
-    best = max(peers, key=lambda other: sign * other.scores[measure])
-    value = scores[measure]
-    compared = next((other for other in peers if other.is_baseline and other.comparison_group == group), None)
+    measure, value = ordered[0], scores[ordered[0]]
+    standing, compared = field.standing(entry, measure), field.baseline(entry, measure)
     baseline = compared.scores[measure] if compared else None
     word_pieces = None if is_word_pieces(row["configuration"]) else of_word_pieces.get(measure)
+    reported = row["provenance"] == Entry.Provenance.REPORTED
     return Result(
-        dataset=row["dataset__name"],
-        dataset_slug=row["dataset__slug"],
+        **{name: row[column] for name, column in _AS_READ.items()},
         measure=measure,
         value=value,
         baseline=baseline,
         delta=deltas.absolute(value, baseline),
         relative=deltas.relative(value, baseline),
-        best=best.scores[measure],
-        best_system=best.system,
-        best_slug=best.slug,
-        rank=1 + sum(sign * other.scores[measure] > sign * value for other in peers),
-        of=len(peers),
+        best=standing.best.scores[measure],
+        best_system=standing.best.system,
+        best_slug=standing.best.slug,
+        rank=standing.rank,
+        of=standing.of,
+        ranked_in=standing.ranked_in,
         decimals=3 if reported or row["dataset__hidden"] else 4,
-        provenance=row["provenance"],
-        training=row["training"],
-        is_baseline=row["is_baseline"],
-        configuration=row["configuration"],
-        locator=row["locator"],
-        submission=row["submission_reference"],
         published="" if reported else row["published"][:10],
         scores=[(name, scores[name]) for name in ordered[1:]],
         figures=[figure for figure in row["figures"] if figure["name"] not in scores],
-        facts=row["facts"],
         measured=measured,
         word_pieces=word_pieces,
         word_pieces_delta=deltas.absolute(value, word_pieces),
         word_pieces_relative=deltas.relative(value, word_pieces),
-        deviations=row["deviations"],
-        seeds=[
-            SeedResult(
-                label,
-                of_seed.get(measure),
-                [(name, of_seed[name]) for name in ordered[1:] if name in of_seed],
-            )
-            for label, of_seed in row["seeds"]
-        ],
+        seeds=_seed_results(row["seeds"], ordered),
         baseline_slug=compared.slug if compared else "",
     )
+
+
+def _seed_results(seeds: Iterable[tuple[str, Mapping[str, float]]], ordered: Sequence[str]) -> list[SeedResult]:
+    """Each seed with its values of the measures, the first of them apart."""
+    first, *others = ordered
+    return [
+        SeedResult(label, scores.get(first), [(name, scores[name]) for name in others if name in scores])
+        for label, scores in seeds
+    ]

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from leaderboard.boards import wording
 from leaderboard.boards.facts import fact_texts
 from leaderboard.boards.measured import Measured
+from leaderboard.boards.model import rank_label
 
 
 class SeedResult(NamedTuple):
@@ -20,7 +21,8 @@ class SeedResult(NamedTuple):
 
 
 class Result(NamedTuple):
-    """One entry of the system. `rank` and `of` count entries of its own kind on the dataset with that measure.
+    """One entry of the system. `rank` and `of` count entries of its own kind (`ranked_in`) with that measure, as the
+    dataset's board does; without a rank it is stale.
 
     `word_pieces` is what BM25 over word pieces had in the same job, where that gives it. Of a seed set `value` is the
     mean, `deviations` are the sample standard deviations by measure, and `seeds` the runs.
@@ -36,8 +38,9 @@ class Result(NamedTuple):
     best: float
     best_system: str
     best_slug: str
-    rank: int
+    rank: int | None
     of: int
+    ranked_in: str
     decimals: int
     provenance: str
     training: str
@@ -66,6 +69,7 @@ class Result(NamedTuple):
     def text(self) -> dict[str, Any]:
         """Its numbers as the page writes them."""
         return {
+            "rank": f"{rank_label(self.rank, self.ranked_in)} of {self.of}" if self.rank else "",
             "value": wording.written(self.value, self.decimals),
             "deviation": wording.written(self.deviations.get(self.measure), self.decimals),
             "seeds": [self._seed(seed) for seed in self.seeds],

@@ -230,3 +230,36 @@ def test_pages_of_systems_and_teams_take_as_many_queries_for_more_results(client
         score(dataset, system, ndcg=0.5)
         score(dataset, make_system(f"other {number}", team=team, variant_of=system), ndcg=0.6)
     assert [queries(address) for address in addresses] == few
+
+
+def test_badge_and_system_page_rank_as_the_board_does(client: Client) -> None:
+    dataset = scored_dataset(name="Tiny")
+    score(dataset, "BM25", baseline=True, ndcg=0.1)
+    ours = [score(dataset, "open best", ndcg=0.5).system, score(dataset, "open last", ndcg=0.05).system]
+    shut = score(dataset, make_system("closed", closed_api=True), ndcg=0.9).system
+    report(dataset, make_source("paper"), "printed", ndcg=0.95)
+    board = {row["slug"]: row for row in client.get(f"/datasets/{dataset.slug}/board.json").json()["rows"]}
+
+    def said(slug: str) -> tuple[str, dict[str, object]]:
+        badge = client.get(f"/systems/{slug}/badge.json").json()["message"]
+        (result,) = client.get(f"/api/v1/systems/{slug}/").json()["results"]
+        assert (result["rank"], result["ranked_in"]) == (board[slug]["rank"], board[slug]["ranked_among"])
+        return badge, result
+
+    badge, result = said(ours[0].slug)
+    assert badge == "0.500 · 1 of 3"
+    assert (result["best_system"], result["of"]) == ("open best", 3)
+    assert said(ours[1].slug)[0] == "0.050 · 3 of 3"
+    badge, result = said(shut.slug)
+    assert badge == "0.900 · 1 of 1 closed"
+    assert result["baseline"] == 0.1
+    assert said("printed-paper")[0] == "0.950 · 1 of 1 reported"
+    assert ">c 1 of 1</td>" in client.get(f"/systems/{shut.slug}/").content.decode()
+
+    renew_judgements(dataset)
+    forget_pages()
+    board = {row["slug"]: row for row in client.get(f"/datasets/{dataset.slug}/board.json").json()["rows"]}
+    badge, result = said(ours[1].slug)
+    assert badge == "0.050, earlier judgements"
+    assert (result["rank"], result["baseline"]) == (None, 0.1)
+    assert ">stale</td>" in client.get(f"/systems/{ours[1].slug}/").content.decode()
