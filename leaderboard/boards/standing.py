@@ -56,9 +56,7 @@ class Field:
 
     def kind(self, entry: Ranked) -> str:
         """Whom it is ranked among, as on the board."""
-        return ranked_in(
-            entry.provenance, entry.comparison_group, self.present, closed_api=entry.closed_api
-        )
+        return ranked_in(entry.provenance, entry.comparison_group, self.present, closed_api=entry.closed_api)
 
     def baseline(self, entry: Ranked, measure: str) -> Ranked | None:
         """What its differences are taken to: the baseline of its own source, version and judgements."""

@@ -18,7 +18,6 @@ from leaderboard.boards.word_pieces import is_word_pieces, job_of, scores_by_job
 from leaderboard.models import Entry, Seed, System
 from leaderboard.models.results import EntryQuerySet
 
-
 #: What a result shows as it was read, by its own names.
 _AS_READ = {
     "dataset": "dataset__name",
@@ -175,7 +174,9 @@ def _result(
     )
 
 
-def _seed_results(seeds: Iterable[tuple[str, Mapping[str, float]]], ordered: Sequence[str]) -> list[SeedResult]:
+def _seed_results(
+    seeds: Iterable[tuple[str, Mapping[str, float]]], ordered: Sequence[str]
+) -> list[SeedResult]:
     """Each seed with its values of the measures, the first of them apart."""
     first, *others = ordered
     return [

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from leaderboard.boards import reading, references
-from leaderboard.boards.exports.bibtex import bibliography
+from leaderboard.boards.exports.bibtex import bibliography, references_in
 from leaderboard.exchange import croissant, eval_results, mteb
 from leaderboard.exchange.results import results_of
 from leaderboard.files import offered_files
@@ -66,7 +66,7 @@ def system_bibtex(request: HttpRequest, slug: str) -> HttpResponse:
     """What to cite for the system: its own BibTeX or its source's, else its authors, else its page."""
     system = _system(slug)
     page = request.build_absolute_uri(reverse("system", args=[slug]))
-    found = bibliography([references.citation(system.slug, page, settings.SITE_NAME)])
+    found = bibliography(references_in(references.citation(slug, page, settings.SITE_NAME)))
     return _attached("\n\n".join(found) + "\n", "text/x-bibtex; charset=utf-8", f"{slug}.bib")
 
 

@@ -7,6 +7,7 @@ import io
 import re
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import bibtexparser
@@ -197,10 +198,39 @@ def test_bibtex_has_the_dated_board_and_every_publication_once_under_a_key_of_it
 def test_what_is_no_bibtex_is_left_out() -> None:
     assert references_in("@misc{a, x={1}} noise @comment{c, d} @book{b, y={2}}")[1].key == "b"
     assert [reference.key for reference in references_in("@a{x, {{} @misc{k, t={u}}")] == ["k"]
-    assert bibliography(["@misc{K, t={1}}", "@misc{k, t={2}}", "@misc{K,  t={1}}"]) == [
-        "@misc{K, t={1}}",
-        "@misc{k-2, t={2}}",
-    ]
+    found = references_in("@misc{K, t={1}} @misc{k, t={2}} @misc{K,  t={1}}")
+    assert bibliography(found) == ["@misc{K, t={1}}", "@misc{k-2, t={2}}"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '@article{k, title={x\\}}\n@preamble{"\\input{evil}"}\n, note={\\{}}',
+        '@article{k, title={x\\{\\{}} @preamble{"\\input{evil}"} \\}\\}}}',
+        '@article{k, !, note={@preamble{"\\input{evil}"}}}',
+        '@article{k, !, note={@ preamble ("\\input{evil}")}}',
+        "@article{k, title={swallows the next\\}}",
+        "@article{k, title={ends early\\{}} , note={}}",
+    ],
+)
+def test_no_reference_ends_or_begins_another(client: Client, text: str) -> None:
+    dataset = scored_dataset()
+    score(
+        dataset,
+        make_system("Evil", bibtex=f'{text} @misc{{good, title={{A \\"{{u}} and a@b.org}}}}'),
+        ndcg=0.5,
+    )
+    export = client.get(f"/datasets/{dataset.slug}/board.bib").content.decode()
+    assert "evil" not in export
+    assert "@misc{good," in export
+    assert len(re.findall(r"@\w+\{", export)) == 2
+
+
+def test_references_are_read_in_linear_time() -> None:
+    for text in ("@a{b,", "@", "@a{b,}", "@a{", "{", "@a{b,c={@", "@ a"):
+        started = time.perf_counter()
+        references_in(text * 20_000)
+        assert time.perf_counter() - started < 2
 
 
 def test_exports_have_all_rows_and_leave_out_hidden_columns(client: Client) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import chain
 from typing import NamedTuple
 
 from leaderboard.boards.exports.cited import Cited
@@ -11,6 +12,9 @@ from leaderboard.boards.exports.latex_text import escape
 from leaderboard.boards.model import Board
 
 _START = re.compile(r"@\s*([A-Za-z]+)\s*\{\s*([^\s,{}=\"#%'()~\\]+)\s*,")
+_BRACE = re.compile("[{}]")
+#: What BibTeX takes for an entry or a command wherever it looks for one: after a mistake, even within a field.
+_BEGINNING = re.compile(r"@\s*[^\s{}=\"#%'(),@]+\s*[{(]")
 #: Entries that are no publications.
 _OTHER_KINDS = ("comment", "string", "preamble")
 
@@ -28,30 +32,47 @@ class Reference(NamedTuple):
 
 
 def references_in(text: str) -> list[Reference]:
-    """The entries of a BibTeX text; what is no entry with balanced braces is left out."""
-    found, position = [], 0
+    """The entries of a BibTeX text, in time linear in its length.
+
+    Left out is what does not end, or would end elsewhere for another reader, since BibTeX counts a brace behind a
+    backslash like any other and some programs do not; and what has the beginning of another within.
+    """
+    found, position, closing = [], 0, _closing(text)
     while match := _START.search(text, position):
-        end = _closing(text, match.end())
+        opened = text.index("{", match.start())
+        end = closing.get(opened)
         if end is None:
             position = match.end()
             continue
         kind = match[1].lower()
-        if kind not in _OTHER_KINDS:
+        if kind not in _OTHER_KINDS and _is_whole(text[opened : end + 1]):
             found.append(Reference(kind, match[2], text[match.end() : end]))
         position = end + 1
     return found
 
 
-def _closing(text: str, start: int) -> int | None:
-    """Where the brace is closed that stands open at `start`; None where it is not, or a new entry begins before."""
-    depth = 1
-    for place in range(start, len(text)):
-        character = text[place]
-        if character in "{}" and text[place - 1] != "\\":
-            depth += 1 if character == "{" else -1
-            if depth == 0:
-                return place
-    return None
+def _closing(text: str) -> dict[int, int]:
+    """Where each brace that is closed is closed, as BibTeX counts: with or without a backslash before it."""
+    found, opened = {}, []
+    for brace in _BRACE.finditer(text):
+        if brace[0] == "{":
+            opened.append(brace.start())
+        elif opened:
+            found[opened.pop()] = brace.start()
+    return found
+
+
+def _is_whole(entry: str) -> bool:
+    """Whether an entry, from its first brace to the last, ends there for everyone, and nothing else begins within."""
+    if _BEGINNING.search(entry):
+        return False
+    depth = 0
+    for brace in _BRACE.finditer(entry):
+        if entry[brace.start() - 1] != "\\":
+            depth += 1 if brace[0] == "{" else -1
+        if depth < 1 and brace.end() < len(entry):
+            return False
+    return depth == 0
 
 
 def misc(key: str, fields: Mapping[str, str]) -> str:
@@ -67,12 +88,12 @@ def misc(key: str, fields: Mapping[str, str]) -> str:
     return "\n".join([f"@misc{{{key},", *lines, "}"])
 
 
-def bibliography(texts: Iterable[str], taken: Iterable[str] = ()) -> list[str]:
-    """The entries of several BibTeX texts, each once, under keys that none shares: `thakur2021`, `thakur2021-2`."""
+def bibliography(references: Iterable[Reference], taken: Iterable[str] = ()) -> list[str]:
+    """The references as text, each once, under keys that none shares: `thakur2021`, `thakur2021-2`."""
     keys = {key.casefold() for key in taken}
     seen: set[str] = set()
     written = []
-    for reference in (each for text in texts for each in references_in(text)):
+    for reference in references:
         content = " ".join(reference.written(reference.key).split())
         if content in seen:
             continue
@@ -100,10 +121,10 @@ def to_bibtex(board: Board, cited: Cited) -> str:
             "note": escape(f"Leaderboard as of {cited.moment}") if cited.at else "Leaderboard",
         },
     )
-    slugs = list(dict.fromkeys(row.entry.slug for row in board.rows))
     names = {row.entry.slug: row.entry.system for row in board.rows}
-    silent = [names[slug] for slug in slugs if not references_in(cited.bibtex.get(slug, ""))]
-    parts = [own, *bibliography((cited.bibtex.get(slug, "") for slug in slugs), [key])]
+    references = {slug: references_in(cited.bibtex.get(slug, "")) for slug in names}
+    silent = [name for slug, name in names.items() if not references[slug]]
+    parts = [own, *bibliography(chain.from_iterable(references.values()), [key])]
     if silent:
         plain = ", ".join(" ".join(name.replace("@", "(at)").split()) for name in silent)
         parts.append(f"% Nothing to cite is known of: {plain}")
