@@ -1,4 +1,4 @@
-"""Names as others will read them: something to see, and nothing that hides or turns around what stands beside it."""
+"""Names and texts as others read them: something to see, nothing that hides or turns around what stands beside it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from django.core.exceptions import ValidationError
 #: Controls (line ends among them), invisible formatting such as text direction, separators of lines and paragraphs,
 #: private use, halves of surrogate pairs.
 _REFUSED = frozenset({"Cc", "Cf", "Zl", "Zp", "Co", "Cs"})
+#: Those of them that no program takes in a text: controls and halves of surrogate pairs.
+_CONTROLS = frozenset({"Cc", "Cs"})
 #: Letters and symbols by their category that fonts draw as nothing: Hangul fillers, the empty Braille pattern.
 _BLANK = frozenset("\u115f\u1160\u3164\uffa0\u2800")
 
@@ -29,6 +31,15 @@ def validate_name(text: str) -> None:
         raise ValidationError("It needs at least one character that can be seen.")
 
 
+def validate_text(text: str) -> None:
+    """Raises ValidationError for control characters, which no text of several lines needs, but tabs and line ends."""
+    found = next(
+        (each for each in text if unicodedata.category(each) in _CONTROLS and each not in "\t\n\r"), ""
+    )
+    if found:
+        raise ValidationError(f"U+{ord(found):04X} cannot be part of it: nobody can see it. Type it without.")
+
+
 def is_site_name(text: str) -> bool:
     """Whether a name reads as the site's own, which stands beside what the site itself made."""
     return _folded(text) == _folded(settings.SITE_NAME)
@@ -44,3 +55,11 @@ class NameField(forms.CharField):
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.validators = [validate_name, *self.validators]
+
+
+class TextField(forms.CharField):
+    """A text of several lines that others see."""
+
+    def __init__(self, *, rows: int, **options: Any) -> None:
+        super().__init__(widget=forms.Textarea(attrs={"rows": rows}), **options)
+        self.validators = [validate_text, *self.validators]

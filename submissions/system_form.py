@@ -14,7 +14,7 @@ from django.utils import timezone
 from leaderboard.models import Architecture, Dataset, Entry, System
 from leaderboard.systems import SystemFields, canonical_datasets
 from submissions.forms import ParametersField, WebAddressField
-from submissions.names import NameField
+from submissions.names import NameField, TextField
 
 #: What says "trained on none of these datasets".
 NONE_WORDS = frozenset({"none", "zero-shot", "-"})
@@ -63,10 +63,10 @@ class SystemForm(forms.Form):
         max_length=120, help_text="As it should read on the board, for example “ColBERTv2 (2 bits)”."
     )
     architecture = forms.ChoiceField(choices=[("", "Choose one"), *Architecture.choices])
-    description = forms.CharField(
+    description = TextField(
+        rows=4,
         required=False,
         max_length=5000,
-        widget=forms.Textarea(attrs={"rows": 4}),
         help_text="What it does, in a few sentences. Markdown is understood.",
     )
     paper_url = WebAddressField(label="Paper")
@@ -134,9 +134,7 @@ class SystemForm(forms.Form):
         help_text="As in BibTeX: names joined by “and”. For example Ada Lovelace and Grace Hopper.",
     )
     year = forms.IntegerField(required=False, min_value=FIRST_YEAR, help_text="When it came out.")
-    bibtex = forms.CharField(
-        label="BibTeX", required=False, max_length=5000, widget=forms.Textarea(attrs={"rows": 3})
-    )
+    bibtex = TextField(label="BibTeX", rows=3, required=False, max_length=5000)
 
     def __init__(self, *arguments: Any, system: System | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)

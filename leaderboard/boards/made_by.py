@@ -6,8 +6,15 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from django.db.models import Q
+
 from evaluation.engines import ENGINES
 from leaderboard.models import Entry, Run
+
+#: Runs of public entries, be they single ones or of a seed set.
+_SHOWN = Q(evaluations__entry__visibility=Entry.Visibility.PUBLIC) | Q(
+    evaluations__seed__entry__visibility=Entry.Visibility.PUBLIC
+)
 
 
 class Credit(NamedTuple):
@@ -29,9 +36,8 @@ class MadeBy(NamedTuple):
 
 def made_by(system_id: int) -> list[MadeBy]:
     """Every way in which the system's public runs were made here, each once. Two queries."""
-    public = {"evaluations__entry__visibility": Entry.Visibility.PUBLIC}
     runs = (
-        Run.objects.filter(system_id=system_id, **public)
+        Run.objects.filter(_SHOWN, system_id=system_id)
         .exclude(metadata={})
         .select_related("version__dataset")
         .order_by("version__dataset__name", "pk")
@@ -67,7 +73,7 @@ def parameter_text(value: object) -> str:
 def _credits(runs: list[int]) -> dict[int, list[Credit]]:
     """Of each run, the systems whose runs it was built on, as far as they are public."""
     rows = (
-        Run.objects.filter(used_by__in=runs, evaluations__entry__visibility=Entry.Visibility.PUBLIC)
+        Run.objects.filter(_SHOWN, used_by__in=runs)
         .order_by("system__name")
         .values_list("used_by", "system__slug", "system__name")
         .distinct()

@@ -111,7 +111,7 @@ def fields_of(dataset_ids: Collection[int]) -> dict[int, Field]:
     )
     entries: dict[int, list[Ranked]] = {pk: [] for pk in present}
     for dataset_id, *columns, scores in rows:
-        entries[dataset_id].append(Ranked(*columns, orjson.loads(scores)))
+        entries[dataset_id].append(Ranked._make((*columns, orjson.loads(scores))))
     return {pk: Field(_present(*present[pk], found), found) for pk, found in entries.items()}
 
 

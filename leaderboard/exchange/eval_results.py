@@ -1,6 +1,7 @@
 """A system's results as Hugging Face's `.eval_results/*.yaml`, to be put beside its model card.
 
-Every text is written in double quotes, as JSON does, which is YAML too: no value can be taken for anything else.
+Every text is written in double quotes, as JSON does: no value can be taken for anything else. A character that YAML
+does not take as it is stands as its number; JSON's pairs of numbers for one beyond the basic plane YAML would not join.
 """
 
 from __future__ import annotations
@@ -50,4 +51,10 @@ def _item(entry: Mapping[str, Any]) -> str:
 
 
 def _scalar(value: object) -> str:
-    return json.dumps(value)
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(each if each.isprintable() else _numbered(each) for each in text)
+
+
+def _numbered(character: str) -> str:
+    number = ord(character)
+    return f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"

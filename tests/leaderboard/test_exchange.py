@@ -85,6 +85,16 @@ def test_hugging_face_gets_yaml(client: Client) -> None:
     assert result["notes"].startswith("nDCG@10, scored")
 
 
+def test_yaml_has_every_character_of_a_name(client: Client) -> None:
+    name = "Team 😀 𝔘 \u0085\u2028\u202e\U000e0001 é “x”\t"
+    dataset = scored_dataset(beir_name=name)
+    system = make_system("Mine")
+    score(dataset, system, ndcg=0.25)
+    answer = client.get(f"/systems/{system.slug}/eval_results.yaml")
+    (result,) = yaml.safe_load(answer.content)
+    assert result["dataset"]["id"] == f"BeIR/{name}"
+
+
 def test_what_is_private_has_nothing_to_take_away(client: Client) -> None:
     dataset, system = scored_dataset(), make_system("Secret")
     score(dataset, system, ndcg=0.5, public=False)

@@ -14,7 +14,7 @@ from leaderboard.boards.authors import authors_in
 from leaderboard.boards.badges import Badge, as_svg, width
 from leaderboard.models import Team
 from leaderboard.page_cache import forget_pages
-from leaderboard.publishing import withdraw_entries
+from leaderboard.publishing import set_visibility, withdraw_entries
 from leaderboard.reported.loader import load_reported
 from tests.factories import make_user
 from tests.leaderboard.entries import (
@@ -23,6 +23,7 @@ from tests.leaderboard.entries import (
     renew_judgements,
     report,
     score,
+    score_seeds,
     scored_dataset,
 )
 from tests.leaderboard.test_queries import text_of
@@ -263,3 +264,23 @@ def test_badge_and_system_page_rank_as_the_board_does(client: Client) -> None:
     assert badge == "0.050, earlier judgements"
     assert (result["rank"], result["baseline"]) == (None, 0.1)
     assert ">stale</td>" in client.get(f"/systems/{ours[1].slug}/").content.decode()
+
+
+def test_a_seed_set_says_what_it_was_made_with_and_what_of(client: Client) -> None:
+    dataset = scored_dataset(name="Tiny")
+    first_stage = score_seeds(dataset, make_system("first stage"), {"ndcg": 0.3}, {"ndcg": 0.4})
+    kept_back = score(dataset, "kept back", ndcg=0.3, public=False)
+    made = score_seeds(dataset, make_system("re-ranker"), {"ndcg": 0.5}, {"ndcg": 0.6})
+    sources = [first_stage.seeds.get(label="1").evaluation.run, kept_back.evaluation.run]  # type: ignore[union-attr]
+    for seed in made.seeds.all():
+        run = seed.evaluation.run
+        run.metadata = {"made_by": {"engine": "fusion", "parameters": {"method": "rrf"}}}
+        run.save()
+        run.built_from.set(sources)
+    page = text_of(client.get(f"/systems/{made.system.slug}/").content.decode())
+    assert "method = rrf" in page
+    assert "Built on runs of first stage" in page
+    assert "kept back" not in page
+    set_visibility(made.submission_reference, public=False)
+    score(dataset, made.system, ndcg=0.5)
+    assert "method = rrf" not in client.get(f"/systems/{made.system.slug}/").content.decode()

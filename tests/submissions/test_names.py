@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from leaderboard.models import Dataset, Team, User
+from leaderboard.models import Dataset, System, Team, User
 from submissions.models import Job, Submission
 from submissions.people.teams import personal_team
 from tests.submissions.conftest import Api, run_text, upload
@@ -36,6 +36,16 @@ def test_the_page_refuses_them_too(demo: Dataset, signed_in: Client, field: str)
     response = signed_in.post("/submit/", {**form, "run:demo": upload(run_text()), field: "a\u202eb"})
     assert response.status_code == 400
     assert "U+202E" in response.content.decode()
+
+
+@pytest.mark.parametrize("field", ["description", "bibtex"])
+def test_texts_have_lines_and_no_control_characters(demo: Dataset, api: Api, field: str) -> None:
+    answer = api.submit(**{field: "one\x01two"})
+    assert answer.status == 400
+    assert any("U+0001" in found["message"] for found in answer.body["problems"])
+    text = "@misc{a,\n\ttitle={é 👩‍💻}}"
+    assert api.submit(**{field: text}).status == 201
+    assert getattr(System.objects.get(), field) == text
 
 
 @pytest.mark.parametrize(
