@@ -175,6 +175,23 @@ def test_markdown_is_one_table_with_the_best_in_bold(client: Client) -> None:
     assert lines[-1].endswith("/>")
 
 
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("https://evil.example", "https&#8203;://evil.example"),
+        ("see WWW.evil.example", "see WWW&#8203;.evil.example"),
+        ("@someone (@team/a)", "@&#8203;someone (@&#8203;team/a)"),
+        ("a.b@c_d.org", r"a.b@&#8203;c\_d.org"),
+        ("me/it#12 GH-7", r"me/it\#&#8203;12 GH&#8203;-7"),
+        ("nDCG@10 on C# 4.5", r"nDCG@10 on C\# 4.5"),
+    ],
+)
+def test_nothing_in_markdown_is_a_link_or_calls_anybody(client: Client, name: str, written: str) -> None:
+    dataset = scored_dataset()
+    score(dataset, name, ndcg=0.5)
+    assert f"| {written} |" in client.get(f"/datasets/{dataset.slug}/board.md").content.decode()
+
+
 def test_bibtex_has_the_dated_board_and_every_publication_once_under_a_key_of_its_own(client: Client) -> None:
     dataset = nasty_dataset()
     source = make_source("ada-2020")

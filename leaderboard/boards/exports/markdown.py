@@ -10,6 +10,12 @@ from leaderboard.boards.model import Board, Column, Row
 
 #: What means something in Markdown or in HTML within it.
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~&])")
+#: What GitHub links or notifies wherever it reads it: @names, addresses, e-mail, #1 and GH-1. No backslash stops it.
+_LIVE = re.compile(
+    r"(?<!\w)@(?=\w)|@(?=[\w\\-]+\.\w)|#(?=\d)|\w(?=://)|\bwww(?=\.)|\bGH(?=-\d)", re.IGNORECASE
+)
+#: A space without width.
+_APART = "&#8203;"
 
 
 def to_markdown(board: Board, cited: Cited) -> str:
@@ -29,8 +35,9 @@ def to_markdown(board: Board, cited: Cited) -> str:
 
 
 def escaped(text: str) -> str:
-    """The text with everything that Markdown would read as its own made plain, on one line."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    """The text on one line, with everything made plain that Markdown would read as its own, and GitHub as alive."""
+    plain = _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    return _LIVE.sub(lambda found: found[0] + _APART, plain)
 
 
 def _head(column: Column) -> str:
