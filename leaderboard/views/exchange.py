@@ -64,7 +64,7 @@ def system_eval_results(request: HttpRequest, slug: str) -> HttpResponse:
 @kept_page(_revision, _host)
 def system_bibtex(request: HttpRequest, slug: str) -> HttpResponse:
     """What to cite for the system: its own BibTeX or its source's, else its authors, else its page."""
-    system = _system(slug)
+    _system(slug)
     page = request.build_absolute_uri(reverse("system", args=[slug]))
     found = bibliography(references_in(references.citation(slug, page, settings.SITE_NAME)))
     return _attached("\n\n".join(found) + "\n", "text/x-bibtex; charset=utf-8", f"{slug}.bib")
