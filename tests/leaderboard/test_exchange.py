@@ -106,6 +106,18 @@ def test_what_is_private_has_nothing_to_take_away(client: Client) -> None:
     assert len(archive_of(client, system.slug)) == 2
 
 
+@pytest.mark.parametrize("name", ["a {b", 'x}} @preamble{"evil"}', '@string (k = "v")', "\\} @b{"])
+def test_what_is_made_to_cite_a_system_is_one_entry_whatever_its_name(client: Client, name: str) -> None:
+    dataset = scored_dataset()
+    system = make_system(name, authors=f"{name} and Ada", paper_url="https://x.example/@a(b)/@c{d}")
+    score(dataset, system, ndcg=0.5)
+    for address in (f"/systems/{system.slug}/bibtex.bib", f"/datasets/{dataset.slug}/board.bib"):
+        text = client.get(address).content.decode()
+        entry = text[text.index(f"{{{system.slug},") :].strip()
+        assert (entry.count("{"), entry.count(r"\{"), entry.count(r"\}")) == (entry.count("}"), 0, 0)
+        assert not re.search(r"@\s*[^\s{}@]+\s*[{(]", entry)
+
+
 def test_there_is_always_something_to_cite_for_a_system(client: Client) -> None:
     dataset = scored_dataset()
     own, silent = make_system("Own", bibtex="@misc{own, title={Own}}"), make_system("Silent & {odd")

@@ -81,11 +81,17 @@ def misc(key: str, fields: Mapping[str, str]) -> str:
     A month is one of the names that styles know (`nov`), and stands without braces.
     """
     lines = [
-        f"  {name} = {value}," if name == "month" else f"  {name} = {{{value}}},"
+        f"  {name} = {value}," if name == "month" else f"  {name} = {{{_safe(value)}}},"
         for name, value in fields.items()
         if value
     ]
     return "\n".join([f"@misc{{{key},", *lines, "}"])
+
+
+def _safe(value: str) -> str:
+    """LaTeX within a field: braces of a text by their names, since BibTeX would count them, and no `@` that begins."""
+    named = value.replace(r"\{", r"\textbraceleft{}").replace(r"\}", r"\textbraceright{}")
+    return _BEGINNING.sub(lambda found: "{@}" + found[0][1:], named)
 
 
 def bibliography(references: Iterable[Reference], taken: Iterable[str] = ()) -> list[str]:
@@ -132,5 +138,5 @@ def to_bibtex(board: Board, cited: Cited) -> str:
 
 
 def url_in(url: str) -> str:
-    """An address in which no brace or backslash ends the entry."""
-    return re.sub(r"[{}\\\s\"]", lambda match: f"%{ord(match[0]):02X}", url)
+    """An address in which no brace or backslash ends the entry, and no `@` begins one."""
+    return re.sub(r"[{}\\\s\"@]", lambda match: f"%{ord(match[0]):02X}", url)
