@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from leaderboard.boards.aggregates import Tables, means, plain
-from leaderboard.boards.benchmark_base import base_of
+from leaderboard.boards.benchmark_base import Base, base_of
 from leaderboard.boards.benchmark_certainty import show_certainty
 from leaderboard.boards.benchmark_columns import COMMON, RANKING, Layout, columns_of, default_sort
 from leaderboard.boards.benchmark_notes import notes_of
@@ -43,27 +43,14 @@ def benchmark_board(
 
     Raises UnknownChoice for a column, a measure or a dataset's facet that the board does not have.
     """
-    measure = state.measure or facts.measure
-    measures = available_measures(facts, entries)
-    if measure not in measures:
-        raise UnknownChoice("measure", measure, measures)
+    measure, measures = _measure_in_focus(facts, entries, state)
     facts = chosen(facts, state)
     state = without_left_out(facts, state)
     lower = better(measure) == "lower"
     base = base_of(facts, entries, measure, read_systems, lower_is_better=lower, zero_shot=state.zero_shot)
     lines, systems, tables = base.lines, base.systems, base.tables
     costs = LineCosts.of(facts, entries, lines, systems, state)
-    columns = columns_of(
-        facts,
-        measure,
-        state.view,
-        common=_needs_common(tables, state),
-        weighted=bool(state.weights),
-        costs=costs.columns.columns,
-        efficiency=costs.stated_columns,
-        efficiency_of=costs.stated_on,
-        declared=DeclaredColumns.of(systems.values()).columns,
-    )
+    columns = _columns(facts, measure, base, costs, state)
     layout = Layout.of(facts, measure, columns, costs.width)
     rows = base.fresh_rows(
         (state.view, layout.key), lambda: rows_of(layout, lines, systems, tables, state.view)
@@ -73,10 +60,7 @@ def benchmark_board(
     board.views = VIEWS
     board.of_datasets = [member.facets for member in (*facts.members, *facts.left_out)]
     costs.describe(board)
-    on_weights = []
-    if state.weights:
-        effectiveness = plain(means(tables.of_counted[0]))
-        on_weights = fill_weighted(board, effectiveness, state, lower_is_better=lower)
+    on_weights = _weigh(board, tables, state, lower_is_better=lower)
     own: list[Row] = []
     if private:
         own = private_rows(facts, private, lines, layout, read_systems, state, measure, lower_is_better=lower)
@@ -91,6 +75,41 @@ def benchmark_board(
         *costs.notes(),
     ]
     return board
+
+
+def _measure_in_focus(
+    facts: BenchmarkFacts, entries: Mapping[int, DatasetEntries], state: BoardState
+) -> tuple[str, list[str]]:
+    """The measure that the view asks for, and all that it can. Raises UnknownChoice."""
+    measure = state.measure or facts.measure
+    measures = available_measures(facts, entries)
+    if measure not in measures:
+        raise UnknownChoice("measure", measure, measures)
+    return measure, measures
+
+
+def _columns(
+    facts: BenchmarkFacts, measure: str, base: Base, costs: LineCosts, state: BoardState
+) -> list[Column]:
+    return columns_of(
+        facts,
+        measure,
+        state.view,
+        common=_needs_common(base.tables, state),
+        weighted=bool(state.weights),
+        costs=costs.columns.columns,
+        efficiency=costs.stated_columns,
+        efficiency_of=costs.stated_on,
+        declared=DeclaredColumns.of(base.systems.values()).columns,
+    )
+
+
+def _weigh(board: Board, tables: Tables, state: BoardState, *, lower_is_better: bool) -> list[str]:
+    """Fill the weighted score where the view has weights; what is to be said of it."""
+    if not state.weights:
+        return []
+    effectiveness = plain(means(tables.of_counted[0]))
+    return fill_weighted(board, effectiveness, state, lower_is_better=lower_is_better)
 
 
 def _needs_common(tables: Tables, state: BoardState) -> bool:

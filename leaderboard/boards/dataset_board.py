@@ -94,9 +94,9 @@ def dataset_board(
     sure = CertaintyColumns.of(certainty if not facts.hidden else None, measure)
     declared = DeclaredColumns.of([row.entry for row in read])
     columns = _columns(shown, sure, costs.columns.columns, figures, declared.columns)
-    rows = _rows(facts, read, shown, figures, costs.columns, costs.on_machine, sure, declared)
-    lower_is_better = better(measure) == "lower"
-    assign_ranks(rows, FOCUS, lower_is_better=lower_is_better)
+    rows = _rows(facts, read, _Layout(shown, sure, costs.columns, figures, declared), costs.on_machine)
+    lower = better(measure) == "lower"
+    assign_ranks(rows, FOCUS, lower_is_better=lower)
     board = Board(
         title=facts.name,
         columns=columns,
@@ -108,10 +108,8 @@ def dataset_board(
         cost_group=cost_group(costs.machine) if costs.machine else "",
         certainty=sure.board if sure.found is not None else None,
     )
-    on_weights: list[str] = []
-    if state.weights:
-        effectiveness = [row.scores.get(measure) for row in read]
-        on_weights = fill_weighted(board, effectiveness, state, lower_is_better=lower_is_better)
+    effectiveness = [row.scores.get(measure) for row in read]
+    on_weights = fill_weighted(board, effectiveness, state, lower_is_better=lower) if state.weights else []
     _leave_out_empty(board, state)
     arrange(board, state, measure)
     sure_notes = sure.notes(rows, FOCUS, hidden=facts.hidden, judged=facts.qrels_id is not None)
@@ -212,68 +210,89 @@ def _with_values(rows: Sequence[Row], columns: Sequence[Column], needed: set[int
     ]
 
 
+class _Layout(NamedTuple):
+    """The columns between a row's name and what it says of its system; the first measure is the one in focus."""
+
+    measures: Sequence[str]
+    sure: CertaintyColumns
+    costs: CostColumns
+    figures: Mapping[FigureKey, Column]
+    declared: DeclaredColumns
+
+    @property
+    def first_cost(self) -> int:
+        """The place after the system, the measure in focus and the two differences, each with how sure it is."""
+        return 4 + len(self.sure.beside_score) + len(self.sure.beside_difference)
+
+    @property
+    def of_measures(self) -> dict[str, int]:
+        """The places of the measures."""
+        first, *others = self.measures
+        return {first: FOCUS} | {
+            name: place for place, name in enumerate(others, self.first_cost + len(self.costs.columns))
+        }
+
+    @property
+    def of_figures(self) -> dict[FigureKey, int]:
+        """The places of the figures, which come after the measures."""
+        first = self.first_cost + len(self.costs.columns) + len(self.measures) - 1
+        return {key: place for place, key in enumerate(self.figures, first)}
+
+
 def _rows(
-    facts: DatasetFacts,
-    read: Sequence[_Read],
-    measures: Sequence[str],
-    figures: Mapping[FigureKey, Column],
-    costs: CostColumns,
-    measured: Mapping[int, Measured],
-    sure: CertaintyColumns,
-    declared: DeclaredColumns,
+    facts: DatasetFacts, read: Sequence[_Read], layout: _Layout, measured: Mapping[int, Measured]
 ) -> list[Row]:
-    measure, *others = measures
+    """A row for each entry, with what was `measured` of it on the machine that is shown, by its id."""
     baselines = {
-        row.entry.comparison_group: row.scores.get(measure)
+        row.entry.comparison_group: row.scores.get(layout.measures[0])
         for row in read
         if row.entry.is_baseline and row.entry.visibility == "public"
     }
     current = _current_group(facts, read)
-    beside_score, beside_difference = len(sure.beside_score), len(sure.beside_difference)
-    # After the system, the measure in focus and the two differences, each with how sure it is.
-    first_cost = 4 + beside_score + beside_difference
-    places = {
-        key: number for number, key in enumerate(figures, first_cost + len(costs.columns) + len(others))
-    }
-    unmeasured, blank = [None] * len(costs.columns), [None] * len(figures)
+    of_measures, of_figures, first_cost = layout.of_measures, layout.of_figures, layout.first_cost
+    beside_difference = first_cost - len(layout.sure.beside_difference)
     rows = []
     for item in read:
-        entry, value = item.entry, item.scores.get(measure)
-        baseline = baselines.get(entry.comparison_group)
-        reported = entry.provenance == REPORTED
-        values: list[Value] = [
-            entry.system,
-            value,
-            *[None] * beside_score,
-            deltas.absolute(value, baseline),
-            deltas.relative(value, baseline),
-            *[None] * beside_difference,
-            *unmeasured,
-            *map(item.scores.get, others),
-            *blank,
-            ARCHITECTURES.get(entry.architecture, entry.architecture),
-            entry.provenance,
-            entry.source if reported else entry.team,
-            *declared.values(entry),
-            None if reported else entry.published[:10],
-            entry.submission or None,
-        ]
+        entry = item.entry
         kind = ranked_in(entry.provenance, entry.comparison_group, current, closed_api=bool(entry.closed_api))
         if entry.visibility == "private" and kind != STALE:
             kind = PRIVATE
-        row = Row(entry, kind, 3 if reported or facts.hidden else 4, values)
+        decimals = 3 if entry.provenance == REPORTED or facts.hidden else 4
+        row = Row(entry, kind, decimals, _values(item, layout, baselines.get(entry.comparison_group)))
         row.facets = facets_of(entry, (entry.provenance,), (entry.training,))
         if item.figures:
-            place_figures(row, item.figures, places)
+            place_figures(row, item.figures, of_figures)
         if entry.pk in measured:
-            costs.place(row, measured[entry.pk], first_cost)
+            layout.costs.place(row, measured[entry.pk], first_cost)
         if entry.seed_count:
-            of_others = {name: at for at, name in enumerate(others, first_cost + len(costs.columns))}
-            show_seeds(row, entry.seed_count, entry.deviations, {measure: FOCUS, **of_others})
+            show_seeds(row, entry.seed_count, entry.deviations, of_measures)
         if kind in (SCORED, CLOSED):
-            sure.place(row, entry.pk, FOCUS, FOCUS + 1, first_cost - beside_difference)
+            layout.sure.place(row, entry.pk, FOCUS, FOCUS + 1, beside_difference)
         rows.append(row)
     return rows
+
+
+def _values(item: _Read, layout: _Layout, baseline: float | None) -> list[Value]:
+    """All cells of a row; what is placed later is None still."""
+    entry, (measure, *others) = item.entry, layout.measures
+    value, reported = item.scores.get(measure), entry.provenance == REPORTED
+    return [
+        entry.system,
+        value,
+        *[None] * len(layout.sure.beside_score),
+        deltas.absolute(value, baseline),
+        deltas.relative(value, baseline),
+        *[None] * len(layout.sure.beside_difference),
+        *[None] * len(layout.costs.columns),
+        *map(item.scores.get, others),
+        *[None] * len(layout.figures),
+        ARCHITECTURES.get(entry.architecture, entry.architecture),
+        entry.provenance,
+        entry.source if reported else entry.team,
+        *layout.declared.values(entry),
+        None if reported else entry.published[:10],
+        entry.submission or None,
+    ]
 
 
 ARCHITECTURES = {value: str(label) for value, label in Architecture.choices}
