@@ -57,7 +57,7 @@ def benchmark_board(
     )
     costs.place(lines, rows, layout.first_cost())
     board = Board(title=facts.name, columns=columns, rows=rows, measure=measure, measures=measures)
-    board.views = VIEWS
+    board.views, board.view = VIEWS, state.view
     board.of_datasets = [member.facets for member in (*facts.members, *facts.left_out)]
     costs.describe(board)
     on_weights = _weigh(board, tables, state, lower_is_better=lower)

@@ -145,6 +145,7 @@ def _ranks() -> list[Column]:
             "number",
             "lower",
             note="mean of the ranks on the datasets; complete rows of one kind only",
+            decimals=2,
         ),
     ]
 

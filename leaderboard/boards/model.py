@@ -46,6 +46,8 @@ class Column:
     note: str = ""
     #: Whether its head says which way is good; the group's head may say it for all.
     arrow: bool = True
+    #: How many decimals a `number` has; None: as many as the column's need, four at most.
+    decimals: int | None = None
 
     @property
     def group_slug(self) -> str:
@@ -278,8 +280,9 @@ class Board:
     #: The groups of columns that it has, hidden ones too, and the columns that ranges can be taken of.
     groups: list[ColumnGroup] = field(default_factory=list)
     ranges: list[Column] = field(default_factory=list)
-    #: Which of VIEWS it can show, none where there is one only.
+    #: Which of VIEWS it can show, none where there is one only, and which one it shows, "" for scores.
     views: Sequence[str] = ()
+    view: str = ""
     #: Slugs of systems that have no page by now: those of a board of the past may have nothing public left.
     without_page: frozenset[str] = frozenset()
 

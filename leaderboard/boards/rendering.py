@@ -239,9 +239,11 @@ def _differences(board: Board, place: int, values: Values, written: Sequence[str
 
 
 def _plain_numbers(board: Board, place: int, values: Values) -> Cells:
-    """Numbers that are no shares, with as many decimals as the column's need, four at most."""
+    """Numbers that are no shares, with the column's decimals, or as many as they need, four at most."""
     numbers = [value for value in values if isinstance(value, (float, int))]
-    decimals = next((n for n in range(4) if all(abs(round(v, n) - v) < 5e-6 for v in numbers)), 4)
+    decimals = board.columns[place].decimals
+    if decimals is None:
+        decimals = next((n for n in range(4) if all(abs(round(v, n) - v) < 5e-6 for v in numbers)), 4)
     cells = [
         f"<td>{value:.{decimals}f}</td>".replace("-", MINUS) if isinstance(value, (float, int)) else ""
         for value in values

@@ -250,6 +250,75 @@ def test_references_are_read_in_linear_time() -> None:
         assert time.perf_counter() - started < 2
 
 
+@pytest.mark.parametrize(
+    ("view", "said", "key", "head"),
+    [
+        ("delta", "Difference to BM25 in nDCG@10", "fiqa delta", "FiQA-2018 Δ"),
+        ("relative", "Relative difference to BM25 in nDCG@10", "fiqa relative", "FiQA-2018 Δ %"),
+        ("rank", "Rank by nDCG@10", "fiqa rank", "FiQA-2018 rank"),
+    ],
+)
+def test_exports_of_a_view_say_which_one_it_is(
+    client: Client, view: str, said: str, key: str, head: str
+) -> None:
+    load_reported()
+
+    def text(ending: str) -> str:
+        return client.get(f"/benchmarks/beir/board.{ending}?view={view}&domain=Finance").content.decode()
+
+    heading, _, heads, *_, where = text("md").splitlines()
+    assert heading.startswith(
+        f"**BEIR**, {said}: 10 of 10 rows; 1 of 19 datasets, chosen by domain: Finance."
+    )
+    assert f" {head} |" in heads
+    assert re.search(rf"as of \d{{4}}-.*Z: <http://testserver/benchmarks/beir/at/.*view={view}", where)
+    board = client.get(f"/benchmarks/beir/board.json?view={view}&domain=Finance").json()
+    assert board["view"] == view
+    assert head in [column["label"] for column in board["columns"]]
+    assert "fiqa" in board["rows"][0]["values"]
+    caption = text("tex").partition(r"\caption{")[2]
+    assert caption.startswith(
+        escape(f"{said} on BEIR (benchmark), all rows; 1 of 19 datasets, chosen by domain")
+    )
+    assert f"{escape(head)} " in text("tex")
+    rows = list(csv.DictReader(io.StringIO(text("csv"))))
+    assert "fiqa" not in rows[0]
+    assert key in rows[0]
+    assert {(row["measure"], row["view"]) for row in rows} == {("nDCG@10", view)}
+    assert {(row["as_of"], row["permalink"]) for row in rows} == {(board["as_of"], board["permalink"])}
+
+
+def test_exports_of_scores_name_no_view(client: Client) -> None:
+    load_reported()
+    assert client.get("/benchmarks/beir/board.json").json()["view"] == "score"
+    assert "**BEIR**, nDCG@10: 10 of 10 rows.\n" in client.get("/benchmarks/beir/board.md").content.decode()
+    rows = csv.DictReader(io.StringIO(client.get("/benchmarks/beir/board.csv").content.decode()))
+    assert next(rows)["view"] == "score"
+
+
+def test_latex_is_made_small_only_where_it_has_many_columns(client: Client, tmp_path: Path) -> None:
+    load_reported()
+    wide = client.get("/benchmarks/beir/board.tex").content.decode()
+    narrow = client.get(
+        "/benchmarks/beir/board.tex?domain=Finance&hide=about&hide=efficiency"
+    ).content.decode()
+    for sign in (r"\small", r"\resizebox", "graphicx"):
+        assert sign in wide
+        assert sign not in narrow
+    compile_latex(narrow, tmp_path)
+
+
+def test_mean_ranks_have_two_decimals(client: Client) -> None:
+    load_reported()
+    markdown = client.get("/benchmarks/beir/board.md").content.decode()
+    place = markdown.splitlines()[2].split(" | ").index("Mean rank")
+    shown = [line.split(" | ")[place] for line in markdown.splitlines()[4:] if line.startswith("|")]
+    assert all(re.fullmatch(r"[*]*\d+\.\d\d[*]*|—", text) for text in shown)
+    page = client.get("/benchmarks/beir/").content.decode()
+    for text in shown:
+        assert f">{text.strip('*')}<" in page
+
+
 def test_exports_have_all_rows_and_leave_out_hidden_columns(client: Client) -> None:
     load_reported()
     whole = client.get("/benchmarks/beir/board.json").json()

@@ -26,6 +26,8 @@ def text_of(board: Board, row: Row, place: int) -> str:
         return wording.signed(value, row.decimals)
     if column.kind == "relative":
         return wording.signed(value, 1, percent=True)
+    if column.decimals is not None:
+        return f"{value:.{column.decimals}f}"
     if column.kind in ("count", "rank", "number"):
         return f"{round(value, 4):g}"
     return wording.significant(value)

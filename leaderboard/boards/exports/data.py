@@ -7,8 +7,10 @@ from typing import Any
 import orjson
 
 from leaderboard.boards.exports.cited import Cited
+from leaderboard.boards.exports.naming import label_of
 from leaderboard.boards.exports.spreadsheet import doubtful, exported
 from leaderboard.boards.model import Board, Row
+from leaderboard.boards.state import VIEWS
 
 
 def to_json_text(board: Board, cited: Cited) -> str:
@@ -21,6 +23,7 @@ def to_json(board: Board, cited: Cited) -> dict[str, Any]:
     return {
         "title": board.title,
         "measure": board.measure,
+        "view": board.view or VIEWS[0],
         "sort": board.sort,
         "order": board.order,
         "sorts": [{"key": sort.key, "order": sort.order} for sort in board.sorts],
@@ -33,7 +36,7 @@ def to_json(board: Board, cited: Cited) -> dict[str, Any]:
         "columns": [
             {
                 "key": column.key,
-                "label": column.label,
+                "label": label_of(board, column),
                 "group": column.group,
                 "better": column.better,
                 "unit": column.unit,

@@ -17,36 +17,36 @@ from leaderboard.boards.exports.cells import (
 )
 from leaderboard.boards.exports.cited import Cited
 from leaderboard.boards.exports.latex_text import address, escape
+from leaderboard.boards.exports.naming import datasets_of, label_of, measured
 from leaderboard.boards.model import SEPARATED, Board, Column, Row
 
-#: A table of more columns is made as wide as the text, whatever that does to its letters.
-MOST_COLUMNS = 8
+#: A table of more columns is made small, and as wide as the text.
+MOST_COLUMNS = 10
 #: Marks that stand raised.
 _RAISED = {"‡": escape("‡"), SEPARATED: r"$^{*}$"}
 
 
 def to_latex(board: Board, cited: Cited) -> str:
     """The board as a `table` with caption and label."""
-    wide = len(board.columns) > MOST_COLUMNS
+    wide = len(board.columns) + 1 > MOST_COLUMNS
     packages = r"\usepackage{booktabs,url}" + (r" \usepackage{graphicx}" if wide else "")
-    head, foot = (r"\resizebox{\linewidth}{!}{%", "}") if wide else (r"\begingroup", r"\endgroup")
     lines = [
         f"% {escape(board.title)}: {cited.moment or 'present board'}. Needs {packages}",
         r"\begin{table}[t]",
         r"\centering",
-        r"\small",
+        *([r"\small"] if wide else []),
         rf"\caption{{{caption(board, cited)}}}",
         rf"\label{{tab:{cited.kind}-{cited.slug}}}",
-        head,
+        *([r"\resizebox{\linewidth}{!}{%"] if wide else []),
         rf"\begin{{tabular}}{{r{''.join('r' if column.numeric else 'l' for column in board.columns)}}}",
         r"\toprule",
         *_groups(board),
-        _line([r"\#", *map(_head, board.columns)]),
+        _line([r"\#", *(_head(board, column) for column in board.columns)]),
         r"\midrule",
         *(_line(_cells(board, row)) for row in board.rows),
         r"\bottomrule",
         r"\end{tabular}",
-        foot,
+        *(["}"] if wide else []),
         r"\end{table}",
     ]
     return "\n".join(lines) + "\n"
@@ -56,7 +56,8 @@ def caption(board: Board, cited: Cited) -> str:
     """What the table shows, how to read it, and where it stands: LaTeX."""
     kind = "test collection" if cited.kind == "dataset" else "benchmark"
     shown = f"{len(board.rows)} of {board.total} rows" if len(board.rows) != board.total else "all rows"
-    parts = [f"{board.measure} on {cited.name} ({kind}), {shown}. Best in bold, second underlined."]
+    shown = "; ".join(part for part in (shown, datasets_of(board)) if part)
+    parts = [f"{measured(board)} on {cited.name} ({kind}), {shown}. Best in bold, second underlined."]
     parts += [*footnotes(board), *_tests(board)]
     where = ", ".join(part for part in (cited.site, cited.date) if part)
     return rf"{escape(' '.join(parts))} {escape(where)}, \url{{{address(cited.url)}}}."
@@ -86,12 +87,12 @@ def _groups(board: Board) -> list[str]:
     return [_line(cells), "".join(rules)] if rules else []
 
 
-def _head(column: Column) -> str:
+def _head(board: Board, column: Column) -> str:
     arrow = (
         {"higher": r"~$\uparrow$", "lower": r"~$\downarrow$", "": ""}[column.better] if column.arrow else ""
     )
     unit = f" ({escape(column.unit)})" if column.unit else ""
-    return f"{escape(column.label)}{unit}{arrow}"
+    return f"{escape(label_of(board, column))}{unit}{arrow}"
 
 
 def _cells(board: Board, row: Row) -> list[str]:

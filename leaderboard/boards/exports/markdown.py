@@ -6,6 +6,7 @@ import re
 
 from leaderboard.boards.exports.cells import emphasis, footnotes, letters_of, name_of, status_of, text_of
 from leaderboard.boards.exports.cited import Cited
+from leaderboard.boards.exports.naming import datasets_of, label_of, measured
 from leaderboard.boards.model import Board, Column, Row
 
 #: What means something in Markdown or in HTML within it.
@@ -21,15 +22,18 @@ _APART = "&#8203;"
 def to_markdown(board: Board, cited: Cited) -> str:
     """The board as text: a heading line, the table with the best values bold, and where it is from."""
     numeric = [False, *(column.numeric for column in board.columns[1:])]
+    about = "; ".join(
+        part for part in (f"{len(board.rows)} of {board.total} rows", datasets_of(board)) if part
+    )
     lines = [
-        f"**{escaped(board.title)}**, {escaped(board.measure)}: {len(board.rows)} of {board.total} rows.",
+        f"**{escaped(board.title)}**, {escaped(measured(board))}: {escaped(about)}.",
         "",
-        _line(["#", *(escaped(_head(column)) for column in board.columns)]),
+        _line(["#", *(escaped(_head(board, column)) for column in board.columns)]),
         _line(["--:", *("--:" if is_numeric else ":--" for is_numeric in numeric)]),
         *(_line(_cells(board, row)) for row in board.rows),
         "",
         *(f"{escaped(note)}  " for note in ("Best in bold.", *footnotes(board))),
-        f"{escaped(cited.site)}{f', {cited.date}' if cited.date else ''}: <{cited.url}>",
+        f"{escaped(cited.site)}{f', as of {cited.moment}' if cited.at else ''}: <{cited.url}>",
     ]
     return "\n".join(lines) + "\n"
 
@@ -40,8 +44,9 @@ def escaped(text: str) -> str:
     return _LIVE.sub(lambda found: found[0] + _APART, plain)
 
 
-def _head(column: Column) -> str:
-    return f"{column.label} ({column.unit})" if column.unit else column.label
+def _head(board: Board, column: Column) -> str:
+    label = label_of(board, column)
+    return f"{label} ({column.unit})" if column.unit else label
 
 
 def _cells(board: Board, row: Row) -> list[str]:

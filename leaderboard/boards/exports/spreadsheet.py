@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from leaderboard.boards.exports.cited import Cited
+from leaderboard.boards.exports.naming import key_of
 from leaderboard.boards.model import Board, Column, Row, Value
 from leaderboard.boards.reading import EntryRow
+from leaderboard.boards.state import VIEWS
 
 #: What a spreadsheet would take for a formula.
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
@@ -32,22 +34,26 @@ MEASURED = (
 SEEDS = ("seeds", "sample deviation")
 #: And, for boards as they were, why a row was taken off since.
 GONE = ("taken_off_since",)
+#: Last, of which board the row is: the same in every row, so that rows of several boards can be put together.
+OF_BOARD = ("measure", "view", "as_of", "permalink")
 
 
 def to_csv(board: Board, cited: Cited) -> str:
     """The board as CSV text: empty cells are missing values, differences are columns of their own.
 
-    CSV has no place for what is `cited`; its file is named after it.
+    CSV has no place beside its table, so every row says of which board and view it is, and where that stays.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
     beside = _beside(board)
+    of_board = (board.measure, board.view or VIEWS[0], cited.moment, cited.url)
     writer.writerow(
         [
             *LEADING,
-            *(_heading(column) for column in board.columns),
+            *(_heading(board, column) for column in board.columns),
             *TRAILING,
             *(name for names, _ in beside for name in names),
+            *OF_BOARD,
         ]
     )
     for row in board.rows:
@@ -63,6 +69,7 @@ def to_csv(board: Board, cited: Cited) -> str:
                 row.entry.missing_queries,
                 "; ".join(doubtful(board, row)),
                 *(_plain(value) for _, cells in beside for value in cells(row)),
+                *of_board,
             ]
         )
     return out.getvalue()
@@ -128,8 +135,9 @@ def _measured_cells(row: Row) -> Sequence[Value]:
     ]
 
 
-def _heading(column: Column) -> str:
-    return f"{column.key} [{column.unit}]" if column.unit and column.kind == "figure" else column.key
+def _heading(board: Board, column: Column) -> str:
+    key = key_of(board, column)
+    return f"{key} [{column.unit}]" if column.unit and column.kind == "figure" else key
 
 
 def _plain(value: Value) -> Value:
