@@ -62,12 +62,15 @@ def datasets() -> list[dict[str, Any]]:
             "state",
             "hidden",
             "runs_only",
+            "documents_visibility",
             "primary_measure",
             "licence",
             "description",
             "number",
             "reported_statistics",
+            "current_version__corpus_sha256",
             "current_version__statistics",
+            "current_qrels_id",
             "current_qrels__statistics",
         )
     )

@@ -9,6 +9,7 @@ from leaderboard.boards.measures import better
 from leaderboard.boards.state import UnknownChoice
 from leaderboard.comparing.by_query import by_query
 from leaderboard.comparing.testing import with_values
+from leaderboard.figures.difficulty import has_open_judgements
 from leaderboard.figures.model import Figure, Plot, Table
 from leaderboard.figures.palette import BETTER, WORSE
 from leaderboard.figures.request import FigureRequest, NoSubject
@@ -113,6 +114,7 @@ FIGURES = (
         caption="What one system has more or less than another on each query of a dataset with open judgements.",
         subjects=("comparison",),
         build=build,
+        fits=has_open_judgements,
         wide=True,
     ),
 )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 from urllib.parse import urlencode
 
 from leaderboard.boards import lists, pages
 from leaderboard.boards.model import Board
 from leaderboard.boards.pages import BenchmarkPage, DatasetPage
 from leaderboard.boards.state import BoardState, Parameters, UnknownChoice
-from leaderboard.figures.model import Figure
+from leaderboard.figures.model import Figure, Plot
 
 #: So many systems may be named.
 MOST_SYSTEMS = 12
@@ -27,7 +28,9 @@ class FigureRequest:
         self.figure = figure
         self.state = BoardState.read(parameters)
         self.dataset = _last(parameters, "dataset")
-        self.benchmark = "" if self.dataset else _last(parameters, "benchmark") or self._first_benchmark()
+        self.benchmark = "" if self.dataset else _last(parameters, "benchmark")
+        if not self.dataset and not self.benchmark:
+            self.benchmark, self.dataset = _usual_subject(figure)
         named = [slug for slug in parameters.getlist("system") if slug]
         self.systems = tuple(dict.fromkeys(named))[:MOST_SYSTEMS]
         self._choices = {name: _last(parameters, name) for name in figure.choices}
@@ -36,12 +39,11 @@ class FigureRequest:
             if value and value not in known:
                 raise UnknownChoice(name, value, known)
 
-    def _first_benchmark(self) -> str:
-        """The site's first benchmark, for a figure of benchmarks that is asked for without one."""
-        if "benchmark" not in self.figure.subjects:
-            return ""
-        found = lists.benchmarks()
-        return found[0]["slug"] if found else ""
+    def plot(self) -> Plot:
+        """The figure drawn, or why there is nothing to draw it of. Raises what the figure's `build` raises."""
+        if self.benchmark or self.dataset or "site" in self.figure.subjects:
+            return self.figure.build(self)
+        return Plot.empty("Nothing on this site has what this figure needs yet.")
 
     def choice(self, name: str) -> str:
         """The value of one of the figure's own parameters, its first one by default."""
@@ -84,6 +86,26 @@ class FigureRequest:
     def board(self) -> Board:
         """The board of the page that the figure is about, all rows that its facets leave. See `benchmark_page`."""
         return self.dataset_page.board if self.dataset else self.benchmark_page.board
+
+
+def benchmarks_for(figure: Figure) -> list[dict[str, Any]]:
+    """The benchmarks that a figure can be about, in the order of the site."""
+    return lists.benchmarks() if "benchmark" in figure.subjects else []
+
+
+def datasets_for(figure: Figure) -> list[dict[str, Any]]:
+    """The datasets with results whose pages show a figure."""
+    if not {"dataset", "comparison"} & set(figure.subjects):
+        return []
+    return [row for row in lists.datasets() if row["number"] and figure.fits(row)]
+
+
+def _usual_subject(figure: Figure) -> tuple[str, str]:
+    """What a figure is about that is asked for without: the first benchmark, else the dataset with most results."""
+    if benchmarks := benchmarks_for(figure):
+        return benchmarks[0]["slug"], ""
+    most = max(datasets_for(figure), key=lambda row: row["number"], default=None)
+    return "", most["slug"] if most else ""
 
 
 def _last(parameters: Parameters, name: str) -> str:

@@ -41,7 +41,7 @@ def figure(
     view = state.query_string()[1:] if isinstance(state, BoardState) else ""
     query = "?" + "&".join(part for part in (own_query, view) if part)
     asked = FigureRequest(found, QueryDict(query[1:])) if table else None
-    return frame(found, own_query, query, asked.figure.build(asked) if asked else None, level)
+    return frame(found, own_query, query, asked.plot() if asked else None, level)
 
 
 def frame(found: Figure, own_query: str, query: str, plot: Plot | None, level: int) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def frame(found: Figure, own_query: str, query: str, plot: Plot | None, level: i
 @register.inclusion_tag("leaderboard/_figure.html")
 def figure_page(asked: FigureRequest) -> dict[str, Any]:
     """The figure of a page that is about it alone, with its table; the page's own form has its choices."""
-    shown = frame(asked.figure, "", asked.query_string(), asked.figure.build(asked), 2)
+    shown = frame(asked.figure, "", asked.query_string(), asked.plot(), 2)
     return {**shown, "choices": [], "page_url": ""}
 
 

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 from leaderboard.boards import lists, reading
 from leaderboard.boards.state import UnknownChoice
 from leaderboard.figures.registry import FIGURES
-from leaderboard.figures.request import FigureRequest, NoSubject
+from leaderboard.figures.request import FigureRequest, NoSubject, benchmarks_for, datasets_for
 from leaderboard.page_cache import View, kept_page
 from leaderboard.views.boards import refused
 
@@ -63,7 +63,7 @@ def _asked(request: HttpRequest, slug: str) -> FigureRequest:
 def figure_json(request: HttpRequest, slug: str) -> HttpResponse:
     """A figure as plotly's data and layout, with its caption and its table."""
     asked = _asked(request, slug)
-    return JsonResponse(asked.figure.as_data(asked.figure.build(asked)))
+    return JsonResponse(asked.figure.as_data(asked.plot()))
 
 
 @require_safe
@@ -87,11 +87,10 @@ def figure(request: HttpRequest, slug: str) -> HttpResponse:
 
 def _form(asked: FigureRequest) -> dict[str, Any]:
     """What the page's form offers: pages that the figure can be about, its own choices, and the view it keeps."""
-    subjects, choices = asked.figure.subjects, asked.figure.choices
-    with_results = [row for row in lists.datasets() if row["number"]] if "dataset" in subjects else []
+    choices = asked.figure.choices
     return {
-        "benchmarks": lists.benchmarks() if "benchmark" in subjects else [],
-        "datasets": with_results,
+        "benchmarks": benchmarks_for(asked.figure),
+        "datasets": datasets_for(asked.figure),
         "choices": [(name, label, values, asked.choice(name)) for name, (label, values) in choices.items()],
         "carried": [*(("system", slug) for slug in asked.systems), *asked.state.pairs()],
     }
