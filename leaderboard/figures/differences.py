@@ -9,6 +9,7 @@ from leaderboard.boards.deltas import DIGITS
 from leaderboard.boards.measures import better
 from leaderboard.boards.model import Board, Row
 from leaderboard.boards.wording import signed
+from leaderboard.figures.axes import MOST_NARROW_TICKS, MOST_TICKS, linear_ticks
 from leaderboard.figures.bars import BAR, bar_layout, rows_of_bars
 from leaderboard.figures.model import Figure, Plot, Table
 from leaderboard.figures.palette import BETTER, WORSE, mark
@@ -155,20 +156,21 @@ def _bars(name: str, heads: Sequence[str], values: Sequence[float | None], form:
 
 def _axes(board: Board, values: Sequence[float | None]) -> dict[str, Any]:
     """The horizontal axis; on a phone numbers take more of it."""
-    return {"xaxis": _axis(board, values, 0.16), "meta": {"narrow": {"xaxis": _axis(board, values, 0.34)}}}
+    narrow = _axis(board, values, 0.34, MOST_NARROW_TICKS)
+    return {"xaxis": _axis(board, values, 0.16, MOST_TICKS), "meta": {"narrow": {"xaxis": narrow}}}
 
 
-def _axis(board: Board, values: Sequence[float | None], share: float) -> dict[str, Any]:
-    """An axis with room for the numbers at the ends of bars: so large a share of what they span."""
+def _axis(board: Board, values: Sequence[float | None], share: float, most: int) -> dict[str, Any]:
+    """An axis with room for the numbers at the ends of bars: so large a share of what they span, and so many ticks."""
     arrow = "better →" if better(board.measure) == "higher" else "← better"
     found = [number for number in values if number is not None]
     low, high = min(0.0, *found), max(0.0, *found)
-    room = share * (high - low or 1.0)
+    room = share * (high - low or 0.1)
+    bounds = low - (room if low < 0 else 0.0), high + (room if high > 0 or low == high else 0.0)
     return {
         "title": {"text": f"Δ {board.measure} to BM25 ({arrow})"},
-        "tickformat": "+.2f",
-        "nticks": 6,
-        "range": [low - (room if low < 0 else 0.0), high + (room if high > 0 else 0.0)],
+        "range": list(bounds),
+        **linear_ticks(*bounds, signed=True, most=most),
     }
 
 

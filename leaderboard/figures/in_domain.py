@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from leaderboard.boards.model import Row
 from leaderboard.figures import points
-from leaderboard.figures.axes import sentence
+from leaderboard.figures.axes import linear_axis, sentence
 from leaderboard.figures.model import Figure, Plot, Table
 from leaderboard.figures.points import Point
 from leaderboard.figures.request import FigureRequest
@@ -65,8 +65,8 @@ def build(request: FigureRequest) -> Plot:
         data=points.traces(found),
         layout={
             "height": 420,
-            "xaxis": {"title": {"text": sentence(across)}, "tickformat": ".2f"},
-            "yaxis": {"title": {"text": sentence(up)}, "tickformat": ".2f"},
+            "xaxis": linear_axis(sentence(across), [point.x for point in found]),
+            "yaxis": linear_axis(sentence(up), [point.y for point in found]),
         },
         table=Table(
             ("System", sentence(across), sentence(up), f"Trained on {sides.trained.name}"),

@@ -11,6 +11,7 @@ from evaluation.profiles.lengths import EDGES, QUANTILES, LengthDistribution, do
 from leaderboard.boards.model import Row
 from leaderboard.collection_facts import CollectionLengths, lengths_of, retrieved_lengths
 from leaderboard.collection_figures import DEPTH
+from leaderboard.figures.axes import linear_ticks
 from leaderboard.figures.bars import LONGEST_NAME, LONGEST_NARROW_NAME, cut, row_name
 from leaderboard.figures.model import Figure, Plot, Table, Trace
 from leaderboard.figures.palette import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SYMBOLS
@@ -239,6 +240,7 @@ def build_relevance(request: FigureRequest) -> Plot:
     edges = doublings(lengths for _, lengths in lines)
     ranges = [_range(each.low, each.high) for each in shares(found.documents, edges)]
     columns = [[each.share for each in shares(lengths, edges)] for _, lengths in lines]
+    highest = max(max(column) for column in columns)
     return Plot(
         data=[
             _line(number, name, ranges, column)
@@ -247,7 +249,11 @@ def build_relevance(request: FigureRequest) -> Plot:
         layout={
             "height": 400,
             "xaxis": {"type": "category", "title": {"text": "words per document"}},
-            "yaxis": {"title": {"text": "share of documents"}, "tickformat": ".0%", "rangemode": "tozero"},
+            "yaxis": {
+                "title": {"text": "share of documents"},
+                "range": [0.0, 1.06 * highest],
+                **linear_ticks(0.0, 1.06 * highest, percent=True),
+            },
         },
         table=Table(
             ("Words", *(name for name, _ in lines)),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from leaderboard.boards.model import Row
+from leaderboard.figures.axes import linear_axis
 from leaderboard.figures.bars import bar_layout
 from leaderboard.figures.model import Figure, Plot, Table
 from leaderboard.figures.palette import GREY, HUES, PAPER, SYMBOLS
@@ -55,7 +56,10 @@ def _build(request: FigureRequest, what: str, group_of: Any) -> Plot:
         data=_traces(rows, names, means, labels, form),
         layout={
             **bar_layout(len(means), 34),
-            "xaxis": {"title": {"text": f"Mean {page.board.measure}"}, "tickformat": ".2f"},
+            "xaxis": linear_axis(
+                f"Mean {page.board.measure}",
+                [value for found in means.values() for value in found if value is not None],
+            ),
             "yaxis": {**bar_layout(1)["yaxis"], "showgrid": True},
         },
         table=Table(

@@ -10,7 +10,7 @@ from leaderboard.boards.measures import better
 from leaderboard.boards.model import EFFICIENCY, SCORED, Board, Row
 from leaderboard.boards.wording import significant
 from leaderboard.figures import points
-from leaderboard.figures.axes import log_axis, sentence, uncapitalised
+from leaderboard.figures.axes import linear_axis, log_axis, sentence, uncapitalised
 from leaderboard.figures.effectiveness import effectiveness
 from leaderboard.figures.model import Choice, Figure, Plot, Table
 from leaderboard.figures.palette import SOFT
@@ -74,7 +74,7 @@ def build(request: FigureRequest) -> Plot:
         layout={
             "height": 440,
             "xaxis": log_axis(f"{costs.title}, log scale", [point.x for point in found]),
-            "yaxis": {"title": {"text": sentence(y_title)}, "tickformat": ".2f"},
+            "yaxis": linear_axis(sentence(y_title), [point.y for point in found]),
         },
         table=Table(
             ("System", y_title, costs.title, "On the frontier"),

@@ -12,7 +12,7 @@ from django.db.models.functions import Coalesce
 from leaderboard.boards.measures import better
 from leaderboard.boards.model import REPORTED, Row
 from leaderboard.boards.wording import written
-from leaderboard.figures.axes import sentence
+from leaderboard.figures.axes import linear_axis, sentence
 from leaderboard.figures.effectiveness import effectiveness
 from leaderboard.figures.labels import labelled
 from leaderboard.figures.model import Figure, Plot, Table
@@ -61,7 +61,7 @@ def build(request: FigureRequest) -> Plot:
         layout={
             "height": 400,
             "xaxis": _axis([one.date for one in found]),
-            "yaxis": {"title": {"text": sentence(y_title)}, "tickformat": ".2f"},
+            "yaxis": linear_axis(sentence(y_title), [one.score for one in found]),
         },
         table=Table(
             ("System", "Date", y_title, "Best when it came"),

@@ -1,0 +1,83 @@
+"""How figures are read: what their axes say, whether texts can be told from their grounds, what captions claim."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from leaderboard.figures.axes import linear_axis, linear_ticks, log_axis
+from leaderboard.models import Benchmark, BenchmarkMember
+from tests.leaderboard.entries import cost, make_system, report, score, scored_dataset
+from tests.leaderboard.figure_checks import column, drawn, trace
+
+AXES = ("xaxis", "yaxis")
+
+
+def axes(layout: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The axes of a layout, and those of a phone's."""
+    for one in (layout, layout.get("meta", {}).get("narrow", {})):
+        yield from (one[name] for name in AXES if name in one)
+
+
+def told(text: str) -> float:
+    """The number that a tick says."""
+    number = text.replace("−", "-")
+    return float(number.removesuffix("%")) / (100 if "%" in text else 1)
+
+
+def assert_readable(axis: dict[str, Any]) -> None:
+    """Its ticks are different, within its range, and say where they stand."""
+    texts, (low, high) = axis["ticktext"], axis["range"]
+    assert 2 <= len(texts) <= 7, texts
+    assert len(set(texts)) == len(texts), texts
+    for place, text in zip(axis["tickvals"], texts, strict=True):
+        assert low - 1e-9 <= place <= high + 1e-9
+        assert told(text) == pytest.approx(place, abs=1e-12)
+
+
+@pytest.mark.parametrize("spread", [0.9, 0.5, 0.12, 0.03, 0.005, 0.0011, 0.00004, 0.0])
+@pytest.mark.parametrize("least", [0.0, 0.35, -0.017])
+def test_ticks_have_as_many_decimals_as_tell_them_apart(least: float, spread: float) -> None:
+    assert_readable(linear_axis("nDCG@10", [least, least + spread]))
+    assert_readable(linear_axis("Δ nDCG@10", [least, least + spread], signed=True))
+    if spread > 0.0001:
+        assert_readable({"range": [0, spread], **linear_ticks(0, spread, percent=True)})
+
+
+def test_ticks_are_round_and_signed_where_they_are_of_differences() -> None:
+    assert linear_ticks(-0.012, 0.009, signed=True)["ticktext"] == ["−0.010", "−0.005", "0", "+0.005"]
+    assert linear_ticks(0.0, 0.6)["ticktext"] == ["0", "0.1", "0.2", "0.3", "0.4", "0.5", "0.6"]
+    assert linear_ticks(0.344, 0.362, most=4)["ticktext"] == ["0.345", "0.350", "0.355", "0.360"]
+
+
+@pytest.mark.parametrize("values", [[30.0, 40.0], [33.0], [20.0, 6100.0], [0.004, 0.005], [15_000, 15_400]])
+def test_a_logarithmic_axis_has_ticks_however_near_its_values_are(values: list[float]) -> None:
+    axis = log_axis("Latency (ms)", values)
+    assert len(axis["ticktext"]) >= 2
+    assert len(set(axis["ticktext"])) == len(axis["ticktext"])
+
+
+@pytest.mark.django_db
+def test_scores_that_are_close_can_be_read_off_every_figure() -> None:
+    first, second = scored_dataset(name="First", task="a"), scored_dataset(name="Second", task="b")
+    benchmark = Benchmark.objects.create(slug="all", name="All")
+    bm25, close, seen = make_system("BM25"), make_system("close"), make_system("seen")
+    seen.training_datasets = [first.slug]
+    seen.save()
+    for position, dataset in enumerate((first, second)):
+        BenchmarkMember.objects.create(benchmark=benchmark, dataset=dataset, position=position)
+        for number, system in enumerate((bm25, close, seen)):
+            entry = score(dataset, system, baseline=system is bm25, ndcg=0.351 + 0.0012 * number)
+            cost(entry, 30.0 + number)
+    for query in ("benchmark=all", f"dataset={first.slug}"):
+        slugs = ["pareto", "deltas", "progress"]
+        slugs += ["means-by-task", "in-domain"] if query == "benchmark=all" else []
+        for slug in slugs:
+            plot = drawn(slug, query)
+            assert plot.data, (slug, plot.caption)
+            linear = [axis for axis in axes(plot.layout) if "ticktext" in axis and axis.get("type") != "log"]
+            assert linear, slug
+            for axis in linear:
+                assert_readable(axis)
