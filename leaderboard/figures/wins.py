@@ -9,7 +9,7 @@ from leaderboard.figures.bars import bar_layout, rows_of_bars
 from leaderboard.figures.model import Figure, Plot, Table
 from leaderboard.figures.palette import BETTER, GREY, WORSE
 from leaderboard.figures.request import FigureRequest
-from leaderboard.figures.rows import WINS, counts_several, names_of, present, titled
+from leaderboard.figures.rows import WINS, counts_several, datasets_of, names_of, present, titled
 
 
 class _Counted(NamedTuple):
@@ -18,9 +18,17 @@ class _Counted(NamedTuple):
     tied: int
     lost: int
 
+    @property
+    def compared(self) -> int:
+        """On how many datasets."""
+        return self.won + self.tied + self.lost
+
 
 def build(request: FigureRequest) -> Plot:
-    """Wins to the right, losses to the left, most wins on top. Baselines themselves are left out."""
+    """Wins to the right, losses to the left. Baselines themselves are left out.
+
+    Systems with all datasets are on top, most wins first; who has fewer could win on fewer, and lose on fewer.
+    """
     board = request.benchmark_page.board
     if not counts_several(board):
         return Plot.empty("This board has one counted dataset: there is nothing to count over.")
@@ -32,10 +40,15 @@ def build(request: FigureRequest) -> Plot:
     ]
     if not counted:
         return Plot.empty("No system of this view can be compared with BM25 on these datasets.")
-    counted.sort(key=lambda one: (-one.won, one.lost))
-    shown, left_out = rows_of_bars(counted, "most wins")
-    names = names_of([one.row for one in shown])
-    datasets = sum(member.counted for member in request.benchmark_page.members)
+    datasets = len(datasets_of(request.benchmark_page))
+    counted.sort(key=lambda one: (-one.compared, -one.won, one.lost))
+    shown, left_out = rows_of_bars(counted, "most datasets, and of these the most wins")
+    systems, told = names_of([one.row for one in shown]), [f"{one.compared}/{datasets}" for one in shown]
+    incomplete = sum(one.compared < datasets for one in shown)
+    names = [
+        f"{name} ({coverage})" if one.compared < datasets else name
+        for one, name, coverage in zip(shown, systems, told, strict=True)
+    ]
     return Plot(
         data=[
             _bars("Losses", names, [-one.lost for one in shown], [one.lost for one in shown], WORSE),
@@ -56,15 +69,27 @@ def build(request: FigureRequest) -> Plot:
             },
         },
         table=Table(
-            ("System", "Wins", "Ties", "Losses"),
-            [(name, one.won, one.tied, one.lost) for name, one in zip(names, shown, strict=True)],
-            ("", "d", "d", "d"),
+            ("System", "Wins", "Ties", "Losses", "Datasets compared"),
+            [
+                (name, one.won, one.tied, one.lost, coverage)
+                for name, one, coverage in zip(systems, shown, told, strict=True)
+            ],
+            ("", "d", "d", "d", ""),
         ),
         caption=f"Datasets of {titled(board)} on which each system scores above, equal to and below BM25 in "
         f"{board.measure}, of the {datasets} that count. Each is compared with the BM25 of its own source.",
         subtitle=f"{board.title}, {board.measure}",
-        notes=left_out,
+        notes=[*left_out, *_on_coverage(incomplete, len(shown), datasets)],
     )
+
+
+def _on_coverage(incomplete: int, systems: int, datasets: int) -> list[str]:
+    if not incomplete:
+        return []
+    return [
+        f"{incomplete} of these {systems} systems cannot be compared on all {datasets} datasets: they come last, with "
+        "the number that they are compared on in brackets."
+    ]
 
 
 def _bars(

@@ -26,7 +26,7 @@ def beir() -> None:
 
 def test_wins_against_bm25_are_those_of_the_board(beir: None) -> None:
     plot = drawn("wins", "benchmark=beir")
-    assert plot.table.rows[0] == ("BM25+CE", 16, 0, 2)
+    assert plot.table.rows[0] == ("BM25+CE", 16, 0, 2, "18/18")
     assert dict(zip(column(plot, "System"), column(plot, "Wins"), strict=True))["docT5query"] == 12
     assert trace(plot, "Wins")["x"] == column(plot, "Wins")
     assert trace(plot, "Losses")["x"] == [-lost for lost in column(plot, "Losses")]
@@ -40,8 +40,8 @@ def test_a_figure_follows_the_facets_of_its_board(beir: None) -> None:
 
 def test_the_json_has_caption_table_and_traces(beir: None, client: Client) -> None:
     found = client.get("/figures/wins.json", {"benchmark": "beir"}).json()
-    assert found["table"]["texts"][0] == ["BM25+CE", "16", "0", "2"]
-    assert found["table"]["rows"][0] == ["BM25+CE", 16, 0, 2]
+    assert found["table"]["texts"][0] == ["BM25+CE", "16", "0", "2", "18/18"]
+    assert found["table"]["rows"][0] == ["BM25+CE", 16, 0, 2, "18/18"]
     assert found["data"][0]["type"] == "bar"
     assert "BEIR" in found["caption"]
 

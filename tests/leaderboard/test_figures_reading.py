@@ -81,3 +81,22 @@ def test_scores_that_are_close_can_be_read_off_every_figure() -> None:
             assert linear, slug
             for axis in linear:
                 assert_readable(axis)
+
+
+@pytest.mark.django_db
+def test_wins_say_on_how_many_datasets_and_systems_with_all_of_them_come_first() -> None:
+    datasets = [scored_dataset(name=name, domain=name) for name in ("First", "Second", "Third")]
+    benchmark = Benchmark.objects.create(slug="all", name="All")
+    bm25, worse, part = make_system("BM25"), make_system("worse"), make_system("part")
+    for position, dataset in enumerate(datasets):
+        BenchmarkMember.objects.create(benchmark=benchmark, dataset=dataset, position=position)
+        score(dataset, bm25, baseline=True, ndcg=0.3)
+        score(dataset, worse, ndcg=0.1)
+    score(datasets[0], part, ndcg=0.9)
+    plot = drawn("wins", "benchmark=all")
+    assert [tuple(row) for row in plot.table.rows] == [("worse", 0, 0, 3, "3/3"), ("part", 1, 0, 0, "1/3")]
+    assert trace(plot, "Wins")["y"] == ["worse", "part (1/3)"]
+    assert any("1 of these 2 systems cannot be compared on all 3 datasets" in note for note in plot.notes)
+    plot = drawn("wins", "benchmark=all&domain=First&domain=Second")
+    assert column(plot, "Datasets compared") == ["2/2", "1/2"]
+    assert "of the 2 that count" in plot.caption
