@@ -66,6 +66,7 @@ def build_heatmap(request: FigureRequest) -> Plot:
                 "xgap": 2,
                 "ygap": 2,
                 "texttemplate": "%{z:.2f}" if with_numbers else "",
+                "textfont": {"color": INK},
                 "hovertemplate": "%{y} and %{x}: %{z:.3f}<extra></extra>",
                 "hoverongaps": False,
                 "colorbar": {

@@ -9,7 +9,7 @@ from leaderboard.boards.measures import better
 from leaderboard.boards.model import REPORTED, Row
 from leaderboard.figures.bars import cut
 from leaderboard.figures.model import Figure, Plot, Table
-from leaderboard.figures.palette import SCALE
+from leaderboard.figures.palette import INK, SCALE
 from leaderboard.figures.request import FigureRequest
 from leaderboard.figures.rows import (
     Place,
@@ -100,6 +100,7 @@ def _cells(names: Sequence[str], found: Sequence[Sequence[Wins | None]]) -> dict
         "z": [[_share(one) for one in line] for line in found],
         "text": [[_cell(one) for one in line] for line in found],
         "texttemplate": "%{text}",
+        "textfont": {"color": INK},
         "hovertemplate": "%{y} against %{x}<br>won–lost %{text}<extra></extra>",
         "hoverongaps": False,
         "zmin": 0,

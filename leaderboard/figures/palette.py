@@ -30,7 +30,8 @@ HUES = (BLUE, ORANGE, GREEN, PURPLE, VERMILLION, SKY, OLIVE, GREY)
 SYMBOLS = ("circle", "diamond", "square", "triangle-up", "cross", "triangle-down", "star", "x")
 PATTERNS = ("", "/", ".", "x", "\\", "-", "|", "+")
 
-#: A scale from nothing to much, on paper; for heat maps.
+#: A scale from nothing to much, on paper; for heat maps. All of it is a ground for INK, which texts have to ask for:
+#: Plotly's own choice, dark grey or white, is too weak on the middle of any scale.
 SCALE = [[step / 4, f"var(--figure-scale-{step})"] for step in range(5)]
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from leaderboard.boards.model import Row
 from leaderboard.figures.bars import bar_layout, rows_of_bars
 from leaderboard.figures.model import Figure, Plot, Table
-from leaderboard.figures.palette import BETTER, GREY, WORSE
+from leaderboard.figures.palette import BETTER, GREY, PAPER, WORSE
 from leaderboard.figures.request import FigureRequest
 from leaderboard.figures.rows import WINS, counts_several, datasets_of, names_of, present, titled
 
@@ -105,6 +105,7 @@ def _bars(
         "customdata": numbers,
         "textposition": "inside",
         "insidetextanchor": "middle",
+        "insidetextfont": {"color": PAPER},
         "textangle": 0,
         "hovertemplate": f"%{{y}}<br>{name}: %{{customdata}}<extra></extra>",
         "marker": {"color": color},

@@ -8,10 +8,15 @@ from typing import Any
 import pytest
 
 from leaderboard.figures.axes import linear_axis, linear_ticks, log_axis
+from leaderboard.figures.palette import INK, SCALE
 from leaderboard.models import Benchmark, BenchmarkMember
+from leaderboard.reported.loader import load_reported
 from tests.leaderboard.entries import cost, make_system, report, score, scored_dataset
 from tests.leaderboard.figure_checks import column, drawn, trace
+from tests.leaderboard.palettes import between, contrast, tokens
 
+#: What WCAG asks of small text.
+ENOUGH = 4.5
 AXES = ("xaxis", "yaxis")
 
 
@@ -100,3 +105,24 @@ def test_wins_say_on_how_many_datasets_and_systems_with_all_of_them_come_first()
     plot = drawn("wins", "benchmark=all&domain=First&domain=Second")
     assert column(plot, "Datasets compared") == ["2/2", "1/2"]
     assert "of the 2 that count" in plot.caption
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+def test_numbers_in_heat_maps_can_be_told_from_every_colour_of_the_scale(scheme: int) -> None:
+    colors = {name: both[scheme] for name, both in tokens().items()}
+    scale = [colors[color] for _, color in SCALE]
+    weakest = min(contrast(colors[INK], between(scale, step / 100)) for step in range(101))
+    assert weakest >= ENOUGH
+    assert contrast(scale[0], scale[-1]) >= 2.5, "little and much look alike"
+
+
+@pytest.mark.django_db
+def test_texts_on_coloured_ground_have_a_colour_that_can_be_told_from_it() -> None:
+    load_reported()
+    cells = drawn("head-to-head", "benchmark=beir").data[0]
+    assert (cells["textfont"]["color"], cells["colorscale"]) == (INK, SCALE)
+    known = tokens()
+    for bars in drawn("wins", "benchmark=beir").data:
+        text, ground = bars["insidetextfont"]["color"], bars["marker"]["color"]
+        for scheme in (0, 1):
+            assert contrast(known[text][scheme], known[ground][scheme]) >= ENOUGH, (bars["name"], scheme)
