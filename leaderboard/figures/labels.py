@@ -6,9 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-#: The picture's assumed size inside its axes, wide and on a phone, and that of a character, in pixels.
+#: The picture's assumed size inside its axes, wide and on a phone, in pixels; how far names may reach beyond it at the
+#: right; and how large the letters of a phone are, beside those of a wide screen.
 WIDE, NARROW, HEIGHT = 560.0, 250.0, 330.0
-CHARACTER, LINE, GAP = 6.8, 15.0, 7.0
+BEYOND, NARROW_BEYOND, NARROW_LETTERS = 12.0, 4.0, 0.9
+#: The widths of a small letter and of others in a wide typeface, the height of a line, and the gap beside a point.
+SMALL, LARGE, LINE, GAP = 7.0, 8.7, 15.0, 7.0
 #: By preference, plotly's words, and where the text's box begins: shares of its width and height, and gaps.
 POSITIONS = {
     "middle right": (0.0, -0.5, 1, 0),
@@ -54,15 +57,22 @@ def placed(
     *,
     first: Sequence[int] = (),
     log_x: bool = False,
+    beyond: float = BEYOND,
+    letters: float = 1.0,
 ) -> Labels:
-    """Labels for points in a picture of this size; those at the places `first` choose first."""
+    """Labels for points in a picture of this size; those at the places `first` choose first.
+
+    `beyond` is how far they may reach over its right edge, `letters` how large they are.
+    """
     scaled = _scaled(points, size, log_x)
     taken = [_Box(x - GAP + 1, y - GAP + 1, x + GAP - 1, y + GAP - 1) for x, y in scaled]
     texts, positions = [""] * len(names), ["middle right"] * len(names)
     for number in dict.fromkeys([*first, *range(len(names))]):
         for position in ABOVE_FIRST if number in first else POSITIONS:
-            box = _box(names[number], scaled[number], position)
-            outside = box.left < 0 or box.right > size[0] + 12 or box.top < -10 or box.bottom > size[1] + 5
+            box = _box(letters * width_of(names[number]), scaled[number], position)
+            outside = (
+                box.left < 0 or box.right > size[0] + beyond or box.top < -10 or box.bottom > size[1] + 5
+            )
             others = (other for place, other in enumerate(taken) if place != number)
             if not outside and not any(box.meets(other) for other in others):
                 texts[number], positions[number] = names[number], position
@@ -81,7 +91,15 @@ def labelled(
 ) -> list[dict[str, Any]]:
     """By point, what its trace says of its label: `text` and `textposition`, and others on a phone."""
     wide = placed(names, points, (width, HEIGHT), first=first, log_x=log_x)
-    narrow = placed(names, points, (NARROW, HEIGHT), first=first, log_x=log_x)
+    narrow = placed(
+        names,
+        points,
+        (NARROW, HEIGHT),
+        first=first,
+        log_x=log_x,
+        beyond=NARROW_BEYOND,
+        letters=NARROW_LETTERS,
+    )
     return [
         {"text": text, "textposition": position, "narrow": {"text": less, "textposition": there}}
         for text, position, less, there in zip(
@@ -90,8 +108,12 @@ def labelled(
     ]
 
 
-def _box(name: str, point: tuple[float, float], position: str) -> _Box:
-    width = CHARACTER * len(name)
+def width_of(name: str) -> float:
+    """How wide a name is at most on a wide screen, in pixels."""
+    return sum(SMALL if sign.islower() or sign in " .,-()[]" else LARGE for sign in name)
+
+
+def _box(width: float, point: tuple[float, float], position: str) -> _Box:
     across, down, right, below = POSITIONS[position]
     left, top = point[0] + across * width + right * GAP, point[1] + down * LINE + below * GAP
     return _Box(left, top, left + width, top + LINE)

@@ -136,14 +136,16 @@ def build_map(request: FigureRequest) -> Plot:
             }
         )
     axis = {"showticklabels": False, "ticks": "", "zeroline": False}
-    reach = 1.25 * max(float(np.abs(placed.points).max()), 1e-9)
+    reach = max(float(np.abs(placed.points).max()), 1e-9)
+    across_axis = {**axis, "range": [-1.25 * reach, 1.25 * reach]}
     return Plot(
         data=traces,
         layout={
             "height": 460,
             "showlegend": True,
-            "xaxis": {**axis, "range": [-reach, reach]},
-            "yaxis": {**axis, "range": [-reach, reach], "scaleanchor": "x"},
+            "xaxis": across_axis,
+            "yaxis": {**across_axis, "scaleanchor": "x"},
+            "meta": {"narrow": {"xaxis": {**axis, "range": [-1.7 * reach, 1.7 * reach]}}},
         },
         table=Table(("Dataset", "Domain", "Across", "Up"), points, ("", "", "+.3f", "+.3f")),
         caption=f"{len(points)} collections by the vocabulary they share: the nearer, the more. Classical scaling of "

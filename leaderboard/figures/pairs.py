@@ -124,7 +124,8 @@ def _layout(number: int) -> dict[str, object]:
 
 def _notes(of_kind: int, shown: int, *, other: int) -> list[str]:
     notes = [
-        "Darker on paper, brighter in the dark: more of the common datasets won. A tie counts for neither."
+        "Darker on paper, brighter in the dark: more of the common datasets won. A tie counts for neither, "
+        "in the shade half for each."
     ]
     if of_kind > shown:
         notes.append(f"The first {shown} of {of_kind} systems; pinning others on the board puts them first.")

@@ -107,6 +107,7 @@ def _bars(
         "insidetextanchor": "middle",
         "insidetextfont": {"color": PAPER},
         "textangle": 0,
+        "constraintext": "none",
         "hovertemplate": f"%{{y}}<br>{name}: %{{customdata}}<extra></extra>",
         "marker": {"color": color},
     }

@@ -16,6 +16,14 @@ pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 READY = re.compile("light|dark")
 DRAWN = 30_000
+#: The texts of a figure's drawing that reach out of it.
+OUTSIDE = """figure => {
+  const plot = figure.querySelector(".figure-plot").getBoundingClientRect();
+  return [...figure.querySelectorAll(".figure-plot text")].filter(text => {
+    const box = text.getBoundingClientRect();
+    return box.width && (box.left < plot.left - 1 || box.right > plot.right + 1 || box.top < plot.top - 1);
+  }).map(text => text.textContent);
+}"""
 
 
 @pytest.fixture
@@ -85,6 +93,23 @@ def test_a_choice_redraws_a_figure_and_it_fits_a_phone(beir: None, page: Page) -
     figure.locator("select[name=x]").select_option("index")
     expect(figure.locator(".figure-caption")).to_contain_text("index size")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (1440, 900)])
+def test_no_text_of_a_figure_is_cut_off(beir: None, page: Page, width: int, height: int) -> None:
+    page.set_viewport_size({"width": width, "height": height})
+    page.goto("/benchmarks/beir/")
+    for slug in (
+        "pareto",
+        "wins",
+        "in-domain",
+        "deltas",
+        "head-to-head",
+        "means-by-task",
+        "progress",
+        "tasks",
+    ):
+        assert shown(page, slug).evaluate(OUTSIDE) == [], slug
 
 
 def test_without_javascript_a_figure_has_a_caption_and_its_table(

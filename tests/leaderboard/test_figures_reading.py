@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from leaderboard.figures.axes import linear_axis, linear_ticks, log_axis
+from leaderboard.figures.labels import NARROW, NARROW_LETTERS, labelled
 from leaderboard.figures.palette import INK, SCALE
 from leaderboard.models import Benchmark, BenchmarkMember
 from leaderboard.reported.loader import load_reported
-from tests.leaderboard.entries import cost, make_system, report, score, scored_dataset
+from tests.leaderboard.entries import cost, make_system, score, scored_dataset
 from tests.leaderboard.figure_checks import column, drawn, trace
 from tests.leaderboard.palettes import between, contrast, tokens
 
@@ -126,3 +127,13 @@ def test_texts_on_coloured_ground_have_a_colour_that_can_be_told_from_it() -> No
         text, ground = bars["insidetextfont"]["color"], bars["marker"]["color"]
         for scheme in (0, 1):
             assert contrast(known[text][scheme], known[ground][scheme]) >= ENOUGH, (bars["name"], scheme)
+
+
+@pytest.mark.parametrize("name", ["BM25+CE", "QUITE-LONG-NAME, k1=0.9", "splade-cocondenser-ensembledistil"])
+def test_on_a_phone_no_name_reaches_over_the_edge_of_the_picture(name: str) -> None:
+    points = [(20.0, 0.42), (6100.0, 0.47), (125.0, 0.41)]
+    label = labelled(["BM25", name, "TAS-B"], points, first=[1], log_x=True)[1]["narrow"]
+    width, place = NARROW_LETTERS * 8.7 * len(name), 0.94 * NARROW
+    share = {"left": 1.0, "center": 0.5, "right": 0.0}[label["textposition"].split()[1]]
+    assert place + (1 - share) * width <= NARROW + 8 or not label["text"]
+    assert label["text"] == name or len(name) > 30
