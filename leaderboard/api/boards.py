@@ -220,6 +220,7 @@ class SystemView(APIView):
                 "scores": dict([(result.measure, result.value), *result.scores]),
                 "measured": [one.as_data() for one in result.measured],
                 "deviations": dict(result.deviations),
+                "certainty": result.certainty._asdict() if result.certainty else None,
                 "seeds": [
                     {
                         "label": seed.label,

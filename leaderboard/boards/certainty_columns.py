@@ -76,11 +76,10 @@ class CertaintyColumns:
 
     def _place_interval(self, row: Row, found: EntryCertainty, focus: int, score: int) -> None:
         low, high = found.low, found.high
-        text = f"{low:.{INTERVAL_DECIMALS}f}–{high:.{INTERVAL_DECIMALS}f}"
         column = self.beside_score[0]
         # Ordered by the end that is the worse one: by what the system has at the least.
         row.values[score] = high if column.better == "lower" else low
-        row.shown[score] = text
+        row.shown[score] = interval_text(low, high)
         row.intervals[focus] = (low, high)
 
     def notes(self, rows: Sequence[Row], focus: int, *, hidden: bool, judged: bool) -> list[str]:
@@ -118,6 +117,11 @@ def _place_p(row: Row, place: int, corrected: float | None, raw: float | None) -
     if corrected is not None and raw is not None:
         row.shown[place] = written_p(corrected)
         row.titles[place] = f"uncorrected {written_p(raw, 4)}"
+
+
+def interval_text(low: float, high: float) -> str:
+    """An interval as text."""
+    return f"{low:.{INTERVAL_DECIMALS}f}–{high:.{INTERVAL_DECIMALS}f}"
 
 
 def written_p(p: float, decimals: int = 3) -> str:

@@ -13,6 +13,7 @@ from leaderboard.boards.dataset_board import ARCHITECTURES
 from leaderboard.boards.measured import Measured, measured_of
 from leaderboard.boards.reading import short_citation
 from leaderboard.boards.standing import Field, fields_of
+from leaderboard.boards.system_certainty import with_certainty
 from leaderboard.boards.system_result import Result, SeedResult
 from leaderboard.boards.word_pieces import is_word_pieces, job_of, scores_by_job
 from leaderboard.models import Entry, Seed, System
@@ -88,7 +89,7 @@ def system_facts(slug: str) -> dict[str, Any] | None:
 
 
 def results_of(system_id: int) -> list[Result]:
-    """The system's public entries, by dataset. Six queries at most."""
+    """The system's public entries, by dataset. Six queries at most, and those of their certainty."""
     mine = list(
         EntryQuerySet(Entry)
         .public()
@@ -122,7 +123,8 @@ def results_of(system_id: int) -> list[Result]:
         )
         for row in mine
     )
-    return [result for result in results if result is not None]
+    found = [(row, result) for row, result in zip(mine, results, strict=True) if result is not None]
+    return with_certainty(found)
 
 
 def _seeds(entries: Collection[int]) -> dict[int, list[tuple[str, dict[str, float]]]]:

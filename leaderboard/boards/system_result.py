@@ -7,9 +7,11 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from leaderboard.boards import wording
+from leaderboard.boards.certainty_columns import interval_text, written_p
 from leaderboard.boards.facts import fact_texts
 from leaderboard.boards.measured import Measured
 from leaderboard.boards.model import rank_label
+from leaderboard.certainty.found import EntryCertainty
 
 
 class SeedResult(NamedTuple):
@@ -25,7 +27,8 @@ class Result(NamedTuple):
     dataset's board does; without a rank it is stale.
 
     `word_pieces` is what BM25 over word pieces had in the same job, where that gives it. Of a seed set `value` is the
-    mean, `deviations` are the sample standard deviations by measure, and `seeds` the runs.
+    mean, `deviations` are the sample standard deviations by measure, and `seeds` the runs. `certainty` is what was
+    found of `measure`: None over hidden judgements, of reported figures, and as long as nothing was found.
     """
 
     dataset: str
@@ -59,6 +62,7 @@ class Result(NamedTuple):
     deviations: Mapping[str, float] = MappingProxyType({})
     seeds: Sequence[SeedResult] = ()
     baseline_slug: str = ""
+    certainty: EntryCertainty | None = None
 
     @property
     def fact_texts(self) -> list[tuple[str, str]]:
@@ -72,7 +76,6 @@ class Result(NamedTuple):
             "rank": f"{rank_label(self.rank, self.ranked_in)} of {self.of}" if self.rank else "",
             "value": wording.written(self.value, self.decimals),
             "deviation": wording.written(self.deviations.get(self.measure), self.decimals),
-            "seeds": [self._seed(seed) for seed in self.seeds],
             "baseline": wording.written(self.baseline, self.decimals),
             "best": wording.written(self.best, self.decimals),
             "delta": wording.signed(self.delta, self.decimals),
@@ -82,15 +85,22 @@ class Result(NamedTuple):
             "word_pieces_delta": wording.signed(self.word_pieces_delta, self.decimals),
             "word_pieces_relative": wording.signed(self.word_pieces_relative, 1, percent=True),
             "word_pieces_direction": wording.direction(self.word_pieces_delta, self.measure),
-            "scores": self._written(self.scores),
+            **self._certain(),
         }
 
-    def _seed(self, seed: SeedResult) -> dict[str, Any]:
+    def _certain(self) -> dict[str, str]:
+        sure = self.certainty
+        if sure is None:
+            return dict.fromkeys(("interval", "group", "p_baseline", "p_best", "tally"), "—")
+        tally = (
+            f"{sure.wins}/{sure.ties}/{sure.losses}"
+            if sure.wins is not None and not self.is_baseline
+            else "—"
+        )
         return {
-            "label": seed.label,
-            "value": wording.written(seed.value, self.decimals),
-            "scores": self._written(seed.scores),
+            "interval": interval_text(sure.low, sure.high),
+            "group": sure.group or "—",
+            "p_baseline": "—" if sure.p_baseline is None else written_p(sure.p_baseline),
+            "p_best": "—" if sure.p_best is None else written_p(sure.p_best),
+            "tally": tally,
         }
-
-    def _written(self, scores: Sequence[tuple[str, float]]) -> list[tuple[str, str]]:
-        return [(name, wording.written(value, self.decimals)) for name, value in scores]

@@ -6,7 +6,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from leaderboard.boards import lists, pages, reading, system_costs, system_page, wording
+from leaderboard.boards import lists, pages, reading, system_costs, system_page, system_tables, wording
 from leaderboard.boards.made_by import made_by
 from leaderboard.boards.state import BoardState
 from leaderboard.boards.system_more import system_more
@@ -77,6 +77,10 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "section": "system",
         "system": facts,
         "results": results,
+        "by_measure": system_tables.by_measure(results),
+        "beside": system_tables.beside(results),
+        "sure": any(result.certainty for result in results),
+        "has_in_domain": any(result.training == "in-domain" for result in results),
         "has_seeds": any(result.seeds for result in results),
         "word_pieces": WORD_PIECES if any(result.word_pieces is not None for result in results) else "",
         "costs": system_costs.cost_table(results),
