@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import csv
+import datetime
 import io
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.db.models import F
 from django.test import Client
 
+from leaderboard.models import BoardChange
+from leaderboard.page_cache import forget_pages
+from leaderboard.publishing import withdraw_entries
 from leaderboard.reported.loader import load_reported
 from tests.leaderboard.entries import make_system, score, scored_dataset
 
@@ -101,6 +107,38 @@ def test_the_api_lists_datasets_benchmarks_and_systems(client: Client) -> None:
         answer = client.get(f"/api/v1/{missing}")
         assert answer.status_code == 404
         assert answer.json()["code"] == "not_found"
+
+
+def test_the_api_names_what_was_withdrawn_beside_the_board_and_in_the_rows_of_its_permalinks(
+    client: Client,
+) -> None:
+    dataset = scored_dataset()
+    score(dataset, "BM25", baseline=True, ndcg=0.25)
+    entry = score(dataset, "Wrong", ndcg=0.5)
+    BoardChange.objects.update(at=F("at") - datetime.timedelta(hours=1))
+    forget_pages()
+    link = client.get(f"/datasets/{dataset.slug}/board.json").json()["permalink"]
+    withdraw_entries(entry.submission_reference, "wrong index")
+    (told,) = client.get(f"/api/v1/datasets/{dataset.slug}/").json()["withdrawn"]
+    assert (told["system"], told["reason"]) == ("Wrong", "wrong index")
+    now = client.get(f"/api/v1/datasets/{dataset.slug}/board/").json()["rows"]
+    assert [(row["system"], row["withdrawn"]) for row in now] == [("BM25", None)]
+    then = client.get(f"{link}board.json").json()["rows"]
+    assert [(row["rank"], row["system"]) for row in then] == [(1, "Wrong"), (2, "BM25")]
+    assert "wrong index" in then[0]["withdrawn"]
+
+
+def test_groups_that_the_documentation_names_can_be_left_out(client: Client) -> None:
+    load_reported()
+    text = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+    start = text.index("`hide` are ")
+    documented = set(re.findall(r"`([a-z-]+)`", text[start + 6 : text.index("each column", start)]))
+    for path in ("/benchmarks/beir/", "/datasets/dbpedia-entity/"):
+        board = client.get(f"{path}board.json").json()
+        slugs = {column["group_slug"] for column in board["columns"][1:]}
+        assert slugs <= documented
+        hidden = client.get(f"{path}board.json?{'&'.join(f'hide={slug}' for slug in slugs)}&hide=none").json()
+        assert [column["key"] for column in hidden["columns"]] == ["system"]
 
 
 def test_a_system_without_anything_public_has_no_page(client: Client) -> None:

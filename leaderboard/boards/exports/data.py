@@ -38,6 +38,7 @@ def to_json(board: Board, cited: Cited) -> dict[str, Any]:
                 "key": column.key,
                 "label": label_of(board, column),
                 "group": column.group,
+                "group_slug": column.group_slug,
                 "better": column.better,
                 "unit": column.unit,
                 "note": column.note,
