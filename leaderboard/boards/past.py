@@ -78,11 +78,6 @@ class PastRows:
         return entries_from([line_of(self.dataset_id, row) for row in public], self.measured)
 
     @cached_property
-    def systems(self) -> dict[int, SystemRow]:
-        """The systems by id, named as they were."""
-        return {row["line"]["system_id"]: system_row(row) for row in self._kept if row["line"]}
-
-    @cached_property
     def bibtex(self) -> dict[str, str]:
         """What systems said to cite then, by slug; nothing of those that said nothing."""
         return {row["entry"]["slug"]: row["bibtex"] for row in self._kept if row["bibtex"]}
@@ -92,6 +87,12 @@ class PastRows:
         """Of the public entries, by id, the slugs of their systems."""
         rows = (row["entry"] for row in self._kept)
         return {row["pk"]: row["slug"] for row in rows if row["visibility"] == Entry.Visibility.PUBLIC}
+
+    def add_systems(self, found: dict[int, SystemRow]) -> None:
+        """Add the systems that are not there yet, by id, named as they were: at one time the same on all boards."""
+        for row in self._kept:
+            if row["line"] and row["line"]["system_id"] not in found:
+                found[row["line"]["system_id"]] = system_row(row)
 
 
 class Gone(NamedTuple):

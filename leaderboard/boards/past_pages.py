@@ -176,7 +176,10 @@ def _made_of(members: Sequence[Member], entries: Mapping[int, DatasetEntries]) -
 
 
 def _systems(rows: Iterable[past.PastRows]) -> dict[int, SystemRow]:
-    return {key: system for of_dataset in rows for key, system in of_dataset.systems.items()}
+    found: dict[int, SystemRow] = {}
+    for of_dataset in rows:
+        of_dataset.add_systems(found)
+    return found
 
 
 def _mark_gone(
