@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from evaluation.analysis import analyser_for
 from leaderboard.models import Architecture, Dataset, System, WorkRequest
 from leaderboard.systems import house_system
 from leaderboard.work import request_work
@@ -52,6 +53,19 @@ DEMO_ROWS = (
 )
 
 CONFIGURATIONS: Mapping[str, Configuration] = {each.slug: each for each in (BM25, *DEMO_ROWS)}
+
+
+def bm25_in_words(language: str) -> str:
+    """How the site's BM25 of a dataset was made, as it stands beside differences to it."""
+    analyser = analyser_for(language)
+    method = analyser.name.rpartition(", ")[2]
+    if analyser.stem is None:
+        words = method
+    elif analyser.stop_words:
+        words = f"{method} stemming, English stop words"
+    else:
+        words = f"{method} stemming for {analyser.name.partition(',')[0]}, no stop words"
+    return f"BM25: k1 = 0.9, b = 0.4, {words}, title and text in one field."
 
 
 def system_of(configuration: Configuration) -> System:

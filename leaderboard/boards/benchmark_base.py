@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import is_
 
+from leaderboard.baselines import BM25
 from leaderboard.boards.aggregates import Tables, table
 from leaderboard.boards.collecting import Line, collect
 from leaderboard.boards.entries import DatasetEntries
@@ -31,8 +32,8 @@ class Base:
     lines: Sequence[Line]
     systems: Mapping[int, SystemRow]
     tables: Tables
-    #: By place of a dataset, the name of the system that its scored values are compared with.
-    baselines: Mapping[int, str]
+    #: By place of a dataset, what its scored values are compared with, and whether that is the site's own BM25.
+    baselines: Mapping[int, tuple[str, bool]]
     rows: dict[object, Sequence[Row]] = field(default_factory=dict)
 
     def fresh_rows(self, key: object, make: Callable[[], Sequence[Row]]) -> list[Row]:
@@ -40,6 +41,11 @@ class Base:
         if key not in self.rows:
             self.rows[key] = make()
         return [row.copy() for row in self.rows[key]]
+
+
+def _named(system: SystemRow, dataset: str) -> tuple[str, bool]:
+    # A run that was imported as the baseline alone has the dataset's name behind its own.
+    return system.name.removesuffix(f" ({dataset})"), system.slug == BM25.slug
 
 
 _remembered: Remembered[Base] = Remembered(12)
@@ -85,7 +91,7 @@ def base_of(
             lower_is_better=lower_is_better,
         ),
         baselines={
-            place: systems[line.system_id].name
+            place: _named(systems[line.system_id], facts.members[place].facts.name)
             for line in lines
             if line.ranked_in == SCORED
             for place in line.baseline_on

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from leaderboard.baselines import BM25
 from leaderboard.boards.aggregates import Tables, means, plain
 from leaderboard.boards.benchmark_base import Base, base_of
 from leaderboard.boards.benchmark_certainty import show_certainty
@@ -17,11 +18,12 @@ from leaderboard.boards.entries import DatasetEntries
 from leaderboard.boards.line_costs import LineCosts
 from leaderboard.boards.measures import better
 from leaderboard.boards.members import BenchmarkFacts, chosen, without_left_out
-from leaderboard.boards.model import Board, Column, Row
+from leaderboard.boards.model import REPORTED, Board, Column, Row
 from leaderboard.boards.private_lines import NOTE, private_rows
 from leaderboard.boards.ranking import assign_ranks
 from leaderboard.boards.reading import SystemRow
 from leaderboard.boards.state import VIEWS, BoardState, UnknownChoice
+from leaderboard.boards.versus import difference_to
 from leaderboard.boards.viewing import arrange, resolved_sorts
 from leaderboard.boards.weighing import fill_weighted
 from leaderboard.certainty.found import BoardCertainty
@@ -65,10 +67,11 @@ def benchmark_board(
     if private:
         own = private_rows(facts, private, lines, layout, read_systems, state, measure, lower_is_better=lower)
     ranked_by = _view(facts, board, tables, state, own)
+    names = {place: name for place, (name, _) in base.baselines.items()}
     of_rows = {id(row): line for row, line in zip(rows, lines, strict=True)}
-    sure = show_certainty(board, facts, of_rows, certainty or {}, base.baselines, state.view)
+    sure = show_certainty(board, facts, of_rows, certainty or {}, names, state.view)
     board.notes = [
-        *notes_of(facts, board, rows, ranked_by, state),
+        *notes_of(facts, board, rows, ranked_by, state, base.baselines),
         *sure,
         *on_weights,
         *([NOTE] if own else []),
@@ -95,6 +98,7 @@ def _columns(
         facts,
         measure,
         state.view,
+        difference=_difference_head(base),
         common=_needs_common(base.tables, state),
         weighted=bool(state.weights),
         costs=costs.columns.columns,
@@ -110,6 +114,13 @@ def _weigh(board: Board, tables: Tables, state: BoardState, *, lower_is_better: 
         return []
     effectiveness = plain(means(tables.of_counted[0]))
     return fill_weighted(board, effectiveness, state, lower_is_better=lower_is_better)
+
+
+def _difference_head(base: Base) -> str:
+    """The head of differences; reported figures are always compared with their publication's BM25."""
+    names = {name for name, _ in base.baselines.values()}
+    reported = any(line.baseline_on and line.ranked_in == REPORTED for line in base.lines)
+    return difference_to(names | {BM25.name} if reported else names)
 
 
 def _needs_common(tables: Tables, state: BoardState) -> bool:

@@ -60,6 +60,8 @@ def show_certainty(
             if marked and one.p_baseline is not None and one.p_baseline < how.alpha:
                 _mark(row, column)
                 any_marked = True
+    if datasets:
+        board.found_with = datasets[0].how
     return _notes(board, facts, datasets, marked=any_marked)
 
 

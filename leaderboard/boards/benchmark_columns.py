@@ -10,7 +10,7 @@ from leaderboard.boards.declared import DECLARED, DeclaredColumns
 from leaderboard.boards.figures import FigureKey
 from leaderboard.boards.measures import better
 from leaderboard.boards.members import BenchmarkFacts, Member
-from leaderboard.boards.model import ABOUT, DIFFERENCE, EFFECTIVENESS, SYSTEM_COLUMN, Column, Kind
+from leaderboard.boards.model import ABOUT, EFFECTIVENESS, SYSTEM_COLUMN, Column, Kind
 from leaderboard.boards.weighing import WEIGHTED, weighted_column
 
 MEAN, COMMON, COVERAGE = "mean", "common-mean", "coverage"
@@ -27,8 +27,8 @@ Direction = Literal["higher", "lower"]
 #: What the datasets' columns hold in each view: the kind of column, and how their common head begins.
 VIEWED: Mapping[str, tuple[Kind, str]] = {
     "": ("score", ""),
-    "delta": ("delta", "Δ BM25 of "),
-    "relative": ("relative", "Δ % BM25 of "),
+    "delta": ("delta", "{difference} of "),
+    "relative": ("relative", "{difference} (%) of "),
     "rank": ("rank", "rank by "),
 }
 
@@ -38,6 +38,7 @@ def columns_of(
     measure: str,
     view: str,
     *,
+    difference: str,
     common: bool,
     weighted: bool,
     costs: Sequence[Column],
@@ -52,8 +53,8 @@ def columns_of(
         SYSTEM_COLUMN,
         *([weighted_column(OVER_ALL)] if weighted else []),
         *(_means(facts, good, common=common) if several else []),
-        *_differences(facts, good, several=several),
-        *(_dataset(member, measure, view, good) for member in facts.members),
+        *_differences(facts, good, difference, several=several),
+        *(_dataset(member, measure, view, good, difference) for member in facts.members),
         *(_ranks() if several else []),
         *costs,
         *(_from(column, efficiency_of) for column in efficiency.values()),
@@ -104,27 +105,29 @@ def common_column(column: Column, counted: Sequence[Member], places: Sequence[in
     )
 
 
-def _differences(facts: BenchmarkFacts, good: Direction, *, several: bool) -> list[Column]:
+def _differences(facts: BenchmarkFacts, good: Direction, head: str, *, several: bool) -> list[Column]:
     if not several:
-        return [Column(AVERAGE, "Δ %", DIFFERENCE, "relative", good, note="relative to BM25")]
+        return [Column(AVERAGE, "Δ %", head, "relative", good, note="relative to the baseline")]
     return [
         Column(
             AVERAGE,
-            "Avg. Δ %",
-            DIFFERENCE,
+            "Δ of means %",
+            head,
             "relative",
             good,
-            note=f"ratio of means: the mean relative to BM25's mean, {over(facts)}",
+            note=f"ratio of means: the mean relative to the baseline's mean, {over(facts)}",
         ),
         Column(
             MEAN_RELATIVE,
-            "Mean Δ %",
-            DIFFERENCE,
+            "Mean of Δ %",
+            head,
             "relative",
             good,
-            note=f"mean of ratios: the mean of the differences relative to BM25, {over(facts)}",
+            note=f"mean of ratios: the mean of the differences relative to the baseline, {over(facts)}",
         ),
-        Column(WINS, "W/T/L", DIFFERENCE, "count", "higher", note="wins, ties and losses against BM25"),
+        Column(
+            WINS, "W/T/L", head, "count", "higher", note="datasets won, tied and lost against the baseline"
+        ),
     ]
 
 
@@ -150,7 +153,7 @@ def _ranks() -> list[Column]:
     ]
 
 
-def _dataset(member: Member, measure: str, view: str, good: Direction) -> Column:
+def _dataset(member: Member, measure: str, view: str, good: Direction, difference: str) -> Column:
     shown = member.measure(measure)
     unit = [
         shown if shown != measure else "",
@@ -163,7 +166,7 @@ def _dataset(member: Member, measure: str, view: str, good: Direction) -> Column
     return Column(
         key=member.slug,
         label=member.facts.name,
-        group=f"{EFFECTIVENESS}, {head}{measure} {'↑' if good == 'higher' else '↓'}",
+        group=f"{EFFECTIVENESS}, {head.format(difference=difference)}{measure} {'↑' if good == 'higher' else '↓'}",
         kind=kind,
         better=good,
         unit=" · ".join(part for part in unit if part),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from leaderboard.boards.benchmark_columns import BORDA, COMMON, over
 from leaderboard.boards.groups import CLOSED_NOTE
@@ -10,14 +10,21 @@ from leaderboard.boards.members import BenchmarkFacts
 from leaderboard.boards.model import CLOSED, REPORTED, Board, Column, Row
 from leaderboard.boards.seeds import NOTE as SEEDS
 from leaderboard.boards.state import BoardState
+from leaderboard.boards.versus import notes_on_baselines
 
 
 def notes_of(
-    facts: BenchmarkFacts, board: Board, rows: Sequence[Row], ranked_by: Column, state: BoardState
+    facts: BenchmarkFacts,
+    board: Board,
+    rows: Sequence[Row],
+    ranked_by: Column,
+    state: BoardState,
+    baselines: Mapping[int, tuple[str, bool]],
 ) -> list[str]:
     """The notes below the board; `rows` are all its rows, whatever the view leaves."""
     return [
         *_on_ranks(facts, board, ranked_by),
+        *notes_on_baselines(facts, baselines),
         *_on_datasets(facts, board),
         *_on_kinds(rows, state),
     ]
@@ -34,9 +41,9 @@ def _on_ranks(facts: BenchmarkFacts, board: Board, ranked_by: Column) -> list[st
     if COMMON in keys:
         notes.append(f"Common mean: {keys[COMMON].note}; it moves with the filters.")
     notes.append(
-        "Δ BM25 compares with the BM25 of the same source, version and judgements only."
+        "Δ compares with the baseline of the same source, version and judgements only."
         + (
-            " Avg. Δ % is the ratio of the two means, Mean Δ % the mean of the ratios; W/T/L counts counted "
+            " Δ of means % is the ratio of the two means, Mean of Δ % the mean of the ratios; W/T/L counts counted "
             "datasets won, tied and lost."
             if several
             else ""

@@ -21,7 +21,7 @@ from leaderboard.boards.benchmark_columns import (
 )
 from leaderboard.boards.collecting import Line
 from leaderboard.boards.dataset_board import ARCHITECTURES
-from leaderboard.boards.facets import facets_of
+from leaderboard.boards.facets import HOUSE, facets_of
 from leaderboard.boards.members import BenchmarkFacts
 from leaderboard.boards.model import REPORTED, Board, Identity, Row, Value
 from leaderboard.boards.parts import is_mean_of_parts
@@ -66,7 +66,7 @@ def rows_of(
             *blank,
             ARCHITECTURES.get(system.architecture, system.architecture),
             row.entry.provenance,
-            (system.source if line.ranked_in == REPORTED else system.team) or None,
+            (system.source or None) if line.ranked_in == REPORTED else system.team or HOUSE,
             *layout.declared.values(system),
         ]
     return rows

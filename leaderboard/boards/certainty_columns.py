@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from leaderboard.boards.measures import better
-from leaderboard.boards.model import DIFFERENCE, EFFECTIVENESS, SCORED, Column, Row
+from leaderboard.boards.model import EFFECTIVENESS, SCORED, Column, Row
+from leaderboard.boards.versus import difference_to
 from leaderboard.certainty.found import BoardCertainty, EntryCertainty, MeasureCertainty, Settings
 
 INTERVAL, GROUP, P_BEST = "interval", "group", "p-best"
@@ -27,32 +28,36 @@ OUTDATED = "The board has changed: its tests, groups and wins by query are being
 
 @dataclass(frozen=True, slots=True)
 class CertaintyColumns:
-    """The columns of one measure: those beside its score, and those beside its differences."""
+    """The columns of one measure: those beside its score, and those beside its differences to the `baseline`."""
 
     board: BoardCertainty | None
+    baseline: str
     found: MeasureCertainty | None
     beside_score: Sequence[Column]
     beside_difference: Sequence[Column]
 
     @classmethod
-    def of(cls, board: BoardCertainty | None, measure: str) -> CertaintyColumns:
+    def of(cls, board: BoardCertainty | None, measure: str, baseline: str) -> CertaintyColumns:
         """Those that the board has anything to say in."""
         found = board.of(measure) if board is not None else None
         if board is None or found is None:
-            return cls(board, None, (), ())
+            return cls(board, baseline, None, (), ())
         if not board.current:
-            return cls(board, found, (_interval(board.settings, measure),), ())
+            return cls(board, baseline, found, (_interval(board.settings, measure),), ())
         corrected = f"{board.settings.test}, {board.settings.correction}-corrected over the board"
         beside_score = (
             _interval(board.settings, measure),
             Column(GROUP, "Group", EFFECTIVENESS, "text", note="a: not separable from the best; see below"),
             Column(P_BEST, "p (best)", EFFECTIVENESS, "figure", note=f"against the best: {corrected}"),
         )
+        head = difference_to([baseline])
         beside_difference = (
-            Column(P_BASELINE, "p", DIFFERENCE, "figure", note=f"against BM25: {corrected}"),
-            Column(WINS, "W/T/L", DIFFERENCE, "count", note="queries won, tied and lost against BM25"),
+            Column(P_BASELINE, "p", head, "figure", note=f"against {baseline}: {corrected}"),
+            Column(WINS, "W/T/L", head, "count", note=f"queries won, tied and lost against {baseline}"),
         )
-        return cls(board, found, beside_score, beside_difference if found.baseline is not None else ())
+        return cls(
+            board, baseline, found, beside_score, beside_difference if found.baseline is not None else ()
+        )
 
     def place(self, row: Row, entry: int, focus: int, score: int, difference: int) -> None:
         """Put what was found of an entry into its row.
@@ -95,7 +100,7 @@ class CertaintyColumns:
         if not self.board.current:
             return [intervals, OUTDATED]
         return [
-            f"{intervals} {_about_tests(self.board.settings, self.found)}",
+            f"{intervals} {_about_tests(self.board.settings, self.found, self.baseline)}".rstrip(),
             _about_groups(self.board.settings),
         ]
 
@@ -137,12 +142,22 @@ def _about_intervals(settings: Settings, found: MeasureCertainty) -> str:
     )
 
 
-def _about_tests(settings: Settings, found: MeasureCertainty) -> str:
-    others = max(len(found.entries) - 1, 0)
+def _about_tests(settings: Settings, found: MeasureCertainty, baseline: str) -> str:
+    with_best = sum(one.raw_p_best is not None for one in found.entries.values())
+    with_baseline = sum(one.raw_p_baseline is not None for one in found.entries.values())
+    over = [
+        f"{number:,} comparison{'' if number == 1 else 's'} with {whom}"
+        for number, whom in ((with_baseline, baseline), (with_best, "the best"))
+        if number
+    ]
+    if not over:
+        return ""
+    wins = f" W/T/L: queries won, tied and lost against {baseline}." if found.baseline is not None else ""
     return (
         f"p: two-sided {settings.test} by query, {settings.permutations:,} permutations, seed {settings.seed}, "
-        f"{settings.correction}-corrected over this board’s {others:,} comparisons with BM25, and over as many with "
-        "the best. W/T/L: queries won, tied and lost against BM25."
+        f"{settings.correction}-corrected over this board’s {', and over its '.join(over)}. An "
+        f"uncorrected p below 1/{settings.permutations + 1:,} is Hoeffding’s bound, which the exact one cannot "
+        f"exceed.{wins}"
     )
 
 

@@ -12,7 +12,7 @@ from leaderboard.boards.certainty_columns import CertaintyColumns
 from leaderboard.boards.cost_columns import CostColumns, cost_group
 from leaderboard.boards.dataset_costs import DatasetCosts
 from leaderboard.boards.declared import DeclaredColumns
-from leaderboard.boards.facets import facets_of
+from leaderboard.boards.facets import HOUSE, facets_of
 from leaderboard.boards.figures import FigureKey, figure_columns, place_figures
 from leaderboard.boards.groups import CLOSED_NOTE, present_group, ranked_in
 from leaderboard.boards.measured import Measured
@@ -20,7 +20,6 @@ from leaderboard.boards.measures import better, measure_column
 from leaderboard.boards.model import (
     ABOUT,
     CLOSED,
-    DIFFERENCE,
     OTHER_MEASURES,
     PRIVATE,
     REPORTED,
@@ -37,6 +36,7 @@ from leaderboard.boards.reading import EntryRow
 from leaderboard.boards.seeds import NOTE as SEEDS
 from leaderboard.boards.seeds import show_seeds
 from leaderboard.boards.state import BoardState, UnknownChoice
+from leaderboard.boards.versus import Versus
 from leaderboard.boards.viewing import arrange, in_view, resolved_sorts
 from leaderboard.boards.weighing import fill_weighted
 from leaderboard.certainty import BoardCertainty
@@ -55,6 +55,7 @@ class DatasetFacts:
     hidden: bool
     primary_measure: str
     measures: Sequence[str]
+    language: str = ""
     version_id: int | None = None
     qrels_id: int | None = None
 
@@ -91,9 +92,10 @@ def dataset_board(
     figures = figure_columns([(row.figures, row.scores) for row in read if row.figures])
     shown = [measure, *(name for name in measures if name != measure)]
     costs = DatasetCosts.of(measured, _bm25(facts, read), state)
-    sure = CertaintyColumns.of(certainty if not facts.hidden else None, measure)
+    versus = Versus.of((row.entry for row in read), _current_group(facts, read), facts.name)
+    sure = CertaintyColumns.of(certainty if not facts.hidden else None, measure, versus.shown)
     declared = DeclaredColumns.of([row.entry for row in read])
-    columns = _columns(shown, sure, costs.columns.columns, figures, declared.columns)
+    columns = _columns(shown, versus.head, sure, costs.columns.columns, figures, declared.columns)
     rows = _rows(facts, read, _Layout(shown, sure, costs.columns, figures, declared), costs.on_machine)
     lower = better(measure) == "lower"
     assign_ranks(rows, FOCUS, lower_is_better=lower)
@@ -113,7 +115,7 @@ def dataset_board(
     _leave_out_empty(board, state)
     arrange(board, state, measure)
     sure_notes = sure.notes(rows, FOCUS, hidden=facts.hidden, judged=facts.qrels_id is not None)
-    board.notes = [*_notes(facts, rows, measure), *sure_notes, *on_weights, *costs.notes()]
+    board.notes = [*_notes(facts, rows, measure, versus), *sure_notes, *on_weights, *costs.notes()]
     return board
 
 
@@ -168,6 +170,7 @@ def _measure_in_focus(state: BoardState, measures: Sequence[str]) -> str:
 
 def _columns(
     measures: Sequence[str],
+    difference: str,
     sure: CertaintyColumns,
     costs: Sequence[Column],
     figures: Mapping[FigureKey, Column],
@@ -180,9 +183,9 @@ def _columns(
         SYSTEM_COLUMN,
         measure_column(first),
         *sure.beside_score,
-        Column(DELTA, "Δ", DIFFERENCE, "delta", good, note="difference to the baseline of the same group"),
+        Column(DELTA, "Δ", difference, "delta", good, note="difference to the baseline of the same group"),
         Column(
-            RELATIVE, "Δ %", DIFFERENCE, "relative", good, note="relative difference to the same baseline"
+            RELATIVE, "Δ %", difference, "relative", good, note="relative difference to the same baseline"
         ),
         *sure.beside_difference,
         *costs,
@@ -288,7 +291,7 @@ def _values(item: _Read, layout: _Layout, baseline: float | None) -> list[Value]
         *[None] * len(layout.figures),
         ARCHITECTURES.get(entry.architecture, entry.architecture),
         entry.provenance,
-        entry.source if reported else entry.team,
+        entry.source if reported else entry.team or HOUSE,
         *layout.declared.values(entry),
         None if reported else entry.published[:10],
         entry.submission or None,
@@ -298,7 +301,7 @@ def _values(item: _Read, layout: _Layout, baseline: float | None) -> list[Value]
 ARCHITECTURES = {value: str(label) for value, label in Architecture.choices}
 
 
-def _notes(facts: DatasetFacts, rows: Sequence[Row], measure: str) -> list[str]:
+def _notes(facts: DatasetFacts, rows: Sequence[Row], measure: str, versus: Versus) -> list[str]:
     kinds = {row.ranked_in for row in rows}
     notes = [f"Ranks follow {measure}; equal values share a rank, and the earlier published stands first."]
     if REPORTED in kinds:
@@ -319,10 +322,7 @@ def _notes(facts: DatasetFacts, rows: Sequence[Row], measure: str) -> list[str]:
         notes.append(
             "Stale: scored on earlier judgements or an earlier version; not ranked and not compared until rescored."
         )
-    notes.append(
-        "Δ is taken to the BM25 baseline of the same source, version and judgements, never across; "
-        "— means there is none."
-    )
+    notes += versus.notes(facts.language)
     if any(row.entry.training == "in-domain" for row in rows):
         notes.append("‡ in-domain: trained on this dataset.")
     if any(row.spreads for row in rows):

@@ -34,6 +34,8 @@ LABELS = {
 OF_DATASETS = ("language", "domain", "task")
 OF_ROWS = tuple(name for name in FACETS if name not in OF_DATASETS)
 UNKNOWN = "unknown"
+#: Of the site's own systems, which are no team's and no publication's; and how the column “By” calls it.
+THIS_SITE, HOUSE = "this-site", "this site"
 
 _WORDS: Mapping[str, Mapping[str, str]] = {
     "architecture": {value: str(label) for value, label in Architecture.choices},
@@ -42,7 +44,7 @@ _WORDS: Mapping[str, Mapping[str, str]] = {
     "commercial": {"yes": "permitted", "no": "not permitted", UNKNOWN: "not said"},
     "licence": {UNKNOWN: "not said"},
     "year": {UNKNOWN: "not said"},
-    "team": {UNKNOWN: "not said"},
+    "team": {THIS_SITE: HOUSE},
 }
 
 
@@ -105,7 +107,7 @@ def facets_of(system: Described, provenances: Iterable[str], trainings: Iterable
         "commercial": _said(system.commercial_use, "yes", "no"),
         "licence": system.licence or UNKNOWN,
         "year": str(system.year or system.source_year or UNKNOWN),
-        "team": system.team_slug or system.source_key or UNKNOWN,
+        "team": system.team_slug or system.source_key or THIS_SITE,
     }
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from leaderboard.boards.facets import Facet, Facets
     from leaderboard.boards.measured import Machine, Measured
     from leaderboard.boards.state import Sort
-    from leaderboard.certainty.found import BoardCertainty, EntryCertainty
+    from leaderboard.certainty.found import BoardCertainty, EntryCertainty, Settings
 
 Kind = Literal["score", "delta", "relative", "rank", "number", "figure", "count", "text", "date"]
 Value = float | str | None
@@ -52,7 +52,10 @@ class Column:
     @property
     def group_slug(self) -> str:
         """What `?hide=` calls its group; empty for the name, which is never hidden."""
-        return _GROUP_SLUGS.get(_plain(self.group)) or slugify(_plain(self.group))
+        head = _plain(self.group)
+        if head.startswith(_DIFFERENCES):
+            return _GROUP_SLUGS[DIFFERENCE]
+        return _GROUP_SLUGS.get(head) or slugify(head)
 
     @property
     def group_label(self) -> str:
@@ -71,6 +74,9 @@ class Column:
             return "asc"
         return "desc"
 
+
+#: How the heads of differences begin, whatever they are taken to.
+_DIFFERENCES = "Δ "
 
 #: Groups by the names that the page's address has for them; others are called after their heads.
 _GROUP_SLUGS = {
@@ -274,6 +280,8 @@ class Board:
     cost_group: str = ""
     #: How sure the scores are, where anything was found of them.
     certainty: BoardCertainty | None = None
+    #: How that of single cells was found, on a board of several datasets.
+    found_with: Settings | None = None
     #: The facets that rows may be chosen by, and those of its datasets, which `of_datasets` has, one for each.
     facets: list[Facet] = field(default_factory=list)
     of_datasets: Sequence[Facets] = ()

@@ -152,6 +152,7 @@ def facts_of(dataset: Mapping[str, Any], prefix: str = "") -> DatasetFacts:
         hidden=dataset[prefix + "hidden"],
         primary_measure=dataset[prefix + "primary_measure"],
         measures=dataset[prefix + "measures"],
+        language=dataset[prefix + "language"],
         version_id=dataset[prefix + "current_version_id"],
         qrels_id=dataset[prefix + "current_qrels_id"],
     )
@@ -202,8 +203,16 @@ def benchmark_page(slug: str, state: BoardState, teams: Collection[int] = ()) ->
 
 
 #: What a board needs of each dataset.
-_FACTS = ("name", "hidden", "primary_measure", "measures", "current_version_id", "current_qrels_id")
-_CHOSEN_BY = ("language", "domain", "task")
+_FACTS = (
+    "name",
+    "hidden",
+    "primary_measure",
+    "measures",
+    "language",
+    "current_version_id",
+    "current_qrels_id",
+)
+_CHOSEN_BY = ("domain", "task")
 
 
 def _members(benchmark_id: int) -> list[Member]:
@@ -241,7 +250,7 @@ def member_of(row: Mapping[str, Any], revision: str, parts: Sequence[Part]) -> M
         counted=row["counted"],
         stand_ins=row["stand_ins"],
         revision=revision,
-        **{name: row[f"dataset__{name}"] for name in _CHOSEN_BY},
+        **{name: row[f"dataset__{name}"] for name in ("language", *_CHOSEN_BY)},
         parts=parts,
     )
 

@@ -32,6 +32,17 @@ FACETS: Mapping[str, tuple[str, ...]] = {
     "domain": (),
     "task": (),
 }
+#: The groups of columns that boards have, by the names that addresses have for them.
+GROUPS = (
+    "effectiveness",
+    "over-all",
+    "delta",
+    "ranks-over-all",
+    "other-measures",
+    "efficiency",
+    "reported",
+    "about",
+)
 #: What a reader may weigh, as in Dynascore.
 WEIGHED = ("effectiveness", "latency", "memory", "cost")
 
@@ -126,7 +137,7 @@ class BoardState:
             zero_shot=_switch(parameters, "zero-shot"),
             cpu_only=_switch(parameters, "cpu-only"),
             corpus=_whole(parameters, "corpus", 0),
-            hidden=tuple(sorted({value for value in parameters.getlist("hide") if value})),
+            hidden=_groups(parameters),
             pins=tuple(dict.fromkeys(value for value in parameters.getlist("pin") if value))[:MOST_PINS],
             weights=_weights(parameters),
             page=max(_whole(parameters, "page", 1), 1),
@@ -225,6 +236,15 @@ def _facets(parameters: Parameters) -> tuple[tuple[str, tuple[str, ...]], ...]:
         if wanted:
             found.append((name, tuple(wanted)))
     return tuple(found)
+
+
+def _groups(parameters: Parameters) -> tuple[str, ...]:
+    """The groups left out, of any board: a view may be taken from one to another that has fewer."""
+    wanted = sorted({value for value in parameters.getlist("hide") if value})
+    for value in wanted:
+        if value not in GROUPS:
+            raise UnknownChoice("hide", value, GROUPS)
+    return tuple(wanted)
 
 
 def _ranges(parameters: Parameters) -> tuple[Range, ...]:

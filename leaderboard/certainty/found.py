@@ -52,6 +52,15 @@ class EntryCertainty(NamedTuple):
     losses: int | None = None
     group: str = ""
 
+    def as_data(self, settings: Settings) -> dict[str, Any]:
+        """As plain values for exports, with whether p-values are bounds: below what the permutations can show."""
+        least = 1 / (settings.permutations + 1)
+        return {
+            **self._asdict(),
+            "p_best_is_bound": self.raw_p_best is not None and self.raw_p_best < least,
+            "p_baseline_is_bound": self.raw_p_baseline is not None and self.raw_p_baseline < least,
+        }
+
     def without_tests(self) -> EntryCertainty:
         """Its interval alone: what still holds when the board has other entries by now."""
         return EntryCertainty(self.low, self.high)

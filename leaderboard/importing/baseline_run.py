@@ -13,6 +13,7 @@ from evaluation.scoring import Target, check_run
 from leaderboard.importing.inspection import Inspected
 from leaderboard.importing.problems import in_file
 from leaderboard.models import Architecture, Dataset, Entry, WorkRequest
+from leaderboard.publishing import name_baseline
 from leaderboard.runs import StoredRun, store_run
 from leaderboard.systems import house_system
 from leaderboard.work import request_work
@@ -41,6 +42,20 @@ def read_baseline_run(path: Path, inspected: Inspected) -> BaselineRun:
     return BaselineRun(
         path.name.split(".")[0], store_run(path), report.statistics.lines, tags[0] if tags else ""
     )
+
+
+def name_run_on_board(dataset: Dataset, run: BaselineRun) -> bool:
+    """Make the result that the board has of this very run the baseline; False if there is none, or it is one already.
+
+    A second result of the same run would be compared with itself, and count as one more test.
+    """
+    same = Entry.objects.public().filter(
+        dataset=dataset, evaluation__qrels=dataset.current_qrels, evaluation__run__sha256=run.stored.sha256
+    )
+    if not same.exists() or same.filter(is_baseline=True).exists():
+        return False
+    name_baseline(same.select_related("dataset").order_by("published_at", "pk")[0])
+    return True
 
 
 def request_baseline_run(dataset: Dataset, run: BaselineRun) -> bool:

@@ -18,7 +18,12 @@ from evaluation.problems import Problem
 from leaderboard.baselines import request_baseline
 from leaderboard.board_versions import Kind, board_changed, lock_boards
 from leaderboard.files import offered_files
-from leaderboard.importing.baseline_run import BaselineRun, read_baseline_run, request_baseline_run
+from leaderboard.importing.baseline_run import (
+    BaselineRun,
+    name_run_on_board,
+    read_baseline_run,
+    request_baseline_run,
+)
 from leaderboard.importing.inspection import Inspected, check_split, inspect
 from leaderboard.importing.measures import check_measures, shown_measures
 from leaderboard.importing.options import ImportOptions
@@ -208,11 +213,14 @@ def _record(
     asked = moved and qrels is not None and not dataset.runs_only and not _has_baseline(dataset, qrels)
     if asked:
         request_baseline(dataset)
-    if run is not None and request_baseline_run(dataset, run):
+    named = run is not None and name_run_on_board(dataset, run)
+    if run is not None and not named and request_baseline_run(dataset, run):
         asked = True
         changes.append("baseline run")
     if changes:
         board_changed(dataset, Kind.IMPORTED)
+    if named:
+        changes.append("baseline run")
     offered = tuple(file.name for file in offered_files(dataset, AnonymousUser()))
     return Imported(dataset, version, qrels, tuple(changes), asked, offered, left_out(inspected, options))
 

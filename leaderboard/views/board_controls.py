@@ -14,7 +14,7 @@ from leaderboard.boards.state import MOST_PINS, MOST_SORTS, VIEWS, WEIGHED, Boar
 MOST_OPTIONS = 24
 #: How many systems are compared on one page.
 FEWEST_COMPARED, MOST_COMPARED = 2, 6
-VIEW_LABELS = dict(zip(VIEWS, ("Score", "Δ BM25", "Δ BM25 in %", "Rank"), strict=True))
+VIEW_LABELS = dict(zip(VIEWS, ("Score", "Δ", "Δ in %", "Rank"), strict=True))
 
 
 class Choice(NamedTuple):
@@ -256,7 +256,11 @@ def _range_label(column: Column, one: Range) -> str:
 
 def _status(board: Board, names: dict[str, str]) -> str:
     """The view in one sentence, for who listens."""
-    rows = f"{board.found} of {board.total} rows" if board.found != board.total else f"{board.total} rows"
+    rows = (
+        f"{board.found} of {board.total} rows"
+        if board.found != board.total
+        else f"{board.total} row{'' if board.total == 1 else 's'}"
+    )
     pages = f", page {board.page} of {board.pages}" if board.pages > 1 else ""
     order = ", then ".join(f"{names.get(key, key)} {order}ending" for key, order in board.sorts)
     pinned = f"; {board.pinned} pinned on top" if board.pinned else ""

@@ -10,7 +10,7 @@ from django.http import QueryDict
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from leaderboard.boards.state import FACETS, MOST_PINS, MOST_SORTS, BoardState, UnknownChoice
+from leaderboard.boards.state import FACETS, GROUPS, MOST_PINS, MOST_SORTS, BoardState, UnknownChoice
 
 SLUGS = st.text(string.ascii_lowercase + string.digits, min_size=1, max_size=8)
 KEYS = st.one_of(SLUGS, st.sampled_from(["nDCG@10", "nDCG(dcg='exp-log2')@10", "R_cap@100", "mean-latency"]))
@@ -40,7 +40,7 @@ def queries(draw: Any) -> QueryDict:
         ("cpu-only", draw(st.sampled_from(["", "1"]))),
     ]
     pairs += [("corpus", draw(st.sampled_from(["", "0", "1,000", "5000000"])))]
-    pairs += [("hide", slug) for slug in draw(st.lists(SLUGS, max_size=3))]
+    pairs += [("hide", group) for group in draw(st.lists(st.sampled_from(GROUPS), max_size=3))]
     pairs += [("pin", slug) for slug in draw(st.lists(SLUGS, max_size=MOST_PINS + 2))]
     pairs += [
         ("weight-latency", draw(st.sampled_from(["", "0", "2.5"]))),

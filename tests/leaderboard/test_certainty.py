@@ -408,3 +408,41 @@ def test_the_board_of_trec_covid_round_1_shows_its_groups(client: Client, shared
         "wins": "24/0/6",
     }
     assert "over the 30 judged queries" in page_text(client, dataset)
+
+
+def test_a_board_without_a_baseline_speaks_of_no_comparison_with_one(client: Client) -> None:
+    dataset = scored_dataset(measures=["nDCG@10"])
+    for number, mean in enumerate((0.5, 0.4, 0.3)):
+        score_queries(dataset, f"System {number}", spread(mean, number))
+    compute_certainty(dataset)
+    page = page_text(client, dataset)
+    assert "Holm-corrected over this board’s 2 comparisons with the best." in page
+    notes = " ".join(client.get(f"/datasets/{dataset.slug}/board.json").json()["notes"])
+    assert not {"BM25", "W/T/L", "Δ"} & set(notes.replace(":", " ").split())
+
+
+def test_a_named_baseline_is_called_by_its_name(client: Client) -> None:
+    dataset = scored_dataset(measures=["nDCG@10"])
+    score_queries(dataset, "smith.rm3", spread(0.4, 1), baseline=True)
+    score_queries(dataset, "other", spread(0.6, 2))
+    compute_certainty(dataset)
+    page = page_text(client, dataset)
+    assert "Δ to smith.rm3" in page
+    assert "1 comparison with smith.rm3, and over its 1 comparison with the best." in page
+    assert "W/T/L: queries won, tied and lost against smith.rm3." in page
+    assert "Δ is taken to smith.rm3, the baseline here" in page
+    assert "BM25" not in page[page.index('<table class="board') :]
+    kept = client.get(f"/datasets/{dataset.slug}/?hide=delta").content.decode()
+    assert "Δ to smith.rm3" not in kept[kept.index("<thead") : kept.index("</thead")]
+
+
+def test_p_below_what_permutations_show_is_marked_as_a_bound(client: Client, board: Dataset) -> None:
+    compute_certainty(board)
+    assert "below 1/10,001 is Hoeffding’s bound" in page_text(client, board)
+    rows = client.get(f"/datasets/{board.slug}/board.json").json()["rows"]
+    told = {row["system"]: row["certainty"] for row in rows}
+    for found in told.values():
+        for whom in ("best", "baseline"):
+            raw = found[f"raw_p_{whom}"]
+            assert found[f"p_{whom}_is_bound"] == (raw is not None and raw < 1 / 10_001)
+    assert told["Last"]["p_best_is_bound"]

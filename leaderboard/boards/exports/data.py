@@ -73,15 +73,26 @@ def _row(board: Board, row: Row) -> dict[str, Any]:
         "marks": {board.columns[place].key: mark for place, mark in row.marks.items()},
         "doubtful": doubtful(board, row),
         "measured": row.measured.as_data() if row.measured else None,
-        "certainty": row.certainty._asdict() if row.certainty else None,
-        "certainty_by_dataset": {
-            board.columns[place].key: found._asdict() for place, found in row.found.items()
-        },
+        **_certainty_of(board, row),
     }
 
 
 def _certainty(board: Board) -> dict[str, Any] | None:
     """How the rows' certainty was found, and whether it is that of the board as it is now."""
     if board.certainty is None:
-        return None
+        # That of single cells, each as current as its own dataset's board says.
+        return board.found_with.as_dict() if board.found_with else None
     return {"current": board.certainty.current, **board.certainty.settings.as_dict()}
+
+
+def _certainty_of(board: Board, row: Row) -> dict[str, Any]:
+    """That of the measure in focus; where there are several datasets, by the keys of their columns."""
+    settings = board.certainty.settings if board.certainty else board.found_with
+    return {
+        "certainty": row.certainty.as_data(settings) if row.certainty and settings else None,
+        "certainty_by_dataset": {
+            board.columns[place].key: found.as_data(settings)
+            for place, found in row.found.items()
+            if settings
+        },
+    }

@@ -100,7 +100,7 @@ def summary(imported: Imported) -> str:
         lines.append("Its baseline is requested.")
     elif dataset.state == dataset.State.COLLECTING:
         lines.append("It collects runs; import the judgements when there are some.")
-    elif dataset.runs_only:
+    elif dataset.runs_only and not dataset.entries.filter(is_baseline=True).exists():
         lines.append("It is published without deltas until a baseline run is named with --baseline.")
     return "\n".join([*lines, imported.disclosure()])
 
