@@ -256,11 +256,8 @@ def _range_label(column: Column, one: Range) -> str:
 
 def _status(board: Board, names: dict[str, str]) -> str:
     """The view in one sentence, for who listens."""
-    rows = (
-        f"{board.found} of {board.total} rows"
-        if board.found != board.total
-        else f"{board.total} row{'' if board.total == 1 else 's'}"
-    )
+    total = f"{board.total} row{'' if board.total == 1 else 's'}"
+    rows = f"{board.found} of {total}" if board.found != board.total else total
     pages = f", page {board.page} of {board.pages}" if board.pages > 1 else ""
     order = ", then ".join(f"{names.get(key, key)} {order}ending" for key, order in board.sorts)
     pinned = f"; {board.pinned} pinned on top" if board.pinned else ""
