@@ -48,18 +48,27 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class DatasetRow:
-    """One dataset; `untested` says why there is no test, empty where there is one. Cells are in the systems' order."""
+    """One dataset; `untested` says why there is no test, empty where there is one. Cells are in the systems' order.
+
+    `chosen`: a system has several results here, of which the best is shown.
+    """
 
     slug: str
     name: str
     measure: str
     cells: tuple[Cell, ...]
     untested: str
+    chosen: bool = False
 
     @property
     def complete(self) -> bool:
         """Whether every system has a value that can be compared."""
         return all(cell.comparable for cell in self.cells)
+
+    @property
+    def apart(self) -> bool:
+        """Whether a cell of another system than the first says that it cannot be compared."""
+        return any(cell.value is not None and not cell.comparable for cell in self.cells[1:])
 
     @property
     def tested(self) -> bool:
@@ -117,11 +126,13 @@ def _row(slugs: Sequence[str], entries: Sequence[Found], chosen: str) -> Dataset
     group = _group(slugs, with_measure)
     sign = -1 if better(measure) == "lower" else 1
     cells: list[Cell] = []
+    chosen_among = 0
     for slug in slugs:
         own = [entry for entry in with_measure if entry.system == slug]
         together = [entry for entry in own if entry.group == group]
         entry = max(together or own, key=lambda entry: sign * entry.scores[measure], default=None)
         cells.append(_cell(entry, measure, comparable=bool(together)))
+        chosen_among = max(chosen_among, len(together or own))
     anchor = cells[0]
     if anchor.comparable:
         cells[1:] = [
@@ -129,7 +140,7 @@ def _row(slugs: Sequence[str], entries: Sequence[Found], chosen: str) -> Dataset
             for cell in cells[1:]
         ]
     one = next((cell.entry for cell in cells if cell.comparable and cell.entry), entries[0])
-    return DatasetRow(one.dataset, one.dataset_name, measure, tuple(cells), _untested(one))
+    return DatasetRow(one.dataset, one.dataset_name, measure, tuple(cells), _untested(one), chosen_among > 1)
 
 
 def _shared_measure(entries: Sequence[Found]) -> str:
@@ -240,9 +251,12 @@ def p_text(p: float | None) -> str:
 
 
 def reasons(rows: Sequence[DatasetRow]) -> Mapping[str, list[str]]:
-    """The names of the datasets without a test, by the reason."""
+    """The names of the datasets that a note has to say something of: without a test by the reason, `apart`, `chosen`."""
     found: dict[str, list[str]] = {}
     for row in rows:
         if row.untested:
             found.setdefault(row.untested, []).append(row.name)
+        for note, holds in (("apart", row.apart), ("chosen", row.chosen)):
+            if holds:
+                found.setdefault(note, []).append(row.name)
     return found

@@ -133,6 +133,7 @@ def test_results_of_other_groups_are_never_compared(client: Client) -> None:
     report(dataset, source, "printed", ndcg=0.4)
     text = text_of(client.get(address(new.slug, old.slug, "printed-paper")).content.decode())
     assert text.count("not comparable") == 2
+    assert "Not comparable: from another source" in text
     assert "+0." not in text
     assert "\u22120." not in text
 
@@ -141,6 +142,8 @@ def test_reported_figures_are_compared_within_their_source_with_common_means(cli
     load_reported()
     text = text_of(client.get(address("bm25-beir-2021", "docT5query-beir-2021".lower())).content.decode())
     assert "Publications print means alone" in text
+    assert "Not comparable" not in text, "no cell says so"
+    assert "of several results" not in text
     assert (
         "Mean over 18 common datasets" in text or "Mean over 19 common datasets" in text or "common" in text
     )
