@@ -251,7 +251,7 @@ def p_text(p: float | None) -> str:
 
 
 def reasons(rows: Sequence[DatasetRow]) -> Mapping[str, list[str]]:
-    """The names of the datasets that a note has to say something of: without a test by the reason, `apart`, `chosen`."""
+    """The names of the datasets that a note speaks of: of those without a test by the reason, `apart`, `chosen`."""
     found: dict[str, list[str]] = {}
     for row in rows:
         if row.untested:

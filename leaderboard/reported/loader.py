@@ -13,6 +13,9 @@ from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Source, Syst
 from leaderboard.publishing import ReportedEntry, publish_reported, training_exposure
 from leaderboard.reported import tables
 
+#: What a dataset that was imported gets from here where it says nothing itself.
+GAINED = ("ir_datasets_id", "beir_name", "licence", "description", "citation")
+
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
@@ -30,7 +33,8 @@ def load_reported() -> Loaded:
     """Bring every reported board up to date with the committed tables."""
     publications = tables.sources()
     sources = {key: _source(key, fields) for key, fields in publications.items()}
-    datasets = {row.slug: _dataset(row) for row in tables.datasets()}
+    texts = tables.dataset_texts()
+    datasets = {row.slug: _dataset(row, texts.get(row.slug, {})) for row in tables.datasets()}
     rows = {(row.source, row.name): row for row in tables.systems()}
     numbers = _numbers()
     systems = {key: _system(row, sources[row.source], numbers) for key, row in rows.items()}
@@ -111,27 +115,31 @@ def _source(key: str, fields: dict[str, Any]) -> Source:
     return source
 
 
-def _bibtex(key: str, fields: dict[str, Any]) -> str:
-    place = "booktitle" if fields["type"] == "inproceedings" else "howpublished"
+def _bibtex(key: str, fields: Mapping[str, Any]) -> str:
+    kind = fields.get("type", "inproceedings")
+    place = {"inproceedings": "booktitle", "article": "journal"}.get(kind, "howpublished")
+    url = f"https://doi.org/{fields['doi']}" if "doi" in fields else fields.get("url", "")
     lines = [
-        f"@{fields['type']}{{{key},",
+        f"@{kind}{{{key},",
         f"  title = {{{{{fields['title']}}}}},",
         f"  author = {{{fields['authors']}}},",
         f"  {place} = {{{fields['venue']}}},",
         f"  year = {{{fields['year']}}},",
-        f"  url = {{{fields['url']}}},",
+        *([f"  url = {{{url}}},"] if url else []),
         "}",
     ]
     return "\n".join(lines)
 
 
-def _dataset(row: tables.DatasetRow) -> Dataset:
+def _dataset(row: tables.DatasetRow, text: Mapping[str, Any]) -> Dataset:
     """The dataset's row. One that was imported keeps its own settings and gains what it has not said."""
     fresh = {
         "name": row.name,
         "task": row.task,
         "domain": row.domain,
         "licence": row.licence,
+        "description": text.get("description", ""),
+        "citation": _bibtex(text["key"], text) if "title" in text else "",
         "homepage": row.homepage,
         "hidden": False,
         "primary_measure": row.measures[0],
@@ -146,7 +154,7 @@ def _dataset(row: tables.DatasetRow) -> Dataset:
     )
     if not created:
         untouched = dataset.state == Dataset.State.REPORTED and dataset.current_version_id is None
-        gained = {name: fresh[name] for name in ("ir_datasets_id", "beir_name") if not getattr(dataset, name)}
+        gained = {name: fresh[name] for name in GAINED if not getattr(dataset, name)}
         changes = fresh if untouched else {"reported_statistics": row.statistics, **gained}
         if any(getattr(dataset, name) != value for name, value in changes.items()):
             Dataset.objects.filter(pk=dataset.pk).update(**changes)

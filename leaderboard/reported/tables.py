@@ -134,6 +134,15 @@ def datasets() -> list[DatasetRow]:
     ]
 
 
+def dataset_texts() -> dict[str, dict[str, Any]]:
+    """Slug → `description` of a dataset, and the fields of the publication to cite, where either is known.
+
+    These are `key`, `title`, `authors`, `year` and `venue`; `type` of entry where it is not "inproceedings", and `doi`
+    or `url` where there is one.
+    """
+    return _toml("dataset_texts.toml")
+
+
 def systems() -> list[SystemRow]:
     """The systems of all sources."""
     return [

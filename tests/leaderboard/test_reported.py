@@ -9,6 +9,7 @@ from django.core.management import call_command
 
 from leaderboard.models import Benchmark, Dataset, DatasetVersion, Entry, Source, System
 from leaderboard.publishing import training_exposure
+from leaderboard.reported import tables
 from leaderboard.reported.loader import load_reported
 from leaderboard.reported.tables import printed_averages
 
@@ -244,3 +245,29 @@ def test_table_one_is_kept_as_printed() -> None:
     assert Dataset.objects.get(slug="msmarco").primary_measure == "RR@10"
     assert Dataset.objects.get(slug="arguana").drop_self_matches
     assert System.objects.get(slug="bm25-beir-2021").architecture == "lexical"
+
+
+def test_datasets_say_what_they_are_and_what_to_cite_and_imported_ones_keep_their_own_words() -> None:
+    load_reported()
+    cited = Dataset.objects.get(slug="scifact")
+    assert cited.description.startswith("Scientific claims")
+    assert "@inproceedings{wadden-2020," in cited.citation
+    assert "https://doi.org/10.18653/v1/2020.emnlp-main.609" in cited.citation
+    assert Dataset.objects.get(slug="quora").citation == "", "no publication is known of it"
+    # One that was imported, with a description and nothing else.
+    Dataset.objects.filter(slug="scifact").update(
+        state=Dataset.State.PUBLISHED, description="Ours.", citation="", licence=""
+    )
+    load_reported()
+    imported = Dataset.objects.get(slug="scifact")
+    assert imported.description == "Ours."
+    assert imported.citation == cited.citation
+    assert imported.licence == "CC BY-NC 2.0"
+
+
+def test_every_text_is_of_a_dataset_and_whole() -> None:
+    slugs = {row.slug for row in tables.datasets()}
+    for slug, text in tables.dataset_texts().items():
+        assert slug in slugs
+        assert text["description"].endswith(".")
+        assert {"key", "title", "authors", "year", "venue"} <= text.keys() or slug == "quora"
