@@ -11,11 +11,11 @@ from statistics import fmean, stdev
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
 from leaderboard.board_versions import Kind, board_changed, boards_changed, lock_boards
-from leaderboard.models import Dataset, Entry, EntryVersion, Evaluation, Seed, System, Team
+from leaderboard.models import Dataset, Entry, EntryVersion, Evaluation, Seed, Source, System, Team
 
 #: Decimals of a published value where the judgements are hidden. Three leave a probing run 1.7 to 6.2 bits.
 HIDDEN_DECIMALS = 3
@@ -305,6 +305,13 @@ def system_changed(system: System) -> None:
     for entry in Entry.objects.filter(system=system, source=None).select_related("dataset"):
         Entry.objects.filter(pk=entry.pk).update(training=training_exposure(system, entry.dataset))
     boards_changed(_of(Entry.objects.filter(system=system)), Kind.SYSTEM)
+
+
+def source_changed(source: Source) -> None:
+    """Count a change of every board that names the publication."""
+    of_source = Entry.objects.filter(Q(source=source) | Q(system__source=source))
+    of_benchmarks = Dataset.objects.filter(benchmarks__source=source).values_list("pk", flat=True)
+    boards_changed(_of(of_source).union(of_benchmarks), Kind.SYSTEM)
 
 
 def team_changed(team: Team) -> None:

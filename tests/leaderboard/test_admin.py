@@ -12,10 +12,10 @@ from django.urls import reverse
 
 from leaderboard.importing.importer import import_dataset
 from leaderboard.importing.options import ImportOptions
-from leaderboard.models import Dataset, Entry, Qrels, Team, WorkRequest
+from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry, Qrels, Team, WorkRequest
 from leaderboard.reported.loader import load_reported
 from tests.factories import make_user
-from tests.leaderboard.entries import make_system, score, scored_dataset
+from tests.leaderboard.entries import make_source, make_system, report, score, scored_dataset
 from tests.leaderboard.tiny_collection import good_files, write_folder, write_zip
 
 pytestmark = pytest.mark.django_db
@@ -148,6 +148,54 @@ def test_boards_of_reported_figures_follow_too(curator: Client) -> None:
     }  # fmt: skip
     curator.post(reverse("admin:leaderboard_system_change", args=[entry.system.pk]), fields)
     assert "Barn" in Client().get("/datasets/fiqa/").content.decode()
+
+
+def test_boards_follow_when_a_publication_is_edited(curator: Client) -> None:
+    source = make_source("paper")
+    dataset = scored_dataset(slug="cited")
+    report(dataset, source, "Barn", ndcg=0.5)
+    benchmark = Benchmark.objects.create(slug="few", name="Few", source=source)
+    BenchmarkMember.objects.create(benchmark=benchmark, dataset=scored_dataset(slug="member"))
+    before = dict(Dataset.objects.values_list("slug", "board_revision"))
+    visitor = Client()
+    assert "Lovelace" in visitor.get("/datasets/cited/").content.decode()
+    fields = {"key": "paper", "title": "On owls", "authors": "Emmy Noether", "year": 1921}
+    assert (
+        curator.post(reverse("admin:leaderboard_source_change", args=[source.pk]), fields).status_code == 302
+    )
+    page = visitor.get("/datasets/cited/").content.decode()
+    assert ("Noether" in page, "Lovelace" in page) == (True, False)
+    after = dict(Dataset.objects.values_list("slug", "board_revision"))
+    assert {slug: after[slug] - before[slug] for slug in before} == {"cited": 1, "member": 1}
+
+
+def test_the_page_of_a_dataset_follows_when_it_leaves_a_benchmark_or_the_benchmark_goes(
+    curator: Client,
+) -> None:
+    benchmark = Benchmark.objects.create(slug="few", name="Few and far between")
+    members = [
+        BenchmarkMember.objects.create(benchmark=benchmark, dataset=scored_dataset(slug=slug))
+        for slug in ("stays", "leaves")
+    ]
+
+    def named() -> list[str]:
+        pages = {slug: Client().get(f"/datasets/{slug}/").content.decode() for slug in ("stays", "leaves")}
+        return [slug for slug, page in pages.items() if benchmark.name in page]
+
+    assert named() == ["stays", "leaves"]
+    fields = {
+        "name": benchmark.name, "slug": "few", "measure": "nDCG@10", "position": 0,
+        "members-TOTAL_FORMS": 2, "members-INITIAL_FORMS": 2, "members-1-DELETE": "on",
+    }  # fmt: skip
+    for place, member in enumerate(members):
+        shown = {"id": member.pk, "benchmark": benchmark.pk, "dataset": member.dataset_id, "position": place}
+        fields |= {f"members-{place}-{name}": value for name, value in (shown | {"stand_ins": "{}"}).items()}
+    address = reverse("admin:leaderboard_benchmark_change", args=[benchmark.pk])
+    assert curator.post(address, fields).status_code == 302
+    assert named() == ["stays"]
+    gone = reverse("admin:leaderboard_benchmark_delete", args=[benchmark.pk])
+    assert curator.post(gone, {"post": "yes"}).status_code == 302
+    assert named() == []
 
 
 def test_the_admin_signs_in_where_everyone_does(client: Client) -> None:
