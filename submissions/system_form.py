@@ -7,11 +7,11 @@ import re
 from typing import Any
 
 from django import forms
-from django.db.models import Q
 from django.forms import ValidationError
 from django.utils import timezone
 
 from leaderboard.models import Architecture, Dataset, Entry, System
+from leaderboard.models.results import EntryQuerySet
 from leaderboard.systems import SystemFields, canonical_datasets
 from submissions.forms import ParametersField, WebAddressField
 from submissions.names import NameField, TextField
@@ -163,8 +163,8 @@ class SystemForm(forms.Form):
         slug = self.cleaned_data["variant_of"].strip().rstrip("/").rpartition("/")[2]
         if not slug:
             return None
-        shown = ~Q(entries__visibility=Entry.Visibility.PRIVATE)
-        found = System.objects.filter(shown, slug=slug, entries__isnull=False).first()
+        seen = EntryQuerySet(Entry).seen().values("system_id")
+        found = System.objects.filter(slug=slug, pk__in=seen).first()
         if found is None:
             raise ValidationError(f"No system here has the slug “{slug}” and a public result.")
         if found == self.system:

@@ -1,4 +1,4 @@
-"""How often one person may send files: one count for the page and the API."""
+"""How often one person may send files or change what boards say: one count for the page and the API."""
 
 from __future__ import annotations
 
@@ -27,6 +27,21 @@ class SubmitThrottle(_PersonThrottle):
     """For submissions."""
 
     scope = "submit"
+
+
+class ChangeThrottle(_PersonThrottle):
+    """For showing results or keeping them back, and for what systems and teams say of themselves.
+
+    Each such change is a revision of every board concerned, for good.
+    """
+
+    scope = "change"
+
+
+def slow_down(seconds: int) -> str:
+    """What somebody reads who changed too much in a short time."""
+    wait = f"{seconds} second{'s' * (seconds != 1)}" if seconds < 120 else f"{-(-seconds // 60)} minutes"
+    return f"That was many changes in a short time. Please wait {wait}, then send this again."
 
 
 def seconds_to_wait(throttle: _PersonThrottle, request: HttpRequest) -> int:

@@ -39,7 +39,7 @@ from submissions.request_size import refuse_oversize
 from submissions.status import SubmissionStatus, describe, with_jobs
 from submissions.submit_page import SubmitPage
 from submissions.system_form import SystemForm
-from submissions.throttling import CheckThrottle, SubmitThrottle, seconds_to_wait
+from submissions.throttling import ChangeThrottle, CheckThrottle, SubmitThrottle, seconds_to_wait, slow_down
 
 #: htmx stops polling at this status.
 STOP_POLLING = 286
@@ -161,6 +161,9 @@ def withdraw(request: HttpRequest, identifier: str) -> HttpResponse:
 def visibility(request: HttpRequest, identifier: str) -> HttpResponse:
     """Show the results to everyone, or keep them with the team."""
     found = _managed(request, identifier)
+    if wait := seconds_to_wait(ChangeThrottle(), request):
+        messages.warning(request, slow_down(wait))
+        return render(request, "submissions/submission.html", _context(request, found), status=429)
     public = request.POST.get("public") == "yes"
     withdrawal.set_public(found, public)
     messages.success(request, "Everyone sees it now." if public else "Only your team sees it now.")
@@ -188,6 +191,10 @@ def edit_system(request: HttpRequest, slug: str) -> HttpResponse:
     system = get_object_or_404(editable_systems(request.user), slug=slug)
     data = request.POST if request.method == "POST" else None
     form = SystemForm(data, system=system, initial=SystemForm.initial_of(system), label_suffix="")
+    if data is not None and (wait := seconds_to_wait(ChangeThrottle(), request)):
+        form.add_error(None, slow_down(wait))
+        context = {"section": "submissions", "system": system, "form": form}
+        return render(request, "submissions/system.html", context, status=429)
     if data is not None and form.is_valid():
         try:
             update_system(system, form.fields_of_system())

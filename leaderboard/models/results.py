@@ -7,6 +7,8 @@ from typing import ClassVar, Self
 from django.db import models
 from django.db.models import Q
 
+from leaderboard.models.datasets import Dataset
+
 
 class Run(models.Model):
     """One ranking of one dataset version, stored compressed under the sha256 of its text."""
@@ -69,8 +71,16 @@ class EntryQuerySet(models.QuerySet["Entry"]):
     """Entries, by who may see them."""
 
     def public(self) -> Self:
-        """Those on public boards."""
-        return self.filter(visibility=Entry.Visibility.PUBLIC)
+        """Those on public boards. A dataset in preparation has none, whatever its entries say."""
+        return self.listed().filter(visibility=Entry.Visibility.PUBLIC)
+
+    def seen(self) -> Self:
+        """Those that are on public boards or were: everyone may know of them."""
+        return self.listed().exclude(visibility=Entry.Visibility.PRIVATE)
+
+    def listed(self) -> Self:
+        """Those of datasets that have a public page."""
+        return self.exclude(dataset__state=Dataset.State.PREPARING)
 
 
 class Entry(models.Model):

@@ -48,7 +48,7 @@ from submissions.permissions import may_manage, may_see, submissions_of
 from submissions.refusals import Refused
 from submissions.request_size import OVERSIZE
 from submissions.status import describe, with_jobs
-from submissions.throttling import CheckThrottle, SubmitThrottle
+from submissions.throttling import ChangeThrottle, CheckThrottle, SubmitThrottle
 
 _IDENTIFIER = OpenApiParameter("identifier", str, OpenApiParameter.PATH, description="The submission's id.")
 _ERRORS = {
@@ -275,6 +275,7 @@ class VisibilityView(_OneSubmission):
     """Show or keep back a submission."""
 
     permission_classes = [IsAuthenticated]
+    throttle_classes = [ChangeThrottle]
 
     @extend_schema(
         summary="Show a submission to everyone, or keep it private",
@@ -285,6 +286,7 @@ class VisibilityView(_OneSubmission):
             400: ErrorSerializer,
             403: ErrorSerializer,
             404: ErrorSerializer,
+            429: OpenApiResponse(ErrorSerializer, "Too many changes; `Retry-After` says when to send."),
         },
         tags=["submissions"],
     )

@@ -19,6 +19,7 @@ from submissions.people.profile import set_profile
 from submissions.people.teams import personal_team
 from submissions.people.tokens import LIFETIME, LIMIT, TooManyTokens, make_token, revoke_token
 from submissions.permissions import may_rename
+from submissions.throttling import ChangeThrottle, seconds_to_wait, slow_down
 
 
 @login_required
@@ -37,6 +38,9 @@ def save_profile(request: HttpRequest) -> HttpResponse:
     form = _profile_form(_person(request), request.POST)
     if not form.is_valid():
         return _page(request, status=400, profile_form=form)
+    if wait := seconds_to_wait(ChangeThrottle(), request):
+        form.add_error(None, slow_down(wait))
+        return _page(request, status=429, profile_form=form)
     set_profile(_person(request), form.cleaned_data["name"], form.cleaned_data["team"])
     messages.success(request, "Saved.")
     return redirect("account")

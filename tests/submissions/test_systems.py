@@ -7,6 +7,7 @@ from django.test import Client
 
 from leaderboard.models import Dataset, Entry, System, Team
 from leaderboard.systems import SystemFields, create_system, find_system, free_slug, house_system
+from submissions.throttling import ChangeThrottle
 from tests.submissions.conftest import Api, run_text, work
 
 pytestmark = pytest.mark.django_db
@@ -145,3 +146,42 @@ def test_what_nobody_said_stays_unsaid_when_a_system_is_edited(
     assert (system.open_weights, system.commercial_use, system.year) == (False, None, 2020)
     itself = signed_in.post(f"/systems/{system.slug}/edit/", {**fields, "variant_of": system.slug})
     assert itself.status_code == 400
+
+
+def test_a_system_with_a_public_result_may_be_named_whatever_else_it_has(demo: Dataset, api: Api) -> None:
+    api.submit(system="Original")
+    api.submit(run_text(depth=8), system="Original", public="false", configuration="in secret")
+    api.submit(run_text(depth=7), system="Unseen", public="false")
+    work()
+    assert Entry.objects.filter(visibility="private").count() == 2
+    answer = api.submit(run_text(depth=6), system="Variant", variant_of="original")
+    assert answer.status == 201, answer.body
+    refused = api.submit(run_text(depth=5), system="Other", variant_of="unseen")
+    assert "a public result" in refused.problem("invalid_variant_of")["message"]
+
+
+def test_who_changes_much_in_a_short_time_is_slowed_down(
+    demo: Dataset, api: Api, signed_in: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    identifier = api.submit().body["id"]
+    work()
+    monkeypatch.setattr(ChangeThrottle, "THROTTLE_RATES", {"change": "3/hour"})
+    shown = [
+        api.post(f"submissions/{identifier}/visibility/", public=public).status for public in ("no", "yes")
+    ]
+    assert shown == [200, 200]
+    described = {"name": "My system", "architecture": "dense"}
+    assert signed_in.post("/systems/my-system/edit/", described).status_code == 302
+    revision = Dataset.objects.get(pk=demo.pk).board_revision
+    limited = api.post(f"submissions/{identifier}/visibility/", public="no")
+    assert (limited.status, limited.body["code"]) == (429, "throttled")
+    for address, sent in (
+        ("/systems/my-system/edit/", {**described, "name": "Renamed"}),
+        (f"/submissions/{identifier}/visibility/", {"public": "no"}),
+        ("/account/profile/", {"name": "Alice", "team": "Renamed"}),
+    ):
+        page = signed_in.post(address, sent)
+        assert page.status_code == 429, address
+        assert "Please wait 60 minutes" in page.content.decode()
+    assert Dataset.objects.get(pk=demo.pk).board_revision == revision
+    assert (Entry.objects.get().visibility, System.objects.get().name) == ("public", "My system")
