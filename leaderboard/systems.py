@@ -135,9 +135,12 @@ def find_system(teams: Iterable[Team], reference: str) -> System | None:
 
 
 def canonical_datasets(names: Iterable[str]) -> list[str]:
-    """Names of training datasets, each given by the slug of the dataset known here where one matches."""
+    """Names of training datasets, each given by the slug of the dataset known here where one matches.
+
+    One in preparation is not known yet: its name stays what it is.
+    """
     known: dict[str, str] = {}
-    for slug, name in Dataset.objects.values_list("slug", "name"):
+    for slug, name in Dataset.objects.listed().values_list("slug", "name"):
         known[name.casefold()] = known[slug.casefold()] = slug
     given = (name.strip() for name in names)
     return list(dict.fromkeys(known.get(name.casefold(), name) for name in given if name))

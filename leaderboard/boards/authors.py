@@ -11,6 +11,7 @@ from django.utils.text import slugify
 from leaderboard.boards.bibtex_names import latin, names_in
 from leaderboard.boards.dataset_board import ARCHITECTURES
 from leaderboard.models import Entry, Source, System
+from leaderboard.models.results import EntryQuerySet
 
 
 class Author(NamedTuple):
@@ -32,12 +33,12 @@ def author_slug(name: str) -> str:
 
 def author_facts(slug: str) -> dict[str, Any] | None:
     """A person's systems and publications with public results, None where there are none. Two queries."""
-    public = Entry.objects.filter(visibility=Entry.Visibility.PUBLIC)
+    public = EntryQuerySet(Entry).public()
     systems = [
         {**row, "architecture": ARCHITECTURES.get(row["architecture"], row["architecture"])}
         for row in System.objects.filter(pk__in=public.values("system_id"))
         .exclude(authors="")
-        .annotate(datasets=Count("entries__dataset", filter=Q(entries__visibility="public"), distinct=True))
+        .annotate(datasets=Count("entries__dataset", filter=Q(entries__in=public), distinct=True))
         .order_by("name")
         .values("slug", "name", "architecture", "authors", "year", "team__name", "team__slug", "datasets")
         if _is_by(row["authors"], slug)

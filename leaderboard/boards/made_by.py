@@ -10,11 +10,11 @@ from django.db.models import Q
 
 from evaluation.engines import ENGINES
 from leaderboard.models import Entry, Run
+from leaderboard.models.results import EntryQuerySet
 
 #: Runs of public entries, be they single ones or of a seed set.
-_SHOWN = Q(evaluations__entry__visibility=Entry.Visibility.PUBLIC) | Q(
-    evaluations__seed__entry__visibility=Entry.Visibility.PUBLIC
-)
+_PUBLIC = EntryQuerySet(Entry).public()
+_SHOWN = Q(evaluations__entry__in=_PUBLIC) | Q(evaluations__seed__entry__in=_PUBLIC)
 
 
 class Credit(NamedTuple):

@@ -14,6 +14,7 @@ from django.urls import NoReverseMatch, reverse
 from leaderboard.boards.authors import Author, author_facts, authors_in
 from leaderboard.boards.system_result import Result
 from leaderboard.models import BoardChange, Dataset, Entry, System
+from leaderboard.models.results import EntryQuerySet
 
 #: Events of the history that are shown, the newest.
 MOST_EVENTS = 40
@@ -123,8 +124,7 @@ def _compare_all(slug: str, results: Sequence[Result]) -> list[tuple[str, str]]:
 
 def history(system_id: int) -> list[Event]:
     """What happened to its results, the newest first: published, measured, withdrawn. Two queries."""
-    seen = Entry.objects.filter(system_id=system_id).exclude(visibility=Entry.Visibility.PRIVATE)
-    seen = seen.exclude(dataset__state=Dataset.State.PREPARING)
+    seen = EntryQuerySet(Entry).seen().filter(system_id=system_id)
     entries = seen.values_list(
         Cast("published_at", TextField()), "provenance", "configuration", "dataset__name", "dataset__slug"
     )
@@ -167,7 +167,7 @@ def _authors_and_kin(system_id: int) -> tuple[list[Author], list[Author], list[t
     """Its authors, those of the publication that reports it, and (relation, slug, name) of what it is a variant of and
     of its own variants. One query.
     """
-    public = Entry.objects.filter(visibility=Entry.Visibility.PUBLIC).values("system_id")
+    public = EntryQuerySet(Entry).public().values("system_id")
     rows = System.objects.filter(
         Q(pk=system_id) | Q(pk__in=public) & (Q(variant_of_id=system_id) | Q(variants__pk=system_id))
     )

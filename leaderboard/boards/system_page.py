@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from django.db.models import Count, Q, TextField
+from django.db.models import Exists, OuterRef, TextField
 from django.db.models.functions import Cast
 
 from leaderboard.boards import deltas
@@ -38,7 +38,7 @@ def system_facts(slug: str) -> dict[str, Any] | None:
     """What the system says of itself, None where there is no such system with anything public. One query."""
     facts = (
         System.objects.filter(slug=slug)
-        .annotate(shown=Count("entries", filter=~Q(entries__visibility=Entry.Visibility.PRIVATE)))
+        .annotate(shown=Exists(EntryQuerySet(Entry).seen().filter(system=OuterRef("pk"))))
         .values(
             "pk",
             "slug",

@@ -11,7 +11,7 @@ from django.db.models.functions import Cast
 from leaderboard.boards import deltas, wording
 from leaderboard.boards.dataset_board import ARCHITECTURES
 from leaderboard.boards.lists import baseline_scores
-from leaderboard.models import Dataset, Entry, System, Team
+from leaderboard.models import Entry, System, Team
 from leaderboard.models.results import EntryQuerySet
 
 #: Results shown, the newest.
@@ -41,7 +41,7 @@ def team_facts(slug: str) -> dict[str, Any] | None:
     team = Team.objects.filter(slug=slug).values("pk", "slug", "name", "created_at").first()
     if team is None:
         return None
-    public = Q(entries__visibility=Entry.Visibility.PUBLIC)
+    public = Q(entries__in=EntryQuerySet(Entry).public())
     systems = (
         System.objects.filter(team_id=team["pk"])
         .annotate(
@@ -76,7 +76,6 @@ def _results(team_id: int) -> list[TeamResult]:
         EntryQuerySet(Entry)
         .public()
         .filter(system__team_id=team_id)
-        .exclude(dataset__state=Dataset.State.PREPARING)
         .order_by("-published_at", "-pk")
         .values(
             "system__name",

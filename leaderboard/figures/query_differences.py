@@ -24,7 +24,7 @@ def build(request: FigureRequest) -> Plot:
     """The second system's value less the first's, from the largest on; of more systems the first two are taken."""
     collection = open_collection(request.dataset)
     if collection is None:
-        if not Dataset.objects.filter(slug=request.dataset).exists():
+        if not Dataset.objects.listed().filter(slug=request.dataset).exists():
             raise NoSubject
         return Plot.empty("Values by query are shown of open judgements alone.")
     measure = _measure(collection, request.state.measure)

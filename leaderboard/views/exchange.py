@@ -15,6 +15,7 @@ from leaderboard.exchange import croissant, eval_results, mteb
 from leaderboard.exchange.results import results_of
 from leaderboard.files import offered_files
 from leaderboard.models import Dataset, Entry, System
+from leaderboard.models.results import EntryQuerySet
 from leaderboard.page_cache import kept_page
 
 
@@ -29,7 +30,7 @@ def _host(request: HttpRequest) -> str:
 
 def _system(slug: str) -> System:
     """A system with anything on a board. Raises Http404."""
-    seen = System.objects.filter(entries__visibility=Entry.Visibility.PUBLIC).distinct()
+    seen = System.objects.filter(pk__in=EntryQuerySet(Entry).public().values("system_id"))
     return get_object_or_404(seen.select_related("team", "source"), slug=slug)
 
 
