@@ -24,10 +24,13 @@ from leaderboard.figures.rows import (
     present,
     score_format,
     titled,
+    told_kind,
     value,
 )
+from leaderboard.models import Entry
 
 IN_DOMAIN = "‡"
+MOST_NAMED = 12
 #: Rank correlation compares all pairs: of more systems it says nothing that the picture does not.
 MOST_COMPARED = 200
 
@@ -71,15 +74,17 @@ def build(request: FigureRequest) -> Plot:
         table=Table(
             ("System", sentence(across), sentence(up), f"Trained on {sides.trained.name}"),
             [
-                (point.name, point.x, point.y, "yes" if seen else "no")
+                (point.name, point.x, point.y, _trained(point.row, seen=seen))
                 for point, seen in zip(found, trained, strict=True)
             ],
             ("", form, form, ""),
         ),
         caption=f"{sentence(across)}, on which {sum(trained)} of these {len(found)} systems were trained, against "
-        f"their {up} datasets of {titled(page.board)}, none of which they declare to have seen.",
-        subtitle=f"{page.board.title}, {measure}",
+        f"their {up} datasets of {titled(page.board)}, on whose labels none of them declares to be trained. "
+        f"{told_kind(rows[0].ranked_in).capitalize()} only.",
+        subtitle=f"{page.board.title}, {measure}, {told_kind(rows[0].ranked_in)}",
         notes=[
+            *_not_zero_shot(found),
             *_correlation(found),
             *left_out(sides.left_out, "for want of scores or trained on others, too"),
         ],
@@ -104,6 +109,29 @@ def _sides(places: Sequence[Place], rows: Sequence[Row]) -> _Sides | None:
     ]
     fits = {id(row) for row in fitting}
     return _Sides(trained, others, fitting, [row for row in of_kind if id(row) not in fits])
+
+
+def _has(row: Row, exposure: Entry.Training) -> bool:
+    """Whether any of its results has this exposure."""
+    found = row.facets.get("training", ())
+    return exposure.value in ((found,) if isinstance(found, str) else found)
+
+
+def _trained(row: Row, *, seen: bool) -> str:
+    return "yes" if seen else "not declared" if _has(row, Entry.Training.UNDECLARED) else "no"
+
+
+def _not_zero_shot(found: Sequence[Point]) -> list[str]:
+    """Notes on systems whose means are not known to be zero-shot."""
+    notes = []
+    for exposure, what in (
+        (Entry.Training.ADAPTED, "Adapted to some of these corpora, without labels"),
+        (Entry.Training.UNDECLARED, "Without a declaration of what they were trained on"),
+    ):
+        names = [point.name for point in found if _has(point.row, exposure)]
+        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+        notes += [f"{what}: {', '.join(names[:MOST_NAMED])}{more}."] if names else []
+    return notes
 
 
 def _correlation(found: Sequence[Point]) -> list[str]:

@@ -22,6 +22,7 @@ from leaderboard.figures.rows import (
     present,
     score_format,
     titled,
+    told_kind,
 )
 
 MOST_SYSTEMS = 8
@@ -43,7 +44,8 @@ def _build(request: FigureRequest, what: str, group_of: Any) -> Plot:
     groups: dict[str, list[Place]] = {}
     for place in datasets_of(page):
         groups.setdefault(group_of(place) or UNKNOWN, []).append(place)
-    of_kind, _ = only_kind(present(page.board))
+    every = present(page.board)
+    of_kind, kind = only_kind(every)
     rows = chosen_first(of_kind, request.systems or request.state.pins, MOST_SYSTEMS)
     rows = _with_baseline(rows, of_kind)
     means = {group: [mean(row, places) for row in rows] for group, places in groups.items()}
@@ -68,8 +70,9 @@ def _build(request: FigureRequest, what: str, group_of: Any) -> Plot:
             ("", "d", *[form] * len(names)),
         ),
         caption=f"Mean {page.board.measure} over the counted datasets of each {what} of {titled(page.board)}, for "
-        f"{len(rows)} systems. In brackets, how many datasets; a system that lacks one of them has no mean there.",
-        subtitle=f"{page.board.title}, {page.board.measure}",
+        f"{len(rows)} systems, {told_kind(kind)} only. In brackets, how many datasets; a system that lacks one of them "
+        "has no mean there.",
+        subtitle=f"{page.board.title}, {page.board.measure}, {told_kind(kind)}",
         notes=[f"{len(rows)} of {len(of_kind)} systems; pinning others on the board shows those."]
         if len(of_kind) > len(rows)
         else [],

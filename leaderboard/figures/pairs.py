@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from leaderboard.boards.measures import better
-from leaderboard.boards.model import REPORTED, Row
+from leaderboard.boards.model import Row
 from leaderboard.figures.bars import cut
 from leaderboard.figures.model import Figure, Plot, Table
 from leaderboard.figures.palette import INK, SCALE
@@ -20,6 +20,7 @@ from leaderboard.figures.rows import (
     only_kind,
     present,
     titled,
+    told_kind,
 )
 
 MOST_SYSTEMS, MOST_NARROW = 12, 8
@@ -47,7 +48,7 @@ def build(request: FigureRequest) -> Plot:
     names = names_of(rows)
     lower = better(page.board.measure) == "lower"
     found = [[_compared(row, other, places, lower=lower) for other in rows] for row in rows]
-    counted = "reported figures" if kind == REPORTED else "results scored here"
+    counted = told_kind(kind)
     return Plot(
         data=[_cells(names, found)],
         layout=_layout(len(rows)),

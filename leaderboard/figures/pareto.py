@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from leaderboard.boards.declared import PARAMETERS
 from leaderboard.boards.measures import better
-from leaderboard.boards.model import EFFICIENCY, SCORED, Board, Row
+from leaderboard.boards.model import EFFICIENCY, REPORTED, SCORED, Board, Column, Row
 from leaderboard.boards.wording import significant
 from leaderboard.figures import points
 from leaderboard.figures.axes import linear_axis, log_axis, sentence, uncapitalised
@@ -30,12 +30,16 @@ MEASURED = {
 
 
 class Costs(NamedTuple):
-    """What rows cost, by their place among the rows; the axis's title, where it is from, and other places to look."""
+    """What rows cost, by their place among the rows; the axis's title, where it is from, and other places to look.
+
+    `where` is the publication, machine and dataset of what was not measured here.
+    """
 
     values: Mapping[int, float]
     title: str
     origin: str
     others: Sequence[str] = ()
+    where: str = ""
 
 
 def has_costs(board: Board) -> bool:
@@ -57,7 +61,8 @@ def build(request: FigureRequest) -> Plot:
     drawn = sorted(costs.values)
     if not drawn:
         return Plot.empty(
-            f"No system of this view has both a {y_title} and a known {MEASURED[axis][1].lower()}."
+            f"No system of this view has both a {y_title} and a known {MEASURED[axis][1].lower()}"
+            + (f" {uncapitalised(costs.origin)}" if costs.origin else ".")
             + (f" Elsewhere: {'; '.join(costs.others)}." if costs.others else "")
         )
     shown, names = [rows[number] for number in drawn], names_of([rows[number] for number in drawn])
@@ -95,25 +100,37 @@ def build(request: FigureRequest) -> Plot:
 
 
 def _costs(request: FigureRequest, board: Board, axis: str, rows: Sequence[Row]) -> Costs:
-    """What was measured here where the board shows it, else what one publication states."""
+    """What was measured here where the board, whatever its facets leave, has any, else what one publication states."""
     key, title = MEASURED[axis]
-    places = {column.key: place for place, column in enumerate(board.columns)}
-    if key in places and not request.choice("device"):
-        column = board.columns[places[key]]
-        measured = {
-            number: float(found)
-            for number, row in enumerate(rows)
-            if row.ranked_in == SCORED and isinstance(found := row.values[places[key]], (int, float))
-        }
-        if measured:
-            return Costs(
-                measured,
-                _with_unit(title, column.unit),
-                f"Measured here {column.group.removeprefix(EFFICIENCY).strip()}.",
-            )
-    if axis == "parameters":
-        return _declared(rows)
-    return _stated(request, axis, title, rows)
+    stated = _declared(rows) if axis == "parameters" else _stated(request, axis, title, rows)
+    if request.choice("device"):
+        return stated
+    column, measured = _measured(board, key, rows)
+    if not measured and request.state.filtered:
+        whole = request.unfiltered().board()
+        column, elsewhere = _measured(whole, key, whole.rows)
+        column = column if elsewhere else None
+    if column is None or not (measured or request.state.filtered):
+        return stated
+    others = sorted({*stated.others, *([stated.where] if stated.values and stated.where else [])})
+    return Costs(
+        measured,
+        _with_unit(title, column.unit),
+        f"Measured here {column.group.removeprefix(EFFICIENCY).strip()}.",
+        others,
+    )
+
+
+def _measured(board: Board, key: str, rows: Sequence[Row]) -> tuple[Column | None, dict[int, float]]:
+    """The board's column of something measured, and what it has by the row's place."""
+    place = next((place for place, column in enumerate(board.columns) if column.key == key), None)
+    if place is None:
+        return None, {}
+    return board.columns[place], {
+        number: float(found)
+        for number, row in enumerate(rows)
+        if row.ranked_in == SCORED and isinstance(found := row.values[place], (int, float))
+    }
 
 
 def _declared(rows: Sequence[Row]) -> Costs:
@@ -125,10 +142,11 @@ def _declared(rows: Sequence[Row]) -> Costs:
         ).values_list("slug", "parameter_count")
         if count
     }
-    kept, _ = only_kind([row for row in rows if row.entry.slug in counts])
+    kept, kind = only_kind([row for row in rows if row.entry.slug in counts])
     wanted = {id(row) for row in kept}
     values = {number: counts[row.entry.slug] / 1e6 for number, row in enumerate(rows) if id(row) in wanted}
-    return Costs(values, "Parameters (M)", "Parameters as the teams or publications state them.")
+    who = "publications state them, for reported results" if kind == REPORTED else "teams state them"
+    return Costs(values, "Parameters (M)", f"As {who}.")
 
 
 def _stated(request: FigureRequest, axis: str, title: str, rows: Sequence[Row]) -> Costs:
@@ -143,14 +161,14 @@ def _stated(request: FigureRequest, axis: str, title: str, rows: Sequence[Row]) 
         for number, row in enumerate(rows)
         if row.ranked_in != SCORED
     }
-    setting, others = fullest(settings, reported, request.choice("device"))
+    setting, others = fullest(settings, reported.keys(), request.choice("device"))
     named = sorted({str(other) for other in others})
     if setting is None:
         return Costs({}, title, "", named)
     values = {
         reported[key]: found for key, found in settings[setting].items() if key in reported and found > 0
     }
-    return Costs(values, _with_unit(title, setting.unit), f"As reported by {setting}.", named)
+    return Costs(values, _with_unit(title, setting.unit), f"As reported by {setting}.", named, str(setting))
 
 
 def _with_unit(title: str, unit: str) -> str:
@@ -195,7 +213,7 @@ FIGURES = (
             "device": (
                 "Hardware",
                 (
-                    Choice("", "as on the board"),
+                    Choice("", "that of most systems"),
                     Choice("cpu", "reported, CPU"),
                     Choice("gpu", "reported, GPU"),
                 ),

@@ -77,15 +77,25 @@ def build(request: FigureRequest) -> Plot:
             ],
             ("", "", form, ""),
         ),
-        caption=f"{sentence(y_title)} of {titled(board)} over time, for {len(found)} systems, with the best so far. "
-        "Scored systems stand at the day of their publication here, reported ones in the year that they came out.",
+        caption=f"{sentence(y_title)} of {titled(board)} over time, for {len(found)} systems. Each line is the best so "
+        f"far: {_lines([label for label, of_kind, _, _ in kinds if of_kind])}.",
         subtitle=f"{board.title}, {y_title}",
         notes=left_out([row for row in rows if id(row) not in dated], "without a date"),
     )
 
 
+def _lines(kinds: Sequence[str]) -> str:
+    """What the lines are of, and what their dates mean."""
+    told = {
+        "Scored here, by day": "of what was scored here, at the day of its publication here",
+        "Reported, by year": "of reported figures, in the middle of the year that the system came out, or else the "
+        "publication that reports it",
+    }
+    return "; ".join(told[kind] for kind in kinds)
+
+
 def _dated(request: FigureRequest, rows: Sequence[Row], place: int) -> list[_Dated]:
-    """The rows that have a date, in its order."""
+    """The rows that have a date, in its order; of one date the best first."""
     dates = _dates(request)
     found = [
         _Dated(row, name, day, score)
@@ -93,7 +103,8 @@ def _dated(request: FigureRequest, rows: Sequence[Row], place: int) -> list[_Dat
         if (day := dates.get((row.entry.slug, row.entry.configuration, row.ranked_in)))
         and (score := value(row, place)) is not None
     ]
-    return sorted(found, key=lambda one: one.date)
+    sign = 1 if better(request.board().measure) == "lower" else -1
+    return sorted(found, key=lambda one: (one.date, sign * one.score))
 
 
 def _dates(request: FigureRequest) -> dict[tuple[str, str, str], str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from functools import cached_property
 from typing import Any
 from urllib.parse import urlencode
@@ -82,6 +83,15 @@ class FigureRequest:
         if page is None:
             raise NoSubject
         return page
+
+    def unfiltered(self) -> FigureRequest:
+        """The same figure of all rows of its page, in the same measure and on the same machine."""
+        bare = self.state.but(facets=(), ranges=(), text="", zero_shot=False, sorts=())
+        asked = copy(self)
+        asked.state = bare
+        for name in ("benchmark_page", "dataset_page"):
+            asked.__dict__.pop(name, None)
+        return asked
 
     def board(self) -> Board:
         """The board of the page that the figure is about, all rows that its facets leave. See `benchmark_page`."""

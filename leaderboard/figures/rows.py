@@ -40,6 +40,11 @@ def only_kind(rows: Sequence[Row]) -> tuple[list[Row], str]:
     return [row for row in rows if row.ranked_in == kind], kind
 
 
+def told_kind(kind: str) -> str:
+    """What rows of one kind are, as captions say it."""
+    return "reported figures" if kind == REPORTED else "results scored here"
+
+
 def names_of(rows: Sequence[Row]) -> list[str]:
     """How the rows are called, each differently: by configuration or number where a system has several.
 

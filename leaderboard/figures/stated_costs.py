@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from leaderboard.boards.figures import MILLISECONDS
@@ -71,14 +71,18 @@ def stated(axis: str, datasets: Collection[int], source_id: int | None) -> dict[
 
 
 def fullest(
-    settings: Mapping[Setting, Mapping[Key, float]], keys: Collection[Key], device: str
+    settings: Mapping[Setting, Mapping[Key, float]], keys: Set[Key], device: str
 ) -> tuple[Setting | None, Sequence[Setting]]:
-    """The setting that has most of the rows in view, on the device wished for, and the others that have any."""
-    counts = {
-        setting: len(set(keys) & set(values))
-        for setting, values in settings.items()
+    """The setting that has most figures, on the device wished for, and the others that have rows in view.
+
+    Whichever rows are in view: a facet never changes the machine, so that two pictures of a board can be compared.
+    """
+    wished = [
+        setting
+        for setting in settings
         if not device or ("GPU" in setting.hardware.upper()) == (device == "gpu")
-    }
-    having = [setting for setting, count in counts.items() if count]
-    best = max(having, key=lambda setting: (counts[setting], str(setting)), default=None)
-    return best, [setting for setting in having if setting != best]
+    ]
+    best = max(wished, key=lambda setting: (len(settings[setting]), str(setting)), default=None)
+    return best, [
+        setting for setting in settings if setting != best and not keys.isdisjoint(settings[setting])
+    ]

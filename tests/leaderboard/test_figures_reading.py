@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import csv
+import tomllib
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from django.conf import settings
 
 from leaderboard.figures.axes import linear_axis, linear_ticks, log_axis
 from leaderboard.figures.labels import NARROW, NARROW_LETTERS, labelled
 from leaderboard.figures.palette import INK, SCALE
-from leaderboard.models import Benchmark, BenchmarkMember
+from leaderboard.models import Benchmark, BenchmarkMember, Entry
 from leaderboard.reported.loader import load_reported
-from tests.leaderboard.entries import cost, make_system, score, scored_dataset
+from tests.leaderboard.entries import cost, make_source, make_system, report, score, scored_dataset
 from tests.leaderboard.figure_checks import column, drawn, trace
 from tests.leaderboard.palettes import between, contrast, tokens
 
@@ -137,3 +142,88 @@ def test_on_a_phone_no_name_reaches_over_the_edge_of_the_picture(name: str) -> N
     share = {"left": 1.0, "center": 0.5, "right": 0.0}[label["textposition"].split()[1]]
     assert place + (1 - share) * width <= NARROW + 8 or not label["text"]
     assert label["text"] == name or len(name) > 30
+
+
+@pytest.mark.django_db
+def test_facets_never_change_the_machine_that_costs_are_from() -> None:
+    load_reported()
+    for facets in ("", "&architecture=dense", "&architecture=lexical&architecture=dense"):
+        plot = drawn("pareto", f"benchmark=beir{facets}")
+        assert "As reported by Thakur et al. 2021 on CPU, DBPedia." in plot.caption
+        assert "Also known from: Thakur et al. 2021 on GPU, DBPedia." in plot.notes
+    only_elsewhere = drawn("pareto", "benchmark=beir&architecture=late-interaction")
+    assert not only_elsewhere.data
+    assert "on CPU, DBPedia. Elsewhere: Thakur et al. 2021 on GPU, DBPedia." in only_elsewhere.caption
+    chosen = drawn("pareto", "benchmark=beir&architecture=lexical&device=gpu")
+    assert not chosen.data
+    assert "as reported by Thakur et al. 2021 on GPU, DBPedia." in chosen.caption
+
+
+@pytest.mark.django_db
+def test_facets_never_lead_from_what_was_measured_here_to_what_others_state() -> None:
+    dataset, paper = scored_dataset(), make_source("paper")
+    cost(score(dataset, "ours", ndcg=0.5), 4.0)
+    stated = {"name": "latency", "value": 7.0, "unit": "ms", "hardware": "their CPU"}
+    report(dataset, paper, "theirs", ndcg=0.4, figures=[stated])
+    assert column(drawn("pareto", f"dataset={dataset.slug}"), "System") == ["ours"]
+    plot = drawn("pareto", f"dataset={dataset.slug}&provenance=reported")
+    assert not plot.data
+    assert "measured here" in plot.caption
+    assert "Elsewhere: " in plot.caption
+    assert "their CPU" in plot.caption
+    assert column(drawn("pareto", f"dataset={dataset.slug}&device=cpu"), "System") == ["theirs"]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("what", ["task", "domain"])
+def test_means_by_task_and_domain_of_beir_are_those_of_the_printed_scores(what: str) -> None:
+    load_reported()
+    folder = Path(settings.BASE_DIR) / "leaderboard" / "reported" / "data"
+    with (folder / "datasets.csv").open() as file:
+        groups = {row["slug"]: row[what] for row in csv.DictReader(file)}
+    counted = list(tomllib.loads((folder / "benchmarks.toml").read_text())["beir"]["members"])
+    counted.remove("msmarco")
+    printed: dict[str, dict[str, dict[str, float]]] = {}
+    with (folder / "scores.csv").open() as file:
+        for row in csv.DictReader(file):
+            if row["source"] == "beir-2021" and row["dataset"] in counted and row["measure"] == "nDCG@10":
+                of_system = printed.setdefault(row["system"], {})
+                of_system.setdefault(groups[row["dataset"]], {})[row["dataset"]] = float(row["value"])
+    plot = drawn(f"means-by-{what}", "benchmark=beir")
+    sizes = Counter(groups[slug] for slug in counted)
+    assert dict(zip(column(plot, what.capitalize()), column(plot, "Datasets"), strict=True)) == sizes
+    assert len(plot.table.heads) == 10
+    for group, _, *means in plot.table.rows:
+        for system, mean in zip(plot.table.heads[2:], means, strict=True):
+            found = printed[system][str(group)]
+            assert len(found) == sizes[str(group)]
+            assert mean == pytest.approx(sum(found.values()) / len(found), abs=0.00051), (system, group)
+    assert "reported figures only" in plot.caption
+
+
+@pytest.mark.django_db
+def test_captions_claim_no_more_than_is_known() -> None:
+    datasets = [scored_dataset(name=name) for name in ("First", "Second", "Third")]
+    benchmark = Benchmark.objects.create(slug="all", name="All")
+    paper = make_source("paper")
+    for position, dataset in enumerate(datasets):
+        BenchmarkMember.objects.create(benchmark=benchmark, dataset=dataset, position=position)
+        seen = Entry.Training.ZERO_SHOT if position else Entry.Training.IN_DOMAIN
+        report(dataset, paper, "trained", ndcg=0.5, training=seen)
+        report(dataset, paper, "silent", ndcg=0.4, training=Entry.Training.UNDECLARED)
+        report(dataset, paper, "untrained", ndcg=0.3)
+    plot = drawn("in-domain", "benchmark=all")
+    trained = dict(zip(column(plot, "System"), column(plot, "Trained on First"), strict=True))
+    assert trained == {"trained": "yes", "silent": "not declared", "untrained": "no"}
+    assert "Without a declaration of what they were trained on: silent." in plot.notes
+    assert "on which 1 of these 3 systems were trained" in plot.caption
+    assert "Reported figures only." in plot.caption
+    load_reported()
+    assert (
+        "Adapted to some of these corpora, without labels: GenQ."
+        in drawn("in-domain", "benchmark=beir").notes
+    )
+    plot = drawn("progress", "benchmark=all&sort=mean:asc")
+    assert "or else the publication that reports it" in plot.caption
+    assert "scored here" not in plot.caption, "there is no such line"
+    assert column(plot, "Best when it came") == ["yes", "no", "no"], "of one year the best comes first"
