@@ -20,6 +20,16 @@ def three_quarters_of_memory() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 3 // 4
 
 
+def site_address(url: str) -> str:
+    """The site's address without a slash at its end, empty where there is none. Raises ImproperlyConfigured."""
+    parts = urlsplit(url)
+    if url and (
+        parts.scheme not in ("http", "https") or url.rstrip("/") != f"{parts.scheme}://{parts.netloc}"
+    ):
+        raise ImproperlyConfigured("SITE_ADDRESS is to be https://HOST or http://HOST:PORT, without a path.")
+    return url.rstrip("/")
+
+
 def embeddings_storage(url: str, folder: Path) -> dict[str, Any]:
     """The entry of `STORAGES` for encoded corpora: the folder, or the bucket that the URL names.
 

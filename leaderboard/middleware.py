@@ -30,6 +30,22 @@ class PermissionsPolicyMiddleware:
         return response
 
 
+class NullCharacterMiddleware:
+    """Refuses addresses with a character 0: no text kept here has one, and PostgreSQL takes none in a question."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """400 for it, in the kind of answer that the address has."""
+        if "\0" not in request.path_info and "%00" not in request.META.get("QUERY_STRING", ""):
+            return self.get_response(request)
+        detail = "The address has a character 0 (%00) in it. Leave it out."
+        if request.path.startswith("/api/") or request.path.endswith(".json"):
+            return JsonResponse({"code": "bad-address", "detail": detail, "problems": []}, status=400)
+        return HttpResponse(f"{detail}\n", content_type="text/plain; charset=utf-8", status=400)
+
+
 class FaultMiddleware:
     """Logs an unexpected exception whole, under an id, and shows the visitor the id and no more."""
 

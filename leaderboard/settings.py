@@ -14,7 +14,7 @@ from typing import Any
 
 import environ
 
-from leaderboard.environment import embeddings_storage, three_quarters_of_memory, usable_cores
+from leaderboard.environment import embeddings_storage, site_address, three_quarters_of_memory, usable_cores
 
 env = environ.Env()
 
@@ -62,6 +62,8 @@ EMBEDDED = env.bool("RUNBOARD_EMBEDDED", default="ALLOWED_HOSTS" not in os.envir
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 SITE_NAME = env.str("SITE_NAME", default="Runboard")
+#: `https://host`: the address that pages, feeds and exports write; empty: the one by which a visitor came.
+SITE_ADDRESS = site_address(env.str("SITE_ADDRESS", default=""))
 
 INSTALLED_APPS = [
     "leaderboard.apps.LeaderboardConfig",
@@ -88,6 +90,7 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "csp.middleware.CSPMiddleware",
     "leaderboard.middleware.PermissionsPolicyMiddleware",
+    "leaderboard.middleware.NullCharacterMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",

@@ -16,6 +16,7 @@ from django.http import HttpRequest, QueryDict
 from evaluation.formats.compression import describe_bytes
 from leaderboard.files import offered_files
 from leaderboard.models import Dataset, DatasetFile, System, User
+from leaderboard.site_address import absolute
 from leaderboard.systems import SystemFields
 from submissions.files import IncomingFile
 from submissions.forms import SubmissionForm
@@ -185,7 +186,7 @@ class SubmissionPage:
             "team_form": self.team_form,
             "systems": self.systems,
             "files_lost": self.request.method == "POST" and bool(self.request.FILES),
-            "api_address": self.request.build_absolute_uri("/api/v1/"),
+            "api_address": absolute(self.request, "/api/v1/"),
         }
 
     def _optional_groups(self) -> list[FieldGroup]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.http import Http404
+from django.http import Http404, HttpRequest
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
@@ -12,12 +12,15 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from leaderboard.api.errors import ApiError, unknown_choice
-from leaderboard.boards import exports, lists, pages, system_page
+from leaderboard.boards import exports, lists, pages, reading, system_page
 from leaderboard.boards.facets import OF_DATASETS
 from leaderboard.boards.state import FACETS, VIEWS, WEIGHED, BoardState, UnknownChoice
 from leaderboard.dataset_details import details
+from leaderboard.page_cache import Asked, kept_page
 from leaderboard.publishing import published_statistics
+from leaderboard.site_address import site_address
 from leaderboard.views.board_views import cited
+from leaderboard.views.exports import export_asked
 
 #: The part of a path that names a dataset, benchmark or system.
 SLUG = OpenApiParameter("slug", str, OpenApiParameter.PATH, description="As in the address of its page.")
@@ -142,7 +145,7 @@ class DatasetView(APIView):
 
 def _more(request: Request, dataset: dict[str, Any]) -> dict[str, Any]:
     """What the page says beside: an example, how to load it, its judgements' versions, its neighbours."""
-    more = details(dataset, [], request.build_absolute_uri("/"))
+    more = details(dataset, [], site_address(request._request) + "/")
     return {
         "example": more.example._asdict() if more.example else None,
         "snippets": [snippet._asdict() for snippet in more.snippets],
@@ -203,6 +206,15 @@ class BenchmarkBoardView(APIView):
         return Response(
             exports.to_json(page.board, cited(request._request, "benchmark", slug, page.board.title, page.at))
         )
+
+
+def _asked(request: HttpRequest) -> Asked | None:
+    """As for exports. Whoever sends a token is told whether it works."""
+    return None if "Authorization" in request.headers else export_asked(request)
+
+
+dataset_board = kept_page(reading.dataset_revision, _asked)(DatasetBoardView.as_view())
+benchmark_board = kept_page(reading.benchmark_revision, _asked)(BenchmarkBoardView.as_view())
 
 
 class SystemView(APIView):

@@ -13,7 +13,8 @@ from drf_spectacular.settings import spectacular_settings
 from drf_spectacular.views import SpectacularAPIView
 
 from leaderboard.api.reference import objects, sections
-from leaderboard.page_cache import kept_page
+from leaderboard.page_cache import kept_page, with_address
+from leaderboard.site_address import absolute
 
 #: Where every call is.
 PREFIX = "/api/v1/"
@@ -35,10 +36,10 @@ def _fixed() -> str:
 
 
 @require_safe
-@kept_page(_fixed, lambda request: request.get_host())
+@kept_page(_fixed, with_address())
 def reference(request: HttpRequest) -> HttpResponse:
     """Every operation of the API: what it takes and what it answers."""
-    schema, address = _schema(), request.build_absolute_uri(PREFIX)
+    schema, address = _schema(), absolute(request, PREFIX)
     return render(
         request,
         "leaderboard/api.html",

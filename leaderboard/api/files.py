@@ -11,6 +11,7 @@ from rest_framework.views import APIView
 
 from leaderboard.api.boards import SLUG
 from leaderboard.files import offered_files
+from leaderboard.site_address import absolute
 from leaderboard.views.files import visible_dataset
 
 
@@ -40,7 +41,7 @@ class DatasetFiles(APIView):
                     "description": file.description,
                     "size": file.size,
                     "sha256": file.sha256,
-                    "url": request.build_absolute_uri(reverse("dataset-file", args=[slug, file.name])),
+                    "url": absolute(request._request, reverse("dataset-file", args=[slug, file.name])),
                 }
                 for file in offered_files(dataset, request.user)
             ]

@@ -52,6 +52,8 @@ _PLAIN = "@(),':"
 LONGEST_QUERY = 100
 #: So many columns decide the order, and so many systems may be pinned.
 MOST_SORTS, MOST_PINS = 3, 12
+#: Only how weights compare is of interest; sums of far greater ones are no numbers any more.
+GREATEST_WEIGHT = 1_000_000
 #: Rows of a page; `rows=all` shows them all.
 ROWS_OF_A_PAGE = 200
 
@@ -126,6 +128,7 @@ class BoardState:
 
         Raises UnknownChoice; parameters of other names, and empty ones, are ignored.
         """
+        every = _last(parameters, "rows") == "all"
         return cls(
             measure=_last(parameters, "measure"),
             view=_view(parameters),
@@ -140,14 +143,21 @@ class BoardState:
             hidden=_groups(parameters),
             pins=tuple(dict.fromkeys(value for value in parameters.getlist("pin") if value))[:MOST_PINS],
             weights=_weights(parameters),
-            page=max(_whole(parameters, "page", 1), 1),
-            all_rows=_last(parameters, "rows") == "all",
+            page=1 if every else max(_whole(parameters, "page", 1), 1),
+            all_rows=every,
         )
 
     @property
     def filtered(self) -> bool:
         """Whether it hides rows."""
         return bool(self.facets or self.ranges or self.text or self.zero_shot or self.cpu_only)
+
+    @property
+    def is_common(self) -> bool:
+        """Whether it is one of few: with nothing in it that can be written in a million ways."""
+        free = self.text or self.ranges or self.corpus or self.hidden or self.pins or self.weights
+        closed = all(FACETS[name] and len(values) == 1 for name, values in self.facets)
+        return not free and closed and len(self.facets) <= 1 and len(self.sorts) <= 1
 
     @property
     def shows_all_kinds(self) -> bool:
@@ -266,8 +276,8 @@ def _weights(parameters: Parameters) -> tuple[tuple[str, float], ...]:
         value = _last(parameters, f"weight-{name}").strip()
         if value:
             weight = _float(f"weight-{name}", value)
-            if weight < 0:
-                raise UnknownChoice(f"weight-{name}", value, ["0 or more"])
+            if not 0 <= weight <= GREATEST_WEIGHT:
+                raise UnknownChoice(f"weight-{name}", value, [f"0 to {GREATEST_WEIGHT:,}"])
             if weight > 0:
                 found.append((name, weight))
     return tuple(found)

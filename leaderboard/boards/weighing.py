@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from leaderboard.boards.model import EFFICIENCY, UNRANKED, Board, Column, Row
@@ -68,7 +69,8 @@ def fill_weighted(
     target = places[WEIGHTED]
     for row, value in complete:
         costs = {name: float(row.values[place] or 0.0) for name, place in of_costs.items()}
-        row.values[target] = round(weighted_score(value, costs, known, weights), 4)
+        score = weighted_score(value, costs, known, weights)
+        row.values[target] = round(score, 4) if math.isfinite(score) else None
     return _notes(board, [row for row, _ in complete], weights)
 
 

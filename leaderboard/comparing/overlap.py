@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import blake2b
 from itertools import combinations
 from typing import Any, NamedTuple
-
-from django.core.cache import cache
 
 from evaluation.top_documents import TopDocuments, shown
 from leaderboard.models import Entry
 from leaderboard.page_files import top_documents
 from leaderboard.queries.collection import OpenCollection
 from leaderboard.queries.detail import DEPTH, run_of
+from leaderboard.slots import Slots
 
-#: What two runs share never changes; what is not asked for makes place.
-_REMEMBERED = 7 * 24 * 3600
+#: What two runs share never changes, so it may stay for a week: some hundreds of bytes for six systems.
+_remembered = Slots("overlap", 1024, 7 * 24 * 3600)
 
 
 class Overlap(NamedTuple):
@@ -39,8 +37,7 @@ def overlaps(collection: OpenCollection, entries: Sequence[Entry]) -> list[Overl
     names = " ".join(run.sha256 for run in runs if run)
     qrels = collection.dataset.current_qrels
     text = f"{names} {qrels.sha256 if qrels else ''} {collection.dataset.drop_self_matches}"
-    key = "overlap:" + blake2b(text.encode(), digest_size=16).hexdigest()
-    known: Any = cache.get(key)
+    known: Any = _remembered.get(text)
     if known is None:
         tops = [top_documents(run) for run in runs if run]
         if None in tops:
@@ -50,7 +47,7 @@ def overlaps(collection: OpenCollection, entries: Sequence[Entry]) -> list[Overl
             (first, second, *_shared(sets[first], sets[second]))
             for first, second in combinations(range(len(sets)), 2)
         ]
-        cache.set(key, known, _REMEMBERED)
+        _remembered.set(text, known)
     return [Overlap(*each) for each in known]
 
 

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from hashlib import blake2b
 from typing import Any, NamedTuple
 
 import numpy as np
-from django.core.cache import cache
 from numpy.typing import NDArray
 
 from evaluation.certainty import PERMUTATIONS, count_wins, randomisation_test
 from leaderboard.boards.measures import better
 from leaderboard.models import Entry
 from leaderboard.results import per_query_means
+from leaderboard.slots import Slots
 
 #: A page draws so many signs at most, one for each query and permutation: about a second of a core.
 MOST_SIGNS = 100_000_000
 FEWEST_PERMUTATIONS = 1_000
 SEED = 0
-#: How long a test is remembered: its values never change, and what is not asked for makes place.
-_REMEMBERED = 7 * 24 * 3600
+#: The values of a test never change, so it may stay for a week: some hundreds of bytes for six systems.
+_remembered = Slots("paired", 16_384, 7 * 24 * 3600)
 
 
 class Tested(NamedTuple):
@@ -48,12 +47,13 @@ def permutations_for(queries: int) -> int:
 def tests(questions: Sequence[Question], permutations: int) -> dict[Question, list[Tested]]:
     """The answers: for each entry after the first one. Two queries more where one is not remembered."""
     keys = {question: _key(question, permutations) for question in questions}
-    known: dict[str, Any] = cache.get_many(keys.values())
+    known = _remembered.get_many(keys.values())
     missing = [question for question, key in keys.items() if key not in known]
     if missing:
         entries = with_values(pk for question in missing for pk in question.entries)
         new = {keys[question]: _answer(question, entries, permutations) for question in missing}
-        cache.set_many(new, _REMEMBERED)
+        for key, answer in new.items():
+            _remembered.set(key, answer)
         known |= new
     return {question: [Tested(*each) for each in known[key]] for question, key in keys.items()}
 
@@ -90,5 +90,4 @@ def _answer(question: Question, entries: Mapping[int, Entry], permutations: int)
 
 def _key(question: Question, permutations: int) -> str:
     # The evaluations of an entry never change: other judgements make other entries.
-    text = f"{question.entries} {question.measure} {permutations} {SEED}"
-    return "paired:" + blake2b(text.encode(), digest_size=16).hexdigest()
+    return f"{question.entries} {question.measure} {permutations} {SEED}"

@@ -7,6 +7,8 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import urlencode
 
+from django.core.validators import slug_re
+
 from leaderboard.boards import lists, pages
 from leaderboard.boards.model import Board
 from leaderboard.boards.pages import BenchmarkPage, DatasetPage
@@ -25,11 +27,11 @@ class FigureRequest:
     """A figure and its parameters. What it reads of boards, it reads once."""
 
     def __init__(self, figure: Figure, parameters: Parameters) -> None:
-        """Raises UnknownChoice."""
+        """Raises UnknownChoice, and NoSubject for what can be the name of no page."""
         self.figure = figure
         self.state = BoardState.read(parameters)
-        self.dataset = _last(parameters, "dataset")
-        self.benchmark = "" if self.dataset else _last(parameters, "benchmark")
+        self.dataset = _slug(parameters, "dataset")
+        self.benchmark = "" if self.dataset else _slug(parameters, "benchmark")
         if not self.dataset and not self.benchmark:
             self.benchmark, self.dataset = _usual_subject(figure)
         named = [slug for slug in parameters.getlist("system") if slug]
@@ -116,6 +118,13 @@ def _usual_subject(figure: Figure) -> tuple[str, str]:
         return benchmarks[0]["slug"], ""
     most = max(datasets_for(figure), key=lambda row: row["number"], default=None)
     return "", most["slug"] if most else ""
+
+
+def _slug(parameters: Parameters, name: str) -> str:
+    slug = _last(parameters, name)
+    if slug and not slug_re.fullmatch(slug):
+        raise NoSubject
+    return slug
 
 
 def _last(parameters: Parameters, name: str) -> str:

@@ -13,12 +13,15 @@ from django.utils.cache import patch_vary_headers
 
 from leaderboard.api.errors import unknown_choice
 from leaderboard.boards.exports import FORMATS, Cited
+from leaderboard.boards.model import Board
 from leaderboard.boards.state import BoardState, UnknownChoice
+from leaderboard.page_cache import Asked
+from leaderboard.site_address import absolute
 
 Kind = Literal["dataset", "benchmark"]
 
 
-def view_of(request: HttpRequest) -> str | None:
+def view_of(request: HttpRequest) -> Asked | None:
     """The view, for the page cache; searches, mistakes and addresses with empty fields are not worth keeping."""
     try:
         state = BoardState.read(request.GET)
@@ -26,7 +29,7 @@ def view_of(request: HttpRequest) -> str | None:
         return None
     if state.text or has_empty_fields(request):
         return None
-    return ("part" if is_part(request) else "") + state.query_string()
+    return Asked(("part" if is_part(request) else "") + state.query_string(), state.is_common)
 
 
 def is_part(request: HttpRequest) -> bool:
@@ -49,15 +52,20 @@ def board_page(
 ) -> HttpResponse:
     """The page with a board on it, or the board alone for htmx; `context` makes what stands around the board.
 
-    An address with empty fields leads to the one without, which is the one that is shared and kept.
+    An address with empty fields leads to the one without, and one behind the last page to that page: these are the
+    ones that are shared and kept.
     """
-    if is_part(request):
+    shown: Board = board["board"]
+    response: HttpResponse
+    if shown.page != state.page:
+        response = redirect(request.path + state.but(page=shown.page).query_string())
+    elif is_part(request):
         response = render(request, "leaderboard/_board.html", {**board, "fragment": True})
     elif has_empty_fields(request):
         response = redirect(request.path + state.query_string())
     else:
         response = render(request, template, {**context(), **board})
-    patch_vary_headers(response, ["HX-Request"])
+    patch_vary_headers(response, ["HX-Request", "HX-History-Restore-Request"])
     return response
 
 
@@ -81,7 +89,7 @@ def cited(request: HttpRequest, kind: Kind, slug: str, title: str, at: datetime.
     """How exports name the view that is asked for; `at` is since when the board is so."""
     query = BoardState.read(request.GET).but(all_rows=False).query_string()
     address = permalink(kind, slug, at) or reverse(kind, args=[slug])
-    return Cited(kind, slug, title, request.build_absolute_uri(address + query), at)
+    return Cited(kind, slug, title, absolute(request, address + query), at)
 
 
 def export_links(path: str, state: BoardState) -> list[tuple[str, str]]:

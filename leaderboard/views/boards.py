@@ -13,15 +13,16 @@ from leaderboard.boards.state import BoardState, UnknownChoice
 from leaderboard.dataset_details import details
 from leaderboard.files import offered_files
 from leaderboard.models import Dataset
-from leaderboard.page_cache import kept_page
+from leaderboard.page_cache import kept_page, with_address
 from leaderboard.publishing import published_statistics
+from leaderboard.site_address import site_address
 from leaderboard.views.board_context import board_context
 from leaderboard.views.board_views import board_page, permalink, refused, view_of
 from leaderboard.views.viewer import own_teams
 
 
 @require_safe
-@kept_page(reading.dataset_revision, view_of)
+@kept_page(reading.dataset_revision, with_address(view_of))
 def dataset(request: HttpRequest, slug: str) -> HttpResponse:
     """A dataset: what it is, what it offers, and its board."""
     try:
@@ -53,7 +54,7 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
             "parts": page.parts,
             "benchmarks": lists.benchmarks_with(dataset["pk"]),
             "files": files,
-            "details": details(dataset, files, request.build_absolute_uri("/")),
+            "details": details(dataset, files, site_address(request) + "/"),
         }
 
     return board_page(request, "leaderboard/dataset.html", state, around, board)

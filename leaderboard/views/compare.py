@@ -19,7 +19,7 @@ from leaderboard.comparing.state import MOST_SYSTEMS, CompareState
 from leaderboard.comparing.table import Comparison, compare, reasons
 from leaderboard.comparing.testing import with_values
 from leaderboard.models import Entry
-from leaderboard.page_cache import kept_page
+from leaderboard.page_cache import Asked, kept_page
 from leaderboard.queries.collection import OpenCollection, open_collection
 
 
@@ -27,11 +27,12 @@ def _revision() -> str:
     return reading.site_revision()
 
 
-def _variant(request: HttpRequest) -> str | None:
+def _variant(request: HttpRequest) -> Asked | None:
     try:
-        return CompareState.read(request.GET).query_string()
+        query = CompareState.read(request.GET).query_string()
     except UnknownChoice:
         return None
+    return Asked(query, common=not query)
 
 
 @require_safe

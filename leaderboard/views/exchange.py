@@ -16,16 +16,16 @@ from leaderboard.exchange.results import results_of
 from leaderboard.files import offered_files
 from leaderboard.models import Dataset, Entry, System
 from leaderboard.models.results import EntryQuerySet
-from leaderboard.page_cache import kept_page
+from leaderboard.page_cache import kept_page, with_address
+from leaderboard.site_address import absolute
 
 
 def _revision(**_: object) -> str:
     return reading.site_revision()
 
 
-def _host(request: HttpRequest) -> str:
-    """Every answer names addresses with the host."""
-    return request.get_host()
+#: Every answer names addresses of the site.
+_asked = with_address()
 
 
 def _system(slug: str) -> System:
@@ -41,38 +41,38 @@ def _attached(content: str | bytes, content_type: str, name: str) -> HttpRespons
 
 
 @require_safe
-@kept_page(_revision, _host)
+@kept_page(_revision, _asked)
 def system_mteb(request: HttpRequest, slug: str) -> HttpResponse:
     """The system's results as MTEB's results repository has them: a zip."""
     system = _system(slug)
-    page = request.build_absolute_uri(reverse("system", args=[slug]))
+    page = absolute(request, reverse("system", args=[slug]))
     packed = mteb.archive(system, results_of(system.pk), page)
     return _attached(packed, "application/zip", f"{slug}-mteb.zip")
 
 
 @require_safe
-@kept_page(_revision, _host)
+@kept_page(_revision, _asked)
 def system_eval_results(request: HttpRequest, slug: str) -> HttpResponse:
     """The system's results as Hugging Face's model pages take them."""
     system = _system(slug)
-    page = request.build_absolute_uri(reverse("system", args=[slug]))
+    page = absolute(request, reverse("system", args=[slug]))
     user = system.team.name if system.team else ""
     text = eval_results.to_yaml(results_of(system.pk), settings.SITE_NAME, page, user)
     return _attached(text, "application/yaml; charset=utf-8", f"{slug}.yaml")
 
 
 @require_safe
-@kept_page(_revision, _host)
+@kept_page(_revision, _asked)
 def system_bibtex(request: HttpRequest, slug: str) -> HttpResponse:
     """What to cite for the system: its own BibTeX or its source's, else its authors, else its page."""
     _system(slug)
-    page = request.build_absolute_uri(reverse("system", args=[slug]))
+    page = absolute(request, reverse("system", args=[slug]))
     found = bibliography(references_in(references.citation(slug, page, settings.SITE_NAME)))
     return _attached("\n\n".join(found) + "\n", "text/x-bibtex; charset=utf-8", f"{slug}.bib")
 
 
 @require_safe
-@kept_page(_revision, _host)
+@kept_page(_revision, _asked)
 def dataset_croissant(request: HttpRequest, slug: str) -> HttpResponse:
     """The dataset as Croissant 1.1, with what everyone may download, whoever asks."""
     datasets = Dataset.objects.exclude(state=Dataset.State.PREPARING)
@@ -80,7 +80,7 @@ def dataset_croissant(request: HttpRequest, slug: str) -> HttpResponse:
     described = croissant.describe(
         dataset,
         offered_files(dataset, AnonymousUser()),
-        request.build_absolute_uri(dataset.get_absolute_url()),
-        lambda file: request.build_absolute_uri(reverse("dataset-file", args=[slug, file.name])),
+        absolute(request, dataset.get_absolute_url()),
+        lambda file: absolute(request, reverse("dataset-file", args=[slug, file.name])),
     )
     return JsonResponse(described, content_type="application/ld+json", json_dumps_params={"indent": 1})

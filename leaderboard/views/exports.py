@@ -11,8 +11,8 @@ from leaderboard.boards import pages, reading, references
 from leaderboard.boards.exports import FORMATS, Cited
 from leaderboard.boards.model import Board
 from leaderboard.boards.state import BoardState, UnknownChoice
-from leaderboard.page_cache import kept_page
-from leaderboard.views.board_views import Kind, cited, refused, view_of
+from leaderboard.page_cache import Asked, kept_page, with_address
+from leaderboard.views.board_views import Kind, cited, refused
 
 
 def _dataset_revision(slug: str, **_: object) -> str:
@@ -23,21 +23,28 @@ def _benchmark_revision(slug: str, **_: object) -> str:
     return reading.benchmark_revision(slug)
 
 
-def host_and_view(request: HttpRequest) -> str | None:
-    """The view, and the host: exports name their own address."""
-    view = view_of(request)
-    return None if view is None else f"{request.get_host()} {view}"
+def _view_of_export(request: HttpRequest) -> Asked | None:
+    """The view, whose pages are all the same here."""
+    try:
+        state = whole(request)
+    except UnknownChoice:
+        return None
+    return None if state.text else Asked(state.query_string(), state.is_common)
+
+
+#: Which export is meant: they name their own address.
+export_asked = with_address(_view_of_export)
 
 
 @require_safe
-@kept_page(_dataset_revision, host_and_view)
+@kept_page(_dataset_revision, export_asked)
 def dataset(request: HttpRequest, slug: str, ending: str) -> HttpResponse:
     """The dataset's board as one of FORMATS."""
     return _exported(request, "dataset", slug, ending)
 
 
 @require_safe
-@kept_page(_benchmark_revision, host_and_view)
+@kept_page(_benchmark_revision, export_asked)
 def benchmark(request: HttpRequest, slug: str, ending: str) -> HttpResponse:
     """The benchmark's board as one of FORMATS."""
     return _exported(request, "benchmark", slug, ending)

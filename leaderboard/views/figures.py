@@ -14,7 +14,8 @@ from leaderboard.boards import lists, reading
 from leaderboard.boards.state import UnknownChoice
 from leaderboard.figures.registry import FIGURES
 from leaderboard.figures.request import FigureRequest, NoSubject, benchmarks_for, datasets_for
-from leaderboard.page_cache import View, kept_page
+from leaderboard.models import Benchmark, Dataset
+from leaderboard.page_cache import Asked, View, kept_page
 from leaderboard.views.boards import refused
 
 P = ParamSpec("P")
@@ -24,16 +25,17 @@ def _revision(**_: str) -> str:
     return reading.site_revision()
 
 
-def _variant(request: HttpRequest) -> str | None:
+def _variant(request: HttpRequest) -> Asked | None:
     """Which view of a figure is meant; searches and mistakes are not worth keeping."""
     figure = FIGURES.get(request.path.removesuffix("/").removesuffix(".json").rpartition("/")[2])
     if figure is None:
         return None
     try:
         asked = FigureRequest(figure, request.GET)
-    except UnknownChoice:
+    except (UnknownChoice, NoSubject):
         return None
-    return None if asked.state.text else asked.query_string()
+    common = asked.state.is_common and not asked.systems
+    return None if asked.state.text else Asked(asked.query_string(), common)
 
 
 def _answering(view: View[P]) -> View[P]:
@@ -97,11 +99,18 @@ def _form(asked: FigureRequest) -> dict[str, Any]:
 
 
 def _board(asked: FigureRequest) -> str:
-    """The board that the figure is made from, in the same view."""
-    for kind, slug in (("dataset", asked.dataset), ("benchmark", asked.benchmark)):
-        if slug:
-            return reverse(kind, args=[slug]) + asked.state.query_string()
-    return ""
+    """The board that the figure is made from, in the same view. Raises NoSubject. One query."""
+    if asked.dataset:
+        kind, slug = "dataset", asked.dataset
+        there = Dataset.objects.listed().filter(slug=slug).exists()
+    elif asked.benchmark:
+        kind, slug = "benchmark", asked.benchmark
+        there = Benchmark.objects.filter(slug=slug).exists()
+    else:
+        return ""
+    if not there:
+        raise NoSubject
+    return reverse(kind, args=[slug]) + asked.state.query_string()
 
 
 @require_safe

@@ -11,30 +11,37 @@ from typing import TYPE_CHECKING
 from django.conf import settings
 from django.contrib.syndication.views import Feed
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils.feedgenerator import Atom1Feed
 from django.views.decorators.http import require_safe
 
 from leaderboard import news
 from leaderboard.boards import reading
-from leaderboard.page_cache import kept_page
+from leaderboard.page_cache import Asked, kept_page, with_address
 
 
 def _revision(**_: object) -> str:
     return reading.site_revision()
 
 
-def _number(request: HttpRequest) -> str:
+def _number(request: HttpRequest) -> int:
     """Which page is asked for: anything else than a number is the first."""
     number = request.GET.get("page", "")
-    return number if number.isascii() and number.isdigit() and len(number) < 7 else "1"
+    return int(number) if number.isascii() and number.isdigit() and len(number) < 7 else 1
+
+
+def _asked(request: HttpRequest) -> Asked:
+    return Asked(str(_number(request)))
 
 
 @require_safe
-@kept_page(_revision, _number)
+@kept_page(_revision, _asked)
 def news_page(request: HttpRequest) -> HttpResponse:
     """What changed, by day."""
-    page, items = news.news_page(int(_number(request)))
+    page, items = news.news_page(_number(request))
+    if page.number != _number(request):
+        return redirect(f"{reverse('news')}?page={page.number}")
     context = {"section": "news", "page": page, "days": news.by_day(items)}
     return render(request, "leaderboard/news.html", context)
 
@@ -49,12 +56,23 @@ else:
 _NEWS = uuid.uuid5(uuid.NAMESPACE_URL, "tag:runboard,2026:news")
 
 
+def _of_site(path: str) -> str:
+    """The path at the configured address; without one, Django puts the visitor's before it."""
+    return f"{settings.SITE_ADDRESS}{path}"
+
+
 class NewsFeed(_Feed):
     """The newest page of the news as Atom 1.0."""
 
     feed_type = Atom1Feed
-    link = "/news/"
-    feed_url = "/news/atom.xml"
+
+    def link(self) -> str:
+        """The page that it is the feed of."""
+        return _of_site("/news/")
+
+    def feed_url(self) -> str:
+        """Its own address."""
+        return _of_site("/news/atom.xml")
 
     def title(self) -> str:
         """The feed's name."""
@@ -82,7 +100,7 @@ class NewsFeed(_Feed):
 
     def item_link(self, item: news.Item) -> str:
         """Where to read on."""
-        return item.url
+        return _of_site(item.url)
 
     def item_guid(self, item: news.Item) -> str:
         """A name that stays, whatever becomes of the address.
@@ -103,12 +121,8 @@ class NewsFeed(_Feed):
 _feed = NewsFeed()
 
 
-def _host(request: HttpRequest) -> str:
-    return request.get_host()
-
-
 @require_safe
-@kept_page(_revision, _host)
+@kept_page(_revision, with_address())
 def atom(request: HttpRequest) -> HttpResponse:
     """The feed."""
     return _feed(request)

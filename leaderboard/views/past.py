@@ -21,7 +21,7 @@ from leaderboard.boards.state import BoardState, UnknownChoice
 from leaderboard.page_cache import is_nobody, kept_page
 from leaderboard.views.board_context import board_context
 from leaderboard.views.board_views import Kind, board_page, cited, permalink, refused, view_of
-from leaderboard.views.exports import exported, host_and_view, whole
+from leaderboard.views.exports import export_asked, exported, whole
 
 #: Seconds for which browsers and proxies may keep a past board without asking: only the reason why a row was taken off
 #: since can be added to it.
@@ -99,7 +99,7 @@ def board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) ->
 
 @require_safe
 @_long_kept
-@kept_page(_key, host_and_view)
+@kept_page(_key, export_asked)
 def export(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind, ending: str) -> HttpResponse:
     """The same board as one of FORMATS."""
     try:

@@ -9,15 +9,15 @@ from django.views.decorators.http import require_safe
 from leaderboard.boards import reading
 from leaderboard.boards.authors import author_facts
 from leaderboard.boards.badges import Badge, as_shields, as_svg, badge_of
-from leaderboard.page_cache import kept_page
+from leaderboard.page_cache import Asked, kept_page
 
 
 def _revision(**_: str) -> str:
     return reading.site_revision()
 
 
-def _which_badge(request: HttpRequest) -> str:
-    return f"{request.GET.get('dataset', '')}\n{request.GET.get('measure', '')}"
+def _which_badge(request: HttpRequest) -> Asked:
+    return Asked(f"{request.GET.get('dataset', '')}\n{request.GET.get('measure', '')}")
 
 
 @require_safe

@@ -13,7 +13,8 @@ from leaderboard.boards.system_more import system_more
 from leaderboard.boards.team_page import team_facts
 from leaderboard.boards.word_pieces import LABEL as WORD_PIECES
 from leaderboard.collection_facts import overlaps
-from leaderboard.page_cache import kept_page
+from leaderboard.page_cache import kept_page, with_address
+from leaderboard.site_address import site_address
 
 #: How many rows of the first board the home page shows.
 HOME_ROWS = 5
@@ -66,7 +67,7 @@ def benchmarks(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@kept_page(_site)
+@kept_page(_site, with_address())
 def system(request: HttpRequest, slug: str) -> HttpResponse:
     """Everything a system has, per dataset beside BM25 and the best."""
     facts = system_page.system_facts(slug)
@@ -86,7 +87,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "costs": system_costs.cost_table(results),
         "depths": system_costs.depths(results),
         "made": made_by(facts["pk"]),
-        "more": system_more(facts, results, request.build_absolute_uri("/").rstrip("/")),
+        "more": system_more(facts, results, site_address(request)),
     }
     return render(request, "leaderboard/system.html", context)
 

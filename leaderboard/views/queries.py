@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 
 from leaderboard.boards import reading
 from leaderboard.boards.state import UnknownChoice
-from leaderboard.page_cache import kept_page
+from leaderboard.page_cache import Asked, kept_page
 from leaderboard.queries.collection import OpenCollection, open_collection, query_url
 from leaderboard.queries.detail import MOST_SYSTEMS, QueryState, query_page
 from leaderboard.queries.listing import COLUMNS, ListState, query_list
@@ -21,20 +21,21 @@ def _revision(slug: str, **_: str) -> str:
     return reading.dataset_revision(slug)
 
 
-def _view_of_list(request: HttpRequest) -> str | None:
+def _view_of_list(request: HttpRequest) -> Asked | None:
     if "id" in request.GET:
         return None
     try:
-        return ListState.read(request.GET).query_string()
+        return Asked(ListState.read(request.GET).query_string())
     except UnknownChoice:
         return None
 
 
-def _view_of_query(request: HttpRequest) -> str | None:
+def _view_of_query(request: HttpRequest) -> Asked | None:
     try:
-        return QueryState.read(request.GET).query_string()
+        state = QueryState.read(request.GET)
     except UnknownChoice:
         return None
+    return Asked(state.query_string(), common=not state.systems)
 
 
 def _open(slug: str) -> OpenCollection:

@@ -11,6 +11,7 @@ from django.utils.http import urlencode
 
 from leaderboard.boards.deltas import DIGITS
 from leaderboard.boards.word_pieces import LABEL
+from leaderboard.site_address import absolute
 from submissions.model_intake.status import Variant
 from submissions.models import Checkpoint
 from submissions.permissions import downloadable_runs
@@ -57,7 +58,7 @@ def submission_answer(
         "workers_alive": max((job.workers_alive for job in waiting), default=None),
         "jobs": [job_answer(job, request, job.job.pk in runs) for job in status.jobs],
         "seed_sets": [seed_set_answer(seeds) for seeds in status.seed_sets],
-        "url": request.build_absolute_uri(submission.get_absolute_url()),
+        "url": absolute(request, submission.get_absolute_url()),
     }
 
 
@@ -129,8 +130,8 @@ def job_answer(status: JobStatus, request: HttpRequest, downloadable: bool) -> d
         "facts": dict(status.entry.facts) if status.entry else {},
         "efficiency": status.model.costs.data if status.model.costs else None,
         "variants": [variant_answer(variant) for variant in status.model.variants],
-        "board": request.build_absolute_uri(job.dataset.get_absolute_url()),
-        "run_url": request.build_absolute_uri(run) if run else None,
+        "board": absolute(request, job.dataset.get_absolute_url()),
+        "run_url": absolute(request, run) if run else None,
     }
 
 

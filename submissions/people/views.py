@@ -13,6 +13,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
 from leaderboard.models import User
+from leaderboard.site_address import absolute
 from submissions.models import ApiToken
 from submissions.people.forms import ProfileForm, TokenForm
 from submissions.people.profile import set_profile
@@ -95,7 +96,7 @@ def _page(request: HttpRequest, status: int = 200, **changes: Any) -> HttpRespon
         "now": timezone.now(),
         "token_days": LIFETIME.days,
         "token_limit": LIMIT,
-        "api_address": request.build_absolute_uri("/api/v1/"),
+        "api_address": absolute(request, "/api/v1/"),
         **changes,
     }
     return render(request, "submissions/account.html", context, status=status)

@@ -78,7 +78,16 @@ def test_no_more_columns_decide_and_no_more_systems_are_pinned_than_a_page_can_s
 
 @pytest.mark.parametrize(
     "query",
-    ["min-mean=a", "max-mean=nan", "corpus=-1", "corpus=many", "weight-cost=-1", "view=table", "page=x"],
+    [
+        "min-mean=a",
+        "max-mean=nan",
+        "corpus=-1",
+        "corpus=many",
+        "weight-cost=-1",
+        "weight-cost=1e308",
+        "view=table",
+        "page=x",
+    ],
 )
 def test_a_value_that_says_nothing_sensible_is_refused(query: str) -> None:
     with pytest.raises(UnknownChoice):

@@ -116,7 +116,7 @@ def test_days_and_pages(client: Client) -> None:
     assert page.count('class="news-kind"') == news.ITEMS_OF_A_PAGE
     assert "?page=2" in page
     for address in ("/news/?page=2", "/news/?page=999"):
-        second = client.get(address).content.decode()
+        second = client.get(address, follow=True).content.decode()
         assert second.count('class="news-kind"') == 1
         assert "System 0<" in second
     assert client.get("/news/?page=no").status_code == 200

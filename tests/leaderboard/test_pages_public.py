@@ -13,7 +13,7 @@ from django.test import Client, RequestFactory
 from django.test.utils import CaptureQueriesContext
 
 from leaderboard.models import Benchmark, Dataset, Entry, System
-from leaderboard.page_cache import Recent, forget_pages
+from leaderboard.page_cache import forget_pages
 from leaderboard.publishing import withdraw_entries
 from leaderboard.reported.loader import load_reported
 from tests.factories import make_user
@@ -228,14 +228,6 @@ def test_searches_are_answered_and_not_kept(client: Client) -> None:
     assert "ETag" not in answer.headers
     assert "needle" in answer.content.decode()
     assert ">hay<" not in answer.content.decode()
-
-
-def test_recent_pages_are_bounded_and_age() -> None:
-    recent = Recent(2)
-    for key in "abc":
-        recent.put(key, key)  # type: ignore[arg-type]
-    recent.put("old", "old", lifetime=-1)  # type: ignore[arg-type]
-    assert [recent.get(key) for key in ("a", "c", "old")] == [None, "c", None]
 
 
 # --- the read path

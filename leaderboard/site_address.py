@@ -1,0 +1,24 @@
+"""How the site is called from elsewhere: in feeds, exports, badges and commands to copy."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.http import HttpRequest
+
+
+def site_address(request: HttpRequest) -> str:
+    """`https://host`, without a slash: the one of `SITE_ADDRESS`, else the one by which the visitor came."""
+    configured: str = settings.SITE_ADDRESS
+    return configured or request.build_absolute_uri("/").rstrip("/")
+
+
+def absolute(request: HttpRequest, path: str) -> str:
+    """The whole address of a path of ours, which begins with a slash."""
+    return site_address(request) + path
+
+
+def is_own_address(request: HttpRequest) -> bool:
+    """Whether the address is the site's own: configured, or without a port that the visitor may have made up."""
+    _, colon, port = request.get_host().rpartition(":")
+    has_port = colon and port.isdigit()
+    return bool(settings.SITE_ADDRESS) or not has_port or port == request.META.get("SERVER_PORT")
