@@ -41,6 +41,7 @@ class Found(NamedTuple):
     seeds: int
     published: str
     scores: Mapping[str, float]
+    deviations: Mapping[str, float]
 
     @property
     def is_current(self) -> bool:
@@ -112,6 +113,7 @@ def entries_of(slugs: Sequence[str]) -> list[Found]:
             "seed_count",
             Cast("published_at", TextField()),
             Cast("scores", TextField()),
+            Cast("deviations", TextField()),
         )
     )
     return [
@@ -130,9 +132,10 @@ def entries_of(slugs: Sequence[str]) -> list[Found]:
             seeds=seeds,
             published=published,
             scores=orjson.loads(scores),
+            deviations=orjson.loads(deviations) if seeds else {},
         )
         for (
             pk, system, dataset, name, hidden, primary, version, qrels, statistics, group, provenance, configuration,
-            seeds, published, scores,
+            seeds, published, scores, deviations,
         ) in rows
     ]  # fmt: skip

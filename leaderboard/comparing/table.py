@@ -43,7 +43,15 @@ class Cell:
             "delta": wording.signed(self.delta, self.decimals),
             "direction": wording.direction(self.delta, self.measure),
             "p": p_text(self.p),
+            "spread": self.spread,
         }
+
+    @property
+    def spread(self) -> str:
+        """Of a seed set, the sample standard deviation over its seeds and how many there are; else empty."""
+        if self.entry is None or not self.entry.seeds or self.measure not in self.entry.deviations:
+            return ""
+        return f"± {self.entry.deviations[self.measure]:.{self.decimals}f} ({self.entry.seeds})"
 
 
 @dataclass(frozen=True, slots=True)

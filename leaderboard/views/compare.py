@@ -11,6 +11,7 @@ from django.views.decorators.http import require_safe
 
 from evaluation.certainty import CORRECTION, TEST
 from leaderboard.boards import reading, wording
+from leaderboard.boards.seeds import NOTE as SEEDS
 from leaderboard.boards.state import BoardState, UnknownChoice
 from leaderboard.comparing.by_query import Pair, by_query
 from leaderboard.comparing.gathering import SystemChoice, entries_of, resolved, system_choices, told_apart
@@ -83,6 +84,7 @@ def _context(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, 
             for row in found.rows
         ],
         "reasons": reasons(found.rows),
+        "seeds_note": SEEDS if any(cell.spread for row in found.rows for cell in row.cells) else "",
         "test": TEST,
         "correction": CORRECTION,
         **_one_dataset(view, found, told_apart(view.systems, choices)),

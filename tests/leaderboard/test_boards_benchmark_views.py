@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
+from leaderboard.boards.benchmark_base import forget_lines
 from leaderboard.boards.pages import benchmark_page
-from leaderboard.boards.state import BoardState, Range, Sort, UnknownChoice
+from leaderboard.boards.state import GROUPS, BoardState, Range, Sort, UnknownChoice
 from leaderboard.models import Dataset, Entry, System
 from leaderboard.reported.loader import load_reported
 from tests.leaderboard.entries import make_source, make_system, report, score, scored_dataset
@@ -184,3 +185,36 @@ def test_closed_interfaces_are_ranked_apart(pair: tuple[Dataset, Dataset]) -> No
     }
     assert values(board, "good")["borda"] == 4.0
     assert any(note.startswith("c: ") for note in board.notes)
+
+
+def test_heads_tell_the_two_relative_differences_apart_and_the_switch_says_what_it_leaves(
+    client: Client, pair: tuple[Dataset, Dataset]
+) -> None:
+    page = client.get("/benchmarks/all/").content.decode()
+    assert "Δ of means %" in page
+    assert "Mean of Δ %" in page
+    assert "zero-shot values" in page
+    assert "zero-shot values" not in client.get(f"/datasets/{pair[0].slug}/").content.decode()
+
+
+def test_a_baseline_that_is_no_bm25_is_called_by_its_name(pair: tuple[Dataset, Dataset]) -> None:
+    System.objects.filter(name="BM25").update(name="smith.rm3")
+    score(pair[1], _named("newer"), ndcg=0.1)
+    forget_lines()
+    board = board_of(view="delta")
+    assert {column.group for column in board.columns} >= {"Δ to smith.rm3"}
+    assert any(note.startswith("On First, Second Δ is taken to smith.rm3.") for note in board.notes)
+
+
+@pytest.mark.parametrize("query", ["hide=bogus", "hide=About"])
+def test_a_group_that_no_board_has_is_refused_with_those_there_are(client: Client, query: str) -> None:
+    scored_dataset(slug="demo")
+    answer = client.get(f"/datasets/demo/?{query}")
+    assert answer.status_code == 400
+    assert "ranks-over-all" in answer.content.decode()
+
+
+def test_every_group_of_columns_may_be_named(pair: tuple[Dataset, Dataset]) -> None:
+    load_reported()
+    for slug in ("all", "beir"):
+        assert {group.slug for group in board_of(slug).groups} <= set(GROUPS)

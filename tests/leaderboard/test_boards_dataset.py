@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from evaluation.engines.term_search import K1, B
+from leaderboard.baselines import BM25, system_of
 from leaderboard.boards.model import Board
 from leaderboard.boards.pages import dataset_page
 from leaderboard.boards.state import BoardState, Sort, UnknownChoice
-from leaderboard.models import Dataset, Entry
+from leaderboard.models import Benchmark, Dataset, Entry
 from leaderboard.publishing import withdraw_entries
 from tests.leaderboard.entries import (
     make_source,
@@ -212,3 +214,34 @@ def test_in_domain_systems_are_marked(client: Client) -> None:
     page = client.get(f"/datasets/{dataset.slug}/").content.decode()
     assert "trained on it</a><sup>‡</sup>" in page
     assert "‡ in-domain" in page
+
+
+@pytest.mark.parametrize(
+    ("language", "said"),
+    [
+        ("en", "k1 = 0.9, b = 0.4, Porter stemming, English stop words, title and text in one field."),
+        (
+            "de",
+            "k1 = 0.9, b = 0.4, Snowball stemming for German, no stop words, title and text in one field.",
+        ),
+    ],
+)
+def test_how_bm25_was_made_stands_beside_the_differences_to_it(
+    client: Client, language: str, said: str
+) -> None:
+    dataset = scored_dataset(language=language)
+    score(dataset, system_of(BM25), baseline=True, ndcg=0.3)
+    score(dataset, "other", ndcg=0.4)
+    benchmark = Benchmark.objects.create(slug="one", name="One", measure="nDCG@10")
+    benchmark.members.create(dataset=dataset, position=0)
+    for address in (f"/datasets/{dataset.slug}/", "/benchmarks/one/"):
+        assert f"BM25: {said}" in client.get(address).content.decode()
+    assert (K1.default, B.default) == (0.9, 0.4)
+
+
+def test_the_sites_own_rows_are_by_this_site(client: Client) -> None:
+    dataset = scored_dataset()
+    score(dataset, system_of(BM25), baseline=True, ndcg=0.3)
+    page = client.get(f"/datasets/{dataset.slug}/").content.decode()
+    assert '<td class="t">this site</td>' in page
+    assert "1 row," in page

@@ -12,7 +12,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from evaluation.certainty import holm, randomisation_test
-from leaderboard.models import Dataset
+from leaderboard.models import Dataset, Entry
 from leaderboard.page_cache import forget_pages
 from leaderboard.reported.loader import load_reported
 from tests.leaderboard.entries import (
@@ -210,6 +210,9 @@ def test_a_seed_set_is_compared_by_its_means_and_its_first_seed(
     text = text_of(client.get(address(slugs[0], seeded.slug)).content.decode())
     assert "2/0/0" in text
     assert "seeded: a set of seeds" in text
+    (seeds,) = Entry.objects.filter(seed_count=2)
+    assert f"± {seeds.deviations[dataset.primary_measure]:.4f} (2)" in text
+    assert "±: a seed set, of which the value is the mean" in text
     assert "BM25, seeded 2.0 0.58" in text
     forget_pages()
     query = text_of(client.get("/datasets/tiny/queries/q1/").content.decode())

@@ -38,14 +38,16 @@ def tiny(path: Path, **options: Any) -> Imported:
     return import_dataset(path, ImportOptions(slug="tiny", **options))
 
 
-def score_something(imported: Imported, value: float = 0.123456) -> Entry:
+def score_something(
+    imported: Imported, value: float = 0.123456, *, sha256: str = "0" * 64, baseline: bool = True
+) -> Entry:
     """An entry as a worker would publish it, with the same value for every default measure."""
     import numpy as np
 
     assert imported.qrels is not None
     system = house_system(slug="s", name="S", architecture="lexical", description="", parameters={})
     run = record_run(
-        version=imported.version, system=system, sha256="0" * 64, origin=Run.Origin.RETRIEVED, size=1, lines=1
+        version=imported.version, system=system, sha256=sha256, origin=Run.Origin.RETRIEVED, size=1, lines=1
     )
     evaluation = record_evaluation(
         run=run,
@@ -57,7 +59,7 @@ def score_something(imported: Imported, value: float = 0.123456) -> Entry:
         missing_queries=0,
     )
     return publish_entry(
-        evaluation=evaluation, provenance=Entry.Provenance.MEASURED, public=True, is_baseline=True
+        evaluation=evaluation, provenance=Entry.Provenance.MEASURED, public=True, is_baseline=baseline
     )
 
 
@@ -333,3 +335,17 @@ def test_a_stored_run_is_kept_once_under_the_checksum_of_its_text(tmp_path: Path
     assert [path.name for path in stored.parent.iterdir()] == [stored.name]
     with open_run(stored.name) as stream:
         assert stream.read() == text
+
+
+def test_a_run_that_is_on_the_board_becomes_the_baseline_itself(tmp_path: Path) -> None:
+    folder, run = write_folder(tmp_path), tmp_path / "mine.txt"
+    imported = tiny(folder, runs_only=True, hidden=False)
+    run.write_text("q1 Q0 d1 1 2.5 mine\n")
+    shown = score_something(imported, sha256=store_run(run).sha256, baseline=False)
+    named = tiny(folder, baseline=run)
+    assert (named.changes, named.baseline_requested) == (("baseline run",), False)
+    assert not results_asked_for()
+    shown.refresh_from_db()
+    assert shown.is_baseline
+    assert tiny(folder, baseline=run).changes == ()
+    assert [entry.pk for entry in imported.dataset.entries.all()] == [shown.pk]
