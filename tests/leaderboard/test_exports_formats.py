@@ -281,6 +281,7 @@ def test_exports_of_a_view_say_which_one_it_is(
         escape(f"{said} on BEIR (benchmark), all rows; 1 of 19 datasets, chosen by domain")
     )
     assert f"{escape(head)} " in text("tex")
+    assert f"title = {{{{BEIR: {said}}}}}" in text("bib")
     rows = list(csv.DictReader(io.StringIO(text("csv"))))
     assert "fiqa" not in rows[0]
     assert key in rows[0]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from leaderboard.boards.exports.cited import Cited
 from leaderboard.boards.exports.latex_text import escape
+from leaderboard.boards.exports.naming import measured
 from leaderboard.boards.model import Board
 
 _START = re.compile(r"@\s*([A-Za-z]+)\s*\{\s*([^\s,{}=\"#%'()~\\]+)\s*,")
@@ -119,7 +120,7 @@ def to_bibtex(board: Board, cited: Cited) -> str:
     own = misc(
         key,
         {
-            "title": f"{{{escape(board.title)}: {escape(board.measure)}}}",
+            "title": f"{{{escape(board.title)}: {escape(measured(board))}}}",
             "author": f"{{{escape(cited.site)}}}",
             "year": f"{cited.at:%Y}" if cited.at else "",
             "month": f"{cited.at:%b}".lower() if cited.at else "",
