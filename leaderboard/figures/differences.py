@@ -150,7 +150,7 @@ def _bars(name: str, heads: Sequence[str], values: Sequence[float | None], form:
         "text": [signed(found, decimals) if found is not None else "" for found in values],
         "textposition": "outside",
         "cliponaxis": False,
-        "hovertemplate": f"%{{y}}<br>{name}: %{{text}}<extra></extra>",
+        "hovertemplate": "%{y}<br>%{fullData.name}: %{text}<extra></extra>",
     }
 
 

@@ -59,7 +59,7 @@ def build(request: FigureRequest) -> Plot:
     across = f"{sides.trained.member.measure(measure)} on {sides.trained.name}"
     up = f"mean {measure} over the other {len(sides.others)}"
     found = [
-        Point(row, name, x, y, f"{across}: {x:{form}}<br>{up}: {y:{form}}")
+        Point(row, name, x, y, (f"{across}: {x:{form}}", f"{up}: {y:{form}}"))
         for row, name in zip(rows, names, strict=True)
         if (x := value(row, sides.trained.column)) is not None and (y := mean(row, sides.others)) is not None
     ]

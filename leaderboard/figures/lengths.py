@@ -283,7 +283,7 @@ def _line(number: int, name: str, ranges: list[str], column: list[float]) -> Tra
         "y": column,
         "line": {"color": hue, "width": 2.5 if number < 2 else 1.5, "dash": "dot" if not number else "solid"},
         "marker": {"color": hue, "symbol": SYMBOLS[number % len(SYMBOLS)], "size": 8},
-        "hovertemplate": f"{name.replace('<', '&lt;')}<br>%{{x}} words: %{{y:.1%}}<extra></extra>",
+        "hovertemplate": "%{fullData.name}<br>%{x} words: %{y:.1%}<extra></extra>",
     }
 
 

@@ -109,7 +109,7 @@ def _traces(
                 "name": name,
                 "x": [means[group][number] for group in drawn],
                 "y": [labels[group] for group in drawn],
-                "hovertemplate": f"%{{y}}<br>{name}: %{{x:{form}}}<extra></extra>",
+                "hovertemplate": f"%{{y}}<br>%{{fullData.name}}: %{{x:{form}}}<extra></extra>",
                 "marker": {
                     "color": color,
                     "symbol": symbol,

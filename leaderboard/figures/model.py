@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from leaderboard.boards.wording import MINUS
+from leaderboard.figures.texts import plain
 
 if TYPE_CHECKING:
     from leaderboard.boards.model import Board
@@ -109,14 +110,14 @@ class Figure:
     drawable: Callable[[Board], bool] = of_any_board
 
     def as_data(self, plot: Plot) -> dict[str, Any]:
-        """The whole figure as its JSON."""
+        """The whole figure as its JSON; `data` and `layout` are for plotly, where names are no markup."""
         return {
             "slug": self.slug,
             "title": self.title,
             "subtitle": plot.subtitle,
             "caption": plot.caption,
             "notes": plot.notes,
-            "data": plot.data,
-            "layout": plot.layout,
+            "data": plain(plot.data),
+            "layout": plain(plot.layout),
             "table": plot.table.as_data(),
         }

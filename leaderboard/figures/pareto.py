@@ -68,7 +68,9 @@ def build(request: FigureRequest) -> Plot:
     shown, names = [rows[number] for number in drawn], names_of([rows[number] for number in drawn])
     form = score_format(shown)
     found = [
-        Point(row, name, costs.values[number], y, f"{y_title}: {y:{form}}<br>{costs.title}: {significant(x)}")
+        Point(
+            row, name, costs.values[number], y, (f"{y_title}: {y:{form}}", f"{costs.title}: {significant(x)}")
+        )
         for number, row, name in zip(drawn, shown, names, strict=True)
         if (y := value(row, place)) is not None and (x := costs.values[number]) > 0
     ]

@@ -8,19 +8,20 @@ from typing import Any, NamedTuple
 from leaderboard.boards.model import Row
 from leaderboard.figures.labels import WIDE, labelled
 from leaderboard.figures.palette import ARCHITECTURE, PAPER
+from leaderboard.figures.texts import told
 from leaderboard.models import Architecture
 
 LABELS = {value: str(label) for value, label in Architecture.choices}
 
 
 class Point(NamedTuple):
-    """A system at its place; `told` is what hovering says below the name."""
+    """A system at its place; `told` are the lines that hovering says below the name."""
 
     row: Row
     name: str
     x: float
     y: float
-    told: str
+    told: Sequence[str]
 
 
 def traces(
@@ -51,8 +52,7 @@ def traces(
                 "y": [points[number].y for number in mine],
                 "text": [labels[number]["text"] for number in mine],
                 "textposition": [labels[number]["textposition"] for number in mine],
-                "hovertext": [f"{points[number].name}<br>{points[number].told}" for number in mine],
-                "hoverinfo": "text",
+                **told([(points[number].name, *points[number].told) for number in mine]),
                 "cliponaxis": False,
                 "marker": {
                     "color": mark.color,

@@ -19,6 +19,7 @@ from leaderboard.figures.model import Figure, Plot, Table
 from leaderboard.figures.palette import BLUE, ORANGE, PAPER
 from leaderboard.figures.request import FigureRequest
 from leaderboard.figures.rows import left_out, names_of, present, score_format, titled, value
+from leaderboard.figures.texts import told
 from leaderboard.models import Entry
 from leaderboard.models.results import EntryQuerySet
 
@@ -191,8 +192,7 @@ def _traces(
         "y": [one.score for one in found],
         "text": [label["text"] for label in labels],
         "textposition": [label["textposition"] for label in labels],
-        "hovertext": [f"{one.name}<br>{one.date}: {written(one.score, decimals)}" for one in found],
-        "hoverinfo": "text",
+        **told([(one.name, f"{one.date}: {written(one.score, decimals)}") for one in found]),
         "cliponaxis": False,
         "marker": {
             "color": color,

@@ -98,7 +98,7 @@ def _bars(
         "type": "bar",
         "x": ranks,
         "y": [round(value, 6) for value in differences.tolist()],
-        "customdata": [text.replace("<", "‹").replace(">", "›") for text in texts],
+        "customdata": texts,
         "hovertemplate": "%{customdata}<br>%{y:+.4f}<extra></extra>",
         "marker": {
             "color": [BETTER if (value > 0) != lower else WORSE for value in differences.tolist()],

@@ -112,14 +112,14 @@ def _traces(number: int, task: str, found: list[_Sized]) -> list[dict[str, Any]]
         {
             **shared,
             "x": [one.documents for one in found],
-            "hovertemplate": f"%{{y}}, {task}<br>%{{x:,}} documents<extra></extra>",
+            "hovertemplate": "%{y}, %{fullData.name}<br>%{x:,} documents<extra></extra>",
         },
         {
             **shared,
             "x": [one.queries for one in found],
             "xaxis": "x2",
             "showlegend": False,
-            "hovertemplate": f"%{{y}}, {task}<br>%{{x:,}} queries<extra></extra>",
+            "hovertemplate": "%{y}, %{fullData.name}<br>%{x:,} queries<extra></extra>",
         },
     ]
 

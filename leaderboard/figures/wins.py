@@ -108,7 +108,7 @@ def _bars(
         "insidetextfont": {"color": PAPER},
         "textangle": 0,
         "constraintext": "none",
-        "hovertemplate": f"%{{y}}<br>{name}: %{{customdata}}<extra></extra>",
+        "hovertemplate": "%{y}<br>%{fullData.name}: %{customdata}<extra></extra>",
         "marker": {"color": color},
     }
 

@@ -38,17 +38,20 @@
     return getComputedStyle(probe).color;
   }
 
-  // The same data with each `var(--name)` in the page's present colour.
-  function colored(value) {
+  // The same data with each colour `var(--name)` as the page has it at present. Texts are left as they are.
+  function colored(value, key = "") {
     if (typeof value === "string") {
-      const found = /^var\((--[\w-]+)\)$/.exec(value);
+      const found = /color(scale)?$/.test(key) && /^var\((--[\w-]+)\)$/.exec(value);
       return found ? color(found[1]) : value;
     }
-    if (Array.isArray(value)) return value.map(colored);
+    if (Array.isArray(value)) return value.map((inner) => colored(inner, key));
     if (value && typeof value === "object")
-      return Object.fromEntries(Object.entries(value).map(([key, inner]) => [key, colored(inner)]));
+      return Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, colored(inner, name)]));
     return value;
   }
+
+  // As Plotly, which reads markup, writes the text itself.
+  const plain = (text) => text.replace(/[&<>]/g, (sign) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;" })[sign]);
 
   const narrowed = (one) => ({ ...one, ...one.meta?.narrow });
 
@@ -89,7 +92,7 @@
     const usual = layout.template.layout;
     const head = 64;
     const height = (layout.height ?? usual.height) + head;
-    const subtitle = { text: [found.subtitle, location.host].filter(Boolean).join(" · "), font: { size: 12 } };
+    const subtitle = { text: plain([found.subtitle, location.host].filter(Boolean).join(" · ")), font: { size: 12 } };
     const title = { text: found.title, subtitle, x: 0, xref: "container", y: 1, yref: "container", yanchor: "top", pad: { t: 16, l: 16 } };
     const margin = { ...usual.margin, ...layout.margin, t: head + (legend ? legend + 8 : 8), l: 16, r: 24, b: 16 };
     usual.legend = { ...usual.legend, y: 1 - head / height, x: 12 / width };

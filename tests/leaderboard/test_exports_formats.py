@@ -18,7 +18,7 @@ from pylatexenc.latexwalker import LatexEnvironmentNode, LatexMacroNode, LatexNo
 from leaderboard.boards.exports.bibtex import bibliography, references_in
 from leaderboard.boards.exports.latex_text import address, escape
 from leaderboard.certainty import compute_certainty
-from leaderboard.models import Dataset, Source
+from leaderboard.models import Benchmark, Dataset, Source
 from leaderboard.reported.loader import load_reported
 from tests.leaderboard.certain_entries import score_queries
 from tests.leaderboard.entries import make_source, make_system, report, score, scored_dataset
@@ -161,6 +161,27 @@ def test_groups_and_the_test_are_in_latex_and_pyterriers_columns_in_csv(client: 
     assert float(better["nDCG@10 p-value"]) <= float(better["nDCG@10 p-value corrected"]) < 0.05
     assert rows["Same"]["nDCG@10 reject"] == "False"
     assert rows["BM25"]["nDCG@10 +"] == rows["BM25"]["nDCG@10 reject"] == ""
+
+
+def test_intervals_are_numbers_in_csv_and_json(client: Client) -> None:
+    dataset = scored_dataset()
+    score_queries(dataset, "BM25", [0.2] * 20 + [0.4] * 20, baseline=True)
+    report(dataset, make_source("paper"), "printed", ndcg=0.4)
+    compute_certainty(dataset)
+    benchmark = Benchmark.objects.create(slug="all", name="All")
+    benchmark.members.create(dataset=dataset, position=1)
+    for board, key in (
+        (f"/datasets/{dataset.slug}", "nDCG@10"),
+        ("/benchmarks/all", dataset.slug),
+    ):
+        table = csv.DictReader(io.StringIO(client.get(f"{board}/board.csv").content.decode()))
+        rows = {row["system"]: row for row in table}
+        low, high = (float(rows["BM25"][f"{key} interval {end}"]) for end in ("low", "high"))
+        assert 0.2 < low < 0.3 < high < 0.4
+        assert rows["printed"][f"{key} interval low"] == ""
+        found = {row["system"]: row for row in client.get(f"{board}/board.json").json()["rows"]}
+        assert found["BM25"]["intervals"] == {key: {"low": low, "high": high}}
+        assert found["printed"]["intervals"] == {}
 
 
 def test_markdown_is_one_table_with_the_best_in_bold(client: Client) -> None:

@@ -8,7 +8,7 @@ import orjson
 
 from leaderboard.boards.exports.cited import Cited
 from leaderboard.boards.exports.naming import label_of
-from leaderboard.boards.exports.spreadsheet import doubtful, exported
+from leaderboard.boards.exports.spreadsheet import doubtful, exported, intervals
 from leaderboard.boards.model import Board, Row
 from leaderboard.boards.state import VIEWS
 
@@ -74,6 +74,10 @@ def _row(board: Board, row: Row) -> dict[str, Any]:
         "doubtful": doubtful(board, row),
         "measured": row.measured.as_data() if row.measured else None,
         **_certainty_of(board, row),
+        "intervals": {
+            board.columns[place].key: {"low": low, "high": high}
+            for place, (low, high) in intervals(row).items()
+        },
     }
 
 

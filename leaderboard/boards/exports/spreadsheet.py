@@ -78,6 +78,9 @@ def to_csv(board: Board, cited: Cited) -> str:
 def _beside(board: Board) -> list[tuple[Sequence[str], Callable[[Row], Sequence[Value]]]]:
     """Further columns that the board's rows have: their names, and what makes their cells."""
     found: list[tuple[Sequence[str], Callable[[Row], Sequence[Value]]]] = []
+    for place in sorted({place for row in board.rows for place in intervals(row)}):
+        key = board.columns[place].key
+        found.append(((f"{key} interval low", f"{key} interval high"), partial(_interval_cells, place)))
     if board.machine:
         found.append((MEASURED, _measured_cells))
     if board.certainty is not None and board.certainty.current:
@@ -87,6 +90,15 @@ def _beside(board: Board) -> list[tuple[Sequence[str], Callable[[Row], Sequence[
     if any(row.entry.visibility == "withdrawn" for row in board.rows):
         found.append((GONE, _gone_cells))
     return found
+
+
+def intervals(row: Row) -> dict[int, tuple[float, float]]:
+    """The ends of the intervals of the row's scores, by the places of their columns."""
+    return {**row.intervals, **{place: (one.low, one.high) for place, one in row.found.items()}}
+
+
+def _interval_cells(place: int, row: Row) -> Sequence[Value]:
+    return intervals(row).get(place, (None, None))
 
 
 def tested_columns(measure: str) -> list[str]:
