@@ -32,10 +32,10 @@ def benchmark_of(*datasets: Dataset) -> None:
 def points(plot: Any) -> dict[str, tuple[float, float]]:
     """Every marker's place by what hovering calls it."""
     return {
-        told.split("<br>")[0]: (x, y)
+        told[0]: (x, y)
         for drawn_trace in plot.data
         for told, x, y in zip(
-            drawn_trace.get("hovertext", []), drawn_trace["x"], drawn_trace["y"], strict=False
+            drawn_trace.get("customdata", []), drawn_trace["x"], drawn_trace["y"], strict=False
         )
     }
 

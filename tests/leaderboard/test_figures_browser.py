@@ -11,6 +11,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from leaderboard.reported.loader import load_reported
+from tests.leaderboard.entries import score, scored_dataset
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -84,6 +85,30 @@ def test_a_figure_is_drawn_in_view_follows_scheme_and_facets_and_can_be_taken_aw
     page.go_back()
     figure = shown(page, "wins")
     expect(figure.locator(".figure-caption")).to_contain_text("in nDCG@10")
+
+
+def test_names_in_a_figure_are_text_and_no_colours(page: Page, tmp_path: Path) -> None:
+    link, color = '<a href="http://e.io">B</a>', "var(--paper)"
+    dataset = scored_dataset(name="<b>Set</b>", hidden=True)
+    score(dataset, "BM25", baseline=True, ndcg=0.2)
+    for number, name in enumerate((link, color, "&amp; %{x}")):
+        score(dataset, name, ndcg=0.4 + number / 10)
+    page.goto(f"/datasets/{dataset.slug}/")
+    for slug in ("deltas", "progress"):
+        figure = shown(page, slug)
+        drawn = figure.locator(".figure-plot")
+        assert drawn.locator("a").count() == 0
+        for name in (link, color, "&amp; %{x}"):
+            expect(drawn.get_by_text(name, exact=True).first).to_be_attached()
+    figure = shown(page, "deltas")
+    figure.locator(".bars path").last.hover(force=True)
+    expect(figure.locator(".hoverlayer")).to_contain_text(link)
+    with page.expect_download(timeout=DRAWN) as saved:
+        figure.get_by_role("button", name="SVG").click()
+    saved.value.save_as(tmp_path / "deltas.svg")
+    words = "".join(ElementTree.parse(tmp_path / "deltas.svg").getroot().itertext())
+    assert "<b>Set</b>, nDCG@10" in words
+    assert link in words
 
 
 def test_a_choice_redraws_a_figure_and_it_fits_a_phone(beir: None, page: Page) -> None:
