@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -45,18 +44,6 @@ def record_measurement(
     if entry.visibility == Entry.Visibility.PUBLIC:
         board_changed(entry.dataset, Kind.MEASURED, entry)
     return measurement
-
-
-def measurement_of(entry: Entry, hardware: HardwareClass | None = None) -> Measurement | None:
-    """The newest measurement of the entry, on this class if one is given."""
-    found = entry.measurements.select_related("hardware").order_by("-measured_at", "-pk")
-    return (found.filter(hardware=hardware) if hardware else found).first()
-
-
-def price_of(hardware: HardwareClass, day: datetime.date | None = None) -> Price | None:
-    """What an hour of the class costs on a day, today if none is given; None where nobody said."""
-    valid = hardware.prices.filter(valid_from__lte=day or timezone.now().date())
-    return valid.order_by("-valid_from").first()
 
 
 def cost_per_million(mean_latency_ms: float, per_hour: float) -> float:

@@ -1,4 +1,4 @@
-"""What changed on the boards, in words: the news, and the history of a dataset or a system.
+"""What changed on the boards, in words: the news. A system's own history is in `boards.system_more`.
 
 All of it is read from `BoardChange`. Nothing private is told: neither a result that is private now, nor one of a
 dataset that is not public; numbers are those that boards published.
@@ -24,10 +24,9 @@ from leaderboard.models import BoardChange, Dataset, Entry, EntryVersion
 from leaderboard.publishing import HIDDEN_DECIMALS, published_value
 
 Kind = BoardChange.Kind
-#: What is news, and what belongs to a history beside it.
+#: What is news.
 TOLD = (Kind.IMPORTED, Kind.PUBLISHED, Kind.REPORTED, Kind.WITHDRAWN, Kind.BASELINE)
 ITEMS_OF_A_PAGE = 50
-MOST_OF_A_HISTORY = 100
 
 
 class Item(NamedTuple):
@@ -75,16 +74,6 @@ def news_page(number: int) -> tuple[Page[BoardChange], list[Item]]:
 def by_day(items: Iterable[Item]) -> list[Day]:
     """The items grouped by their day."""
     return [Day(day, list(found)) for day, found in groupby(items, lambda item: item.at.date())]
-
-
-def history_of_dataset(dataset_id: int) -> list[Item]:
-    """What happened to a dataset and on its board, newest first."""
-    return _items(_told().filter(dataset=dataset_id)[:MOST_OF_A_HISTORY])
-
-
-def history_of(system_id: int) -> list[Item]:
-    """What happened to a system's results, newest first."""
-    return _items(_told().filter(entry__system=system_id)[:MOST_OF_A_HISTORY])
 
 
 def _told() -> QuerySet[BoardChange]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +18,6 @@ from evaluation.neural import batching, limits, loading
 from evaluation.neural.batching import Indices, Tokenised
 
 Vectors = NDArray[np.float32]
-Side = Literal["query", "document"]
 
 #: No encoder reads more tokens of a text, as in the BEIR paper.
 LONGEST = 512

@@ -8,7 +8,7 @@ million words the chance that any two share a hash is 3 in 100 million.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
@@ -91,14 +91,6 @@ class UnigramCounter:
             self._dropped += int(counts[counts <= threshold].sum())
             folded = Counter({word: count for word, count in folded.items() if count > threshold})
         self._spellings = folded
-
-
-def count_unigrams(texts: Iterable[str], most: int = MOST_WORDS) -> Unigrams:
-    """The words of all texts."""
-    counter = UnigramCounter(most)
-    for text in texts:
-        counter.add(text)
-    return counter.result()
 
 
 def key_of(word: str) -> int:

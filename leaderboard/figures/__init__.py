@@ -21,7 +21,9 @@ every specification with `plotly.graph_objects.Figure`:
 
 - `data` and `layout` name colours as `palette` gives them (`var(--figure-blue)`): the browser puts in those of the
   page's light or dark scheme. Never tell by colour alone: hues have symbols or patterns, values are written out.
-- No `<b>`, `<i>` or `style` in texts; `<br>` is fine. Fonts, grid, margins and ground are the frame's.
+- Names and titles stand in `data` and `layout` as they are: `as_data` makes every text plain (texts.py), but for
+  templates, which have no names within (`%{fullData.name}`, `texts.told`). In templates `<br>` is fine.
+- Fonts, grid, margins and ground are the frame's.
 - A trace's or a layout's `meta` may be `{"narrow": {…}}`: what replaces its entries on a phone.
 - `table` holds what the picture shows, and it is the picture for who does not see it: same values, same order.
 - `caption` says what is shown, over which systems and datasets, on which hardware, from which source.

@@ -12,7 +12,6 @@ from leaderboard.models import Architecture
 
 INK = "var(--ink)"
 SOFT = "var(--ink-soft)"
-RULE = "var(--rule)"
 PAPER = "var(--paper)"
 #: Better and worse, as on the boards; always with a sign.
 BETTER, WORSE = "var(--up)", "var(--down)"

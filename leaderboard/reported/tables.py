@@ -226,12 +226,6 @@ def printed_over_all(source: str, measure: str) -> Mapping[str, PrintedOverAll]:
     }
 
 
-def printed_averages() -> dict[str, float]:
-    """System → its average nDCG@10 relative to BM25 in percent, as the BEIR paper prints it (Table 2)."""
-    printed = printed_over_all("beir-2021", "nDCG@10")
-    return {system: row.average for system, row in printed.items() if row.average is not None}
-
-
 def _place(row: dict[str, str]) -> Place:
     return Place(row["source"], row["dataset"], row["system"], row["configuration"])
 

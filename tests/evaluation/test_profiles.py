@@ -21,8 +21,9 @@ from evaluation.profiles.corpus import (
 from evaluation.profiles.lengths import EDGES, QUANTILES, LengthDistribution, doublings, merged, shares
 from evaluation.profiles.scaling import classical_scaling
 from evaluation.profiles.unigrams import (
+    MOST_WORDS,
+    UnigramCounter,
     Unigrams,
-    count_unigrams,
     jaccard_bounds,
     weighted_jaccard,
 )
@@ -31,6 +32,14 @@ COUNTS = st.dictionaries(
     st.text("abcde", min_size=1, max_size=2), st.integers(1, 50), min_size=1, max_size=20
 )
 LENGTHS = st.lists(st.integers(0, 100_000), max_size=200)
+
+
+def count_unigrams(texts: list[str], most: int = MOST_WORDS) -> Unigrams:
+    """The words of all texts."""
+    counter = UnigramCounter(most)
+    for text in texts:
+        counter.add(text)
+    return counter.result()
 
 
 def by_definition(first: dict[str, int], second: dict[str, int]) -> float:

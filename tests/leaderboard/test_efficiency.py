@@ -10,10 +10,9 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from leaderboard.boards.measured import measured_of
 from leaderboard.efficiency import (
     cost_per_million,
-    measurement_of,
-    price_of,
     prices_come_into_force,
     record_measurement,
 )
@@ -33,12 +32,7 @@ def test_a_measurement_is_kept_once_for_each_machine_and_the_newest_stays() -> N
         "AMD EPYC, 2 cores",
         "NVIDIA H200, AMD EPYC, 2 cores",
     ]
-    cpu = HardwareClass.objects.get(name="AMD EPYC, 2 cores")
-    on_cpu, newest = measurement_of(entry, cpu), measurement_of(entry)
-    assert on_cpu is not None
-    assert newest is not None
-    assert on_cpu.figures["latency_ms"]["mean"] == 20.0
-    assert newest.figures["latency_ms"]["mean"] == 3.0
+    assert [each.latency["mean"] for each in measured_of(entry.system_id)] == [20.0, 3.0]
 
 
 @pytest.mark.parametrize(
@@ -62,15 +56,14 @@ def test_what_is_no_measurement_is_refused_and_leaves_nothing(
 
 
 def test_the_price_of_a_day_is_the_last_one_said_before() -> None:
-    cost(score(scored_dataset(), "dense", ndcg=0.5), 10.0)
+    entry = score(scored_dataset(), "dense", ndcg=0.5)
+    cost(entry, 10.0)
     hardware = HardwareClass.objects.get()
-    for day, per_hour in (("2026-01-01", "1"), ("2026-06-01", "2"), ("2999-01-01", "9")):
+    Price.objects.create(hardware=hardware, valid_from="2999-01-01", per_hour=Decimal(9))
+    assert [each.per_hour for each in measured_of(entry.system_id)] == [None]
+    for day, per_hour in (("2026-06-01", "2"), ("2026-01-01", "1")):
         Price.objects.create(hardware=hardware, valid_from=day, per_hour=Decimal(per_hour))
-    assert price_of(hardware, datetime.date(2025, 12, 31)) is None
-    spring, today = price_of(hardware, datetime.date(2026, 5, 31)), price_of(hardware)
-    assert spring is not None
-    assert today is not None
-    assert (spring.per_hour, today.per_hour) == (1, 2)
+    assert [each.per_hour for each in measured_of(entry.system_id)] == [2]
 
 
 def test_a_million_queries_of_36_ms_take_ten_hours() -> None:

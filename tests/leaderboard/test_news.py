@@ -17,7 +17,7 @@ from leaderboard.models import BoardChange, Dataset, Source
 from leaderboard.page_cache import forget_pages
 from leaderboard.publishing import name_baseline, set_visibility, withdraw_entries
 from leaderboard.reported.loader import load_reported
-from tests.leaderboard.entries import make_system, renew_judgements, score, scored_dataset
+from tests.leaderboard.entries import renew_judgements, score, scored_dataset
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
@@ -81,7 +81,6 @@ def test_imports_say_what_they_changed() -> None:
         "New version, Set: earlier results are stale until they are scored again",
         "New dataset, Set: Fact Checking, Scientific",
     ]
-    assert [item.title for item in news.history_of_dataset(dataset.pk)] == titles()
 
 
 def test_reported_tables_are_one_item_for_each_publication(client: Client) -> None:
@@ -93,15 +92,6 @@ def test_reported_tables_are_one_item_for_each_publication(client: Client) -> No
     page = client.get("/news/").content.decode()
     assert "BEIR: A Heterogeneous Benchmark" in page
     assert 'href="/news/"' in page
-
-
-def test_a_system_has_its_own_history() -> None:
-    one, other = scored_dataset(name="One"), scored_dataset(name="Other")
-    system = make_system("Mine")
-    score(one, system, ndcg=0.5)
-    score(other, system, ndcg=0.25)
-    score(one, "Theirs", ndcg=0.75)
-    assert [item.dataset for item in news.history_of(system.pk)] == ["Other", "One"]
 
 
 def test_days_and_pages(client: Client) -> None:

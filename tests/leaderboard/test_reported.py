@@ -11,7 +11,7 @@ from leaderboard.models import Benchmark, Dataset, DatasetVersion, Entry, Source
 from leaderboard.publishing import training_exposure
 from leaderboard.reported import tables
 from leaderboard.reported.loader import load_reported
-from leaderboard.reported.tables import printed_averages
+from leaderboard.reported.tables import printed_over_all
 
 pytestmark = pytest.mark.django_db
 
@@ -67,11 +67,13 @@ def test_averages_relative_to_bm25_come_within_a_point_and_a_half_of_the_printed
     # eighteen datasets, DPR without NQ (its training data), they differ by 0.3 to 1.5 points.
     entries = beir_entries()
     counted = [dataset for system, dataset in entries if system == "BM25" and dataset != "msmarco"]
-    for system, printed in printed_averages().items():
+    for system, printed in printed_over_all("beir-2021", "nDCG@10").items():
+        if printed.average is None:
+            continue
         shown = [slug for slug in counted if entries[system, slug].training != Entry.Training.IN_DOMAIN]
         mean = sum(entries[system, slug].scores["nDCG@10"] for slug in shown)
         bm25 = sum(entries["BM25", slug].scores["nDCG@10"] for slug in shown)
-        assert (mean / bm25 - 1) * 100 == pytest.approx(printed, abs=1.5)
+        assert (mean / bm25 - 1) * 100 == pytest.approx(printed.average, abs=1.5)
 
 
 @pytest.mark.usefixtures("_loaded")
