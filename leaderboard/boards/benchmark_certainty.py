@@ -44,25 +44,40 @@ def show_certainty(
     figures, of hidden judgements, and of boards of which nothing has been found yet.
     """
     datasets = _datasets(board, facts, found, baselines)
-    marked = view != "rank"
+    known = [
+        (each.column, each.place, each, each.found.said.setdefault(each.baseline, {})) for each in datasets
+    ]
     any_marked = False
     for row in board.rows:
         line = lines.get(id(row))
         if line is None or line.ranked_in == REPORTED:
             continue
-        for column, place, measure, how, baseline in datasets:
-            one = measure.entries.get(line.entries[place])
-            if one is None or line.scores[place] is None:
+        ids, scores, titles = line.entries, line.scores, row.titles
+        for column, place, dataset, made in known:
+            if scores[place] is None:
                 continue
-            row.found[column] = one
-            title = said(one, how, baseline)
-            row.titles[column] = f"{row.titles[column]}; {title}" if column in row.titles else title
-            if marked and one.p_baseline is not None and one.p_baseline < how.alpha:
+            told = made.get(ids[place]) or _told(dataset, ids[place])
+            if told is None:
+                continue
+            row.found[column], title, differs = told
+            titles[column] = f"{titles[column]}; {title}" if column in titles else title
+            if differs and view != "rank":
                 _mark(row, column)
                 any_marked = True
     if datasets:
         board.found_with = datasets[0].how
     return _notes(board, facts, datasets, marked=any_marked)
+
+
+def _told(dataset: _Dataset, entry: int) -> tuple[EntryCertainty, str, bool] | None:
+    """What was found of an entry, how it is said, and whether it differs from the baseline; None of others."""
+    found, how = dataset.found.entries.get(entry), dataset.how
+    if found is None:
+        return None
+    differs = found.p_baseline is not None and found.p_baseline < how.alpha
+    told = found, said(found, how, dataset.baseline), differs
+    dataset.found.said[dataset.baseline][entry] = told
+    return told
 
 
 def _datasets(

@@ -78,6 +78,10 @@ class MeasureCertainty:
     baseline: int | None
     anchors: Mapping[str, int]
     entries: Mapping[int, EntryCertainty]
+    #: What boards say of entries, by what they were compared with and by entry: made once, for thousands of cells.
+    said: dict[str, dict[int, tuple[EntryCertainty, str, bool]]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def best(self) -> int | None:
