@@ -32,10 +32,10 @@ class Part:
 LANES = (
     (
         Part("evaluation", "sqlite", ["tests/evaluation"]),
-        Part("boards and pages", "sqlite", ["tests/leaderboard"]),
+        Part("from upload to verdict", "sqlite", ["tests/submissions", "tests/functional"]),
     ),
     (
-        Part("from upload to verdict", "sqlite", ["tests/submissions", "tests/functional"]),
+        Part("boards and pages", "sqlite", ["tests/leaderboard"]),
         Part("what touches the database", "postgresql", ["-m", "database"]),
     ),
 )
