@@ -1,0 +1,35 @@
+"""Put entries on boards and take them off: the only writer of `Entry` and `Seed`."""
+
+from leaderboard.publishing.described import source_changed, system_changed, team_changed
+from leaderboard.publishing.reported import ReportedEntry, publish_reported
+from leaderboard.publishing.scored import SEEDS, publish_entry, publish_seed_set, refresh_scores
+from leaderboard.publishing.shown import name_baseline, set_visibility, withdraw_entries
+from leaderboard.publishing.values import (
+    HIDDEN_DECIMALS,
+    comparison_group,
+    published_scores,
+    published_statistics,
+    published_value,
+    training_exposure,
+)
+
+__all__ = [
+    "HIDDEN_DECIMALS",
+    "SEEDS",
+    "ReportedEntry",
+    "comparison_group",
+    "name_baseline",
+    "publish_entry",
+    "publish_reported",
+    "publish_seed_set",
+    "published_scores",
+    "published_statistics",
+    "published_value",
+    "refresh_scores",
+    "set_visibility",
+    "source_changed",
+    "system_changed",
+    "team_changed",
+    "training_exposure",
+    "withdraw_entries",
+]

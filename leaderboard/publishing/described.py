@@ -1,0 +1,37 @@
+"""Bring boards up to date with what systems, sources and teams say of themselves."""
+
+from __future__ import annotations
+
+from django.db import transaction
+from django.db.models import Q, QuerySet
+
+from leaderboard.board_versions import Kind, boards_changed, lock_boards
+from leaderboard.models import Dataset, Entry, Source, System, Team
+from leaderboard.publishing.values import training_exposure
+
+
+@transaction.atomic
+def system_changed(system: System) -> None:
+    """Bring the entries scored here up to date with what the system says of itself now; all its boards change."""
+    lock_boards(Entry.objects.filter(system=system).values_list("dataset_id", flat=True))
+    for entry in Entry.objects.filter(system=system, source=None).select_related("dataset"):
+        Entry.objects.filter(pk=entry.pk).update(training=training_exposure(system, entry.dataset))
+    boards_changed(_of(Entry.objects.filter(system=system)), Kind.SYSTEM)
+
+
+def source_changed(source: Source) -> None:
+    """Count a change of every board that names the publication."""
+    of_source = Entry.objects.filter(Q(source=source) | Q(system__source=source))
+    of_benchmarks = Dataset.objects.filter(benchmarks__source=source).values_list("pk", flat=True)
+    boards_changed(_of(of_source).union(of_benchmarks), Kind.SYSTEM)
+
+
+def team_changed(team: Team) -> None:
+    """Count a change of every board that names the team."""
+    boards_changed(_of(Entry.objects.filter(system__team=team)), Kind.TEAM)
+
+
+def _of(entries: QuerySet[Entry]) -> set[int]:
+    """The ids of the datasets whose boards have one of the entries: what is private is on none."""
+    seen = entries.exclude(visibility=Entry.Visibility.PRIVATE)
+    return set(seen.values_list("dataset_id", flat=True))

@@ -1,0 +1,49 @@
+"""What a team or a curator does to entries that are there: show, keep back, withdraw, name the baseline."""
+
+from __future__ import annotations
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef
+
+from leaderboard.board_versions import Kind, board_changed, lock_boards
+from leaderboard.models import Entry, EntryVersion
+
+
+@transaction.atomic
+def set_visibility(submission_reference: str, *, public: bool) -> None:
+    """Show or keep back every entry of a submission that is not withdrawn; boards change where it was not so before."""
+    wanted = Entry.Visibility.PUBLIC if public else Entry.Visibility.PRIVATE
+    of_submission = Entry.objects.filter(submission_reference=submission_reference)
+    lock_boards(of_submission.values_list("dataset_id", flat=True))
+    entries = of_submission.exclude(visibility__in=[Entry.Visibility.WITHDRAWN, wanted])
+    seen_before = Exists(EntryVersion.objects.filter(entry=OuterRef("pk")))
+    touched = list(entries.annotate(seen_before=seen_before).select_related("dataset").order_by("pk"))
+    entries.update(visibility=wanted)
+    for entry in touched:
+        # What comes back is no news: everyone has seen it.
+        first_seen = public and not entry.seen_before
+        board_changed(entry.dataset, Kind.PUBLISHED if first_seen else Kind.VISIBILITY, entry)
+
+
+@transaction.atomic
+def withdraw_entries(submission_reference: str, reason: str) -> None:
+    """Take a submission's entries off every board. A tombstone stays where they were seen, and nowhere else."""
+    entries = Entry.objects.filter(submission_reference=submission_reference)
+    lock_boards(entries.values_list("dataset_id", flat=True))
+    seen = entries.filter(visibility=Entry.Visibility.PUBLIC)
+    touched = list(seen.select_related("dataset").order_by("pk"))
+    entries.update(withdrawal_reason=reason[:300])
+    seen.update(visibility=Entry.Visibility.WITHDRAWN)
+    for entry in touched:
+        board_changed(entry.dataset, Kind.WITHDRAWN, entry)
+
+
+@transaction.atomic
+def name_baseline(entry: Entry) -> None:
+    """Make the entry the one that its comparison group's deltas are taken against."""
+    lock_boards([entry.dataset_id])
+    Entry.objects.filter(
+        dataset=entry.dataset, comparison_group=entry.comparison_group, is_baseline=True
+    ).update(is_baseline=False)
+    Entry.objects.filter(pk=entry.pk).update(is_baseline=True)
+    board_changed(entry.dataset, Kind.BASELINE, entry)

@@ -1,0 +1,56 @@
+"""Every number as it leaves the scorer: where judgements are hidden, through `published_value` and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from leaderboard.models import Dataset, Entry, Evaluation, System
+
+#: Decimals of a published value where the judgements are hidden. Three leave a probing run 1.7 to 6.2 bits.
+HIDDEN_DECIMALS = 3
+
+
+def published_value(value: float, *, hidden: bool) -> float:
+    """The value as it leaves the scorer: rounded to three decimals where the judgements are hidden."""
+    return round(value, HIDDEN_DECIMALS) if hidden else value
+
+
+def published_statistics(statistics: Mapping[str, Any], *, hidden: bool) -> dict[str, Any]:
+    """A dataset's statistics as everyone may have them.
+
+    Where the judgements are hidden the number of judgements is left out, and the mean of relevant documents has one
+    decimal: in full it gives their number away. What a publication reports (`reported`) is known already.
+    """
+    found = dict(statistics)
+    if not hidden or found.get("reported"):
+        return found
+    found.pop("judgements", None)
+    if found.get("relevant_per_query") is not None:
+        found["relevant_per_query"] = round(found["relevant_per_query"], 1)
+    return found
+
+
+def comparison_group(evaluation: Evaluation) -> str:
+    """Entries share deltas and ranks only on the same version, judgements and measure specification."""
+    return f"scored:{evaluation.run.version_id}:{evaluation.qrels_id}:{evaluation.specification}"
+
+
+def training_exposure(system: System, dataset: Dataset) -> Entry.Training:
+    """What the system says it had seen of the dataset: labels before the corpus alone."""
+    names = {dataset.slug, dataset.name}
+    if names.intersection(system.training_datasets):
+        return Entry.Training.IN_DOMAIN
+    if names.intersection(system.adapted_to):
+        return Entry.Training.ADAPTED
+    return Entry.Training.ZERO_SHOT if system.training_declared else Entry.Training.UNDECLARED
+
+
+def published_scores(evaluation: Evaluation, dataset: Dataset) -> dict[str, float]:
+    """The means that the dataset's board shows, as they leave the scorer."""
+    means = evaluation.means
+    return {
+        name: published_value(means[name], hidden=dataset.hidden)
+        for name in dataset.measures
+        if name in means
+    }
