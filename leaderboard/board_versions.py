@@ -18,6 +18,7 @@ from django.db.models import F, TextField
 from django.db.models.functions import Cast
 from django.utils import timezone
 
+from leaderboard.audit import record_numbers
 from leaderboard.board_rows import dataset_facts, present_rows, result_facts
 from leaderboard.models import Benchmark, BenchmarkVersion, BoardChange, Dataset, Entry, EntryVersion
 from leaderboard.work import request_certainty, request_statistics
@@ -39,6 +40,11 @@ _COMPARED = frozenset(
         Kind.SYSTEM,
         Kind.DESCRIPTION,
         Kind.RECORDED,
+        Kind.QUARANTINED,
+        Kind.RESTORED,
+        Kind.UNPUBLISHED,
+        Kind.RESCORED,
+        Kind.PROTECTED,
     }
 )
 #: What may bring texts, or let everyone see them, and what may bring a run: there may be more to find out of them.
@@ -112,7 +118,7 @@ def _record(
         at=at,
         facts=facts,
     )
-    _record_rows(dataset_id, revision, present)
+    record_numbers(dataset_id, revision, kind, *_record_rows(dataset_id, revision, present))
     if kind in _COMPARED and facts["current_qrels_id"] is not None and not facts["hidden"]:
         request_certainty(dataset_id)
     if kind in _OF_TEXTS or (kind in _OF_RUNS and not facts["hidden"]):
@@ -120,25 +126,34 @@ def _record(
     return revision
 
 
-def _record_rows(dataset_id: int, revision: int, present: Mapping[int, dict[str, Any]]) -> None:
-    """Close the versions of rows that are no longer so, and open those of rows that are new or changed."""
+def _record_rows(
+    dataset_id: int, revision: int, present: Mapping[int, dict[str, Any]]
+) -> tuple[dict[int, dict[str, Any]], dict[int, dict[str, Any]]]:
+    """Close the versions of rows that are no longer so, and open those of rows that are new or changed.
+
+    Both by entry are returned: what ended, and what began.
+    """
     ended, same = [], set()
+    before: dict[int, dict[str, Any]] = {}
     versions = EntryVersion.objects.filter(dataset=dataset_id, until_revision=None)
     for pk, entry_id, text in versions.values_list("pk", "entry_id", Cast("row", TextField())):
-        if present.get(entry_id) == orjson.loads(text):
+        row = orjson.loads(text)
+        if present.get(entry_id) == row:
             same.add(entry_id)
         else:
             ended.append(pk)
+            before[entry_id] = row
     for start in range(0, len(ended), 500):  # SQLite takes so many parameters and no more
         EntryVersion.objects.filter(pk__in=ended[start : start + 500]).update(until_revision=revision)
+    after = {entry_id: row for entry_id, row in present.items() if entry_id not in same}
     EntryVersion.objects.bulk_create(
         [
             EntryVersion(entry_id=entry_id, dataset_id=dataset_id, from_revision=revision, row=row)
-            for entry_id, row in present.items()
-            if entry_id not in same
+            for entry_id, row in after.items()
         ],
         batch_size=500,
     )
+    return before, after
 
 
 @transaction.atomic

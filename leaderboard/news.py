@@ -86,7 +86,7 @@ def _told() -> QuerySet[BoardChange]:
     return (
         BoardChange.objects.filter(kind__in=TOLD)
         .exclude(dataset__state=Dataset.State.PREPARING)
-        .exclude(entry__visibility=Entry.Visibility.PRIVATE)
+        .filter(Q(entry=None) | Q(entry__visibility__in=Entry.SEEN))
         .exclude(Q(kind=Kind.REPORTED) & Exists(same))
         .exclude(Q(kind=Kind.PUBLISHED) & Exists(told))
         .select_related("dataset", "entry__system")

@@ -83,6 +83,8 @@ INSTALLED_APPS = [
     "rest_framework",
     "drf_spectacular",
     "knox",
+    "simple_history",
+    "import_export",
 ]
 
 MIDDLEWARE = [
@@ -99,6 +101,7 @@ MIDDLEWARE = [
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "simple_history.middleware.HistoryRequestMiddleware",
     "leaderboard.middleware.FaultMiddleware",
 ]
 

@@ -144,14 +144,20 @@ def take_requests() -> int:
         WorkRequest.Kind.SAMPLE_MODEL: (Job.Kind.SAMPLE_MODEL, Job.Queue.CPU),
         WorkRequest.Kind.CERTAINTY: (Job.Kind.CERTAINTY, Job.Queue.SCORE),
         WorkRequest.Kind.STATISTICS: (Job.Kind.STATISTICS, Job.Queue.CPU),
+        # What reads judgements is the scorer's.
+        WorkRequest.Kind.POOL: (Job.Kind.POOL, Job.Queue.SCORE),
+        WorkRequest.Kind.MERGE: (Job.Kind.MERGE, Job.Queue.SCORE),
+        WorkRequest.Kind.RESCORE: (Job.Kind.RESCORE, Job.Queue.SCORE),
+        WorkRequest.Kind.PROTECT: (Job.Kind.PROTECT, Job.Queue.SCORE),
     }
     count = 0
-    for request in WorkRequest.objects.filter(taken_at=None):
+    # What people are told of is no job: submissions.notices takes it.
+    for request in WorkRequest.objects.filter(taken_at=None, kind__in=kinds):
         kind, queue = kinds[WorkRequest.Kind(request.kind)]
         with transaction.atomic():
             if not WorkRequest.objects.filter(pk=request.pk, taken_at=None).update(taken_at=timezone.now()):
                 continue
-            if kind in _LAST and _waits(kind, request.dataset_id):
+            if request.dataset_id is None or (kind in _LAST and _waits(kind, request.dataset_id)):
                 continue  # it will find the dataset as it is now
             Job.objects.create(
                 kind=kind,

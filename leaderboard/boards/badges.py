@@ -40,7 +40,7 @@ def badge_of(system_slug: str, dataset_slug: str, measure: str) -> Badge | None:
 
     None where there is no such system with anything public, no such dataset, or no such measure of it.
     """
-    entries = Entry.objects.exclude(visibility=Entry.Visibility.PRIVATE).exclude(dataset__state="preparing")
+    entries = Entry.objects.filter(visibility__in=Entry.SEEN).exclude(dataset__state="preparing")
     system = System.objects.filter(slug=system_slug, pk__in=entries.values("system_id")).first()
     if system is None:
         return None
@@ -48,7 +48,7 @@ def badge_of(system_slug: str, dataset_slug: str, measure: str) -> Badge | None:
     if dataset_slug:
         dataset = datasets.filter(slug=dataset_slug).first()
     else:
-        dataset = datasets.filter(entries__system=system).exclude(entries__visibility="private").first()
+        dataset = datasets.filter(entries__system=system, entries__visibility__in=Entry.SEEN).first()
     if dataset is None or (measure and measure not in (dataset.measures or [dataset.primary_measure])):
         return None
     measure = measure or dataset.primary_measure

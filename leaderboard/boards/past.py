@@ -196,7 +196,7 @@ def without_page(gone: Iterable[Gone]) -> frozenset[str]:
     slugs = {each.slug for each in gone if not each.withdrawn}
     if not slugs:
         return frozenset()
-    shown = Entry.objects.filter(system__slug__in=slugs).exclude(visibility=Entry.Visibility.PRIVATE)
+    shown = Entry.objects.filter(system__slug__in=slugs).filter(visibility__in=Entry.SEEN)
     return frozenset(slugs.difference(shown.values_list("system__slug", flat=True)))
 
 

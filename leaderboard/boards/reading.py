@@ -47,6 +47,11 @@ class EntryRow(NamedTuple):
     pk: int
     seed_count: int
     deviations_text: str
+    moderation_reason: str = ""
+    private_scores_text: str = "{}"
+    late: int = 0
+    pooled: int = 0
+    run_type: str = ""
     licence: str = ""
     commercial_use: int | None = None
     open_weights: int | None = None
@@ -64,6 +69,11 @@ class EntryRow(NamedTuple):
     def deviations(self) -> dict[str, float]:
         """Measure → sample standard deviation over the seeds; empty for a single run."""
         return orjson.loads(self.deviations_text) if self.seed_count else {}
+
+    @property
+    def private_scores(self) -> dict[str, float]:
+        """Measure → published value over a competition's private part; empty until it is revealed."""
+        return {} if self.private_scores_text in ("{}", "null") else orjson.loads(self.private_scores_text)
 
     @property
     def figures(self) -> list[dict[str, Any]]:
@@ -154,6 +164,11 @@ def _values(entries: QuerySet[Entry]) -> tuple[str, tuple[Any, ...]]:
         "pk",
         "seed_count",
         Cast("deviations", TextField()),
+        "moderation_reason",
+        Cast("private_scores", TextField()),
+        Cast("late", IntegerField()),
+        Cast("pooled", IntegerField()),
+        "run_type",
         *(f"system__{name}" for name in DESCRIBING),
     )
     return rows.query.sql_with_params()
@@ -165,8 +180,7 @@ def _entries_query() -> tuple[str, tuple[Any, ...]]:
 
     Written by the ORM once, since that takes it as long as the database takes to answer.
     """
-    shown = [Visibility.PUBLIC, Visibility.WITHDRAWN]
-    return _values(_entries().filter(dataset_id=0).filter(visibility__in=shown))
+    return _values(_entries().filter(dataset_id=0).filter(visibility__in=Entry.SEEN))
 
 
 def entries_for(dataset_id: int, teams: Collection[int]) -> list[EntryRow]:
@@ -182,7 +196,7 @@ def entries_for(dataset_id: int, teams: Collection[int]) -> list[EntryRow]:
 
 
 def entries_of(dataset_id: int) -> list[EntryRow]:
-    """The public and the withdrawn entries of a dataset, by date of publication. One query."""
+    """The public, withdrawn and quarantined entries of a dataset, by date of publication. One query."""
     sql, (_, *others) = _entries_query()
     with connection.cursor() as cursor:
         cursor.execute(sql, [dataset_id, *others])

@@ -2,21 +2,25 @@
 
 from leaderboard.models.analysis import CollectionProfile, Overlap, RunProfile
 from leaderboard.models.benchmarks import Benchmark, BenchmarkMember
-from leaderboard.models.datasets import Dataset, DatasetFile, DatasetVersion, Qrels
+from leaderboard.models.curation import AuditRecord, Challenge, JudgementImport, Pool, Rescore
+from leaderboard.models.datasets import Dataset, DatasetFile, DatasetVersion, Protection, Qrels
 from leaderboard.models.efficiency import HardwareClass, Measurement, Price
 from leaderboard.models.history import BenchmarkVersion, BoardChange, Certainty, EntryVersion
-from leaderboard.models.people import Membership, Team, User
+from leaderboard.models.people import Invitation, Membership, Team, User
 from leaderboard.models.requests import WorkRequest
-from leaderboard.models.results import Entry, Evaluation, Run, Seed
-from leaderboard.models.systems import Architecture, Source, System
+from leaderboard.models.results import Entry, Evaluation, EvaluationPart, Run, RunType, Seed
+from leaderboard.models.rounds import Round
+from leaderboard.models.systems import Architecture, Source, System, SystemRedirect
 
 __all__ = [
     "Architecture",
+    "AuditRecord",
     "Benchmark",
     "BenchmarkMember",
     "BenchmarkVersion",
     "BoardChange",
     "Certainty",
+    "Challenge",
     "CollectionProfile",
     "Dataset",
     "DatasetFile",
@@ -24,17 +28,26 @@ __all__ = [
     "Entry",
     "EntryVersion",
     "Evaluation",
+    "EvaluationPart",
     "HardwareClass",
+    "Invitation",
+    "JudgementImport",
     "Measurement",
     "Membership",
     "Overlap",
+    "Pool",
     "Price",
+    "Protection",
     "Qrels",
+    "Rescore",
+    "Round",
     "Run",
     "RunProfile",
+    "RunType",
     "Seed",
     "Source",
     "System",
+    "SystemRedirect",
     "Team",
     "User",
     "WorkRequest",

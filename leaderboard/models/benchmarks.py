@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 from django.urls import reverse
+from simple_history.models import HistoricalRecords
 
 
 class Benchmark(models.Model):
@@ -35,6 +36,8 @@ class Benchmark(models.Model):
     )
     position = models.PositiveSmallIntegerField(default=0)
 
+    history = HistoricalRecords()
+
     class Meta:
         ordering = ["position", "name"]
 
@@ -58,6 +61,8 @@ class BenchmarkMember(models.Model):
         blank=True,
         help_text='Measures this dataset shows instead of others: {"R@100": "R_cap@100"}',
     )
+
+    history = HistoricalRecords()
 
     class Meta:
         ordering = ["position"]

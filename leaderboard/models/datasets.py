@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Self
 
 from django.db import models
 from django.urls import reverse
+from simple_history.models import HistoricalRecords
 
 
 class Visibility(models.TextChoices):
@@ -14,6 +15,13 @@ class Visibility(models.TextChoices):
     PUBLIC = "public", "everyone"
     PARTICIPANTS = "participants", "people who are signed in"
     CURATORS = "curators", "curators only"
+
+
+class Protection(models.TextChoices):
+    """How hidden judgements are protected from being read off the scores (docs/decisions/0022)."""
+
+    STANDARD = "standard", "standard"
+    COMPETITION = "competition", "competition"
 
 
 class DatasetQuerySet(models.QuerySet["Dataset"]):
@@ -64,6 +72,24 @@ class Dataset(models.Model):
     state = models.CharField(max_length=12, choices=State.choices, default=State.PREPARING)
 
     hidden = models.BooleanField(default=True, help_text="The test judgements stay with the scorer.")
+    protection = models.CharField(
+        max_length=12,
+        choices=Protection.choices,
+        default=Protection.STANDARD,
+        help_text="Of hidden judgements: what a submission may learn of them.",
+    )
+    public_share = models.FloatField(
+        default=1 / 3, help_text="Share of the judged queries that a competition's board shows."
+    )
+    daily_quota = models.PositiveSmallIntegerField(
+        default=2,
+        null=True,
+        blank=True,
+        help_text="Submissions a day, per person and per team, where judgements are hidden; empty: no limit.",
+    )
+    monthly_quota = models.PositiveSmallIntegerField(
+        default=10, null=True, blank=True, help_text="The same by calendar month, UTC."
+    )
     runs_only = models.BooleanField(default=False, help_text="No corpus is kept here; runs are scored.")
     queries_visibility = models.CharField(
         max_length=12, choices=Visibility.choices, default=Visibility.PUBLIC
@@ -91,9 +117,21 @@ class Dataset(models.Model):
     updated_at = models.DateTimeField(auto_now=True)
 
     objects: ClassVar[models.Manager[Dataset]] = DatasetQuerySet.as_manager()
+    history = HistoricalRecords(excluded_fields=["board_revision", "updated_at", "reported_statistics"])
 
     class Meta:
         ordering = ["name"]
+        permissions = [
+            ("read_qrels", "Can read hidden judgements (each reading is logged)"),
+            ("judge_dataset", "Can draw pools, import judgements and rescore"),
+            ("reveal_dataset", "Can reveal the private part of a competition"),
+        ]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(public_share__gt=0) & models.Q(public_share__lt=1),
+                name="public_share_is_a_part",
+            ),
+        ]
 
     def __str__(self) -> str:
         return self.name
@@ -150,6 +188,15 @@ class Qrels(models.Model):
     split = models.CharField(max_length=20, default="test")
     number = models.PositiveIntegerField(default=1)
     sha256 = models.CharField(max_length=64)
+    parts_sha256 = models.CharField(
+        max_length=64,
+        blank=True,
+        help_text="Which queries are public and which private, in private storage; empty: no parts were drawn.",
+    )
+    made_from = models.ForeignKey(
+        "self", null=True, blank=True, on_delete=models.PROTECT, related_name="made_into"
+    )
+    note = models.CharField(max_length=300, blank=True, help_text="What was added, and from where.")
     statistics = models.JSONField(default=dict)
     created_at = models.DateTimeField(auto_now_add=True)
 

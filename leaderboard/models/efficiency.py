@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from django.db import models
+from simple_history.models import HistoricalRecords
 
 
 class HardwareClass(models.Model):
@@ -12,6 +13,8 @@ class HardwareClass(models.Model):
     name = models.CharField(max_length=200)
     details = models.JSONField(default=dict)
     created_at = models.DateTimeField(auto_now_add=True)
+
+    history = HistoricalRecords()
 
     class Meta:
         ordering = ["name"]
@@ -52,6 +55,8 @@ class Price(models.Model):
     currency = models.CharField(max_length=3, default="USD")
     valid_from = models.DateField()
     note = models.CharField(max_length=200, blank=True, help_text="Where the price is from.")
+
+    history = HistoricalRecords()
 
     class Meta:
         ordering = ["hardware", "-valid_from"]

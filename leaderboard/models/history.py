@@ -27,6 +27,12 @@ class BoardChange(models.Model):
         DESCRIPTION = "description", "data set or benchmark described anew"
         PRICE = "price", "price of a machine"
         CERTAINTY = "certainty", "intervals and tests computed"
+        QUARANTINED = "quarantined", "result quarantined"
+        RESTORED = "restored", "result shown again"
+        UNPUBLISHED = "unpublished", "result taken off"
+        RESCORED = "rescored", "board switched to new judgements"
+        REVEALED = "revealed", "private part revealed"
+        PROTECTED = "protected", "protection changed"
         RECORDED = "recorded", "recorded as it was found"
 
     dataset = models.ForeignKey("Dataset", on_delete=models.CASCADE, related_name="board_changes")

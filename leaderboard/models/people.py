@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from django.contrib.auth.models import AbstractUser, BaseUserManager
 from django.db import models
 from django.urls import reverse
+from simple_history.models import HistoricalRecords
 
 
 class UserManager(BaseUserManager["User"]):
@@ -64,6 +65,8 @@ class Team(models.Model):
     )
     created_at = models.DateTimeField(auto_now_add=True)
 
+    history = HistoricalRecords()
+
     def __str__(self) -> str:
         return self.name
 
@@ -85,3 +88,24 @@ class Membership(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user} in {self.team}"
+
+
+class Invitation(models.Model):
+    """A way into a team, sent to an e-mail address: good once, for a while. Only the hash of its secret is kept."""
+
+    team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="invitations")
+    email = models.EmailField("e-mail address")
+    secret_sha256 = models.CharField(max_length=64, unique=True)
+    owner = models.BooleanField(default=False, help_text="Joins as an owner, not as a member.")
+    invited_by = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    accepted_by = models.ForeignKey(User, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    accepted_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-created_at"]
+
+    def __str__(self) -> str:
+        return f"invitation to {self.team}"

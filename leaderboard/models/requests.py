@@ -17,9 +17,21 @@ class WorkRequest(models.Model):
         CERTAINTY = "certainty", "find intervals, tests and groups of a board"
         STATISTICS = "statistics", "profile a collection and what runs retrieve from it"
         SAMPLE_MODEL = "sample_model", "make the sample checkpoint, and run it"
+        POOL = "pool", "draw a pool to be judged"
+        MERGE = "merge", "hold new judgements against the present ones, or merge them"
+        RESCORE = "rescore", "evaluate every stored run on new judgements"
+        PROTECT = "protect", "draw a competition's parts"
+        NOTIFY = "notify", "tell people"
 
     kind = models.CharField(max_length=12, choices=Kind.choices)
-    dataset = models.ForeignKey("Dataset", on_delete=models.CASCADE, related_name="work_requests")
+    dataset = models.ForeignKey(
+        "Dataset",
+        null=True,
+        blank=True,
+        on_delete=models.CASCADE,
+        related_name="work_requests",
+        help_text="Empty only where people are told of what concerns no dataset.",
+    )
     payload = models.JSONField(default=dict)
     created_at = models.DateTimeField(auto_now_add=True)
     taken_at = models.DateTimeField(null=True, blank=True, db_index=True)

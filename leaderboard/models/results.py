@@ -10,6 +10,13 @@ from django.db.models import Q
 from leaderboard.models.datasets import Dataset
 
 
+class RunType(models.TextChoices):
+    """Whether a person had a hand in the queries or the ranking, as TREC asks."""
+
+    AUTOMATIC = "automatic", "automatic"
+    MANUAL = "manual", "manual"
+
+
 class Run(models.Model):
     """One ranking of one dataset version, stored compressed under the sha256 of its text."""
 
@@ -28,6 +35,9 @@ class Run(models.Model):
     size = models.PositiveBigIntegerField(help_text="Bytes of the text.")
     lines = models.PositiveBigIntegerField(default=0)
     metadata = models.JSONField(default=dict, blank=True)
+    priority = models.PositiveSmallIntegerField(
+        null=True, blank=True, help_text="The team's own order of its runs for pooling, 1 first."
+    )
     reusable = models.BooleanField(
         default=False, help_text="Others may re-rank or fuse it, and credit its system."
     )
@@ -67,6 +77,32 @@ class Evaluation(models.Model):
         return f"{self.run}, {self.qrels}"
 
 
+class EvaluationPart(models.Model):
+    """The means of an evaluation over one part of the judged queries, unrounded: append-only.
+
+    Computed by the scorer, which alone reads the assignment of queries to parts.
+    """
+
+    class Part(models.TextChoices):
+        """What a competition's board shows, and what is revealed at the end of a round."""
+
+        PUBLIC = "public", "public"
+        PRIVATE = "private", "private"
+
+    evaluation = models.ForeignKey(Evaluation, on_delete=models.CASCADE, related_name="parts")
+    part = models.CharField(max_length=8, choices=Part.choices)
+    means = models.JSONField(help_text="Measure → mean over the part's judged queries, unrounded.")
+    judged_queries = models.PositiveIntegerField()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["evaluation", "part"], name="part_once_per_evaluation")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.part} part of {self.evaluation}"
+
+
 class EntryQuerySet(models.QuerySet["Entry"]):
     """Entries, by who may see them."""
 
@@ -76,7 +112,7 @@ class EntryQuerySet(models.QuerySet["Entry"]):
 
     def seen(self) -> Self:
         """Those that are on public boards or were: everyone may know of them."""
-        return self.listed().exclude(visibility=Entry.Visibility.PRIVATE)
+        return self.listed().filter(visibility__in=Entry.SEEN)
 
     def listed(self) -> Self:
         """Those of datasets that have a public page."""
@@ -104,6 +140,14 @@ class Entry(models.Model):
         PUBLIC = "public", "public"
         PRIVATE = "private", "private"
         WITHDRAWN = "withdrawn", "withdrawn"
+        QUARANTINED = "quarantined", "quarantined"
+        UNPUBLISHED = "unpublished", "taken off the board by a curator"
+        HELD = "held", "no significant change"
+
+    #: Those that stand on a board, or leave their place and a reason there.
+    SEEN = (Visibility.PUBLIC, Visibility.WITHDRAWN, Visibility.QUARANTINED)
+    #: Those of which only a curator decides: nothing that a team does shows them.
+    CURATED = (Visibility.QUARANTINED, Visibility.UNPUBLISHED, Visibility.HELD)
 
     class Training(models.TextChoices):
         """What the system had seen of the dataset."""
@@ -137,8 +181,22 @@ class Entry(models.Model):
     comparison_group = models.CharField(max_length=120)
     is_baseline = models.BooleanField(default=False)
     training = models.CharField(max_length=12, choices=Training.choices, default=Training.UNDECLARED)
-    visibility = models.CharField(max_length=10, choices=Visibility.choices, default=Visibility.PUBLIC)
+    visibility = models.CharField(max_length=12, choices=Visibility.choices, default=Visibility.PUBLIC)
     withdrawal_reason = models.CharField(max_length=300, blank=True)
+    moderation_reason = models.CharField(
+        max_length=300, blank=True, help_text="Why a curator took it off; public where it is quarantined."
+    )
+    private_scores = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="Measure → published value over a competition's private part; empty until it is revealed.",
+    )
+    round = models.ForeignKey(
+        "Round", null=True, blank=True, on_delete=models.PROTECT, related_name="entries"
+    )
+    late = models.BooleanField(default=False, help_text="It came after its round had closed.")
+    pooled = models.BooleanField(default=False, help_text="Its run fed a pool that was judged.")
+    run_type = models.CharField(max_length=10, blank=True, choices=RunType.choices)
     missing_queries = models.PositiveIntegerField(
         null=True,
         blank=True,
@@ -166,6 +224,7 @@ class Entry(models.Model):
             ),
         ]
         indexes = [models.Index(fields=["dataset", "visibility"])]
+        permissions = [("moderate_entry", "Can quarantine and un-publish results, and merge systems")]
 
     def __str__(self) -> str:
         return f"{self.system} on {self.dataset}"

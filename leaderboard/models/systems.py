@@ -1,9 +1,11 @@
-"""What is ranked, and where reported figures come from. Written by `leaderboard.systems` and `leaderboard.reported`."""
+"""What is ranked, and where reported figures come from. Written by `leaderboard.systems` and
+`leaderboard.reported`."""
 
 from __future__ import annotations
 
 from django.db import models
 from django.urls import reverse
+from simple_history.models import HistoricalRecords
 
 
 class Architecture(models.TextChoices):
@@ -31,6 +33,8 @@ class Source(models.Model):
     venue = models.CharField(max_length=200, blank=True)
     url = models.URLField(blank=True)
     bibtex = models.TextField(blank=True)
+
+    history = HistoricalRecords()
 
     def __str__(self) -> str:
         return f"{self.authors} ({self.year})"
@@ -84,7 +88,15 @@ class System(models.Model):
     adapted_to = models.JSONField(
         default=list, blank=True, help_text="Slugs or names of datasets whose corpus it saw, without labels."
     )
+    anonymous_until = models.DateTimeField(
+        null=True,
+        blank=True,
+        db_index=True,
+        help_text="Team, authors and links are kept back until then: a review is under way. Emptied when it is over.",
+    )
     created_at = models.DateTimeField(auto_now_add=True)
+
+    history = HistoricalRecords()
 
     class Meta:
         ordering = ["name"]
@@ -99,3 +111,14 @@ class System(models.Model):
     def get_absolute_url(self) -> str:
         """The system's page."""
         return reverse("system", args=[self.slug])
+
+
+class SystemRedirect(models.Model):
+    """Where a system that was merged into another was found: links to it go on working."""
+
+    slug = models.SlugField(max_length=120, unique=True)
+    system = models.ForeignKey(System, on_delete=models.CASCADE, related_name="redirects")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return f"{self.slug} → {self.system}"

@@ -33,5 +33,5 @@ def team_changed(team: Team) -> None:
 
 def _of(entries: QuerySet[Entry]) -> set[int]:
     """The ids of the datasets whose boards have one of the entries: what is private is on none."""
-    seen = entries.exclude(visibility=Entry.Visibility.PRIVATE)
+    seen = entries.filter(visibility__in=Entry.SEEN)
     return set(seen.values_list("dataset_id", flat=True))

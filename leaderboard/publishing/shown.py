@@ -15,7 +15,7 @@ def set_visibility(submission_reference: str, *, public: bool) -> None:
     wanted = Entry.Visibility.PUBLIC if public else Entry.Visibility.PRIVATE
     of_submission = Entry.objects.filter(submission_reference=submission_reference)
     lock_boards(of_submission.values_list("dataset_id", flat=True))
-    entries = of_submission.exclude(visibility__in=[Entry.Visibility.WITHDRAWN, wanted])
+    entries = of_submission.exclude(visibility__in=[Entry.Visibility.WITHDRAWN, *Entry.CURATED, wanted])
     seen_before = Exists(EntryVersion.objects.filter(entry=OuterRef("pk")))
     touched = list(entries.annotate(seen_before=seen_before).select_related("dataset").order_by("pk"))
     entries.update(visibility=wanted)

@@ -1,4 +1,4 @@
-"""Submissions, their jobs, the workers, and the tokens people drive the site with."""
+"""Submissions, their jobs, and the workers that do them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from django.db import models
 from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
-from knox.models import AbstractAuthToken
+
+from leaderboard.models import RunType
 
 
 class State(models.TextChoices):
@@ -65,11 +66,22 @@ class Submission(models.Model):
         "Checkpoint", null=True, blank=True, on_delete=models.PROTECT, related_name="submissions"
     )
     reusable = models.BooleanField(default=False, help_text="Others may re-rank or fuse its runs.")
+    round = models.ForeignKey(
+        "leaderboard.Round", null=True, blank=True, on_delete=models.PROTECT, related_name="submissions"
+    )
+    late = models.BooleanField(default=False, help_text="It came after its round had closed.")
+    run_type = models.CharField(max_length=10, blank=True, choices=RunType.choices)
+    priority = models.PositiveSmallIntegerField(
+        null=True, blank=True, help_text="The team's own order of its runs for pooling, 1 first."
+    )
     public = models.BooleanField(default=True)
     note = models.TextField(blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
     withdrawn_at = models.DateTimeField(null=True, blank=True)
     withdrawal_reason = models.CharField(max_length=300, blank=True)
+    noticed_at = models.DateTimeField(
+        null=True, blank=True, db_index=True, help_text="When its people were told how it ended."
+    )
 
     class Meta:
         ordering = ["-created_at"]
@@ -126,6 +138,10 @@ class Job(models.Model):
         SAMPLE_MODEL = "sample_model", "sample model"
         CERTAINTY = "certainty", "intervals and tests"
         STATISTICS = "statistics", "figures of a collection"
+        POOL = "pool", "draw a pool"
+        MERGE = "merge", "merge judgements"
+        RESCORE = "rescore", "rescore"
+        PROTECT = "protect", "draw a competition's parts"
 
     class Queue(models.TextChoices):
         """Which workers take it."""
@@ -214,83 +230,6 @@ class Job(models.Model):
         return f"{self.kind} {self.dataset} ({self.state})"
 
 
-class Checkpoint(models.Model):
-    """A model that a team sent, validated and rebuilt: once per owner. Written by `checkpoints`.
-
-    `sha256` is of the archive as it came, `model_sha256` of the rebuilt files, which lie under the team's own folder.
-    """
-
-    team = models.ForeignKey(
-        "leaderboard.Team", null=True, blank=True, on_delete=models.PROTECT, related_name="checkpoints"
-    )
-    sha256 = models.CharField(max_length=64)
-    model_sha256 = models.CharField(max_length=64)
-    kind = models.CharField(max_length=24)
-    description = models.JSONField(help_text="As evaluation.checkpoints.CheckpointDescription.")
-    file_name = models.CharField(max_length=200)
-    size = models.PositiveBigIntegerField(help_text="Bytes of the rebuilt files.")
-    hub_name = models.CharField(max_length=200, blank=True)
-    hub_commit = models.CharField(max_length=40, blank=True)
-    created_by = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.PROTECT, related_name="+"
-    )
-    created_at = models.DateTimeField(auto_now_add=True)
-
-    class Meta:
-        ordering = ["-created_at"]
-        constraints = [
-            models.UniqueConstraint(fields=["team", "sha256", "kind"], name="checkpoint_once_per_team"),
-            models.UniqueConstraint(
-                fields=["sha256", "kind"], condition=Q(team=None), name="checkpoint_once_of_the_house"
-            ),
-        ]
-
-    def __str__(self) -> str:
-        return self.file_name
-
-
-class Encoding(models.Model):
-    """A dataset version's documents through one model with one setting, in shards. Written by `encodings`.
-
-    `key` names what decides the bytes: model, corpus, engine, the parameters that matter, shard size, and the hardware
-    class, device and threads of the workers. Jobs with the same key share the shards.
-    """
-
-    key = models.CharField(max_length=64, unique=True)
-    checkpoint = models.ForeignKey(Checkpoint, on_delete=models.PROTECT, related_name="encodings")
-    version = models.ForeignKey(
-        "leaderboard.DatasetVersion", on_delete=models.PROTECT, related_name="encodings"
-    )
-    engine = models.CharField(max_length=40)
-    parameters = models.JSONField(default=dict)
-    shard_size = models.PositiveIntegerField()
-    shards_expected = models.PositiveIntegerField()
-    created_at = models.DateTimeField(auto_now_add=True)
-
-    def __str__(self) -> str:
-        return f"{self.checkpoint} over {self.version}"
-
-
-class Shard(models.Model):
-    """One encoded part of a corpus: a row that one job makes, done once its files are on shared storage."""
-
-    encoding = models.ForeignKey(Encoding, on_delete=models.CASCADE, related_name="shards")
-    number = models.PositiveIntegerField()
-    job = models.OneToOneField(Job, null=True, blank=True, on_delete=models.SET_NULL, related_name="shard")
-    documents = models.PositiveIntegerField(default=0)
-    size = models.PositiveBigIntegerField(default=0, help_text="Bytes on storage.")
-    seconds = models.FloatField(default=0.0, help_text="What encoding alone took.")
-    hardware = models.CharField(max_length=160, blank=True, help_text="Slug of the hardware class.")
-    done_at = models.DateTimeField(null=True, blank=True)
-
-    class Meta:
-        ordering = ["number"]
-        constraints = [models.UniqueConstraint(fields=["encoding", "number"], name="shard_once")]
-
-    def __str__(self) -> str:
-        return f"shard {self.number} of {self.encoding}"
-
-
 class Worker(models.Model):
     """A worker process that announced itself. Written by `heartbeat`."""
 
@@ -305,13 +244,3 @@ class Worker(models.Model):
 
     def __str__(self) -> str:
         return self.name
-
-
-class ApiToken(AbstractAuthToken):
-    """A token for the API: knox keeps its hash, its expiry and whose it is; we keep what it is called and its use."""
-
-    name = models.CharField(max_length=80, blank=True)
-    last_used_at = models.DateTimeField(null=True, blank=True)
-
-    class Meta:
-        ordering = ["-created"]

@@ -1,0 +1,128 @@
+"""Who changed what, when, and why: the only writer of `AuditRecord`.
+
+Whoever acts says so around the act:
+
+    with acting(person, "near-duplicate of an earlier run"):
+        quarantine(entry, …)
+
+and every public number that changes inside is recorded with the person and the reason, by `board_versions`, which all
+changes of boards go through. Outside of it the site itself is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from django.utils import timezone
+
+from leaderboard.models import AuditRecord, Dataset, Entry, User
+
+#: Whose act it is where nobody said.
+THE_SITE = "the site"
+#: What of an entry's row is a public number, or decides which numbers are shown.
+NUMBERS = (
+    "scores", "deviations", "private_scores", "visibility", "is_baseline", "comparison_group", "seed_count",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who acts, and why."""
+
+    person: User | None
+    reason: str
+
+    @property
+    def name(self) -> str:
+        """Shown in records: never an e-mail address alone where there is a name."""
+        return str(self.person)[:150] if self.person is not None else THE_SITE
+
+
+_NOBODY = Actor(None, "")
+_acting: ContextVar[Actor] = ContextVar("acting", default=_NOBODY)
+
+
+@contextmanager
+def acting(person: User | None, reason: str = "") -> Iterator[None]:
+    """Name the person and the reason for whatever is recorded inside."""
+    token = _acting.set(Actor(person, reason))
+    try:
+        yield
+    finally:
+        _acting.reset(token)
+
+
+def actor() -> Actor:
+    """Who acts now."""
+    return _acting.get()
+
+
+def record(
+    action: str,
+    subject: object,
+    *,
+    dataset: Dataset | int | None = None,
+    entry: Entry | int | None = None,
+    before: Mapping[str, Any] | None = None,
+    after: Mapping[str, Any] | None = None,
+) -> AuditRecord:
+    """Write down an act of curation, in the transaction that does it. Never a judgement, secret or hidden text."""
+    who = actor()
+    return AuditRecord.objects.create(
+        at=timezone.now(),
+        actor=who.person,
+        actor_name=who.name,
+        action=action,
+        subject=str(subject)[:300],
+        dataset_id=_key(dataset),
+        entry_id=_key(entry),
+        before=dict(before or {}),
+        after=dict(after or {}),
+        reason=who.reason,
+    )
+
+
+def record_numbers(
+    dataset: int,
+    revision: int,
+    action: str,
+    before: Mapping[int, Mapping[str, Any]],
+    after: Mapping[int, Mapping[str, Any]],
+) -> None:
+    """Write down which public numbers of a board changed: rows by entry, as they were and as they are now."""
+    who, now = actor(), timezone.now()
+    records = []
+    for entry in sorted({*before, *after}):
+        old, new = _numbers(before.get(entry)), _numbers(after.get(entry))
+        if old != new:
+            named = after.get(entry) or before[entry]
+            records.append(
+                AuditRecord(
+                    at=now,
+                    actor=who.person,
+                    actor_name=who.name,
+                    action=action,
+                    subject=f"{named['entry'].get('system', '')}"[:300],
+                    dataset_id=dataset,
+                    entry_id=entry,
+                    revision=revision,
+                    before=old,
+                    after=new,
+                    reason=who.reason,
+                )
+            )
+    AuditRecord.objects.bulk_create(records, batch_size=500)
+
+
+def _numbers(row: Mapping[str, Any] | None) -> dict[str, Any]:
+    if row is None:
+        return {}
+    return {name: row["entry"][name] for name in NUMBERS if row["entry"].get(name) not in (None, {}, 0)}
+
+
+def _key(row: Dataset | Entry | int | None) -> int | None:
+    return row if row is None or isinstance(row, int) else row.pk

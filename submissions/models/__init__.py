@@ -1,0 +1,22 @@
+"""The tables of submissions: work, models that were sent, quotas, notices, tokens. Each names its writer."""
+
+from submissions.models.checkpoints import Checkpoint, Encoding, Shard
+from submissions.models.fairness import Flag, QuotaException, QuotaUse, RunSignature
+from submissions.models.notices import Delivery, Notice, NoticeKind, NoticePreference, Webhook
+from submissions.models.tokens import ApiToken
+from submissions.models.work import (
+    TERMINAL,
+    WAITING,
+    Job,
+    JobQuerySet,
+    State,
+    Submission,
+    Worker,
+    new_identifier,
+)
+
+__all__ = [
+    "TERMINAL", "WAITING", "ApiToken", "Checkpoint", "Delivery", "Encoding", "Flag", "Job", "JobQuerySet",
+    "Notice", "NoticeKind", "NoticePreference", "QuotaException", "QuotaUse", "RunSignature", "Shard", "State",
+    "Submission", "Webhook", "Worker", "new_identifier",
+]  # fmt: skip

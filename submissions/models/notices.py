@@ -1,0 +1,113 @@
+"""What people are told, and how. Written by `submissions.notices`; webhooks and preferences by their people."""
+
+from __future__ import annotations
+
+from django.conf import settings
+from django.db import models
+from django.db.models import Q
+
+
+class NoticeKind(models.TextChoices):
+    """What people are told of; each can be switched off."""
+
+    FINISHED = "finished", "a submission finished"
+    FAILED = "failed", "a submission failed through a fault of ours"
+    REJECTED = "rejected", "a file was rejected"
+    RESCORED = "rescored", "results were rescored on new judgements"
+    ROUND_OPENING = "round_opening", "a round opens"
+    ROUND_CLOSING = "round_closing", "a round closes soon"
+    ROUND_REVEALED = "round_revealed", "a round was revealed"
+    CHALLENGED = "challenged", "a system was challenged, or a challenge settled"
+
+
+class Notice(models.Model):
+    """One message to one person: in the inbox, by mail, or both. The row is the outbox of the mail."""
+
+    person = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="notices")
+    kind = models.CharField(max_length=16, choices=NoticeKind.choices)
+    subject = models.CharField(max_length=200)
+    text = models.TextField()
+    path = models.CharField(max_length=300, blank=True, help_text="Where on this site to read more.")
+    key = models.CharField(max_length=120, help_text="What it is about: nobody is told twice.")
+    in_inbox = models.BooleanField(default=True)
+    read_at = models.DateTimeField(null=True, blank=True)
+    mail_state = models.CharField(
+        max_length=8,
+        choices=[("none", "not wanted"), ("waiting", "waiting"), ("sent", "sent"), ("failed", "failed")],
+        default="none",
+        db_index=True,
+    )
+    mail_attempts = models.PositiveSmallIntegerField(default=0)
+    not_before = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["-pk"]
+        constraints = [
+            models.UniqueConstraint(fields=["person", "kind", "key"], name="told_once"),
+        ]
+
+    def __str__(self) -> str:
+        return self.subject
+
+
+class NoticePreference(models.Model):
+    """How a person wants to be told of a kind of thing; without a row both ways."""
+
+    person = models.ForeignKey(
+        settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="notice_preferences"
+    )
+    kind = models.CharField(max_length=16, choices=NoticeKind.choices)
+    by_mail = models.BooleanField(default=True)
+    in_inbox = models.BooleanField(default=True)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["person", "kind"], name="one_preference_per_kind")]
+
+    def __str__(self) -> str:
+        return f"{self.person}: {self.kind}"
+
+
+class Webhook(models.Model):
+    """An address of a team's own that is told of finished and rescored results, with a signature."""
+
+    team = models.ForeignKey("leaderboard.Team", on_delete=models.CASCADE, related_name="webhooks")
+    url = models.URLField(max_length=500)
+    secret = models.CharField(max_length=80, help_text="Key of the HMAC; shown once, never logged.")
+    active = models.BooleanField(default=True)
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["pk"]
+
+    def __str__(self) -> str:
+        return f"webhook {self.pk} of {self.team}"
+
+
+class Delivery(models.Model):
+    """One message to one webhook: the row is the outbox."""
+
+    webhook = models.ForeignKey(Webhook, on_delete=models.CASCADE, related_name="deliveries")
+    event = models.CharField(max_length=16)
+    key = models.CharField(max_length=120)
+    body = models.JSONField()
+    state = models.CharField(
+        max_length=8,
+        choices=[("waiting", "waiting"), ("sent", "sent"), ("failed", "failed")],
+        default="waiting",
+    )
+    attempts = models.PositiveSmallIntegerField(default=0)
+    not_before = models.DateTimeField(null=True, blank=True)
+    answer = models.CharField(max_length=120, blank=True, help_text="What came of the last attempt.")
+    created_at = models.DateTimeField(auto_now_add=True)
+    sent_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-pk"]
+        verbose_name_plural = "deliveries"
+        indexes = [models.Index(fields=["state"], condition=Q(state="waiting"), name="delivery_waiting")]
+        constraints = [models.UniqueConstraint(fields=["webhook", "event", "key"], name="delivered_once")]
+
+    def __str__(self) -> str:
+        return f"{self.event} to {self.webhook}"
