@@ -1,4 +1,5 @@
-"""Where bytes are kept: content-addressed files under `var/store`, judgements apart under `var/private`.
+"""Where bytes are kept: content-addressed files under `var/store`, judgements and what tells of them apart under
+`var/private`.
 
 No URL maps to either folder. A file is written aside, synced and renamed, and only then named by a row, so a crash
 leaves at most a file without a row, never a row without its file.
@@ -31,6 +32,7 @@ class Area(StrEnum):
     EMBEDDINGS = "store/embeddings"
     PROFILES = "store/profiles"
     QRELS = "private/qrels"
+    CURATION = "private/curation"
 
 
 def path_of(area: Area, sha256: str) -> Path:
