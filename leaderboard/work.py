@@ -41,3 +41,16 @@ def request_statistics(dataset_id: int) -> None:
     dataset = Dataset.objects.filter(pk=dataset_id, current_version__corpus_sha256__gt="").first()
     if dataset is not None and not waiting.exists():
         request_work(WorkRequest.Kind.STATISTICS, dataset)
+
+
+def request_notice(event: str, **payload: Any) -> WorkRequest:
+    """Ask that people be told of an event, in the transaction that makes it; `submissions.notices` decides whom.
+
+    `event` is a kind of notice: "rescored" (`rescore`, a key), "round_revealed" (`round`), "challenged" (`challenge`).
+    The payload has keys of rows and nothing else: what is told is read when it is written.
+    """
+    request = WorkRequest.objects.create(
+        kind=WorkRequest.Kind.NOTIFY, dataset=None, payload={"event": event, **payload}
+    )
+    bell.ring()
+    return request

@@ -18,6 +18,7 @@ class NoticeKind(models.TextChoices):
     ROUND_CLOSING = "round_closing", "a round closes soon"
     ROUND_REVEALED = "round_revealed", "a round was revealed"
     CHALLENGED = "challenged", "a system was challenged, or a challenge settled"
+    WEBHOOK_OFF = "webhook_off", "a webhook was switched off"
 
 
 class Notice(models.Model):
@@ -46,6 +47,9 @@ class Notice(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["person", "kind", "key"], name="told_once"),
         ]
+        indexes = [
+            models.Index(fields=["person"], condition=Q(read_at=None, in_inbox=True), name="notice_unread"),
+        ]
 
     def __str__(self) -> str:
         return self.subject
@@ -60,6 +64,9 @@ class NoticePreference(models.Model):
     kind = models.CharField(max_length=16, choices=NoticeKind.choices)
     by_mail = models.BooleanField(default=True)
     in_inbox = models.BooleanField(default=True)
+    everywhere = models.BooleanField(
+        default=False, help_text="Of rounds: also where none of the person's teams has submitted."
+    )
 
     class Meta:
         constraints = [models.UniqueConstraint(fields=["person", "kind"], name="one_preference_per_kind")]
