@@ -25,10 +25,12 @@ def record_run(
     metadata: Mapping[str, Any] | None = None,
     reusable: bool = False,
     built_from: Iterable[Run | int] = (),
+    priority: int | None = None,
 ) -> Run:
     """The row of a stored run; the same bytes for the same system and configuration are one run.
 
-    `reusable` lets others re-rank or fuse it; `built_from` are the runs, or their keys, that it was made of.
+    `priority` is the team's own order of its runs for pooling, 1 first; `reusable` lets others re-rank or fuse it;
+    `built_from` are the runs, or their keys, that it was made of.
     """
     run, created = Run.objects.get_or_create(
         version=version,
@@ -42,11 +44,17 @@ def record_run(
             "tag": tag[:120],
             "metadata": dict(metadata or {}),
             "reusable": reusable,
+            "priority": priority,
         },
     )
     if created:
         run.built_from.set(built_from)
     return run
+
+
+def set_priority(runs: Iterable[int], priority: int | None) -> None:
+    """Give runs another place in their team's own order; pools that were drawn before stay as they are."""
+    Run.objects.filter(pk__in=list(runs)).update(priority=priority)
 
 
 def set_reusable(runs: Iterable[int], *, reusable: bool) -> None:

@@ -15,7 +15,7 @@ from evaluation.problems import Problem
 from evaluation.scoring import ScoredRun, score_run
 from leaderboard.judgements import scoring_target
 from leaderboard.models import Dataset, Entry, Evaluation, Qrels, Run, System
-from leaderboard.publishing import publish_entry
+from leaderboard.publishing import EntryMarks, publish_entry
 from leaderboard.results import record_evaluation, record_run
 from leaderboard.runs import StoredRun, run_path, store_run
 from leaderboard.store import Area, path_of, remove
@@ -132,12 +132,20 @@ def publish_results(
                 submission_reference=submission.pk if submission else "",
                 is_baseline=job.kind == Job.Kind.BASELINE or bool(job.payload.get("baseline")),
                 facts=result.facts,
+                marks=marks_of(submission),
             )
             for result in results
         ]
         _tie(job, submission, entries)
         _log_publication(job, entries)
     return entries
+
+
+def marks_of(submission: Submission | None) -> EntryMarks:
+    """What a board says of how the submission's runs came."""
+    if submission is None:
+        return EntryMarks()
+    return EntryMarks(submission.round_id, submission.late, submission.run_type)
 
 
 def _log_publication(job: Job, entries: Sequence[Entry]) -> None:
@@ -191,6 +199,7 @@ def record(
         metadata={**statistics.metadata, **(made_by(submission) if submission else {})},
         reusable=submission.reusable if submission else False,
         built_from=job.payload.get("run_ids", []),
+        priority=submission.priority if submission else None,
     )
     return record_evaluation(
         run=run,

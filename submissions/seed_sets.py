@@ -5,7 +5,7 @@ from __future__ import annotations
 from evaluation.errors import InvalidRun
 from evaluation.problems import Problem
 from leaderboard.models import Entry, Evaluation
-from leaderboard.publishing import publish_seed_set
+from leaderboard.publishing import EntryMarks, publish_seed_set
 from submissions.lifecycle import write_log
 from submissions.models import Job, State, Submission
 
@@ -41,6 +41,7 @@ def publish_seed(
         public=submission.public,
         configuration=submission.configuration,
         submission_reference=submission.pk,
+        marks=EntryMarks(submission.round_id, submission.late, submission.run_type),
     )
     if entry.submission_reference != submission.pk:
         raise InvalidRun.of(_set_already_there(job))

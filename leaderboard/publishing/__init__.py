@@ -1,6 +1,7 @@
 """Put entries on boards and take them off: the only writer of `Entry` and `Seed`."""
 
 from leaderboard.publishing.described import source_changed, system_changed, team_changed
+from leaderboard.publishing.marks import EntryMarks, mark_pooled
 from leaderboard.publishing.reported import ReportedEntry, publish_reported
 from leaderboard.publishing.scored import SEEDS, publish_entry, publish_seed_set, refresh_scores
 from leaderboard.publishing.shown import name_baseline, set_visibility, withdraw_entries
@@ -16,8 +17,10 @@ from leaderboard.publishing.values import (
 __all__ = [
     "HIDDEN_DECIMALS",
     "SEEDS",
+    "EntryMarks",
     "ReportedEntry",
     "comparison_group",
+    "mark_pooled",
     "name_baseline",
     "publish_entry",
     "publish_reported",

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from leaderboard.board_versions import Kind, board_changed, lock_boards
 from leaderboard.models import Dataset, Entry, Evaluation, Seed
+from leaderboard.publishing.marks import UNMARKED, EntryMarks
 from leaderboard.publishing.values import (
     comparison_group,
     published_scores,
@@ -30,6 +31,7 @@ def publish_entry(
     submission_reference: str = "",
     is_baseline: bool = False,
     facts: Mapping[str, str | int | float] | None = None,
+    marks: EntryMarks = UNMARKED,
 ) -> Entry:
     """Show an evaluation on its dataset's board (or keep it for its team). Publishing it again changes nothing."""
     dataset = evaluation.run.version.dataset
@@ -51,6 +53,7 @@ def publish_entry(
             "facts": dict(facts or {}),
             "submission_reference": submission_reference,
             "published_at": timezone.now(),
+            **marks.columns([evaluation]),
         },
     )
     if created and public:
@@ -67,6 +70,7 @@ def publish_seed_set(
     configuration: str = "",
     submission_reference: str = "",
     facts: Mapping[str, str | int | float] | None = None,
+    marks: EntryMarks = UNMARKED,
 ) -> Entry:
     """Show the runs of one system that differ by their seeds, by label, as one entry: their mean and deviation.
 
@@ -99,6 +103,7 @@ def publish_seed_set(
         facts=dict(facts or {}),
         submission_reference=submission_reference,
         published_at=now,
+        **marks.columns(seeds.values()),
     )
     Seed.objects.bulk_create(
         Seed(entry=entry, evaluation=evaluation, label=label, scores=published[label], published_at=now)
