@@ -239,6 +239,9 @@ STORAGES = {
     },
 }
 
+# --- curation: reasons are sentences, not labels of 100 characters
+SIMPLE_HISTORY_HISTORY_CHANGE_REASON_USE_TEXT_FIELD = True
+
 # --- security
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {

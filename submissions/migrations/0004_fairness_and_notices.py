@@ -95,7 +95,7 @@ class Migration(migrations.Migration):
                 ("reason", models.CharField(max_length=300)),
                 ("history_id", models.AutoField(primary_key=True, serialize=False)),
                 ("history_date", models.DateTimeField(db_index=True)),
-                ("history_change_reason", models.CharField(max_length=100, null=True)),
+                ("history_change_reason", models.TextField(null=True)),
                 (
                     "history_type",
                     models.CharField(
