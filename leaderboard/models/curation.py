@@ -154,6 +154,17 @@ class Rescore(models.Model):
     state = models.CharField(max_length=10, choices=State.choices, default=State.EVALUATING)
     done = models.PositiveIntegerField(default=0, help_text="Runs evaluated.")
     total = models.PositiveIntegerField(default=0)
+    lost = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="Run → why it could not be evaluated; such results stay as they are.",
+    )
+    content = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="What comes with the switch beside numbers: topics, statistics, open judgements; and the settings "
+        "that the runs were evaluated under.",
+    )
     comparison = models.JSONField(
         default=dict,
         blank=True,

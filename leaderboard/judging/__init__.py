@@ -1,0 +1,1 @@
+"""How judgements grow: pools drawn from runs, and judgements that come back."""

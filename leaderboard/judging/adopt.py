@@ -1,0 +1,41 @@
+"""These judgements are now to be the dataset's: at once where nothing stands on others, else after a rescore."""
+
+from __future__ import annotations
+
+from django.db import transaction
+
+from leaderboard import rescoring
+from leaderboard.baselines import request_baseline
+from leaderboard.board_versions import Kind, board_changed, lock_boards
+from leaderboard.models import Dataset, Entry, Qrels, Rescore
+
+
+@transaction.atomic
+def adopt_qrels(dataset: Dataset, qrels: Qrels, reason: str) -> Rescore | None:
+    """Make `qrels` the judgements that the dataset is scored on. Returns the rescore that this takes, if any.
+
+    First judgements are taken at once: everything that waits for them is scored then, and the dataset's BM25 is made.
+    Within `audit.acting`. Raises rescoring.RescoreUnderWay while another rescore is not decided, and ValueError for
+    judgements of another version than the dataset's.
+    """
+    lock_boards([dataset.pk])
+    present = Dataset.objects.select_related("current_qrels").get(pk=dataset.pk)
+    if present.current_version_id != qrels.version_id:
+        raise ValueError(f"{qrels} are not for the present version of {dataset}")
+    if present.current_qrels_id == qrels.pk:
+        return None
+    if rescoring.is_needed(present, qrels):
+        return rescoring.start(present, qrels, reason)
+    other = rescoring.under_way(present)
+    if other is not None:
+        raise rescoring.RescoreUnderWay(other)
+    present.current_qrels = qrels
+    if present.runs_only:
+        present.state = Dataset.State.PUBLISHED
+    present.save()
+    baselines = Entry.objects.filter(dataset=present, is_baseline=True, evaluation__qrels=qrels)
+    if not present.runs_only and not baselines.exists():
+        request_baseline(present)
+    board_changed(present, Kind.IMPORTED)
+    dataset.refresh_from_db()
+    return None
