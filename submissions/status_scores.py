@@ -1,4 +1,8 @@
-"""The published values of a job's result, beside those of its dataset's baseline."""
+"""What is told of a submission's result, to anyone and on any way: page, API, mail and webhook ask here alone.
+
+Scores are the published values, beside those of the dataset's baseline. Of a result that a competition holds they are
+those that the team has already, never the new ones.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,14 @@ from dataclasses import dataclass
 from leaderboard.boards.measures import better
 from leaderboard.boards.word_pieces import is_word_pieces
 from leaderboard.models import Entry
-from leaderboard.publishing import comparison_group, published_scores
-from submissions.models import Job
+from leaderboard.publishing import comparison_group, published_scores, shown_instead
+from leaderboard.publishing.values import HIDDEN_DECIMALS
+from submissions.models import Job, State, Submission
+
+#: What is said of a result that a competition's Ladder holds.
+NO_CHANGE = "no significant change"
+#: Decimals of values on open judgements in texts.
+_DECIMALS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +56,56 @@ class Score:
         return Score(self.measure, self.value, self.word_pieces)
 
 
+def is_held(entry: Entry | None) -> bool:
+    """Whether the result is not told, since it is no significant change."""
+    return entry is not None and entry.visibility == Entry.Visibility.HELD
+
+
+def held_meaning(entry: Entry) -> str:
+    """What the team of a held result is told, with what it may take for its score."""
+    if shown_instead(entry) is None:
+        return "No significant change. Nothing else is told of this result."
+    return "No significant change. The scores are those that your team has already; nothing else is told."
+
+
+def outcome_text(submission: Submission) -> str:
+    """How the submission ended, for mails and webhooks: plain text, a line for each dataset.
+
+    Its jobs must all have ended. Scores stand beside the baseline's.
+    """
+    jobs = submission.jobs.exclude(kind=Job.Kind.SHARD).select_related(
+        "dataset", "entry__dataset", "entry__system"
+    )
+    by_dataset: dict[int, list[Job]] = {}
+    for job in jobs:
+        by_dataset.setdefault(job.dataset_id, []).append(job)
+    return "\n".join(_outcome(members) for members in by_dataset.values())
+
+
+def _outcome(jobs: list[Job]) -> str:
+    """One dataset's line: of a seed set what the set has, and nothing where it is not complete."""
+    first = jobs[0]
+    name, entry = first.dataset.name, first.entry
+    if is_held(entry) and entry is not None:
+        known = shown_instead(entry)
+        shown = f" Your team has {_in_words(scores_of_entry(known, True), first)}." if known else ""
+        return f"{name}: {NO_CHANGE}.{shown}"
+    lost = [job for job in jobs if job.state != State.DONE]
+    if lost or entry is None:
+        seeds = f" (seed {', '.join(job.seed for job in lost)})" if len(jobs) > 1 and lost else ""
+        return f"{name}: {State((lost or jobs)[0].state).label}{seeds}."
+    return f"{name}: {_in_words(scores_of_entry(entry, True), first)}."
+
+
+def _in_words(scores: list[Score], job: Job) -> str:
+    decimals = HIDDEN_DECIMALS if job.dataset.hidden else _DECIMALS
+    return ", ".join(
+        f"{score.measure} {score.value:.{decimals}f}"
+        + (f" (BM25 {score.baseline:.{decimals}f})" if score.baseline is not None else "")
+        for score in scores
+    )
+
+
 def scores_of_job(job: Job, entry: Entry | None, compare: bool) -> list[Score]:
     """What the job's run has: of a seed its own, whether or not the set is there."""
     if job.evaluation is not None:
@@ -56,7 +116,13 @@ def scores_of_job(job: Job, entry: Entry | None, compare: bool) -> list[Score]:
 
 
 def scores_of_entry(entry: Entry, compare: bool, job: Job | None = None) -> list[Score]:
-    """What boards show of the entry: of a seed set the means with their deviations."""
+    """What boards show of the entry: of a seed set the means with their deviations.
+
+    Of a held one it is what its team has already.
+    """
+    if is_held(entry):
+        known = shown_instead(entry)
+        return scores_of_entry(known, compare) if known is not None else []
     baseline = word_pieces = None
     if compare:
         baseline = _baseline(entry.dataset_id, entry.comparison_group, entry.pk)

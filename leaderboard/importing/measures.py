@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from evaluation.measures import DEFAULT_MEASURES, UnknownMeasureError, parse_measure
 from evaluation.problems import Problem
 from leaderboard.importing.problems import problem
+from leaderboard.protection import MOST_MEASURES
 
-#: With hidden judgements every measure shown is another look at them.
-MOST_HIDDEN = 3
 #: Shown beside the primary measure where judgements are hidden.
 _HIDDEN_EXTRAS = ("R@100", "R@1000")
 
@@ -42,9 +41,9 @@ def check_measures(primary: str, asked: Sequence[str], *, hidden: bool) -> Itera
                 f"{measure.name} tells which documents are judged",
                 "Choose another measure, or open the judgements.",
             )
-    if not unknown and hidden and len(shown_measures(primary, asked, hidden=True)) > MOST_HIDDEN:
+    if not unknown and hidden and len(shown_measures(primary, asked, hidden=True)) > MOST_MEASURES:
         yield problem(
             "too_many_measures",
-            f"with hidden judgements at most {MOST_HIDDEN} measures are shown, the primary one included",
+            f"with hidden judgements at most {MOST_MEASURES} measures are shown, the primary one included",
             "Every measure is another look at the judgements; choose fewer, or open them.",
         )

@@ -143,6 +143,7 @@ class Entry(models.Model):
         QUARANTINED = "quarantined", "quarantined"
         UNPUBLISHED = "unpublished", "taken off the board by a curator"
         HELD = "held", "no significant change"
+        SUPERSEDED = "superseded", "replaced by a better result of its team"
 
     #: Those that stand on a board, or leave their place and a reason there.
     SEEN = (Visibility.PUBLIC, Visibility.WITHDRAWN, Visibility.QUARANTINED)
@@ -203,6 +204,17 @@ class Entry(models.Model):
         help_text="Empty where that is not told (hidden judgements) or not known (reported).",
     )
     submission_reference = models.CharField(max_length=20, blank=True, db_index=True)
+    submitter = models.ForeignKey(
+        "User",
+        null=True,
+        blank=True,
+        on_delete=models.SET_NULL,
+        related_name="+",
+        help_text="Who sent it, and so was told its scores: the Ladder asks, whatever team they join later.",
+    )
+    public_wanted = models.BooleanField(
+        default=True, help_text="Of a held result: whether its team wants it shown once it is no longer held."
+    )
     locator = models.CharField(max_length=80, blank=True, help_text="Where in the source: Table 2.")
     published_at = models.DateTimeField()
 

@@ -1,6 +1,7 @@
 """Put entries on boards and take them off: the only writer of `Entry` and `Seed`."""
 
 from leaderboard.publishing.described import source_changed, system_changed, team_changed
+from leaderboard.publishing.holding import shown_instead
 from leaderboard.publishing.marks import EntryMarks, mark_pooled
 from leaderboard.publishing.reported import ReportedEntry, publish_reported
 from leaderboard.publishing.scored import SEEDS, publish_entry, publish_seed_set, refresh_scores
@@ -30,6 +31,7 @@ __all__ = [
     "published_value",
     "refresh_scores",
     "set_visibility",
+    "shown_instead",
     "source_changed",
     "system_changed",
     "team_changed",
