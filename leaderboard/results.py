@@ -4,12 +4,28 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from leaderboard.models import DatasetVersion, Entry, Evaluation, Qrels, Run, System
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """How a run came: with which submission and round, and what its team said of it. Nothing, of one made here."""
+
+    submission_reference: str = ""
+    public: bool = False
+    round_id: int | None = None
+    late: bool = False
+    run_type: str = ""
+    priority: int | None = None
+
+
+OUR_OWN = Sent()
 
 
 def record_run(
@@ -25,12 +41,11 @@ def record_run(
     metadata: Mapping[str, Any] | None = None,
     reusable: bool = False,
     built_from: Iterable[Run | int] = (),
-    priority: int | None = None,
+    sent: Sent = OUR_OWN,
 ) -> Run:
     """The row of a stored run; the same bytes for the same system and configuration are one run.
 
-    `priority` is the team's own order of its runs for pooling, 1 first; `reusable` lets others re-rank or fuse it;
-    `built_from` are the runs, or their keys, that it was made of.
+    `reusable` lets others re-rank or fuse it; `built_from` are the runs, or their keys, that it was made of.
     """
     run, created = Run.objects.get_or_create(
         version=version,
@@ -44,7 +59,7 @@ def record_run(
             "tag": tag[:120],
             "metadata": dict(metadata or {}),
             "reusable": reusable,
-            "priority": priority,
+            **asdict(sent),
         },
     )
     if created:
@@ -52,9 +67,16 @@ def record_run(
     return run
 
 
-def set_priority(runs: Iterable[int], priority: int | None) -> None:
-    """Give runs another place in their team's own order; pools that were drawn before stay as they are."""
-    Run.objects.filter(pk__in=list(runs)).update(priority=priority)
+def set_priority(submission_reference: str, priority: int | None) -> None:
+    """Give a submission's runs another place in their team's order; pools that were drawn before stay as they are."""
+    Run.objects.filter(submission_reference=submission_reference).update(priority=priority)
+
+
+def forget_runs(submission_reference: str) -> None:
+    """Drop a submission's runs that nothing was made of: they were taken back while they waited for judgements."""
+    Run.objects.filter(
+        submission_reference=submission_reference, evaluations=None, pools=None, used_by=None
+    ).delete()
 
 
 def set_reusable(runs: Iterable[int], *, reusable: bool) -> None:

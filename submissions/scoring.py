@@ -16,7 +16,7 @@ from evaluation.scoring import ScoredRun, score_run
 from leaderboard.judgements import scoring_target
 from leaderboard.models import Dataset, Entry, Evaluation, Qrels, Run, System
 from leaderboard.publishing import EntryMarks, publish_entry
-from leaderboard.results import record_evaluation, record_run
+from leaderboard.results import Sent, record_evaluation, record_run
 from leaderboard.runs import StoredRun, run_path, store_run
 from leaderboard.store import Area, path_of, remove
 from submissions.lease import Cancelled, Lease, LeaseLost
@@ -199,7 +199,7 @@ def record(
         metadata={**statistics.metadata, **(made_by(submission) if submission else {})},
         reusable=submission.reusable if submission else False,
         built_from=job.payload.get("run_ids", []),
-        priority=submission.priority if submission else None,
+        sent=sent_with(submission),
     )
     return record_evaluation(
         run=run,
@@ -209,6 +209,20 @@ def record(
         means=scored.means,
         per_query=scored.per_query,
         missing_queries=scored.missing_queries,
+    )
+
+
+def sent_with(submission: Submission | None) -> Sent:
+    """How the runs of the submission came."""
+    if submission is None:
+        return Sent()
+    return Sent(
+        submission_reference=submission.pk,
+        public=submission.public,
+        round_id=submission.round_id,
+        late=submission.late,
+        run_type=submission.run_type,
+        priority=submission.priority,
     )
 
 

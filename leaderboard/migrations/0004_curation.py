@@ -859,6 +859,32 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name="RoundSummary",
+            fields=[
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("runs", models.PositiveIntegerField(help_text="Those that came in time and were scored.")),
+                (
+                    "queries",
+                    models.JSONField(help_text="Ids of the judged queries, in the order of the judgements."),
+                ),
+                (
+                    "values",
+                    models.JSONField(
+                        help_text="Measure → best, median and worst → published values by query."
+                    ),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+            ],
+            options={
+                "verbose_name_plural": "round summaries",
+            },
+        ),
+        migrations.CreateModel(
             name="SystemRedirect",
             fields=[
                 (
@@ -1008,10 +1034,34 @@ class Migration(migrations.Migration):
         ),
         migrations.AddField(
             model_name="run",
+            name="late",
+            field=models.BooleanField(default=False, help_text="It came after its round had closed."),
+        ),
+        migrations.AddField(
+            model_name="run",
             name="priority",
             field=models.PositiveSmallIntegerField(
                 blank=True, help_text="The team's own order of its runs for pooling, 1 first.", null=True
             ),
+        ),
+        migrations.AddField(
+            model_name="run",
+            name="public",
+            field=models.BooleanField(
+                default=False, help_text="Everyone may know of it while it waits for the first judgements."
+            ),
+        ),
+        migrations.AddField(
+            model_name="run",
+            name="run_type",
+            field=models.CharField(
+                blank=True, choices=[("automatic", "automatic"), ("manual", "manual")], max_length=10
+            ),
+        ),
+        migrations.AddField(
+            model_name="run",
+            name="submission_reference",
+            field=models.CharField(blank=True, db_index=True, max_length=20),
         ),
         migrations.AddField(
             model_name="system",
@@ -1096,6 +1146,7 @@ class Migration(migrations.Migration):
                     ("merge", "hold new judgements against the present ones, or merge them"),
                     ("rescore", "evaluate every stored run on new judgements"),
                     ("protect", "draw a competition's parts"),
+                    ("reveal", "sum up a round that was revealed"),
                     ("notify", "tell people"),
                 ],
                 max_length=12,
@@ -1678,6 +1729,40 @@ class Migration(migrations.Migration):
             ),
         ),
         migrations.AddField(
+            model_name="run",
+            name="round",
+            field=models.ForeignKey(
+                blank=True,
+                null=True,
+                on_delete=django.db.models.deletion.PROTECT,
+                related_name="runs",
+                to="leaderboard.round",
+            ),
+        ),
+        migrations.AddField(
+            model_name="roundsummary",
+            name="dataset",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE,
+                related_name="round_summaries",
+                to="leaderboard.dataset",
+            ),
+        ),
+        migrations.AddField(
+            model_name="roundsummary",
+            name="qrels",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.PROTECT, related_name="+", to="leaderboard.qrels"
+            ),
+        ),
+        migrations.AddField(
+            model_name="roundsummary",
+            name="round",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.CASCADE, related_name="summaries", to="leaderboard.round"
+            ),
+        ),
+        migrations.AddField(
             model_name="systemredirect",
             name="system",
             field=models.ForeignKey(
@@ -1717,5 +1802,9 @@ class Migration(migrations.Migration):
                 ),
                 name="round_in_order",
             ),
+        ),
+        migrations.AddConstraint(
+            model_name="roundsummary",
+            constraint=models.UniqueConstraint(fields=("round", "dataset"), name="summed_up_once"),
         ),
     ]

@@ -9,7 +9,7 @@ from leaderboard.models.history import BenchmarkVersion, BoardChange, Certainty,
 from leaderboard.models.people import Invitation, Membership, Team, User
 from leaderboard.models.requests import WorkRequest
 from leaderboard.models.results import Entry, Evaluation, EvaluationPart, Run, RunType, Seed
-from leaderboard.models.rounds import Round
+from leaderboard.models.rounds import Round, RoundSummary
 from leaderboard.models.systems import Architecture, Source, System, SystemRedirect
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "Qrels",
     "Rescore",
     "Round",
+    "RoundSummary",
     "Run",
     "RunProfile",
     "RunType",

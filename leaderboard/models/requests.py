@@ -21,6 +21,7 @@ class WorkRequest(models.Model):
         MERGE = "merge", "hold new judgements against the present ones, or merge them"
         RESCORE = "rescore", "evaluate every stored run on new judgements"
         PROTECT = "protect", "draw a competition's parts"
+        REVEAL = "reveal", "sum up a round that was revealed"
         NOTIFY = "notify", "tell people"
 
     kind = models.CharField(max_length=12, choices=Kind.choices)

@@ -38,6 +38,13 @@ class Run(models.Model):
     priority = models.PositiveSmallIntegerField(
         null=True, blank=True, help_text="The team's own order of its runs for pooling, 1 first."
     )
+    round = models.ForeignKey("Round", null=True, blank=True, on_delete=models.PROTECT, related_name="runs")
+    late = models.BooleanField(default=False, help_text="It came after its round had closed.")
+    run_type = models.CharField(max_length=10, blank=True, choices=RunType.choices)
+    submission_reference = models.CharField(max_length=20, blank=True, db_index=True)
+    public = models.BooleanField(
+        default=False, help_text="Everyone may know of it while it waits for the first judgements."
+    )
     reusable = models.BooleanField(
         default=False, help_text="Others may re-rank or fuse it, and credit its system."
     )

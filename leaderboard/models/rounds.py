@@ -67,3 +67,25 @@ class Round(models.Model):
     def get_absolute_url(self) -> str:
         """The round's page."""
         return reverse("round", args=[self.slug])
+
+
+class RoundSummary(models.Model):
+    """Best, median and worst by topic over the runs of a round on one dataset: made by the scorer at the reveal.
+
+    Which queries are judged is known from here alone: for members of the round's teams, never for others.
+    """
+
+    round = models.ForeignKey(Round, on_delete=models.CASCADE, related_name="summaries")
+    dataset = models.ForeignKey("Dataset", on_delete=models.CASCADE, related_name="round_summaries")
+    qrels = models.ForeignKey("Qrels", on_delete=models.PROTECT, related_name="+")
+    runs = models.PositiveIntegerField(help_text="Those that came in time and were scored.")
+    queries = models.JSONField(help_text="Ids of the judged queries, in the order of the judgements.")
+    values = models.JSONField(help_text="Measure → best, median and worst → published values by query.")
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        verbose_name_plural = "round summaries"
+        constraints = [models.UniqueConstraint(fields=["round", "dataset"], name="summed_up_once")]
+
+    def __str__(self) -> str:
+        return f"{self.round}: {self.dataset}"

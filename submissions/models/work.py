@@ -142,6 +142,7 @@ class Job(models.Model):
         MERGE = "merge", "merge judgements"
         RESCORE = "rescore", "rescore"
         PROTECT = "protect", "draw a competition's parts"
+        REVEAL = "reveal", "sum up a round"
 
     class Queue(models.TextChoices):
         """Which workers take it."""
