@@ -166,6 +166,11 @@ def read_qrels(path: Path | str, limits: Limits | None = None) -> Qrels:
 
     Raises InvalidContent with every class of problem in the file and its first lines.
     """
+    return Qrels._from_bytes(read_grades(path, limits))
+
+
+def read_grades(path: Path | str, limits: Limits | None = None) -> dict[bytes, dict[bytes, int]]:
+    """The same as `{query id: {document id: grade}}`, negative grades too, in the order of the file."""
     judgements: dict[bytes, dict[bytes, int]] = {}
     problems = _Problems()
     tabs: bool | None = None  # whether fields are separated by tabs alone, as the first line has it
@@ -184,7 +189,7 @@ def read_qrels(path: Path | str, limits: Limits | None = None) -> Qrels:
         raise InvalidContent.of(*problems.report())
     if not judgements:
         raise InvalidContent.of(Problem("error", "empty", 1, *_PROBLEMS["empty"]))
-    return Qrels._from_bytes(judgements)
+    return judgements
 
 
 def _is_header(line: bytes) -> bool:

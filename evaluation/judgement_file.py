@@ -1,0 +1,284 @@
+"""Judgements that somebody made, read with everything that is wrong with them: TREC qrels, BEIR's tab-separated form,
+or a pool's CSV filled in.
+
+A line without a grade, or with a negative one, is *not judged yet*: it is counted, and changes nothing. Grades are
+whole numbers from -2 (TREC's mark of spam) to 10, or to the highest grade that the dataset knows already.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from evaluation.errors import InvalidContent
+from evaluation.formats.compression import Limits, open_lines
+from evaluation.formats.run_problems import number_of
+from evaluation.identifiers import DocumentIds
+from evaluation.problems import LINES_NAMED, Problem
+
+LOWEST_GRADE, HIGHEST_GRADE = -2, 10
+#: What a spreadsheet takes for a formula, and the mark that keeps it from that.
+FORMULA_STARTS, GUARD = ("=", "+", "-", "@", "\t", "\r"), "'"
+
+#: Judgement files are small beside runs: MS MARCO's half a million take 10 MB, with texts a hundred times that.
+LIMITS = Limits(max_stored_bytes=256 * 2**20, max_expanded_bytes=1024 * 2**20)
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,9}")
+_BYTE_ORDER_MARK = "\ufeff"
+#: A header's names for each column, as pools, BEIR and spreadsheets write them.
+_COLUMNS = {
+    "query": ("query_id", "query-id", "qid"),
+    "document": ("document_id", "corpus-id", "doc_id", "docid"),
+    "grade": ("grade", "score", "relevance"),
+}
+
+#: code → (message, hint).
+_PROBLEMS = {
+    "encoding": ("not UTF-8: {lines}", "Save the file as UTF-8."),
+    "fields": (
+        "not of the file's form: {lines}",
+        "Write `query 0 document grade` (TREC), `query<TAB>document<TAB>grade` under BEIR's header, or keep the "
+        "columns query_id, document_id and grade of a pool's CSV.",
+    ),
+    "identifier": (
+        "an id that no collection can have: {lines}",
+        "An id is 1 to 256 bytes without white space.",
+    ),
+    "grade": (
+        "a grade that is not a whole number from {lowest} to {highest}: {lines}",
+        "Write 0 for not relevant and 1, 2 … for relevant; leave a grade empty where nobody judged yet.",
+    ),
+    "duplicate": ("the same judgement twice: {lines}", "Keep one line for each query and document."),
+    "contradictory": (
+        "another grade for a query and document of an earlier line: {lines}",
+        "Decide on one grade for each query and document.",
+    ),
+    "unknown_query": (
+        "a query that the dataset does not have: {lines}",
+        "Write query ids as in the dataset's queries file; spreadsheets may have changed them (007 becomes 7).",
+    ),
+    "unknown_document": (
+        "a document that the dataset does not have: {lines}",
+        "Write document ids as in the corpus; spreadsheets may have changed them (1e5 becomes 100000).",
+    ),
+    "empty": ("the file has no lines", "Check that the right file was chosen."),
+    "nothing_judged": (
+        "no line has a grade yet",
+        "Fill in the grades: whole numbers in the place of -1, or in the column grade.",
+    ),
+}
+
+
+class Line(NamedTuple):
+    """One judgement as the file has it: 1-based line, ids and grade as text."""
+
+    number: int
+    query: str
+    document: str
+    grade: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewJudgements:
+    """What a file says: `{query id: {document id: grade}}`, all grades ≥ 0, and how many lines have no grade yet."""
+
+    grades: dict[bytes, dict[bytes, int]]
+    lines: int
+    unjudged: int
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs are judged."""
+        return sum(map(len, self.grades.values()))
+
+
+@dataclass
+class _Findings:
+    """Problems by code, with the lines of each."""
+
+    highest: int
+    lines: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+
+    def note(self, code: str, line: int) -> None:
+        self.lines[code].append(line)
+
+    def report(self) -> tuple[Problem, ...]:
+        return tuple(self._problem(code, sorted(lines)) for code, lines in sorted(self.lines.items()))
+
+    def _problem(self, code: str, lines: list[int]) -> Problem:
+        message, hint = _PROBLEMS[code]
+        said = message.format(lines=number_of(len(lines), "line"), lowest=LOWEST_GRADE, highest=self.highest)
+        return Problem("error", code, len(lines), said, hint, tuple(lines[:LINES_NAMED]))
+
+
+def read_judgements(
+    path: Path | str,
+    queries: Collection[str],
+    documents: DocumentIds | None,
+    *,
+    highest: int = HIGHEST_GRADE,
+    limits: Limits = LIMITS,
+) -> NewJudgements:
+    """The judgements of a file (plain, gzip, zstd or bz2) for a dataset with these queries and documents.
+
+    `documents` of None: any are possible. `highest` is the highest grade that the dataset knows, if above 10.
+    Raises InvalidContent with every class of problem in the file and its first five lines.
+    """
+    findings = _Findings(max(highest, HIGHEST_GRADE))
+    lines = list(_lines(path, findings, limits))
+    if not lines and not findings.lines:
+        raise InvalidContent.of(Problem("error", "empty", 1, *_PROBLEMS["empty"]))
+    _check_ids(lines, queries, documents, findings)
+    found = _graded(lines, findings)
+    if findings.lines:
+        raise InvalidContent.of(*findings.report())
+    if not found.grades:
+        raise InvalidContent.of(Problem("error", "nothing_judged", 1, *_PROBLEMS["nothing_judged"]))
+    return found
+
+
+def guarded(cell: str) -> str:
+    """A cell that no spreadsheet takes for a formula: `'` before what begins with = + - @, a tab, CR, or `'`."""
+    return GUARD + cell if cell.startswith((*FORMULA_STARTS, GUARD)) else cell
+
+
+def unguarded(cell: str) -> str:
+    """What `guarded` was given. A cell whose guard a spreadsheet took away comes back right too."""
+    return cell.removeprefix(GUARD)
+
+
+def _lines(path: Path | str, findings: _Findings, limits: Limits) -> Iterator[Line]:
+    """The lines that can be read as judgements; of others the problem is noted."""
+    texts = _decoded(path, findings, limits)
+    for number, text in texts:
+        if not text.strip():
+            continue
+        form = _header(text)
+        if form is not None:
+            yield from _table(texts, *form, number, findings)
+            return
+        yield from _plain(number, text, findings)
+        tabs = text.count("\t") == 2 and len(text.split()) == 3
+        for later, line in texts:
+            yield from _plain(later, line, findings, tabs=tabs)
+
+
+def _decoded(path: Path | str, findings: _Findings, limits: Limits) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(open_lines(path, limits), 1):
+        try:
+            text = line.decode()
+        except UnicodeDecodeError:
+            findings.note("encoding", number)
+            continue
+        yield number, text.removeprefix(_BYTE_ORDER_MARK) if number == 1 else text
+
+
+def _header(text: str) -> tuple[str, dict[str, int]] | None:
+    """How the columns of a header are separated, and where the ones that matter are; None for a line that is none."""
+    for separator in (",", "\t", ";"):
+        names = [name.strip().strip('"').lower() for name in text.split(separator)]
+        places = {
+            column: next((names.index(name) for name in known if name in names), -1)
+            for column, known in _COLUMNS.items()
+        }
+        if min(places.values()) >= 0:
+            return separator, places
+    return None
+
+
+def _plain(number: int, text: str, findings: _Findings, *, tabs: bool | None = None) -> Iterator[Line]:
+    """A line of TREC's form, or of BEIR's without a header (`tabs`; None: whichever it looks like)."""
+    fields = text.split()
+    if not fields:
+        return
+    if tabs is None:
+        tabs = text.count("\t") == 2 and len(fields) == 3
+    if len(fields) != (3 if tabs else 4):
+        findings.note("fields", number)
+        return
+    yield Line(number, fields[0], fields[-2], fields[-1])
+
+
+def _table(
+    texts: Iterator[tuple[int, str]],
+    separator: str,
+    places: dict[str, int],
+    header: int,
+    findings: _Findings,
+) -> Iterator[Line]:
+    """The lines under a header. A cell in quotes may go over several lines of the file; its first one is named."""
+    last = header
+
+    def feed() -> Iterator[str]:
+        nonlocal last
+        for number, text in texts:
+            last = number
+            yield text + "\n"
+
+    rows = csv.reader(
+        feed(),
+        delimiter=separator,
+        quoting=csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL,
+        strict=True,
+    )
+    width = max(places.values())
+    while True:
+        first = last + 1
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except csv.Error:
+            findings.note("fields", first)
+            continue
+        if not any(cell.strip() for cell in row):
+            continue
+        if len(row) <= width:
+            findings.note("fields", first)
+            continue
+        query, document, grade = (row[places[column]].strip() for column in _COLUMNS)
+        yield Line(first, unguarded(query), unguarded(document), unguarded(grade))
+
+
+def _check_ids(
+    lines: list[Line], queries: Collection[str], documents: DocumentIds | None, findings: _Findings
+) -> None:
+    possible = []
+    for line in lines:
+        if not all(0 < len(name.encode()) <= 256 and name.split() == [name] for name in line[1:3]):
+            findings.note("identifier", line.number)
+            continue
+        possible.append(line)
+        if line.query not in queries:
+            findings.note("unknown_query", line.number)
+    if documents is not None and possible:
+        there = documents.contain([line.document for line in possible])
+        for line, known in zip(possible, there.tolist(), strict=True):
+            if not known:
+                findings.note("unknown_document", line.number)
+
+
+def _graded(lines: list[Line], findings: _Findings) -> NewJudgements:
+    grades: dict[bytes, dict[bytes, int]] = {}
+    found = NewJudgements(grades, len(lines), 0)
+    seen: dict[tuple[str, str], str] = {}
+    for line in lines:
+        grade = int(line.grade) if _WHOLE.fullmatch(line.grade) else None
+        if line.grade and (grade is None or not LOWEST_GRADE <= grade <= findings.highest):
+            findings.note("grade", line.number)
+            continue
+        pair, said = (line.query, line.document), str(grade)
+        if pair in seen:
+            findings.note("duplicate" if seen[pair] == said else "contradictory", line.number)
+            continue
+        seen[pair] = said
+        if grade is None or grade < 0:
+            found = replace(found, unjudged=found.unjudged + 1)
+        else:
+            grades.setdefault(line.query.encode(), {})[line.document.encode()] = grade
+    return found
