@@ -109,9 +109,17 @@ def _may_have(dataset: Dataset, file: DatasetFile, user: User | AnonymousUser) -
         return may_offer_judgements(split, scored=scored, hidden=dataset.hidden)
     if file.kind in (Kind.CORPUS, Kind.EXAMPLE_MODEL, Kind.REFUSED_MODEL):  # a vocabulary is the documents'
         return sees(user, dataset.documents_visibility)
+    if is_sealed(dataset, file):
+        return user.has_perm("leaderboard.read_qrels")
     if file.kind in (Kind.QUERIES, Kind.ALL_QUERIES, Kind.EXAMPLE_RUN, Kind.BROKEN_RUN):
         return sees(user, dataset.queries_visibility)
     return True  # document ids carry no text
+
+
+def is_sealed(dataset: Dataset, file: DatasetFile) -> bool:
+    """Whether the file has texts that are kept as judgements are: who reads them has that right, and is recorded."""
+    queries = file.kind in (Kind.QUERIES, Kind.ALL_QUERIES)
+    return queries and dataset.hidden and dataset.queries_visibility == Visibility.CURATORS
 
 
 def sees(user: User | AnonymousUser, visibility: str) -> bool:

@@ -9,8 +9,9 @@ from django.shortcuts import get_object_or_404, redirect
 from django.templatetags.static import static
 from django.views.decorators.http import require_safe
 
-from leaderboard.files import find_file, open_file
-from leaderboard.models import Dataset
+from leaderboard import audit
+from leaderboard.files import find_file, is_sealed, open_file
+from leaderboard.models import Dataset, User
 from leaderboard.models.datasets import Visibility
 
 
@@ -30,6 +31,9 @@ def dataset_file(request: HttpRequest, slug: str, name: str) -> HttpResponseBase
     file = find_file(dataset, request.user, name)
     if file is None:
         raise Http404
+    if is_sealed(dataset, file) and isinstance(request.user, User):
+        with audit.acting(request.user):
+            audit.record("read hidden queries", f"{dataset.slug}: {file.name}", dataset=dataset)
     kind = "application/gzip" if name.endswith(".gz") else "application/octet-stream"
     public = dataset.queries_visibility == dataset.documents_visibility == Visibility.PUBLIC
 

@@ -1,0 +1,188 @@
+"""Nothing of hidden judgements reaches anybody: markers are planted, and looked for everywhere as everybody.
+
+The markers: a document that only hidden judgements name; the words of hidden queries; means as the scorer found them,
+to more digits than are published. Where the last test plants a leak of each kind, each is found.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import logging
+import secrets
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from django.conf import settings
+from django.contrib.auth.models import Permission
+from django.test import Client
+
+from leaderboard.importing.importer import import_dataset
+from leaderboard.importing.options import ImportOptions
+from leaderboard.models import Dataset, Entry, Evaluation, Membership, User
+from leaderboard.models.datasets import Visibility
+from submissions.people.tokens import make_token
+from submissions.queue import take_requests
+from tests.factories import make_user, team_of
+from tests.leaks import walking
+from tests.submissions.conftest import Api, work
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+QUERIES = [f"q{number}" for number in range(1, 14)]
+#: Found by its name alone: no collection and no run has it.
+DOCUMENT = f"leak{secrets.token_hex(8)}"
+WORDS = f"words{secrets.token_hex(8)}"
+HIDDEN = "sealed"
+
+
+def run_text(skip: int, depth: int = 12) -> str:
+    """A run over the hidden collection; the more it skips, the worse it is."""
+    return "".join(
+        f"{query} Q0 d{skip * (number % 3) + rank} {rank} {100 - rank} sealed\n"
+        for number, query in enumerate(QUERIES)
+        for rank in range(1, depth + 1)
+    )
+
+
+def bring(folder: Path, slug: str, **options: Any) -> Dataset:
+    """A hidden collection with markers in its judgements and its queries, through the importer."""
+    source = folder / slug
+    (source / "qrels").mkdir(parents=True)
+    (source / "queries.jsonl").write_text(
+        "".join(json.dumps({"_id": query, "text": f"a question about {WORDS}"}) + "\n" for query in QUERIES)
+    )
+    judged = [f"{query}\t{DOCUMENT}\t1\n" for query in QUERIES]
+    judged += [f"{query}\td{1 + number % 5}\t1\n" for number, query in enumerate(QUERIES)]
+    judged += [f"{query}\td{2 + number % 7}\t2\n" for number, query in enumerate(QUERIES) if number % 5 != 1]
+    lines = dict.fromkeys(judged)
+    (source / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + "".join(lines))
+    baseline = folder / f"{slug}.baseline.txt"
+    baseline.write_text(run_text(skip=4))
+    import_dataset(
+        source,
+        ImportOptions(
+            slug=slug,
+            name=slug.title(),
+            hidden=True,
+            runs_only=True,
+            baseline=baseline,
+            queries_visibility=Visibility.CURATORS,
+            **options,
+        ),
+    )
+    settle()
+    return Dataset.objects.get(slug=slug)
+
+
+def settle() -> None:
+    """Do what is asked for, and what that asks for."""
+    for _ in range(3):
+        take_requests()
+        work()
+
+
+def everybody_but_readers(submitter: User) -> dict[str, Client]:
+    """Clients of every kind of person without the right to read judgements."""
+    teammate, outsider, curator = (make_user(name) for name in ("Bob", "Carol", "Dora"))
+    Membership.objects.create(team=team_of(submitter), user=teammate)
+    curator.is_staff = True
+    curator.save()
+    curator.user_permissions.set(Permission.objects.exclude(codename="read_qrels"))
+    people = {"nobody": Client()}
+    named = {"submitter": submitter, "teammate": teammate, "outsider": outsider, "curator": curator}
+    for name, person in named.items():
+        people[name] = Client()
+        people[name].force_login(person)
+    token = make_token(submitter, "walk")
+    people[walking.SCRIPT] = Client(headers={"Authorization": f"Bearer {token}"})
+    return people
+
+
+@pytest.fixture
+def logged(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    """Every line at every level."""
+    caplog.set_level(logging.DEBUG)
+    return caplog
+
+
+@pytest.fixture
+def submitter(db: None) -> User:
+    """Somebody with results on the hidden board."""
+    return make_user("Alice")
+
+
+@pytest.fixture
+def sealed(logged: pytest.LogCaptureFixture, submitter: User, tmp_path: Path) -> Dataset:
+    """A hidden dataset with results of its own: single, a seed set, private, withdrawn, rejected."""
+    dataset = bring(tmp_path, HIDDEN)
+    api = Api(submitter)
+    for skip, fields in ((1, {}), (2, {"public": "no"}), (3, {"system": "Another"})):
+        answer = api.submit(run_text(skip), dataset=HIDDEN, **{"system": f"System {skip}", **fields})
+        assert answer.status == 201, answer.body
+    settle()
+    return dataset
+
+
+def markers(dataset: Dataset) -> dict[str, str]:
+    """What must be found nowhere."""
+    found = {"a judged document": DOCUMENT, "words of a hidden query": WORDS}
+    for evaluation in Evaluation.objects.filter(qrels__version__dataset=dataset):
+        for measure, mean in evaluation.means.items():
+            text = f"{mean:.12f}".rstrip("0")
+            simple = any(abs(mean * number - round(mean * number)) < 1e-9 for number in range(1, 13))
+            if (
+                len(text) > 8 and not simple
+            ):  # a value that three decimals do not tell, and no third of anything
+                found[f"{measure} of run {evaluation.run_id}"] = text[:8]
+    return found
+
+
+def test_nothing_of_hidden_judgements_is_given_away(
+    sealed: Dataset, submitter: User, broker: redis.Redis, logged: pytest.LogCaptureFixture
+) -> None:
+    people = everybody_but_readers(submitter)
+    search = walking.Search(markers(sealed))
+    assert len(search.markers) > 6
+    answered = walking.walk(search, people)
+    assert {"dataset", "api-submission", "submission", "dataset_csv", "system"} <= answered
+    wrong = {"dataset": HIDDEN, "file": "", "system": "", "reason": "because"}
+    walking.post_everywhere(search, people, wrong)
+    walking.look_into_database(search)
+    walking.look_into_cache(search, broker)
+    walking.look_into_logs(search, logged.records)
+    private = Path(settings.VAR) / "private"
+    texts = {name: marker for name, marker in search.markers.items() if marker != WORDS}
+    files = walking.Search(texts)
+    walking.look_into_files(files, Path(settings.VAR), private)
+    assert search.looked_at > 5000
+    assert not search.hits, "\n".join(map(str, search.hits[:20]))
+    assert not files.hits, "\n".join(map(str, files.hits[:20]))
+
+
+def test_planted_leaks_are_found(
+    sealed: Dataset, broker: redis.Redis, logged: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    found = markers(sealed)
+    unrounded = next(value for name, value in found.items() if name.startswith("nDCG@10"))
+    entry = Entry.objects.public().exclude(is_baseline=True).latest("pk")
+    Entry.objects.filter(pk=entry.pk).update(scores={"nDCG@10": float(unrounded)})
+    (pages, log, cache, rows, files) = (walking.Search(found) for _ in range(5))
+
+    walking.walk(pages, {"nobody": Client()}, only=["api-dataset-board", "dataset_csv", "system"])
+    logging.getLogger("evaluation").info("scored %s", DOCUMENT)
+    walking.look_into_logs(log, logged.records)
+    broker.set(f"runboard:1:{DOCUMENT}", "1")
+    walking.look_into_cache(cache, broker)
+    Dataset.objects.filter(pk=sealed.pk).update(description=WORDS)
+    walking.look_into_database(rows)
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "kept").write_bytes(gzip.compress(DOCUMENT.encode()))
+    walking.look_into_files(files, tmp_path, tmp_path / "private")
+
+    # In an export and in the API's answer; pages show no more than three decimals whatever they are given.
+    assert len({hit.where for hit in pages.hits}) >= 2
+    for search in (log, cache, rows, files):
+        assert search.hits

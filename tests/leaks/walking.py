@@ -1,0 +1,149 @@
+"""Look for markers in everything that the site gives away."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import logging
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import redis
+import zstandard
+from django.test import Client
+
+from tests.leaks.routes import addresses, everything_in_the_database, routes
+
+#: The person who has a token, and no session.
+SCRIPT = "a script"
+#: What the scorer alone keeps: nothing here is shown as it is.
+KEPT = {
+    ("leaderboard.Evaluation", "means"),
+    ("leaderboard.Evaluation", "values"),
+    ("leaderboard.EvaluationPart", "means"),
+}
+
+
+@dataclass(frozen=True)
+class Hit:
+    """Where a marker was found."""
+
+    marker: str
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.marker} in {self.where}"
+
+
+@dataclass
+class Search:
+    """The markers, by what they stand for, and where they were found."""
+
+    markers: Mapping[str, str]
+    hits: list[Hit] = field(default_factory=list)
+    looked_at: int = 0
+
+    def look(self, content: bytes, where: str) -> None:
+        """Look into a piece of content, unpacked as far as it is packed."""
+        self.looked_at += 1
+        for layer in _layers(content):
+            for name, marker in self.markers.items():
+                if marker.encode() in layer:
+                    self.hits.append(Hit(name, where))
+
+
+def _layers(content: bytes) -> Iterator[bytes]:
+    yield content
+    if content[:2] == b"\x1f\x8b":
+        yield gzip.decompress(content)
+    elif content[:4] == b"PK\x03\x04":
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            for member in archive.namelist():
+                yield member.encode()
+                yield from _layers(archive.read(member))
+    elif content[:4] == b"\x28\xb5\x2f\xfd":
+        yield zstandard.ZstdDecompressor().decompressobj().decompress(content)
+    elif content[:1] == b"\x78":
+        try:
+            yield zlib.decompress(content)
+        except zlib.error:
+            return
+
+
+def walk(search: Search, people: Mapping[str, Client], *, only: Iterable[str] = ()) -> set[str]:
+    """Ask for every address as every person; the names of the routes that answered somebody with content.
+
+    Scripts ask the API alone. `only` names routes, where not all are meant.
+    """
+    answered = set()
+    wanted = set(only)
+    for route in routes():
+        if wanted and route.name not in wanted:
+            continue
+        for address in addresses(route):
+            for who, client in people.items():
+                if who == SCRIPT and not address.startswith(("/api/", "/submissions/")):
+                    continue
+                response = client.get(address)
+                if _take(search, response, f"GET {address} as {who}") and response.status_code == 200:
+                    answered.add(route.name)
+    return answered
+
+
+def post_everywhere(search: Search, people: Mapping[str, Client], fields: Mapping[str, Any]) -> None:
+    """Send the same to every address as every person. What this cancels or withdraws is not needed again."""
+    for route in routes():
+        for address in addresses(route):
+            for who, client in people.items():
+                response = client.post(address, dict(fields))
+                _take(search, response, f"POST {address} as {who}")
+
+
+def _take(search: Search, response: Any, where: str) -> bool:
+    content = b"".join(response.streaming_content) if response.streaming else response.content
+    search.look(content, where)
+    search.look(repr(sorted(response.headers.items())).encode(), f"{where}, headers")
+    search.look(str(response.cookies).encode(), f"{where}, cookies")
+    return bool(content)
+
+
+def look_into_database(search: Search) -> None:
+    """Every column of every row but the evaluations' own: job logs, work requests, notices, board history, audit."""
+    for table, row in everything_in_the_database():
+        for column in row._meta.concrete_fields:
+            if (table, column.name) not in KEPT:
+                value = getattr(row, column.attname)
+                content = bytes(value) if isinstance(value, (bytes, memoryview)) else str(value).encode()
+                search.look(content, f"{table} {row.pk}, {column.name}")
+
+
+def look_into_cache(search: Search, broker: redis.Redis) -> None:
+    """Every key and every value of the cache and broker."""
+    for key in broker.scan_iter():
+        search.look(key, f"cache key {key!r}")
+        search.look(_value(broker, key), f"cache value of {key!r}")
+
+
+def _value(broker: redis.Redis, key: bytes) -> bytes:
+    kind = broker.type(key)
+    if kind == b"string":
+        return bytes(broker.get(key) or b"")
+    return repr(broker.dump(key)).encode()
+
+
+def look_into_logs(search: Search, records: Iterable[logging.LogRecord]) -> None:
+    """Every line that was logged, with its traceback."""
+    formatter = logging.Formatter("%(name)s %(message)s")
+    for record in records:
+        search.look(formatter.format(record).encode(), f"log of {record.name}")
+
+
+def look_into_files(search: Search, folder: Path, private: Path) -> None:
+    """Every file of the site's state that is not in the private folder, and is not the database."""
+    for path in folder.rglob("*"):
+        if path.is_file() and private not in path.parents and "sqlite" not in path.name:
+            search.look(path.read_bytes(), f"file {path.relative_to(folder)}")
