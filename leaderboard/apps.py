@@ -11,7 +11,9 @@ class LeaderboardConfig(AppConfig):
     verbose_name = "Leaderboard"
 
     def ready(self) -> None:
-        """Register the checks of a public site."""
+        """Register the checks of a public site, and let histories say why."""
+        from leaderboard import histories
         from leaderboard.checks import check_mail
 
+        histories.connect()
         register(check_mail, Tags.security, deploy=True)

@@ -1,18 +1,157 @@
-"""What the admin pages have in common."""
+"""What the admin pages have in common: who, when and why of each change, and no change lost to another.
+
+`CurationAdmin` is what to inherit from. It asks for a reason (`why_required = False` where nothing public can change),
+names the person and the reason to everything that is recorded inside (`leaderboard.audit.acting`), keeps the history
+of the object, and refuses a form that is older than what it would write over.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.db import models
-from django.http import HttpRequest
+from django.forms.models import _get_foreign_key
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.urls import reverse
+from simple_history.admin import SimpleHistoryAdmin
+
+from leaderboard.admin.forms import LONGEST_REASON, OWN_FIELDS, CurationForm
+from leaderboard.admin.locking import describe_changes, has_history
+from leaderboard.audit import acting, record
+from leaderboard.models import Dataset, User
+
+#: Values in records are cut off after so many characters.
+_LONGEST = 500
 
 
-class CurationAdmin(admin.ModelAdmin):
+class CurationAdmin(SimpleHistoryAdmin):
     """Pages that curators edit."""
 
+    form = CurationForm
     formfield_overrides = {models.URLField: {"assume_scheme": "https"}}
+    object_history_template = "admin/curation_history.html"
+    delete_confirmation_template = "admin/curation_delete.html"
+    list_per_page = 50
+    #: Whether saving asks for a reason. Only where nothing public can change may it be left out.
+    why_required = True
+
+    # --- the form
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        """The form, which knows its page and its request."""
+        form: Any = super().get_form(request, obj, change, **kwargs)
+        form.curation, form.request = self, request
+        return form
+
+    def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
+        """The page's own, and last the reason, for whoever may save."""
+        sets = [
+            (title, {**options, "fields": [name for name in options["fields"] if name not in OWN_FIELDS]})
+            for title, options in super().get_fieldsets(request, obj)
+        ]
+        may_save = self.has_change_permission(request, obj) if obj else self.has_add_permission(request)
+        if may_save:
+            sets.append((None, {"fields": OWN_FIELDS, "classes": ("why",)}))
+        return sets
+
+    def inline_rows(self, request: HttpRequest) -> list[tuple[type[models.Model], str]]:
+        """The models that are edited on the same page, each with the name of its foreign key to this one."""
+        return [
+            (inline.model, _get_foreign_key(self.model, inline.model, fk_name=inline.fk_name).name)
+            for inline in self.get_inline_instances(request)
+        ]
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        """The object; while it is saved its row stays locked, so that of two who save at once the second sees it."""
+        if request.method == "POST":
+            self.lock(object_id, from_field)
+        return super().get_object(request, object_id, from_field)
+
+    def lock(self, object_id: str, from_field: str | None = None) -> None:
+        """Lock the row until the commit. Where boards are to be locked as well, override it and do that first."""
+        pk = self.model._meta.pk.to_python(object_id)
+        list(self.model._default_manager.select_for_update(no_key=True).filter(pk=pk).values_list("pk"))
+
+    # --- who and why
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: Any = None,
+    ) -> Any:
+        """The form, and saving it."""
+        with acting(curator(request), reason_of(request)):
+            return super().changeform_view(request, object_id, form_url, extra_context)
+
+    def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> Any:
+        """The list, and its actions."""
+        with acting(curator(request), reason_of(request)):
+            return super().changelist_view(request, extra_context)
+
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
+        """Deleting, which has its reason too."""
+        why = reason_of(request)
+        if request.method == "POST" and self.why_required and not why:
+            messages.error(request, "Nothing was deleted: say why in a few words.")
+            return HttpResponseRedirect(request.get_full_path())
+        with acting(curator(request), why):
+            return super().delete_view(request, object_id, extra_context)
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        """Save, and write down what was changed."""
+        super().save_model(request, obj, form, change)
+        before, after = _changes(form)
+        if after or not change:
+            record(
+                "edited" if change else "added", self._named(obj), dataset=_dataset_of(obj),
+                before=before if change else {}, after=after,
+            )  # fmt: skip
+
+    def delete_model(self, request: HttpRequest, obj: Any) -> None:
+        """Delete, and write it down."""
+        named, dataset = self._named(obj), _dataset_of(obj)
+        super().delete_model(request, obj)
+        record("deleted", named, dataset=dataset)
+
+    def _named(self, obj: Any) -> str:
+        return f"{self.model._meta.verbose_name} {obj}"
+
+    def get_actions(self, request: HttpRequest) -> Any:
+        """Deleting goes one by one, with a reason."""
+        actions = super().get_actions(request)
+        actions.pop("delete_selected", None)
+        return actions
+
+    # --- history
+
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        """Who changed what, when and why; where no history is kept, the admin's own log."""
+        if not has_history(self.model):
+            return admin.ModelAdmin.history_view(self, request, object_id, extra_context)
+        return super().history_view(request, object_id, extra_context)
+
+    def history_form_view(
+        self, request: HttpRequest, object_id: str, version_id: str, extra_context: Any = None
+    ) -> HttpResponse:
+        """Old states are read in the list: nothing is set back behind the verbs that bring boards up to date."""
+        opts = self.model._meta
+        return HttpResponseRedirect(
+            reverse(f"admin:{opts.app_label}_{opts.model_name}_history", args=[object_id])
+        )
+
+    def revert_disabled(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Always: see `history_form_view`."""
+        return True
+
+    def set_history_delta_changes(
+        self, request: HttpRequest, historical_records: Any, foreign_keys_are_objs: bool = True
+    ) -> None:
+        """Give each row of the history what it changed."""
+        for row in historical_records:
+            row.changes = describe_changes(row)
 
 
 class ReadOnlyAdmin(CurationAdmin):
@@ -29,3 +168,44 @@ class ReadOnlyAdmin(CurationAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Never by hand."""
         return False
+
+
+def curator(request: HttpRequest) -> User:
+    """Whoever is at the admin's pages, which nobody sees who is not signed in."""
+    return cast(User, request.user)
+
+
+def reason_of(request: HttpRequest) -> str:
+    """The reason that came with a form, or nothing."""
+    return request.POST.get("why", "").strip()[:LONGEST_REASON] if request.method == "POST" else ""
+
+
+def _changes(form: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a form changes, by field, before and after, as short plain values."""
+    before, after = {}, {}
+    for name in form.changed_data:
+        field = form.fields[name]
+        before[name] = _short(_chosen(field, form.initial.get(name)))
+        after[name] = _short(form.cleaned_data.get(name))
+    return before, after
+
+
+def _chosen(field: Any, value: Any) -> Any:
+    """The row that a key stands for."""
+    queryset = getattr(field, "queryset", None)
+    if queryset is None or value in (None, "") or isinstance(value, list):
+        return value
+    return queryset.model._default_manager.filter(pk=value).first() or value
+
+
+def _short(value: Any) -> Any:
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    if isinstance(value, (list, dict)):
+        return value if len(str(value)) <= _LONGEST else f"{str(value)[:_LONGEST]}…"
+    text = str(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+
+
+def _dataset_of(obj: Any) -> Any:
+    return obj if isinstance(obj, Dataset) else getattr(obj, "dataset", None)

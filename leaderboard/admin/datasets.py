@@ -72,6 +72,11 @@ class DatasetAdmin(CurationAdmin):
             request_baseline(dataset)
         self.message_user(request, f"{len(ready)} baselines requested.")
 
+    def lock(self, object_id: str, from_field: str | None = None) -> None:
+        """Lock the board, in the order in which all boards are locked."""
+        if object_id.isdigit():
+            lock_boards([int(object_id)])
+
     def save_model(self, request: HttpRequest, obj: Dataset, form: Any, change: bool) -> None:
         """Save, so that no cached page outlives it: neither its own nor that of a dataset that it was a part of."""
         wholes = {form.initial.get("part_of"), obj.part_of_id} if "part_of" in form.changed_data else set()

@@ -14,6 +14,7 @@ from leaderboard.importing.importer import import_dataset
 from leaderboard.importing.options import ImportOptions
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry, Qrels, Team, WorkRequest
 from leaderboard.reported.loader import load_reported
+from tests.curating import save
 from tests.factories import make_user
 from tests.leaderboard.entries import make_source, make_system, report, score, scored_dataset
 from tests.leaderboard.tiny_collection import good_files, write_folder, write_zip
@@ -104,11 +105,7 @@ def test_scores_and_deciding_settings_cannot_be_edited(tmp_path: Path, curator: 
     url = reverse("admin:leaderboard_dataset_change", args=[dataset.pk])
     page = curator.get(url).content.decode()
     assert all(f'name="{name}"' not in page for name in ("hidden", "measures", "slug", "relevance_level"))
-    fields = {
-        "name": "FiQA", "language": "en", "queries_visibility": "public", "documents_visibility": "public",
-        "runs_visibility": "curators", "hidden": "on", "slug": "other",
-    }  # fmt: skip
-    assert curator.post(url, fields).status_code == 302
+    assert save(curator, url, name="FiQA", hidden="on", slug="other").status_code == 302
     revision = dataset.board_revision
     dataset.refresh_from_db()
     assert (dataset.name, dataset.slug, dataset.hidden) == ("FiQA", "fiqa", False)
@@ -122,18 +119,13 @@ def test_boards_follow_when_a_system_or_its_team_is_edited(curator: Client) -> N
     entry = score(dataset, system, ndcg=0.5)
     board, visitor = f"/datasets/{dataset.slug}/", Client()
     assert "Tawny" in visitor.get(board).content.decode()
-    fields = {
-        "name": "Barn", "architecture": "dense", "parameters": "{}", "training_declared": "on",
-        "training_datasets": f'["{dataset.slug}"]',
-    }  # fmt: skip
-    curator.post(reverse("admin:leaderboard_system_change", args=[system.pk]), fields)
+    address = reverse("admin:leaderboard_system_change", args=[system.pk])
+    save(curator, address, name="Barn", training_declared="on", training_datasets=f'["{dataset.slug}"]')
     page = visitor.get(board).content.decode()
     assert ("Barn" in page, "Tawny" in page, "Owls" in page) == (True, False, True)
     entry.refresh_from_db()
     assert entry.training == Entry.Training.IN_DOMAIN
-    no_members = {"memberships-TOTAL_FORMS": 0, "memberships-INITIAL_FORMS": 0}
-    fields = {"name": "Falcons", "slug": "owls", **no_members}
-    curator.post(reverse("admin:leaderboard_team_change", args=[team.pk]), fields)
+    save(curator, reverse("admin:leaderboard_team_change", args=[team.pk]), name="Falcons")
     page = visitor.get(board).content.decode()
     assert ("Falcons" in page, "Owls" in page) == (True, False)
 
@@ -143,10 +135,7 @@ def test_boards_of_reported_figures_follow_too(curator: Client) -> None:
     entry = Entry.objects.filter(dataset__slug="fiqa").select_related("system").first()
     assert entry is not None
     assert entry.system.name in Client().get("/datasets/fiqa/").content.decode()
-    fields = {
-        "name": "Barn", "architecture": "dense", "parameters": "{}", "training_datasets": "[]"
-    }  # fmt: skip
-    curator.post(reverse("admin:leaderboard_system_change", args=[entry.system.pk]), fields)
+    save(curator, reverse("admin:leaderboard_system_change", args=[entry.system.pk]), name="Barn")
     assert "Barn" in Client().get("/datasets/fiqa/").content.decode()
 
 
@@ -159,10 +148,8 @@ def test_boards_follow_when_a_publication_is_edited(curator: Client) -> None:
     before = dict(Dataset.objects.values_list("slug", "board_revision"))
     visitor = Client()
     assert "Lovelace" in visitor.get("/datasets/cited/").content.decode()
-    fields = {"key": "paper", "title": "On owls", "authors": "Emmy Noether", "year": 1921}
-    assert (
-        curator.post(reverse("admin:leaderboard_source_change", args=[source.pk]), fields).status_code == 302
-    )
+    address = reverse("admin:leaderboard_source_change", args=[source.pk])
+    assert save(curator, address, title="On owls", authors="Emmy Noether", year=1921).status_code == 302
     page = visitor.get("/datasets/cited/").content.decode()
     assert ("Noether" in page, "Lovelace" in page) == (True, False)
     after = dict(Dataset.objects.values_list("slug", "board_revision"))
@@ -173,28 +160,19 @@ def test_the_page_of_a_dataset_follows_when_it_leaves_a_benchmark_or_the_benchma
     curator: Client,
 ) -> None:
     benchmark = Benchmark.objects.create(slug="few", name="Few and far between")
-    members = [
+    for slug in ("stays", "leaves"):
         BenchmarkMember.objects.create(benchmark=benchmark, dataset=scored_dataset(slug=slug))
-        for slug in ("stays", "leaves")
-    ]
 
     def named() -> list[str]:
         pages = {slug: Client().get(f"/datasets/{slug}/").content.decode() for slug in ("stays", "leaves")}
         return [slug for slug, page in pages.items() if benchmark.name in page]
 
     assert named() == ["stays", "leaves"]
-    fields = {
-        "name": benchmark.name, "slug": "few", "measure": "nDCG@10", "position": 0,
-        "members-TOTAL_FORMS": 2, "members-INITIAL_FORMS": 2, "members-1-DELETE": "on",
-    }  # fmt: skip
-    for place, member in enumerate(members):
-        shown = {"id": member.pk, "benchmark": benchmark.pk, "dataset": member.dataset_id, "position": place}
-        fields |= {f"members-{place}-{name}": value for name, value in (shown | {"stand_ins": "{}"}).items()}
     address = reverse("admin:leaderboard_benchmark_change", args=[benchmark.pk])
-    assert curator.post(address, fields).status_code == 302
+    assert save(curator, address, **{"members-1-DELETE": "on"}).status_code == 302
     assert named() == ["stays"]
     gone = reverse("admin:leaderboard_benchmark_delete", args=[benchmark.pk])
-    assert curator.post(gone, {"post": "yes"}).status_code == 302
+    assert curator.post(gone, {"post": "yes", "why": "never announced"}).status_code == 302
     assert named() == []
 
 

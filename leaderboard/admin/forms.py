@@ -1,0 +1,93 @@
+"""The form of every page that curators edit: why, and what the form was made from."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest, QueryDict
+
+from leaderboard.admin.locking import Token, changes_since, read_token, token_of
+
+if TYPE_CHECKING:
+    from leaderboard.admin.base import CurationAdmin
+
+#: Fields of the form that are none of the model's.
+OWN_FIELDS = ("why", "rendered_from")
+#: The longest reason that is taken.
+LONGEST_REASON = 300
+
+
+class WhyField(forms.CharField):
+    """A curator's reason, in a line."""
+
+    def __init__(self, **options: Any) -> None:
+        defaults = {
+            "label": "Why",
+            "max_length": LONGEST_REASON,
+            "help_text": "Kept with your name in the history and in the audit record.",
+            "widget": forms.TextInput(attrs={"class": "vTextField", "autocomplete": "off"}),
+            "error_messages": {"required": "Say why in a few words: the record keeps it."},
+        }
+        super().__init__(**{**defaults, **options})
+
+
+class CurationForm(forms.ModelForm):
+    """What `CurationAdmin` makes its forms from. A form of your own inherits from it."""
+
+    why = WhyField()
+    rendered_from = forms.CharField(widget=forms.HiddenInput, required=False, label="")
+
+    #: Set by `CurationAdmin.get_form`.
+    curation: CurationAdmin
+    request: HttpRequest
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if "why" in self.fields:
+            self.fields["why"].required = self.curation.why_required
+        self.present: Token | None = None
+        if self.instance.pk is not None and "rendered_from" in self.fields:
+            # Now: cleaning writes into the instance.
+            self.present = token_of(self.instance, self._own(), self.curation.inline_rows(self.request))
+            self.initial["rendered_from"] = str(self.present)
+
+    def _own(self) -> list[str]:
+        """The model's fields that the form has."""
+        return [name for name in self.fields if name not in OWN_FIELDS]
+
+    @cached_property
+    def changed_data(self) -> list[str]:
+        """The model's fields that were changed."""
+        return [name for name in super().changed_data if name not in OWN_FIELDS]
+
+    def clean(self) -> dict[str, Any] | None:
+        """Refuse to write over what somebody else saved since the form was opened."""
+        cleaned = super().clean()
+        if self.present is not None:
+            self._hold_against(self.present)
+        return cleaned
+
+    def _hold_against(self, present: Token) -> None:
+        sent = read_token(str(self.data.get(self.add_prefix("rendered_from"), "")))
+        if sent is not None and sent.digest == present.digest:
+            return
+        # Shown again, the form is made from what is there now: who saves it then has seen the change.
+        data = QueryDict(mutable=True)
+        data.update(self.data)
+        data[self.add_prefix("rendered_from")] = str(present)
+        self.data = data
+        if sent is None:
+            raise ValidationError(
+                "The form does not say what it was made from. Look it over and save it again."
+            )
+        changes = changes_since(self.instance, sent) or ["It was changed by somebody else."]
+        raise ValidationError(
+            [
+                "Not saved: this changed while you were editing it.",
+                *changes,
+                "What you typed is still below. Look it over and save it again; it then replaces their change.",
+            ]
+        )

@@ -1,0 +1,124 @@
+"""Pages of the admin that are no model's form: the frame, the rights, and the page that asks why before acting."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.template.response import TemplateResponse
+from django.urls import reverse
+
+from leaderboard.admin.base import curator
+from leaderboard.admin.forms import WhyField
+from leaderboard.audit import acting
+
+#: A link of the way to a page: its words, and its address.
+Crumb = tuple[str, str]
+
+
+class NotDone(Exception):
+    """An act that could not be done, with what is wrong and what would be right, for the curator to read."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__(" ".join(problems))
+        self.problems = problems
+
+
+def require(request: HttpRequest, *rights: str) -> None:
+    """Raises PermissionDenied for whoever lacks one of the rights, such as `leaderboard.judge_dataset`."""
+    if not request.user.has_perms(rights):
+        raise PermissionDenied
+
+
+def list_crumb(page: admin.ModelAdmin) -> Crumb:
+    """The way back to the list of what the page is about."""
+    opts = page.model._meta
+    named = str(opts.verbose_name_plural)
+    return named[:1].upper() + named[1:], reverse(f"admin:{opts.app_label}_{opts.model_name}_changelist")
+
+
+def object_crumb(page: admin.ModelAdmin, obj: Any) -> Crumb:
+    """The way back to one row."""
+    opts = page.model._meta
+    return str(obj), reverse(f"admin:{opts.app_label}_{opts.model_name}_change", args=[obj.pk])
+
+
+def curation_page(
+    request: HttpRequest,
+    page: admin.ModelAdmin,
+    template: str,
+    title: str,
+    *,
+    crumbs: Iterable[Crumb] = (),
+    problems: Iterable[Mapping[str, Any]] = (),
+    status: int = 200,
+    **context: Any,
+) -> TemplateResponse:
+    """Answer with a template that extends `admin/curation_base.html`.
+
+    The way to it leads over the model's list and `crumbs`. `problems` are dictionaries as everywhere
+    (`message`, `lines`, `hint`, …); they are listed above the page.
+    """
+    values = {
+        **page.admin_site.each_context(request),
+        "opts": page.model._meta,
+        "title": title,
+        "crumbs": [list_crumb(page), *crumbs],
+        "problems": list(problems),
+        **context,
+    }
+    return TemplateResponse(request, template, values, status=status)
+
+
+class AskForm(forms.Form):
+    """What is asked before an act: the reason. Inherit to ask for more."""
+
+    why = WhyField()
+
+
+def ask(
+    page: admin.ModelAdmin,
+    request: HttpRequest,
+    chosen: QuerySet[Any],
+    act: Callable[[Any, Mapping[str, Any]], str],
+    *,
+    title: str,
+    explanation: str,
+    button: str,
+    form_class: type[AskForm] = AskForm,
+    danger: bool = False,
+) -> TemplateResponse | None:
+    """An admin action with a page between: it asks why, then acts on every chosen row in one transaction, or on none.
+
+    Called from the action's own function, which it answers for. `act` takes a row and what the form says, does the
+    thing, and returns a sentence about it; it raises `NotDone` where that cannot be. The action's name has to be the
+    one that it is registered under.
+    """
+    sent = "confirmed" in request.POST
+    form = form_class(request.POST if sent else None)
+    problems: list[dict[str, Any]] = []
+    if sent and form.is_valid():
+        done = []
+        try:
+            with transaction.atomic(), acting(curator(request), form.cleaned_data["why"]):
+                for row in chosen.order_by("pk"):
+                    done.append(act(row, form.cleaned_data))
+        except NotDone as error:
+            problems = [{"message": problem} for problem in error.problems]
+        else:
+            for sentence in done:
+                messages.success(request, sentence)
+            return None
+    return curation_page(
+        request, page, "admin/curation_ask.html", title,
+        problems=problems, status=400 if problems or form.errors else 200, form=form, chosen=chosen,
+        explanation=explanation, button=button, danger=danger, action=request.POST.get("action", ""),
+        checkbox=ACTION_CHECKBOX_NAME,
+    )  # fmt: skip

@@ -1,0 +1,99 @@
+"""Curation in the admin: a reason for each change, its history and record, and two curators at once."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from leaderboard.models import AuditRecord, Benchmark, BenchmarkMember, Dataset, Source, User
+from tests.curating import filled, save
+from tests.factories import make_dataset, make_user
+from tests.leaderboard.entries import make_source, scored_dataset
+
+pytestmark = pytest.mark.django_db
+
+
+def signed_in(name: str) -> tuple[Client, User]:
+    """A curator with every right, at a browser of their own."""
+    person, client = make_user(name, is_staff=True, is_superuser=True), Client()
+    client.force_login(person)
+    return client, person
+
+
+def change_page(row: Dataset | Source | Benchmark) -> str:
+    """Where the row is edited."""
+    return reverse(f"admin:leaderboard_{row._meta.model_name}_change", args=[row.pk])
+
+
+def test_a_change_of_public_text_needs_a_reason_and_is_recorded_with_it() -> None:
+    carol, person = signed_in("Carol")
+    dataset = make_dataset(name="Old", licence="CC BY")
+    answer = save(carol, change_page(dataset), why="", name="New")
+    assert "Say why in a few words" in answer.content.decode()
+    dataset.refresh_from_db()
+    assert dataset.name == "Old"
+    assert save(carol, change_page(dataset), why="its authors renamed it", name="New").status_code == 302
+    newest = dataset.history.latest()
+    assert (newest.history_user, newest.history_change_reason) == (person, "its authors renamed it")
+    record = AuditRecord.objects.get(action="edited")
+    assert (record.actor, record.reason, record.dataset) == (person, "its authors renamed it", dataset)
+    assert (record.before, record.after) == ({"name": "Old"}, {"name": "New"})
+    page = carol.get(reverse("admin:leaderboard_dataset_history", args=[dataset.pk])).content.decode()
+    assert all(text in page for text in ("Carol", "its authors renamed it", "“Old”", "“New”"))
+    assert "style=" not in page
+
+
+def test_of_two_curators_the_second_sees_what_the_first_changed() -> None:
+    (carol, _), (dan, _) = signed_in("Carol"), signed_in("Dan")
+    source = make_source("paper")
+    address = change_page(source)
+    stale = {**filled(dan, address), "venue": "SIGIR", "why": "venue found"}
+    assert save(carol, address, why="as printed", title="On nests").status_code == 302
+
+    answer = dan.post(address, stale)
+    text = answer.content.decode()
+    assert "Not saved: this changed while you were editing it." in text
+    assert "Carol changed it at" in text
+    assert "(“as printed”): title from “On paper” to “On nests”." in text
+    assert 'value="SIGIR"' in text
+    assert 'value="venue found"' in text
+    source.refresh_from_db()
+    assert (source.title, source.venue) == ("On nests", "")
+
+    again = answer.context["adminform"].form
+    sent = {**stale, "title": "On nests", "rendered_from": again["rendered_from"].value()}
+    assert dan.post(address, sent).status_code == 302
+    source.refresh_from_db()
+    assert (source.title, source.venue) == ("On nests", "SIGIR")
+
+
+def test_rows_edited_on_the_same_page_are_part_of_the_lock() -> None:
+    (carol, _), (dan, _) = signed_in("Carol"), signed_in("Dan")
+    benchmark = Benchmark.objects.create(slug="few", name="Few")
+    member = BenchmarkMember.objects.create(benchmark=benchmark, dataset=scored_dataset())
+    stale = {**filled(dan, change_page(benchmark)), "name": "Fewer", "why": "short"}
+    assert save(carol, change_page(benchmark), **{"members-0-counted": None}).status_code == 302
+    assert "Not saved" in dan.post(change_page(benchmark), stale).content.decode()
+    member.refresh_from_db()
+    benchmark.refresh_from_db()
+    assert (member.counted, benchmark.name) == (False, "Few")
+
+
+def test_a_form_that_does_not_say_what_it_was_made_from_is_not_saved() -> None:
+    carol, _ = signed_in("Carol")
+    source = make_source("paper")
+    answer = save(carol, change_page(source), rendered_from=None, title="Else")
+    assert "does not say what it was made from" in answer.content.decode()
+
+
+def test_deleting_needs_a_reason() -> None:
+    carol, person = signed_in("Carol")
+    source = make_source("paper")
+    address = reverse("admin:leaderboard_source_delete", args=[source.pk])
+    assert 'name="why"' in carol.get(address).content.decode()
+    assert "say why" in carol.post(address, {"post": "yes"}, follow=True).content.decode()
+    assert carol.post(address, {"post": "yes", "why": "never printed"}).status_code == 302
+    assert not Source.objects.exists()
+    record = AuditRecord.objects.get(action="deleted")
+    assert (record.actor, record.reason) == (person, "never printed")
