@@ -282,6 +282,8 @@ UPLOAD_LIMIT_BYTES = env.int("UPLOAD_LIMIT_BYTES", default=512 * 1024 * 1024)
 CHECKPOINT_LIMIT_BYTES = env.int("CHECKPOINT_LIMIT_BYTES", default=2 * 1024 * 1024 * 1024)
 #: How many datasets a team's models may be run on from midnight to midnight, UTC.
 MODEL_JOBS_PER_DAY = env.int("MODEL_JOBS_PER_DAY", default=60)
+#: How many files for hidden datasets may be refused to a person in such a day; more are not read.
+REFUSALS_PER_DAY = env.int("REFUSALS_PER_DAY", default=20)
 #: Whether workers fetch models from the hub for whoever names one with its commit. It needs a way to the internet.
 HUB_DOWNLOADS = env.bool("HUB_DOWNLOADS", default=False)
 #: Up to this many bytes, expanded, a run is validated while its sender waits.

@@ -16,7 +16,7 @@ from leaderboard.models import System, Team, User
 from leaderboard.runs import StoredRun, store_run
 from leaderboard.store import Area, put
 from leaderboard.systems import NameTaken, SystemFields, create_system
-from submissions import queue
+from submissions import queue, quotas
 from submissions.checking import CheckedFile, check_files
 from submissions.files import IncomingFile, RunFile, run_files
 from submissions.lifecycle import write_log
@@ -52,13 +52,14 @@ def accept_submission(
     `system` is one of the submitter's teams', or what a new one says of itself. Several files for one dataset are
     seeds of it, which `seeds` labels in the order of the files.
     """
-    with run_files(files) as found:
+    with run_files(files) as found, quotas.reading_for(submitter, [run.dataset for run in found]):
         runs, problems = label_seeds(found, seeds)
         checked = list(check_files(runs))
         _refuse_wrong(checked, problems)
         arrivals = [_store_bytes(file) for file in checked]
         _refuse_same_runs(arrivals)
     with transaction.atomic():
+        quotas.hold(submitter, expected_team(submitter, system))
         row = system_row(submitter, system)
         _refuse_repeats(row, configuration, arrivals)
         submission = Submission.objects.create(
@@ -72,6 +73,7 @@ def accept_submission(
         )
         for arrival in arrivals:
             _create_job(submission, arrival)
+        quotas.charge(submission, [arrival.run.dataset for arrival in arrivals])
         queue.ring(Job.Queue.SCORE)
     return submission
 
@@ -133,6 +135,11 @@ def system_row(submitter: User, system: System | SystemFields) -> System:
             f"Your team has a system named “{error.system.name}” already.",
             f"Choose it (system={error.system.slug}), or give the new one another name.",
         ) from error
+
+
+def expected_team(submitter: User, system: System | SystemFields) -> Team:
+    """Whose a submission for the system will be."""
+    return team_of(system, submitter) if isinstance(system, System) else personal_team(submitter)
 
 
 def team_of(system: System, submitter: User) -> Team:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from django.db import transaction
 from django.db.models import DateTimeField, F, Value
 from django.db.models.functions import Coalesce, Concat
 from django.utils import timezone
 
 from submissions.models import TERMINAL, Job, State
+from submissions.quotas.ledger import settle
 
 _ENDS = {State.FAILED, State.CANCELLED, State.TIMED_OUT, State.WITHDRAWN}
 
@@ -50,7 +52,7 @@ def advance(
     """Move the job to `to` if its present state allows it and, where given, the caller still holds the claim.
 
     `unless_cancelled`: not where somebody asked to stop it. Returns whether it moved. One UPDATE, so of two callers
-    one wins. Ending a job frees its lease, and what it waited for.
+    one wins. Ending a job frees its lease, and what it waited for, and settles what it cost, all at once.
     """
     sources = [state for state, followers in TRANSITIONS.items() if to in followers]
     jobs = Job.objects.filter(pk=job_id, state__in=sources)
@@ -63,6 +65,11 @@ def advance(
         finished = Coalesce(F("finished_at"), Value(timezone.now()), output_field=DateTimeField())
         ended = {"lease_expires_at": None, "finished_at": finished, "waits_for": None}
         changes = {**ended, "stage": "", "progress_note": "", **changes}
+        with transaction.atomic():
+            moved = jobs.update(state=to, **changes) == 1
+            if moved:
+                settle(job_id)
+        return moved
     return jobs.update(state=to, **changes) == 1
 
 

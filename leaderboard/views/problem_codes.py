@@ -147,8 +147,11 @@ REQUEST_CODES = (
                 "Your own, the site's, or one whose owner lets others build on it."),
     ProblemCode("few_queries", "error", "A run to build on that names too few queries of a dataset with hidden "
                 "judgements.", "One that names at least 90 % of its queries, or the site's own BM25."),
-    ProblemCode("quota", "error", "Your team has used its runs of models for today, or asks for more than are left.",
+    ProblemCode("quota", "error", "You or your team have used the submissions that a dataset with hidden judgements "
+                "takes in a day or month, or your team its runs of models for today.",
                 "The message says when counting begins anew."),
+    ProblemCode("too_many_refusals", "error", "Many of your files for hidden datasets were refused today; only so many "
+                "cost nothing.", "Check files first, which is never counted."),
     ProblemCode("invalid", "error", "The request is not well formed.", "The sentence beside it says where."),
     ProblemCode("invalid_…", "error", "A field is missing or cannot be read; the code ends in its name.",
                 "The API's documentation lists the fields.", "invalid_architecture"),

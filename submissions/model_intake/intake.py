@@ -17,19 +17,18 @@ from evaluation.engines import ENGINES, EngineDescription, InvalidParameter
 from evaluation.engines import describe as describe_engine
 from leaderboard.models import Architecture, Dataset, Run, System, Team, User
 from leaderboard.systems import SystemFields
-from submissions import queue
+from submissions import queue, quotas
 from submissions.capability import UNPROTECTED, told_within
 from submissions.checkpoints import keeping as checkpoints
 from submissions.checkpoints.hub import HubModel, refuse_hub
 from submissions.checkpoints.keeping import KeptFiles, Source
-from submissions.intake import system_row, team_of
+from submissions.intake import expected_team, system_row
 from submissions.lifecycle import write_log
 from submissions.model_intake.datasets import chosen_datasets
-from submissions.model_intake.quota import hold_quota, refuse_beyond_quota
+from submissions.model_intake.quota import refuse_beyond_quota
 from submissions.model_intake.readiness import refuse_unready
 from submissions.model_intake.runs import runs_for
 from submissions.models import Checkpoint, Job, State, Submission
-from submissions.people.teams import personal_team
 from submissions.refusals import Refused
 
 #: What may be asked for where a plain encoder does not say how its tokens' outputs become one.
@@ -90,12 +89,13 @@ def accept_model(
     `local`: the request comes from this machine, which alone may run models without a sandbox.
     """
     ready = refuse_unready(submitter, local=local)
-    team = team_of(system, submitter) if isinstance(system, System) else personal_team(submitter)
+    team = expected_team(submitter, system)
     plan = _plan(request, team, system, unprotected=ready.unprotected)
     refuse_beyond_quota(team, len(plan.datasets))
-    kept = _kept(request.model, plan.engine, team)
+    with quotas.reading_for(submitter, plan.datasets):
+        kept = _kept(request.model, plan.engine, team)
     with transaction.atomic():
-        hold_quota(team)
+        quotas.hold(submitter, team)
         refuse_beyond_quota(team, len(plan.datasets))
         submission = Submission(
             kind=Submission.Kind.MODEL,
@@ -115,6 +115,7 @@ def accept_model(
         submission.save()
         for dataset in plan.datasets:
             _create_job(submission, dataset, plan)
+        quotas.charge(submission, plan.datasets)
     return submission
 
 

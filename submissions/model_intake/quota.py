@@ -41,11 +41,6 @@ def quota_of(team: Team | None) -> Quota:
     return Quota(used, settings.MODEL_JOBS_PER_DAY, midnight + timedelta(days=1))
 
 
-def hold_quota(team: Team) -> None:
-    """Let nobody else of the team count until the transaction ends: of two requests at once the second one waits."""
-    Team.objects.select_for_update().get(pk=team.pk)
-
-
 def refuse_beyond_quota(team: Team, wanted: int) -> None:
     """Raises Refused where the team may not have so many more today."""
     quota = quota_of(team)

@@ -1,0 +1,171 @@
+"""What has been used of quotas, and what is left: counted in the ledger, by day and calendar month, UTC."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from django.db.models import Count, Q, QuerySet
+from django.utils import timezone
+
+from leaderboard.models import Dataset, Team, User
+from submissions.models import QuotaException, QuotaUse
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A day or a month: submissions of the person, for whatever team, and of the team; `limit` None: no limit."""
+
+    by_person: int
+    by_team: int
+    limit: int | None
+    resets_at: datetime
+
+    @property
+    def used(self) -> int:
+        """The count that the limit stops: the larger of the two."""
+        return max(self.by_person, self.by_team)
+
+    @property
+    def left(self) -> int | None:
+        """How many more there may be; None where there is no limit."""
+        return None if self.limit is None else max(0, self.limit - self.used)
+
+    @property
+    def resets_in(self) -> str:
+        """How long until counting begins anew, in words."""
+        return until(self.resets_at)
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What a person may still submit to a hidden dataset for a team (None: for a team that is yet to be made)."""
+
+    dataset: Dataset
+    team: Team | None
+    day: Window
+    month: Window
+
+    @property
+    def limited(self) -> bool:
+        """Whether anything is counted at all: where judgements are open, nothing is."""
+        return self.day.limit is not None or self.month.limit is not None
+
+    @property
+    def left(self) -> int | None:
+        """How many more there may be now; None where there is no limit."""
+        return min(
+            (window.left for window in (self.day, self.month) if window.left is not None), default=None
+        )
+
+    @property
+    def spent(self) -> bool:
+        """Whether nothing is left."""
+        return self.left == 0
+
+    @property
+    def resets_at(self) -> datetime:
+        """When there is more again: the next day, or where the month is used up the next month. UTC."""
+        return self.month.resets_at if self.month.left == 0 else self.day.resets_at
+
+    @property
+    def resets_in(self) -> str:
+        """The same in words: in 5 h."""
+        return until(self.resets_at)
+
+
+def until(moment: datetime) -> str:
+    """How long it is to a moment, rounded up: in 12 min, in 5 h, in 9 days."""
+    seconds = max(0.0, (moment - timezone.now()).total_seconds())
+    for size, unit, below in ((60, "min", 3600), (3600, "h", 48 * 3600)):
+        if seconds <= below:
+            return f"in {max(1, -int(-seconds // size))} {unit}"
+    return f"in {-int(-seconds // 86400)} days"
+
+
+def day_began(now: datetime) -> datetime:
+    """Midnight, UTC."""
+    return now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+
+
+def month_began(now: datetime) -> datetime:
+    """Midnight on the first, UTC."""
+    return day_began(now).replace(day=1)
+
+
+def _next_month(now: datetime) -> datetime:
+    return (month_began(now) + timedelta(days=32)).replace(day=1)
+
+
+def quota_of(person: User, team: Team | None, dataset: Dataset) -> Quota:
+    """What the person may still submit to the dataset for the team."""
+    return quotas_of(person, [team], [dataset])[0]
+
+
+def quotas_of(person: User, teams: Sequence[Team | None], datasets: Iterable[Dataset]) -> list[Quota]:
+    """A quota for each dataset and each of the teams, in their order; read in three queries."""
+    now, datasets = timezone.now(), list(datasets)
+    known = [team for team in teams if team is not None]
+    uses = QuotaUse.objects.filter(
+        kind=QuotaUse.Kind.SUBMISSION, refunded_at=None, at__gte=month_began(now), dataset__in=datasets
+    ).order_by()
+    own = _counted(uses.filter(person=person), now, "dataset")
+    shared = _counted(uses.filter(team__in=known), now, "dataset", "team")
+    exceptions = _exceptions(known, datasets, now)
+    found = []
+    for dataset in datasets:
+        for team in teams:
+            today, month = own.get((dataset.pk,), (0, 0))
+            team_today, team_month = shared.get((dataset.pk, team.pk), (0, 0)) if team else (0, 0)
+            exception = exceptions.get((dataset.pk, team.pk)) if team else None
+            daily, monthly = _limits(dataset, exception)
+            found.append(
+                Quota(
+                    dataset,
+                    team,
+                    Window(today, team_today, daily, day_began(now) + timedelta(days=1)),
+                    Window(month, team_month, monthly, _next_month(now)),
+                )
+            )
+    return found
+
+
+def _counted(
+    uses: QuerySet[QuotaUse], now: datetime, *columns: str
+) -> Mapping[tuple[int, ...], tuple[int, int]]:
+    """By these columns how many were used today and this month."""
+    rows = uses.values_list(*columns).annotate(
+        today=Count("pk", filter=Q(at__gte=day_began(now))), month=Count("pk")
+    )
+    return {tuple(row[:-2]): (row[-2], row[-1]) for row in rows}
+
+
+def limits_of(team: Team | None, dataset: Dataset) -> tuple[int | None, int | None]:
+    """How many submissions a day and a month; None where there is no limit."""
+    if team is None:
+        return _limits(dataset, None)
+    exceptions = _exceptions([team], [dataset], timezone.now())
+    return _limits(dataset, exceptions.get((dataset.pk, team.pk)))
+
+
+def _limits(dataset: Dataset, exception: QuotaException | None) -> tuple[int | None, int | None]:
+    if not dataset.hidden:
+        return None, None
+    if exception is not None:
+        return exception.daily, exception.monthly
+    return dataset.daily_quota, dataset.monthly_quota
+
+
+def _exceptions(
+    teams: Sequence[Team], datasets: Sequence[Dataset], now: datetime
+) -> Mapping[tuple[int, int], QuotaException]:
+    """Those in force by dataset and team: one for the dataset goes before one for all."""
+    rows = QuotaException.objects.filter(
+        Q(until=None) | Q(until__gt=now), Q(dataset=None) | Q(dataset__in=datasets), team__in=teams
+    )
+    found: dict[tuple[int, int], QuotaException] = {}
+    for row in sorted(rows, key=lambda each: each.dataset_id is not None):
+        named = [dataset.pk for dataset in datasets] if row.dataset_id is None else [row.dataset_id]
+        found.update({(dataset, row.team_id): row for dataset in named})
+    return found
