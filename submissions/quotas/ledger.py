@@ -24,11 +24,11 @@ class QuotaSpent(Refused):
 
     def __init__(self, spent: Sequence[Quota], wanted: int) -> None:
         self.quotas = tuple(spent)
-        problems = [_problem(quota, others=wanted > len(spent)) for quota in spent]
+        problems = [_told(quota, others=wanted > len(spent)) for quota in spent]
         super().__init__("quota", problems[0].message, problems)
 
 
-def _problem(quota: Quota, *, others: bool) -> Problem:
+def _told(quota: Quota, *, others: bool) -> Problem:
     month = quota.month.left == 0
     window, period = (quota.month, "this month") if month else (quota.day, "today")
     whose = _whose(quota, window)

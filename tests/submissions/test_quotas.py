@@ -49,7 +49,9 @@ def test_the_third_submission_of_a_day_is_refused_until_midnight(
     refused = send(api, 3)
     assert (refused.status, refused.body["code"]) == (400, "quota")
     problem = refused.problem("quota")
-    assert problem["message"] == "You have used 2 of 2 submissions to Secret today; its judgements are hidden."
+    assert (
+        problem["message"] == "You have used 2 of 2 submissions to Secret today; its judgements are hidden."
+    )
     assert problem["hint"] == "The next one may come in 12 h, at 00:00 UTC on 22 November."
     assert Submission.objects.count() == 2
     noon(22, hour=0)
@@ -222,9 +224,7 @@ def test_who_may_submit_nothing_is_told_so(api: Api, alice: User, secret: Datase
     assert problem["hint"] == "Ask a curator."
 
 
-def test_of_several_datasets_those_used_up_are_named(
-    api: Api, secret: Dataset, demo: Dataset
-) -> None:
+def test_of_several_datasets_those_used_up_are_named(api: Api, secret: Dataset, demo: Dataset) -> None:
     for number in (1, 2):
         send(api, number)
     both = api.submit(
