@@ -118,6 +118,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "leaderboard.context.site",
+                "submissions.notices.context.unread",
             ],
         },
     },
@@ -204,6 +205,12 @@ ACCOUNT_LOGOUT_REDIRECT_URL = "/"
 EMAIL_URL = env.str("EMAIL_URL", default="consolemail://")
 vars().update(env.email_url("EMAIL_URL", default="consolemail://"))
 DEFAULT_FROM_EMAIL = env.str("DEFAULT_FROM_EMAIL", default="Runboard <runboard@localhost>")
+#: How long a mail server may take to answer, in seconds: mail is sent by a worker that has more to do.
+EMAIL_TIMEOUT = 10
+#: Whether teams may have results sent to addresses of their own; workers then need a way to the internet.
+WEBHOOKS_ENABLED = env.bool("WEBHOOKS_ENABLED", default=True)
+#: Whether these may also be programs on this machine, by http. Where only this machine reaches the site.
+WEBHOOKS_LOOPBACK = env.bool("WEBHOOKS_LOOPBACK", default=EMBEDDED)
 # Without a mail server nobody could verify an address: verification is asked for once there is one.
 ACCOUNT_EMAIL_VERIFICATION = "optional" if EMAIL_URL.startswith("consolemail") else "mandatory"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from django.conf import settings
 from django.http import HttpRequest
 
@@ -22,3 +24,13 @@ def is_own_address(request: HttpRequest) -> bool:
     _, colon, port = request.get_host().rpartition(":")
     has_port = colon and port.isdigit()
     return bool(settings.SITE_ADDRESS) or not has_port or port == request.META.get("SERVER_PORT")
+
+
+def own_address() -> str:
+    """The same where nobody asks, as in mail: `SITE_ADDRESS`, else the first host that the site answers to."""
+    if settings.SITE_ADDRESS:
+        return str(settings.SITE_ADDRESS)
+    if settings.EMBEDDED:
+        return f"http://127.0.0.1:{os.environ.get('PORT') or 8000}"
+    named = (host for host in settings.ALLOWED_HOSTS if host and host[0] not in "*.")
+    return f"{'https' if settings.HTTPS else 'http'}://{next(named, 'localhost')}"

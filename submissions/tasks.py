@@ -17,6 +17,8 @@ from leaderboard.efficiency import prices_come_into_force
 from submissions.analysis import ask_again
 from submissions.heartbeat import Heartbeat, forget_silent_workers
 from submissions.model_work.encodings import settle
+from submissions.notices.deliveries import forget_old
+from submissions.notices.sending import NOTIFY, ring_for_notices, take_turn
 from submissions.queue import WORK, reap, ring_for_waiting, take_requests
 from submissions.sandbox.leftovers import end_leftovers
 from submissions.sweeping import sweep
@@ -44,12 +46,20 @@ def dispatch() -> None:
     settle()
     forget_silent_workers()
     ring_for_waiting()
+    ring_for_notices()
+
+
+@shared_task(name=NOTIFY)
+def notify() -> None:
+    """Tell people what happened: write it down, and send mail and webhooks for a while."""
+    take_turn()
 
 
 @shared_task(name="runboard.sweep")
 def sweep_files() -> None:
-    """Remove what crashes left behind."""
+    """Remove what crashes left behind, and what was sent long ago."""
     sweep()
+    forget_old()
 
 
 @worker_ready.connect

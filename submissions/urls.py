@@ -11,6 +11,9 @@ from django.views.decorators.cache import never_cache
 from submissions import views
 from submissions.api import views as api
 from submissions.model_intake import views as model_views
+from submissions.notices import api as notices_api
+from submissions.notices import views as notices
+from submissions.notices import webhook_views
 from submissions.people import views as people
 
 
@@ -40,6 +43,11 @@ pages = [
     path("account/profile/", people.save_profile, name="account-profile"),
     path("account/tokens/", people.create_token, name="account-token-create"),
     path("account/tokens/revoke/", people.delete_token, name="account-token-revoke"),
+    path("inbox/", notices.inbox, name="inbox"),
+    path("inbox/read/", notices.read, name="inbox-read"),
+    path("inbox/preferences/", notices.preferences, name="notice-preferences"),
+    path("teams/<slug:slug>/webhooks/", webhook_views.webhooks, name="webhooks"),
+    path("teams/<slug:slug>/webhooks/<int:identifier>/", webhook_views.change_webhook, name="webhook-change"),
     path("account/", include(_never_cached(allauth.urlpatterns))),
 ]
 
@@ -60,6 +68,20 @@ api_calls = [
         "submissions/<slug:identifier>/reusable/",
         api.ReusableView.as_view(),
         name="api-submission-reusable",
+    ),
+    path("notices/", notices_api.NoticesView.as_view(), name="api-notices"),
+    path("notices/read/", notices_api.ReadView.as_view(), name="api-notices-read"),
+    path("teams/<slug:slug>/webhooks/", notices_api.WebhooksView.as_view(), name="api-webhooks"),
+    path("teams/<slug:slug>/webhooks/<int:identifier>/", notices_api.WebhookView.as_view(), name="api-webhook"),
+    path(
+        "teams/<slug:slug>/webhooks/<int:identifier>/rotate/",
+        notices_api.RotateView.as_view(),
+        name="api-webhook-rotate",
+    ),
+    path(
+        "teams/<slug:slug>/webhooks/<int:identifier>/test/",
+        notices_api.TestView.as_view(),
+        name="api-webhook-test",
     ),
 ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
+from django.utils import timezone
 
 
 class NoticeKind(models.TextChoices):
@@ -82,6 +83,7 @@ class Webhook(models.Model):
     url = models.URLField(max_length=500)
     secret = models.CharField(max_length=80, help_text="Key of the HMAC; shown once, never logged.")
     active = models.BooleanField(default=True)
+    active_since = models.DateTimeField(default=timezone.now)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
 

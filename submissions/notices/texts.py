@@ -1,0 +1,146 @@
+"""The words of notices: what happened, and what would be right. Plain text; no address of a person, nothing hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from leaderboard.models import Challenge, Dataset, Rescore, Round
+from submissions.models import NoticeKind, State
+from submissions.notices.outbox import Message
+from submissions.status import JobStatus, SubmissionStatus
+from submissions.status_scores import outcome_text
+
+#: Of a long report so many problems are told; the status page has all.
+PROBLEMS = 8
+
+_SUBJECTS = {
+    NoticeKind.FINISHED: "Scored: {what}",
+    NoticeKind.REJECTED: "Not scored: {what}",
+    NoticeKind.FAILED: "Failed: {what}",
+}
+
+
+def ended_message(kind: NoticeKind, status: SubmissionStatus) -> Message:
+    """How a submission ended."""
+    submission = status.submission
+    system = submission.system.name
+    named = f"{system} ({submission.configuration})" if submission.configuration else system
+    datasets = list(dict.fromkeys(job.job.dataset.name for job in status.jobs))
+    where = datasets[0] if len(datasets) == 1 else f"{len(datasets)} datasets"
+    lines = [f"{named} on {_listed(datasets)}: {status.meaning}"]
+    if kind == NoticeKind.FINISHED:
+        lines.append(outcome_text(submission))
+    lines += [_trouble(job) for job in status.jobs if job.state not in (State.DONE, State.WITHDRAWN)]
+    return Message(
+        kind=kind,
+        key=f"submission-{submission.pk}",
+        subject=_SUBJECTS[kind].format(what=f"{named} on {where}"),
+        text="\n\n".join(lines),
+        path=submission.get_absolute_url(),
+    )
+
+
+def _trouble(job: JobStatus) -> str:
+    """Why one dataset's part has no score, and what would be right."""
+    file = f", {job.job.file_name}" if job.job.file_name else ""
+    lines = [f"{job.job.dataset.name}{file}: {job.error or job.meaning}"]
+    lines += [f"- {_problem(found)}" for found in job.problems[:PROBLEMS]]
+    if len(job.problems) > PROBLEMS:
+        lines.append(f"- and {len(job.problems) - PROBLEMS} more")
+    if job.model.remedy:
+        lines.append(job.model.remedy)
+    if job.state == State.FAILED:
+        lines.append("What it had taken of a quota is given back.")
+    return "\n".join(lines)
+
+
+def _problem(found: Mapping[str, Any]) -> str:
+    lines: Sequence[int] = found.get("lines") or ()
+    where = ""
+    if lines:
+        more = ", …" if found.get("count", 0) > len(lines) else ""
+        where = f" (line{'s' * (len(lines) > 1)} {', '.join(str(line) for line in lines)}{more})"
+    hint = f" {found['hint']}" if found.get("hint") else ""
+    return f"{found['message']}{where}.{hint}".replace("..", ".")
+
+
+def rescored_message(rescore: Rescore, outcomes: Sequence[tuple[str, str]]) -> Message:
+    """A dataset's board shows other judgements now. `outcomes`: system and outcome of the person's own results."""
+    dataset = rescore.dataset
+    own = [f"{system}: {said}" for system, said in outcomes]
+    text = (
+        f"The judgements of {dataset.name} have grown, and every stored run was scored again on them. The board "
+        "shows the new figures; permalinks still show the old ones."
+    )
+    return Message(
+        kind=NoticeKind.RESCORED,
+        key=f"rescore-{rescore.pk}",
+        subject=f"Rescored: {dataset.name}",
+        text="\n\n".join([text, *own]),
+        path=dataset.get_absolute_url(),
+    )
+
+
+def round_message(kind: NoticeKind, round_: Round) -> Message:
+    """A round opens, closes soon, or was revealed."""
+    subject, text = {
+        NoticeKind.ROUND_OPENING: (
+            f"Open: {round_}",
+            f"{round_} takes runs for {_subject(round_)} until {_utc(round_.closes_at)}: "
+            f"{round_.runs_per_team} from each team.",
+        ),
+        NoticeKind.ROUND_CLOSING: (
+            f"Closing soon: {round_}",
+            f"{round_} closes at {_utc(round_.closes_at)}. "
+            + ("Runs that come later are taken and marked late." if round_.takes_late else "Later runs are refused."),
+        ),
+        NoticeKind.ROUND_REVEALED: (
+            f"Revealed: {round_}",
+            f"The results of {round_} on {_subject(round_)} are revealed.",
+        ),
+    }[kind]
+    return Message(kind, f"round-{round_.pk}", subject, text, round_.get_absolute_url())
+
+
+def challenge_message(challenge: Challenge) -> Message:
+    """A system was challenged, or a challenge settled."""
+    system, doubted = challenge.system, challenge.get_claim_display()
+    where = f" on {challenge.dataset}" if challenge.dataset else ""
+    if challenge.state == Challenge.State.OPEN:
+        subject = f"Challenged: {system}"
+        text = (
+            f"Somebody doubts what {system} says{where}: {doubted}. Their reasons are on its page; a curator will "
+            "settle it. You may correct what the system says of itself at any time."
+        )
+    else:
+        subject = f"Challenge {challenge.get_state_display()}: {system}"
+        text = f"The challenge of {system}{where} ({doubted}): {challenge.get_state_display()}."
+        text += f"\n\n{challenge.decision}" if challenge.decision else ""
+    key = f"challenge-{challenge.pk}-{challenge.state}"
+    return Message(NoticeKind.CHALLENGED, key, subject, text, system.get_absolute_url())
+
+
+def webhook_off_message(webhook_id: int, team: str, path: str, days: int, since: datetime) -> Message:
+    """A webhook was switched off because nothing that was sent to it arrived."""
+    text = (
+        f"A webhook of {team} took nothing that was sent to it for {days} days, and was switched off. Its page says "
+        "what it answered; there it can be switched on again."
+    )
+    key = f"webhook-{webhook_id}-{since:%Y%m%dT%H%M%S}"
+    return Message(NoticeKind.WEBHOOK_OFF, key, f"A webhook of {team} was switched off", text, path)
+
+
+def _subject(round_: Round) -> Dataset | str:
+    return str(round_.dataset or round_.benchmark)
+
+
+def _utc(moment: datetime) -> str:
+    return f"{moment:%-d %B %Y, %H:%M} UTC"
+
+
+def _listed(names: Sequence[str]) -> str:
+    if len(names) > 6:
+        return f"{', '.join(names[:5])} and {len(names) - 5} more"
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
