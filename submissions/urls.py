@@ -72,7 +72,9 @@ api_calls = [
     path("notices/", notices_api.NoticesView.as_view(), name="api-notices"),
     path("notices/read/", notices_api.ReadView.as_view(), name="api-notices-read"),
     path("teams/<slug:slug>/webhooks/", notices_api.WebhooksView.as_view(), name="api-webhooks"),
-    path("teams/<slug:slug>/webhooks/<int:identifier>/", notices_api.WebhookView.as_view(), name="api-webhook"),
+    path(
+        "teams/<slug:slug>/webhooks/<int:identifier>/", notices_api.WebhookView.as_view(), name="api-webhook"
+    ),
     path(
         "teams/<slug:slug>/webhooks/<int:identifier>/rotate/",
         notices_api.RotateView.as_view(),

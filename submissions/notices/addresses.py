@@ -60,7 +60,9 @@ def target_of(url: str) -> Target:
     if not host or parts.scheme not in ("https", "http"):
         raise AddressRefused("Write https://HOST/PATH.")
     if parts.username is not None or parts.password is not None or parts.fragment:
-        raise AddressRefused("Leave user, password and fragment out of the address; the signature says who sends.")
+        raise AddressRefused(
+            "Leave user, password and fragment out of the address; the signature says who sends."
+        )
     secure = parts.scheme == "https"
     if not secure and not (settings.WEBHOOKS_LOOPBACK and _is_own_machine(host)):
         raise AddressRefused("Only https is sent to. Write https://HOST/PATH.")
@@ -77,7 +79,9 @@ def resolve(target: Target) -> list[str]:
     One that is not is enough: who controls a name could put the other one there for the check alone.
     """
     try:
-        found = socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP)
+        found = socket.getaddrinfo(
+            target.host, target.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
+        )
     except (OSError, UnicodeError):
         raise AddressRefused("The host name is not known.") from None
     addresses = list(dict.fromkeys(str(each[4][0]) for each in found))

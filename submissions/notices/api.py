@@ -46,7 +46,9 @@ from submissions.notices.webhooks import (
 )
 from submissions.throttling import ChangeThrottle
 
-_SLUG = OpenApiParameter("slug", str, OpenApiParameter.PATH, description="The team's slug; you are an owner of it.")
+_SLUG = OpenApiParameter(
+    "slug", str, OpenApiParameter.PATH, description="The team's slug; you are an owner of it."
+)
 _WEBHOOK = OpenApiParameter("identifier", int, OpenApiParameter.PATH, description="The webhook's id.")
 _ERRORS = {401: ErrorSerializer, 404: ErrorSerializer}
 _BUSY = {429: OpenApiResponse(ErrorSerializer, "Too many changes; `Retry-After` says when to send.")}

@@ -32,7 +32,7 @@ KINDS = {
 }
 
 
-def tell_ofended_submissions() -> int:
+def tell_of_ended() -> int:
     """Tell of every submission whose jobs all ended and whose people have not been told. Returns how many ended.
 
     Notices, deliveries and the mark that it was told are one transaction: a crash tells nobody, or everybody once.
@@ -50,9 +50,8 @@ def ended_submissions() -> QuerySet[Submission]:
     """Those whose jobs all ended and whose people have not been told."""
     jobs = Job.objects.filter(submission=OuterRef("pk"))
     under_way = jobs.exclude(state__in=TERMINAL)
-    return (
-        Submission.objects.filter(Exists(jobs), ~Exists(under_way), noticed_at=None)
-        .order_by("created_at", "pk")
+    return Submission.objects.filter(Exists(jobs), ~Exists(under_way), noticed_at=None).order_by(
+        "created_at", "pk"
     )
 
 

@@ -63,7 +63,8 @@ def _rescored(payload: Mapping[str, Any]) -> None:
     for submission in submissions.select_related("system", "team").order_by("-created_at"):
         by_team[submission.team_id].append(submission)
     said = {
-        team: [(each.system.name, outcome_text(each)) for each in own[:OUTCOMES]] for team, own in by_team.items()
+        team: [(each.system.name, outcome_text(each)) for each in own[:OUTCOMES]]
+        for team, own in by_team.items()
     }
     for person in members(by_team):
         teams = set(person.memberships.values_list("team", flat=True)) & set(by_team)

@@ -23,7 +23,7 @@ class Message:
 
 
 def tell(people: Iterable[User], message: Message) -> int:
-    """Write the message down for everyone of them who wants it; who has it already is told nothing. Returns for how many.
+    """Write the message down for everyone of them who wants it and does not have it. Returns for how many who want it.
 
     Call it in the transaction that notes the event as told.
     """
@@ -34,7 +34,9 @@ def tell(people: Iterable[User], message: Message) -> int:
         wish = by_person.get(person.pk)
         by_mail, in_inbox = (wish.by_mail, wish.in_inbox) if wish else (True, True)
         if by_mail or in_inbox:
-            notices.append(_notice(person, message, by_mail=by_mail and bool(person.email), in_inbox=in_inbox))
+            notices.append(
+                _notice(person, message, by_mail=by_mail and bool(person.email), in_inbox=in_inbox)
+            )
     Notice.objects.bulk_create(notices, ignore_conflicts=True)
     return len(notices)
 
@@ -55,7 +57,9 @@ def _notice(person: User, message: Message, *, by_mail: bool, in_inbox: bool) ->
 
 def members(teams: Iterable[Team | int]) -> list[User]:
     """The people of these teams who can sign in."""
-    return list(User.objects.filter(is_active=True, memberships__team__in=list(teams)).distinct().order_by("pk"))
+    return list(
+        User.objects.filter(is_active=True, memberships__team__in=list(teams)).distinct().order_by("pk")
+    )
 
 
 def owners(team: Team) -> list[User]:

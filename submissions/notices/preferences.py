@@ -33,7 +33,9 @@ def wishes_of(person: User) -> list[Wish]:
     """A wish for every kind; without one that was said both ways."""
     said = {row.kind: row for row in NoticePreference.objects.filter(person=person)}
     return [
-        Wish(kind, said[kind].by_mail, said[kind].in_inbox, said[kind].everywhere) if kind in said else Wish(kind)
+        Wish(kind, said[kind].by_mail, said[kind].in_inbox, said[kind].everywhere)
+        if kind in said
+        else Wish(kind)
         for kind in NoticeKind
     ]
 

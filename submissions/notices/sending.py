@@ -9,7 +9,6 @@ from django.core.cache import cache
 
 from leaderboard.celery import app
 from leaderboard.models import WorkRequest
-
 from submissions.notices.deliveries import deliveries_are_due, send_deliveries
 from submissions.notices.ended import ended_submissions, tell_of_ended
 from submissions.notices.events import take_events

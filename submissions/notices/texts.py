@@ -94,7 +94,11 @@ def round_message(kind: NoticeKind, round_: Round) -> Message:
         NoticeKind.ROUND_CLOSING: (
             f"Closing soon: {round_}",
             f"{round_} closes at {_utc(round_.closes_at)}. "
-            + ("Runs that come later are taken and marked late." if round_.takes_late else "Later runs are refused."),
+            + (
+                "Runs that come later are taken and marked late."
+                if round_.takes_late
+                else "Later runs are refused."
+            ),
         ),
         NoticeKind.ROUND_REVEALED: (
             f"Revealed: {round_}",

@@ -63,7 +63,9 @@ def preferences(request: HttpRequest) -> HttpResponse:
         set_wishes(
             person,
             [
-                Wish(kind, f"{kind}-mail" in ticked, f"{kind}-inbox" in ticked, f"{kind}-everywhere" in ticked)
+                Wish(
+                    kind, f"{kind}-mail" in ticked, f"{kind}-inbox" in ticked, f"{kind}-everywhere" in ticked
+                )
                 for kind in NoticeKind
             ],
         )

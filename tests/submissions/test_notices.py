@@ -1,0 +1,292 @@
+"""People are told what happened: once, as they wish, and nothing that they may not know."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.db import connections
+from django.test import Client
+from django.utils import timezone
+
+from leaderboard.models import (
+    Challenge,
+    Dataset,
+    Entry,
+    Membership,
+    Rescore,
+    User,
+)
+from leaderboard.work import request_notice
+from submissions.models import Job, Notice, NoticeKind, NoticePreference, State, Submission
+from submissions.notices import ended
+from submissions.notices.ended import tell_of_ended
+from submissions.notices.outbox import Message, tell
+from submissions.notices.sending import ring_for_notices, take_turn
+from submissions.people.teams import personal_team
+from tests.factories import make_user
+from tests.submissions.conftest import Api, work
+
+pytestmark = [pytest.mark.django_db, pytest.mark.database]
+
+FOREVER = float("inf")
+
+
+def notices_of(person: User) -> list[Notice]:
+    """What the person was told, the oldest first."""
+    return list(Notice.objects.filter(person=person).order_by("pk"))
+
+
+def only_notice(person: User) -> Notice:
+    """The one notice that the person has."""
+    (notice,) = notices_of(person)
+    return notice
+
+
+def scored(api: Api, **fields: Any) -> str:
+    """The id of a submission that was scored."""
+    answer = api.submit(**fields)
+    assert answer.status == 201, answer.body
+    work()
+    return str(answer.body["id"])
+
+
+def make_notice(person: User, key: str = "x", **fields: Any) -> Notice:
+    """A notice in the inbox, to be mailed."""
+    values = {
+        "kind": NoticeKind.FINISHED,
+        "subject": "Scored: mine",
+        "text": "It was scored.",
+        "path": "/submissions/",
+        "mail_state": "waiting",
+        **fields,
+    }
+    return Notice.objects.create(person=person, key=key, **values)
+
+
+# --- submissions that ended
+
+
+def test_a_scored_submission_is_told_to_the_submitter_and_the_team(
+    demo: Dataset, baseline: None, api: Api, alice: User
+) -> None:
+    mate, outsider = make_user("Mate"), make_user("Outsider")
+    Membership.objects.create(team=personal_team(alice), user=mate)
+    identifier = scored(api)
+    assert tell_of_ended() == 1
+    notice = only_notice(alice)
+    assert notice.kind == NoticeKind.FINISHED
+    assert notice.subject == "Scored: My system on Demo"
+    assert "Demo: nDCG@10 " in notice.text
+    assert "(BM25 " in notice.text
+    assert notice.path == f"/submissions/{identifier}/"
+    assert notice.mail_state == "waiting"
+    assert only_notice(mate).text == notice.text
+    assert notices_of(outsider) == []
+
+
+def test_what_is_under_way_is_not_told(demo: Dataset, api: Api, alice: User) -> None:
+    api.submit()
+    assert tell_of_ended() == 0
+    assert notices_of(alice) == []
+
+
+def test_an_end_is_told_once(demo: Dataset, api: Api, alice: User) -> None:
+    scored(api)
+    assert tell_of_ended() == 1
+    assert tell_of_ended() == 0
+    Submission.objects.update(noticed_at=None)  # even so
+    tell_of_ended()
+    assert len(notices_of(alice)) == 1
+
+
+def test_a_crash_while_telling_tells_nobody_and_the_next_look_tells(
+    demo: Dataset, api: Api, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored(api)
+
+    def crash(*_: Any) -> None:
+        raise OSError("out of power")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ended, "deliver", crash)  # after the notices were written
+        assert tell_of_ended() == 0
+    assert notices_of(alice) == []
+    assert Submission.objects.get().noticed_at is None
+    assert tell_of_ended() == 1
+    assert len(notices_of(alice)) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_that_look_at_once_tell_once(demo: Dataset, api: Api, alice: User) -> None:
+    scored(api)
+    told: list[int] = []
+    barrier = threading.Barrier(2)
+
+    def look() -> None:
+        barrier.wait()
+        told.append(tell_of_ended())
+        connections.close_all()
+
+    threads = [threading.Thread(target=look) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(told) == [0, 1]
+    assert len(notices_of(alice)) == 1
+
+
+def test_a_rejected_file_is_told_with_lines_and_hints(demo: Dataset, api: Api, alice: User) -> None:
+    identifier = scored(api)
+    report = {
+        "problems": [
+            {
+                "severity": "error",
+                "code": "unknown_documents",
+                "count": 7,
+                "lines": [1, 2, 3, 4, 5],
+                "message": "7 documents are not in the corpus",
+                "hint": "Use the corpus's ids.",
+            }
+        ]
+    }
+    Job.objects.update(state=State.REJECTED, entry=None, report=report, error_code="invalid_run")
+    tell_of_ended()
+    notice = only_notice(alice)
+    assert notice.kind == NoticeKind.REJECTED
+    assert notice.subject == "Not scored: My system on Demo"
+    assert (
+        "- 7 documents are not in the corpus (lines 1, 2, 3, 4, 5, …). Use the corpus's ids." in notice.text
+    )
+    assert notice.path == f"/submissions/{identifier}/"
+
+
+def test_a_fault_of_ours_is_told_with_its_id_and_the_quota(demo: Dataset, api: Api, alice: User) -> None:
+    scored(api)
+    Job.objects.update(state=State.FAILED, entry=None, fault="deadbeef", error_code="fault")
+    tell_of_ended()
+    notice = only_notice(alice)
+    assert notice.kind == NoticeKind.FAILED
+    assert "deadbeef" in notice.text
+    assert "quota is given back" in notice.text
+
+
+@pytest.mark.parametrize("state", [State.CANCELLED, State.WITHDRAWN])
+def test_what_people_ended_themselves_they_are_not_told(
+    demo: Dataset, api: Api, alice: User, state: State
+) -> None:
+    scored(api)
+    Job.objects.update(state=state)
+    assert tell_of_ended() == 1
+    assert notices_of(alice) == []
+
+
+def test_what_ended_long_ago_is_no_news(demo: Dataset, api: Api, alice: User) -> None:
+    scored(api)
+    Job.objects.update(finished_at=timezone.now() - timedelta(days=4))
+    assert tell_of_ended() == 1
+    assert notices_of(alice) == []
+
+
+def test_a_held_result_is_told_without_its_score(secret: Dataset, api: Api, alice: User) -> None:
+    identifier = scored(api, dataset="secret")
+    entry = Entry.objects.get(submission_reference=identifier)
+    score = f"{entry.scores['nDCG@10']:.3f}"
+    Entry.objects.update(visibility=Entry.Visibility.HELD, scores={})
+    tell_of_ended()
+    text = only_notice(alice).text
+    assert "no significant change" in text.casefold()
+    assert score not in text
+
+
+# --- events of boards
+
+
+def test_a_rescore_is_told_to_teams_with_results_there(
+    demo: Dataset, baseline: None, api: Api, alice: User, stranger: Api
+) -> None:
+    scored(api)
+    tell_of_ended()
+    qrels = demo.current_qrels
+    rescore = Rescore.objects.create(
+        dataset=demo, from_qrels=qrels, to_qrels=qrels, state=Rescore.State.SWITCHED
+    )
+    request_notice("rescored", rescore=rescore.pk)
+    take_turn()
+    take_turn()
+    notice = Notice.objects.get(person=alice, kind=NoticeKind.RESCORED)
+    assert "Demo" in notice.subject
+    assert "My system: Demo: nDCG@10 " in notice.text
+    assert stranger.user is not None
+    assert notices_of(stranger.user) == []
+
+
+def test_a_rescore_that_was_thrown_away_is_told_to_nobody(demo: Dataset, api: Api, alice: User) -> None:
+    scored(api)
+    qrels = demo.current_qrels
+    rescore = Rescore.objects.create(dataset=demo, from_qrels=qrels, to_qrels=qrels, state="discarded")
+    request_notice("rescored", rescore=rescore.pk)
+    take_turn()
+    assert not Notice.objects.filter(kind=NoticeKind.RESCORED).exists()
+
+
+def test_a_challenge_is_told_to_the_systems_team_and_its_end_to_the_challenger(
+    demo: Dataset, api: Api, alice: User
+) -> None:
+    scored(api)
+    tell_of_ended()
+    doubter = make_user("Doubter")
+    system = Entry.objects.get(jobs__submission__submitter=alice).system
+    challenge = Challenge.objects.create(
+        system=system, claim="training", text="Buy watches at http://spam.example", raised_by=doubter
+    )
+    request_notice("challenged", challenge=challenge.pk)
+    take_turn()
+    told = Notice.objects.get(person=alice, kind=NoticeKind.CHALLENGED)
+    assert told.subject == "Challenged: My system"
+    assert "spam" not in told.text  # what strangers write is on the page, not in anybody's mail
+    assert doubter.name not in told.text
+    assert notices_of(doubter) == []
+    Challenge.objects.update(state=Challenge.State.UPHELD, decision="It was trained on it.")
+    request_notice("challenged", challenge=challenge.pk)
+    take_turn()
+    assert "It was trained on it." in only_notice(doubter).text
+    assert Notice.objects.filter(person=alice, kind=NoticeKind.CHALLENGED).count() == 2
+
+
+def test_an_event_whose_rows_are_gone_is_taken_and_told_to_nobody(db: None) -> None:
+    for event, name in (("rescored", "rescore"), ("challenged", "challenge"), ("round_revealed", "round")):
+        request_notice(event, **{name: 987654})
+    take_turn()
+    assert not Notice.objects.exists()
+    assert not ring_for_notices()
+
+
+# --- preferences
+
+
+def test_a_kind_that_is_switched_off_is_not_told(demo: Dataset, api: Api, alice: User) -> None:
+    NoticePreference.objects.create(person=alice, kind=NoticeKind.FINISHED, by_mail=False, in_inbox=False)
+    scored(api)
+    tell_of_ended()
+    assert notices_of(alice) == []
+
+
+def test_mail_and_inbox_are_switched_off_apart(signed_in: Client, alice: User) -> None:
+    form = {f"{kind}-{way}": "on" for kind in NoticeKind for way in ("mail", "inbox")}
+    del form["finished-mail"], form["rejected-inbox"]
+    assert signed_in.post("/inbox/preferences/", form).status_code == 302
+    tell([alice], Message(NoticeKind.FINISHED, "a", "one", "text"))
+    tell([alice], Message(NoticeKind.REJECTED, "b", "two", "text"))
+    tell([alice], Message(NoticeKind.FAILED, "c", "three", "text"))
+    assert [(row.in_inbox, row.mail_state) for row in notices_of(alice)] == [
+        (True, "none"),
+        (False, "waiting"),
+        (True, "waiting"),
+    ]
+    page = signed_in.get("/inbox/preferences/").content.decode()
+    assert 'name="finished-mail" aria' in page.replace("\n", " ")
+    assert "two" not in signed_in.get("/inbox/").content.decode()
