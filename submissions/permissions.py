@@ -83,6 +83,7 @@ def downloadable_runs(person: Person, submission: Submission, *, own: bool | Non
         if job.entry is not None
         and job.entry.visibility == Entry.Visibility.PUBLIC
         and not job.dataset.hidden
+        and submission.system.anonymous_until is None  # its tag may say whose it is
         and sees(person, job.dataset.runs_visibility)
     ]
 

@@ -11,6 +11,7 @@ from django.db.models import Prefetch, QuerySet
 from django.utils import timezone
 
 from evaluation.execution.failures import MODEL_FAILURES
+from leaderboard import embargo
 from leaderboard.boards.word_pieces import LABEL
 from leaderboard.models import Dataset, Entry
 from submissions.capability import Obstacle, obstacle
@@ -196,11 +197,21 @@ def with_jobs(submissions: QuerySet[Submission]) -> QuerySet[Submission]:
     return submissions.select_related("system", "team", "checkpoint").prefetch_related(jobs)
 
 
+def _without_names(submission: Submission) -> None:
+    """Keep back what may say whose a system is while a review lasts. The row is not to be saved."""
+    submission.team.name, submission.checkpoint = embargo.ANONYMOUS, None
+    for number, job in enumerate(submission.jobs.all(), 1):
+        job.file_name = ""
+        job.seed = f"seed {number}" if job.seed else ""
+
+
 def describe(submission: Submission, *, complete: bool, compare: bool = True) -> SubmissionStatus:
     """The submission as it stands now, whole or only the facts that a public board shows as well.
 
     With `compare`, scores stand beside their dataset's baseline.
     """
+    if not complete and submission.system.anonymous_until is not None:
+        _without_names(submission)
     jobs = [describe_job(job, complete=complete, compare=compare) for job in submission.jobs.all()]
     if not complete:
         jobs = [job for job in jobs if job.entry is not None]

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from django.db.models import Count, Q
 from django.utils.text import slugify
 
+from leaderboard import embargo
 from leaderboard.boards.bibtex_names import latin, names_in
 from leaderboard.boards.dataset_board import ARCHITECTURES
 from leaderboard.models import Entry, Source, System
@@ -37,6 +38,7 @@ def author_facts(slug: str) -> dict[str, Any] | None:
     systems = [
         {**row, "architecture": ARCHITECTURES.get(row["architecture"], row["architecture"])}
         for row in System.objects.filter(pk__in=public.values("system_id"))
+        .exclude(embargo.kept_back())
         .exclude(authors="")
         .annotate(datasets=Count("entries__dataset", filter=Q(entries__in=public), distinct=True))
         .order_by("name")

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from leaderboard import embargo
 from leaderboard.boards.state import FACETS, BoardState
 from leaderboard.models import Architecture, Entry
 
@@ -34,6 +35,8 @@ LABELS = {
 OF_DATASETS = ("language", "domain", "task")
 OF_ROWS = tuple(name for name in FACETS if name not in OF_DATASETS)
 UNKNOWN = "unknown"
+#: Of systems whose team is kept back while a review lasts.
+ANONYMOUS = embargo.ANONYMOUS
 #: Of the site's own systems, which are no team's and no publication's; and how the column “By” calls it.
 THIS_SITE, HOUSE = "this-site", "this site"
 
@@ -53,6 +56,8 @@ class Described(Protocol):
 
     @property
     def architecture(self) -> str: ...
+    @property
+    def team(self) -> str | None: ...
     @property
     def team_slug(self) -> str | None: ...
     @property
@@ -107,7 +112,7 @@ def facets_of(system: Described, provenances: Iterable[str], trainings: Iterable
         "commercial": _said(system.commercial_use, "yes", "no"),
         "licence": system.licence or UNKNOWN,
         "year": str(system.year or system.source_year or UNKNOWN),
-        "team": system.team_slug or system.source_key or THIS_SITE,
+        "team": system.team_slug or system.source_key or (ANONYMOUS if system.team else THIS_SITE),
     }
 
 

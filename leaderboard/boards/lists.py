@@ -9,6 +9,7 @@ import orjson
 from django.db.models import Count, Q, TextField
 from django.db.models.functions import Cast
 
+from leaderboard import embargo
 from leaderboard.boards import deltas, wording
 from leaderboard.models import Benchmark, Dataset, Entry
 from leaderboard.models.datasets import DatasetQuerySet
@@ -146,9 +147,9 @@ def newest() -> list[Newest]:
             "dataset__primary_measure",
             "scores",
             "comparison_group",
-            "system__team__name",
-            "system__team__slug",
             "is_baseline",
+            team=embargo.team_name("system__"),
+            team_slug=embargo.team_slug("system__"),
             published=Cast("published_at", TextField()),
         )[:NEWEST]
     )
@@ -169,8 +170,8 @@ def _newest(row: Mapping[str, Any], baseline: Mapping[str, float]) -> Newest:
         value=wording.written(value, decimals),
         delta=wording.signed(delta, decimals),
         direction=wording.direction(delta, measure),
-        team=row["system__team__name"],
-        team_slug=row["system__team__slug"],
+        team=row["team"],
+        team_slug=row["team_slug"],
         is_baseline=row["is_baseline"],
         published=row["published"][:10],
     )

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from django.db.models import Q
 
 from evaluation.engines import ENGINES
-from leaderboard.models import Entry, Run
+from leaderboard import embargo
+from leaderboard.models import Entry, Run, System
 from leaderboard.models.results import EntryQuerySet
 
 #: Runs of public entries, be they single ones or of a seed set.
@@ -35,7 +36,7 @@ class MadeBy(NamedTuple):
 
 
 def made_by(system_id: int) -> list[MadeBy]:
-    """Every way in which the system's public runs were made here, each once. Two queries."""
+    """Every way in which the system's public runs were made here, each once. Three queries."""
     runs = (
         Run.objects.filter(_SHOWN, system_id=system_id)
         .exclude(metadata={})
@@ -45,9 +46,12 @@ def made_by(system_id: int) -> list[MadeBy]:
     )
     made = [run for run in runs if "made_by" in run.metadata]
     sources = _credits([run.pk for run in made])
+    kept_back = System.objects.filter(embargo.kept_back(), pk=system_id).exists()
     found: list[MadeBy] = []
     for run in made:
         one = _made(run.metadata["made_by"], sources.get(run.pk, []))
+        if kept_back:  # a checkpoint may be known elsewhere, and other runs are mostly the team's own
+            one = one._replace(checkpoint={}, credits=[])
         known = next((each for each in found if each[:4] == one[:4]), one)
         if known is one:
             found.append(one)
@@ -74,6 +78,7 @@ def _credits(runs: list[int]) -> dict[int, list[Credit]]:
     """Of each run, the systems whose runs it was built on, as far as they are public."""
     rows = (
         Run.objects.filter(_SHOWN, used_by__in=runs)
+        .exclude(embargo.kept_back("system__"))
         .order_by("system__name")
         .values_list("used_by", "system__slug", "system__name")
         .distinct()

@@ -14,6 +14,7 @@ from django.db import connection
 from django.db.models import IntegerField, QuerySet, TextField
 from django.db.models.functions import Cast
 
+from leaderboard import embargo
 from leaderboard.models import Entry, System
 from leaderboard.models.results import EntryQuerySet
 
@@ -143,8 +144,8 @@ def _values(entries: QuerySet[Entry]) -> tuple[str, tuple[Any, ...]]:
         "system__name",
         "system__slug",
         "system__architecture",
-        "system__team__name",
-        "system__team__slug",
+        embargo.team_name("system__"),
+        embargo.team_slug("system__"),
         "source__authors",
         "source__year",
         "source__key",
@@ -174,13 +175,17 @@ def _values(entries: QuerySet[Entry]) -> tuple[str, tuple[Any, ...]]:
     return rows.query.sql_with_params()
 
 
+#: Stands for the dataset's id in the SQL of `entries_of`.
+_DATASET = -1
+
+
 @lru_cache(maxsize=1)
 def _entries_query() -> tuple[str, tuple[Any, ...]]:
-    """The SQL of `entries_of` and its parameters, the dataset's id first.
+    """The SQL of `entries_of` and its parameters, `_DATASET` in place of the dataset's id.
 
     Written by the ORM once, since that takes it as long as the database takes to answer.
     """
-    return _values(_entries().filter(dataset_id=0).filter(visibility__in=Entry.SEEN))
+    return _values(_entries().filter(dataset_id=_DATASET).filter(visibility__in=Entry.SEEN))
 
 
 def entries_for(dataset_id: int, teams: Collection[int]) -> list[EntryRow]:
@@ -197,9 +202,9 @@ def entries_for(dataset_id: int, teams: Collection[int]) -> list[EntryRow]:
 
 def entries_of(dataset_id: int) -> list[EntryRow]:
     """The public, withdrawn and quarantined entries of a dataset, by date of publication. One query."""
-    sql, (_, *others) = _entries_query()
+    sql, parameters = _entries_query()
     with connection.cursor() as cursor:
-        cursor.execute(sql, [dataset_id, *others])
+        cursor.execute(sql, [dataset_id if each == _DATASET else each for each in parameters])
         return list(map(EntryRow._make, cursor.fetchall()))
 
 
@@ -210,8 +215,8 @@ def systems_by_id(ids: Iterable[int]) -> dict[int, SystemRow]:
         "name",
         "slug",
         "architecture",
-        "team__name",
-        "team__slug",
+        embargo.team_name(),
+        embargo.team_slug(),
         "source__authors",
         "source__year",
         "source__key",

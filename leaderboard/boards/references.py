@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from leaderboard import embargo
 from leaderboard.boards.bibtex_names import authors_field
 from leaderboard.boards.exports.bibtex import misc, references_in, url_in
 from leaderboard.boards.exports.latex_text import escape
 from leaderboard.models import System
 
-_COLUMNS = ("slug", "name", "bibtex", "source__bibtex", "authors", "year", "paper_url", "team__name")
+_COLUMNS = (
+    "slug", "name", "bibtex", "source__bibtex", "authors", "year", "paper_url", "team__name", "anonymous_until",
+)  # fmt: skip
 
 
 def bibtex_of(slugs: Iterable[str]) -> dict[str, str]:
     """BibTeX by a system's slug, empty where there is nothing to cite. One query."""
     rows = System.objects.filter(slug__in=set(slugs)).values(*_COLUMNS)
-    return {row["slug"]: _cited(row) for row in rows}
+    return {row["slug"]: _cited(embargo.shown(row)) for row in rows}
 
 
 def citation(slug: str, page: str, site: str) -> str:
     """BibTeX of one system, which at least names its page on this `site`. Raises System.DoesNotExist. One query."""
-    row = System.objects.values(*_COLUMNS).get(slug=slug)
+    row = embargo.shown(System.objects.values(*_COLUMNS).get(slug=slug))
     return _cited(row) or _entry(row, page, site)
 
 

@@ -11,6 +11,7 @@ from django.db.models import Q, TextField
 from django.db.models.functions import Cast
 from django.urls import NoReverseMatch, reverse
 
+from leaderboard import embargo
 from leaderboard.boards.authors import Author, author_facts, authors_in
 from leaderboard.boards.system_result import Result
 from leaderboard.models import BoardChange, Dataset, Entry, System
@@ -168,14 +169,15 @@ def _authors_and_kin(system_id: int) -> tuple[list[Author], list[Author], list[t
     of its own variants. One query.
     """
     public = EntryQuerySet(Entry).public().values("system_id")
-    rows = System.objects.filter(
-        Q(pk=system_id) | Q(pk__in=public) & (Q(variant_of_id=system_id) | Q(variants__pk=system_id))
-    )
+    # Kin is mostly of the same team: who is anonymous has none, and is nobody's.
+    itself = System.objects.exclude(embargo.kept_back()).filter(pk=system_id)
+    kin_of = Q(variant_of__in=itself) | Q(variants__in=itself)
+    rows = System.objects.filter(Q(pk=system_id) | ~embargo.kept_back() & Q(pk__in=public) & kin_of)
     authors: list[Author] = []
     reporters: list[Author] = []
     kin = []
-    columns = ("pk", "slug", "name", "authors", "source__authors", "variant_of_id")
-    for row in rows.order_by("name", "pk").distinct().values(*columns):
+    columns = ("pk", "slug", "name", "authors", "source__authors", "variant_of_id", "anonymous_until")
+    for row in map(embargo.shown, rows.order_by("name", "pk").distinct().values(*columns)):
         if row["pk"] == system_id:
             authors, reporters = authors_in(row["authors"]), authors_in(row["source__authors"])
         else:

@@ -8,6 +8,7 @@ from typing import Any
 from django.db.models import Exists, OuterRef, TextField
 from django.db.models.functions import Cast
 
+from leaderboard import embargo
 from leaderboard.boards import deltas
 from leaderboard.boards.dataset_board import ARCHITECTURES
 from leaderboard.boards.measured import Measured, measured_of
@@ -68,12 +69,14 @@ def system_facts(slug: str) -> dict[str, Any] | None:
             "year",
             "variant_of__name",
             "variant_of__slug",
+            "variant_of__anonymous_until",
             "open_weights",
             "commercial_use",
             "closed_api",
             "parameter_count",
             "training_compute",
             "adapted_to",
+            "anonymous_until",
             "shown",
         )
         .first()
@@ -81,7 +84,7 @@ def system_facts(slug: str) -> dict[str, Any] | None:
     if facts is None or not facts["shown"]:
         return None
     return {
-        **facts,
+        **embargo.shown(facts),
         "architecture_label": ARCHITECTURES.get(facts["architecture"], facts["architecture"]),
         "cited": short_citation(facts["source__authors"], facts["source__year"]),
         "year_shown": facts["year"] or facts["source__year"],
@@ -104,11 +107,14 @@ def results_of(system_id: int) -> list[Result]:
             "figures",
             "comparison_group",
             "seed_count",
+            "system__anonymous_until",
             *_AS_READ.values(),
             published=Cast("published_at", TextField()),
         )
     )
     seeds = _seeds([row["pk"] for row in mine if row["seed_count"]])
+    if mine and mine[0]["system__anonymous_until"] is not None:
+        seeds = {entry: embargo.unnamed_seeds(found) for entry, found in seeds.items()}
     fields = fields_of({row["dataset_id"] for row in mine})
     measured: dict[int, list[Measured]] = {}
     for one in measured_of(system_id):

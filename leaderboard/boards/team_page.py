@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from django.db.models import Count, Max, Q, TextField
 from django.db.models.functions import Cast
 
+from leaderboard import embargo
 from leaderboard.boards import deltas, wording
 from leaderboard.boards.dataset_board import ARCHITECTURES
 from leaderboard.boards.lists import baseline_scores
@@ -44,6 +45,7 @@ def team_facts(slug: str) -> dict[str, Any] | None:
     public = Q(entries__in=EntryQuerySet(Entry).public())
     systems = (
         System.objects.filter(team_id=team["pk"])
+        .exclude(embargo.kept_back())
         .annotate(
             datasets=Count("entries__dataset", filter=public, distinct=True),
             newest=Max(Cast("entries__published_at", TextField()), filter=public),
@@ -76,6 +78,7 @@ def _results(team_id: int) -> list[TeamResult]:
         EntryQuerySet(Entry)
         .public()
         .filter(system__team_id=team_id)
+        .exclude(embargo.kept_back("system__"))
         .order_by("-published_at", "-pk")
         .values(
             "system__name",

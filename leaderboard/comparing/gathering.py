@@ -10,6 +10,7 @@ import orjson
 from django.db.models import TextField
 from django.db.models.functions import Cast
 
+from leaderboard import embargo
 from leaderboard.boards.reading import short_citation
 from leaderboard.boards.state import UnknownChoice
 from leaderboard.models import Dataset, Entry, System
@@ -55,7 +56,7 @@ def system_choices() -> dict[str, SystemChoice]:
     rows = (
         System.objects.filter(pk__in=public)
         .order_by("name", "pk")
-        .values_list("slug", "name", "team__name", "source__authors", "source__year")
+        .values_list("slug", "name", embargo.team_name(), "source__authors", "source__year")
     )
     return {
         slug: SystemChoice(slug, name, team or short_citation(authors, year))

@@ -14,6 +14,7 @@ from typing import Any
 
 from django.utils.text import slugify
 
+from leaderboard import embargo
 from leaderboard.exchange.results import Exchanged
 from leaderboard.models import Architecture, System
 
@@ -126,6 +127,8 @@ def model_meta(system: System, results: Sequence[Exchanged], url: str) -> dict[s
 
 def model_name(system: System) -> tuple[str, str]:
     """Organisation and model."""
+    if system.anonymous_until is not None:
+        return embargo.ANONYMOUS, system.slug
     organisation = system.team.slug if system.team else system.source.key if system.source else "runboard"
     return organisation, system.slug
 

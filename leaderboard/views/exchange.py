@@ -9,6 +9,7 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
+from leaderboard import embargo
 from leaderboard.boards import reading, references
 from leaderboard.boards.exports.bibtex import bibliography, references_in
 from leaderboard.exchange import croissant, eval_results, mteb
@@ -31,7 +32,7 @@ _asked = with_address()
 def _system(slug: str) -> System:
     """A system with anything on a board. Raises Http404."""
     seen = System.objects.filter(pk__in=EntryQuerySet(Entry).public().values("system_id"))
-    return get_object_or_404(seen.select_related("team", "source"), slug=slug)
+    return embargo.shown_system(get_object_or_404(seen.select_related("team", "source"), slug=slug))
 
 
 def _attached(content: str | bytes, content_type: str, name: str) -> HttpResponse:
@@ -56,7 +57,7 @@ def system_eval_results(request: HttpRequest, slug: str) -> HttpResponse:
     """The system's results as Hugging Face's model pages take them."""
     system = _system(slug)
     page = absolute(request, reverse("system", args=[slug]))
-    user = system.team.name if system.team else ""
+    user = embargo.team_shown(system)
     text = eval_results.to_yaml(results_of(system.pk), settings.SITE_NAME, page, user)
     return _attached(text, "application/yaml; charset=utf-8", f"{slug}.yaml")
 

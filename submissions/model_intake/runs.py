@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from evaluation.scoring import check_run
+from leaderboard import embargo
 from leaderboard.judgements import scoring_target
 from leaderboard.models import Dataset, Entry, Run, Team
 from leaderboard.models.datasets import Visibility
@@ -65,6 +66,10 @@ def built_on(submission: Submission, *, complete: bool) -> list[Run]:
     public = Exists(Entry.objects.public().filter(evaluation__run=OuterRef("pk")))
     shown = Q(is_public=True) | Q(system__team=submission.team) if complete else Q(is_public=True)
     runs = Run.objects.filter(pk__in=keys).annotate(is_public=public).filter(shown)
+    if not complete:
+        if submission.system.anonymous_until is not None:
+            return []
+        runs = runs.exclude(embargo.kept_back("system__"))
     return list(runs.select_related("system", "version__dataset").order_by("version", "pk"))
 
 
@@ -141,6 +146,8 @@ def _reference(entry: Entry) -> str:
 def _source(entries: Sequence[Entry], own: set[int]) -> RunSource:
     first = entries[0]
     team = first.system.team
-    owner = "yours" if team and team.pk in own else team.name if team else "the site's own"
+    owner = (
+        "yours" if team and team.pk in own else embargo.team_shown(first.system) if team else "the site's own"
+    )
     datasets = tuple(dict.fromkeys(entry.dataset.slug for entry in entries))
     return RunSource(_reference(first), first.system.name, owner, first.configuration, datasets)
