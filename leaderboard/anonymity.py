@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import calendar
 import datetime
+from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
@@ -97,7 +98,8 @@ def _day(at: datetime.datetime | None) -> str | None:
 
 def _first_set(system: System) -> datetime.datetime | None:
     """When it became anonymous first, be it so now or not."""
-    rows = system.history.filter(anonymous_until__isnull=False).order_by("history_date")
+    history: Any = System.history  # a manager, which its declaration does not say
+    rows = history.filter(id=system.pk, anonymous_until__isnull=False).order_by("history_date")
     first: datetime.datetime | None = rows.values_list("history_date", flat=True).first()
     return first
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from django import forms
 from django.forms import ValidationError
 
-from leaderboard.models import System
+from leaderboard.anonymity import ADVICE, LONGEST_MONTHS
+from leaderboard.models import System, Team
 from submissions.json_text import read_json
 from submissions.names import NameField
 
@@ -80,6 +81,19 @@ _BETWEEN_PAIRS = re.compile(r"[,;](?=[^,;=]*=)")
 _UNSAID = " \t,;"
 
 
+class AnonymityField(forms.DateField):
+    """The day until which a system is anonymous."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(
+            label="Anonymous until",
+            required=False,
+            widget=forms.DateInput(attrs={"type": "date"}),
+            help_text=f"For a review, {LONGEST_MONTHS} months at most; empty: not at all. {ADVICE}",
+            **options,
+        )
+
+
 class SubmissionForm(forms.Form):
     """What belongs to this one submission. `system` is the slug of one of the sender's, empty for a new one."""
 
@@ -119,14 +133,37 @@ class SubmissionForm(forms.Form):
         help_text="For your team alone.",
     )
 
-    def __init__(self, *arguments: Any, systems: list[System], **options: Any) -> None:
+    team = forms.ChoiceField(required=False, label="Team", help_text="Whose the new system is.")
+    anonymous_until = AnonymityField()
+
+    def __init__(
+        self, *arguments: Any, systems: list[System], teams: Iterable[Team] = (), **options: Any
+    ) -> None:
         super().__init__(*arguments, **options)
         mine = [(system.slug, system.name) for system in systems]
         self.fields["system"] = forms.ChoiceField(required=False, choices=[("", "A new system"), *mine])
+        self.teams = {team.slug: team for team in teams}
+        self.fields["team"].choices = [(slug, team.name) for slug, team in self.teams.items()]  # type: ignore[attr-defined]
+
+    def clean_team(self) -> Team | None:
+        """One of the sender's teams; None where none was chosen."""
+        return self.teams.get(self.cleaned_data["team"])
 
     def clean_public(self) -> bool:
         """Public unless said otherwise."""
         return bool(self.cleaned_data["public"] != "no")
+
+
+class AnonymityForm(forms.Form):
+    """Until when a system's team is kept back; empty: no longer."""
+
+    anonymous_until = AnonymityField()
+
+    def __init__(self, *arguments: Any, system: System, **options: Any) -> None:
+        day = system.anonymous_until.date() if system.anonymous_until else None
+        super().__init__(*arguments, **options)
+        self.fields["anonymous_until"].initial = day
+        self.fields["anonymous_until"].help_text = "Empty: everyone sees whose it is, now and for good."
 
 
 class WithdrawalForm(forms.Form):

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date
 
 from django.db import transaction
 
 from evaluation.problems import Problem
+from leaderboard.anonymity import EmbargoRefused, make_anonymous
 from leaderboard.models import System, Team, User
 from leaderboard.runs import StoredRun, store_run
 from leaderboard.store import Area, put
@@ -22,6 +24,7 @@ from submissions.files import IncomingFile, RunFile, run_files
 from submissions.lifecycle import write_log
 from submissions.models import Job, State, Submission
 from submissions.people.teams import personal_team
+from submissions.permissions import teams_of
 from submissions.refusals import FileReport, Refused
 from submissions.seeds import label_seeds, same_file
 
@@ -46,11 +49,14 @@ def accept_submission(
     public: bool = True,
     reusable: bool = False,
     note: str = "",
+    team: Team | None = None,
+    anonymous_until: date | None = None,
 ) -> Submission:
     """Store a submission and queue its jobs, one per file. Raises Refused, and then nothing is stored.
 
     `system` is one of the submitter's teams', or what a new one says of itself. Several files for one dataset are
-    seeds of it, which `seeds` labels in the order of the files.
+    seeds of it, which `seeds` labels in the order of the files. `team` is whose a new system is, the submitter's first
+    one where it is None; until the day `anonymous_until` nobody else learns that.
     """
     with run_files(files) as found, quotas.reading_for(submitter, [run.dataset for run in found]):
         runs, problems = label_seeds(found, seeds)
@@ -59,8 +65,9 @@ def accept_submission(
         arrivals = [_store_bytes(file) for file in checked]
         _refuse_same_runs(arrivals)
     with transaction.atomic():
-        quotas.hold(submitter, expected_team(submitter, system))
-        row = system_row(submitter, system)
+        team = expected_team(submitter, system, team)
+        quotas.hold(submitter, team)
+        row = system_row(submitter, system, team, anonymous_until)
         _refuse_repeats(row, configuration, arrivals)
         submission = Submission.objects.create(
             submitter=submitter,
@@ -120,15 +127,28 @@ def _refuse_same_runs(arrivals: Sequence[_Arrival]) -> None:
         raise Refused(problems[0].code, problems[0].message, problems)
 
 
-def system_row(submitter: User, system: System | SystemFields) -> System:
+def system_row(
+    submitter: User,
+    system: System | SystemFields,
+    team: Team | None = None,
+    anonymous_until: date | None = None,
+) -> System:
     """The system's row, held until the transaction ends, so that the same file twice at once is one submission.
 
-    Raises Refused where a new one has the name of one that the team has.
+    Raises Refused where a new one has the name of one that the team has, where the team is not the submitter's, and
+    where it cannot be anonymous until then.
     """
     if isinstance(system, System):
         return System.objects.select_for_update().get(pk=system.pk)
     try:
-        return create_system(personal_team(submitter), system)
+        row = create_system(expected_team(submitter, system, team), system)
+        if anonymous_until is not None:
+            make_anonymous(row, anonymous_until)
+        return row
+    except EmbargoRefused as error:
+        raise Refused.of(
+            "anonymity", f"It cannot be anonymous until {anonymous_until}.", str(error)
+        ) from error
     except NameTaken as error:
         raise Refused.of(
             "system_name_taken",
@@ -137,9 +157,16 @@ def system_row(submitter: User, system: System | SystemFields) -> System:
         ) from error
 
 
-def expected_team(submitter: User, system: System | SystemFields) -> Team:
-    """Whose a submission for the system will be."""
-    return team_of(system, submitter) if isinstance(system, System) else personal_team(submitter)
+def expected_team(submitter: User, system: System | SystemFields, team: Team | None = None) -> Team:
+    """Whose a submission for the system will be; `team` is the one chosen for a new system.
+
+    Raises Refused for a team that the submitter does not belong to.
+    """
+    if isinstance(system, System):
+        return team_of(system, submitter)
+    if team is not None and not teams_of(submitter).filter(pk=team.pk).exists():
+        raise Refused.of("unknown_team", f"You do not belong to “{team.name}”.", "Choose one of your teams.")
+    return team or personal_team(submitter)
 
 
 def team_of(system: System, submitter: User) -> Team:

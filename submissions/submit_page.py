@@ -110,7 +110,13 @@ class SubmissionPage:
         ]
         self.checking = request.method == "POST" and request.POST.get("action") == "check"
         data = self._entered() if request.method == "POST" and not self.checking else None
-        self.form = SubmissionForm(data, systems=self.systems, initial=self._initial(), label_suffix="")
+        self.form = SubmissionForm(
+            data,
+            systems=self.systems,
+            teams=teams_of(self.person),
+            initial=self._initial(),
+            label_suffix="",
+        )
         self.system_form = SystemForm(
             data if self._new_system() else None,
             prefix=PREFIX,
@@ -168,6 +174,8 @@ class SubmissionPage:
         """What every submission has, whatever its kind, from valid forms."""
         values = self.form.cleaned_data
         kept = {name: values[name] for name in ("configuration", "public", "reusable", "note")}
+        if not values["system"]:
+            kept |= {name: values[name] for name in ("team", "anonymous_until")}
         return {"system": self._system(values["system"]), **kept}
 
     def _system(self, slug: str) -> System | SystemFields:

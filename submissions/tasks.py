@@ -9,7 +9,9 @@ from typing import Any
 
 from celery import shared_task
 from celery.signals import worker_process_init, worker_ready, worker_shutdown
+from django.utils import timezone
 
+from leaderboard.anonymity import lift_due
 from leaderboard.bell import DISPATCH
 from leaderboard.certainty import request_missing_certainty
 from leaderboard.collection_figures import request_missing_statistics
@@ -41,6 +43,7 @@ def dispatch() -> None:
     prices_come_into_force()
     request_missing_statistics()
     ask_again()
+    lift_due(timezone.now())
     take_requests()
     reap()
     settle()

@@ -8,7 +8,7 @@ from allauth import urls as allauth
 from django.urls import URLPattern, URLResolver, include, path
 from django.views.decorators.cache import never_cache
 
-from submissions import views
+from submissions import system_views, views
 from submissions.api import views as api
 from submissions.model_intake import views as model_views
 from submissions.notices import api as notices_api
@@ -39,6 +39,7 @@ pages = [
     path("submissions/<slug:identifier>/visibility/", views.visibility, name="submission-visibility"),
     path("submissions/<slug:identifier>/reusable/", views.reusable, name="submission-reusable"),
     path("systems/<slug:slug>/edit/", views.edit_system, name="system-edit"),
+    path("systems/<slug:slug>/anonymity/", system_views.anonymity, name="system-anonymity"),
     path("account/", people.account, name="account"),
     path("account/profile/", people.save_profile, name="account-profile"),
     path("account/tokens/", people.create_token, name="account-token-create"),

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.engines import EngineDescription
 from leaderboard.models import User
-from submissions.api.requests import about, data_of, list_of, malformed, system_of
+from submissions.api.requests import about, data_of, list_of, malformed, system_and_owner
 from submissions.checkpoints.hub import HubModel
 from submissions.checkpoints.keeping import Source
 from submissions.forms import ParametersField
@@ -43,8 +43,10 @@ def model_of(request: Request, person: User) -> dict[str, Any]:
         runs=tuple(list_of(data, "run")),
         device=device,  # type: ignore[arg-type]  # one of the literals, as just checked
     )
-    system = system_of(_without_parameters(data), person, engine.architecture)
-    return {"system": system, "request": wanted, "local": is_local(request), **about(data)}
+    system = system_and_owner(
+        data, person, described=_without_parameters(data), architecture=engine.architecture
+    )
+    return {**system, "request": wanted, "local": is_local(request), **about(data)}
 
 
 def checkpoint_to_check(request: Request) -> tuple[Source, tuple[CheckpointKind, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import IO, Any
 
 from django.conf import settings
@@ -15,7 +15,7 @@ from rest_framework.parsers import JSONParser
 from rest_framework.request import Request
 
 from leaderboard.api.errors import ApiError, problem
-from leaderboard.models import System, User
+from leaderboard.models import System, Team, User
 from leaderboard.systems import SystemFields, find_system
 from submissions.files import IncomingFile, pair
 from submissions.forms import SubmissionForm
@@ -79,7 +79,7 @@ def submission_of(request: Request, person: User) -> dict[str, Any]:
     refuse_oversize(request)  # first: what a request that was cut off seems to say is misleading
     data = data_of(request)
     files, seeds = files_of(request), seeds_of(data)
-    return {"system": system_of(data, person), "files": files, "seeds": seeds, **about(data)}
+    return {**system_and_owner(data, person), "files": files, "seeds": seeds, **about(data)}
 
 
 def seeds_of(data: Mapping[str, Any]) -> list[str]:
@@ -110,17 +110,57 @@ def about(data: Mapping[str, Any]) -> dict[str, Any]:
     return {name: form.cleaned_data[name] for name in ("configuration", "public", "reusable", "note")}
 
 
-def system_of(data: Mapping[str, Any], person: User, architecture: str = "") -> System | SystemFields:
+def system_and_owner(
+    data: Mapping[str, Any],
+    person: User,
+    *,
+    described: Mapping[str, Any] | None = None,
+    architecture: str = "",
+) -> dict[str, Any]:
+    """The system; of a new one whose it is too, and until when nobody learns that. Raises ApiError.
+
+    For a system that there is, the same may be repeated; its page changes it. `described` are the fields that are the
+    system's where not all of `data` are.
+    """
+    owner = _owner(data, person)
+    team, until = owner["team"], owner["anonymous_until"]
+    system = system_of(data if described is None else described, person, architecture, [team] if team else ())
+    if not isinstance(system, System):
+        return {"system": system, **owner}
+    if until is not None and (system.anonymous_until is None or system.anonymous_until.date() != until):
+        raise malformed(
+            "anonymous_until",
+            f"“{system.name}” is there already, and not anonymous until {until}.",
+            f"Change that on /systems/{system.slug}/edit/, and leave the field out here.",
+        )
+    return {"system": system}
+
+
+def _owner(data: Mapping[str, Any], person: User) -> dict[str, Any]:
+    said = {"team": str(data.get("team") or "").strip(), "anonymous_until": data.get("anonymous_until") or ""}
+    mine = list(teams_of(person))
+    form = SubmissionForm(said, systems=[], teams=mine)
+    if "team" in form.errors:
+        known = ", ".join(team.slug for team in mine)
+        raise malformed("team", f"You do not belong to a team “{said['team']}”.", f"Your teams: {known}.")
+    _require_valid(form)
+    return {name: form.cleaned_data[name] for name in said}
+
+
+def system_of(
+    data: Mapping[str, Any], person: User, architecture: str = "", teams: Collection[Team] = ()
+) -> System | SystemFields:
     """One of the person's systems by slug or name, or what a new one says of itself. Raises ApiError.
 
-    `architecture` is that of a new one that does not say its own.
+    `architecture` is that of a new one that does not say its own. Only systems of these `teams` are meant, of all of
+    the person's where there are none.
     """
     given = str(data.get("system", "")).strip()
     if not given:
         raise malformed("system", "No system was named.", "Send system=<slug of yours> or a new name.")
     described = _object(given) if given.startswith("{") else {**_flat(data), "name": given}
     described = {ALIASES.get(name, name): value for name, value in described.items()}
-    mine = find_system(teams_of(person), str(described.get("name", "")))
+    mine = find_system(teams or teams_of(person), str(described.get("name", "")))
     if mine is None:
         return _new_system({**({"architecture": architecture} if architecture else {}), **described}, person)
     _require_same(mine, described)

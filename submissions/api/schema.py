@@ -264,6 +264,13 @@ class SubmissionRequest(serializers.Serializer[Any]):
     configuration = serializers.CharField(required=False, help_text="Label of the configuration.")
     public = serializers.BooleanField(default=True)
     note = serializers.CharField(required=False, help_text="For your team alone.")
+    team = serializers.CharField(
+        required=False, help_text="Slug of the team of yours that a new system is of; left out: your first."
+    )
+    anonymous_until = serializers.DateField(
+        required=False,
+        help_text="Until that day, nine months away at most, a new system's team, authors and links are kept back.",
+    )
     architecture = serializers.CharField(required=False, help_text="Needed for a new system.")
     description = serializers.CharField(required=False)
     paper = serializers.URLField(required=False)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import date
 from typing import Any, Literal
 
 from django.db import transaction
@@ -83,13 +84,16 @@ def accept_model(
     public: bool = True,
     reusable: bool = False,
     note: str = "",
+    team: Team | None = None,
+    anonymous_until: date | None = None,
 ) -> Submission:
     """Store a submission and queue its jobs, one for each dataset. Raises Refused, and then nothing is stored.
 
+    `team` and `anonymous_until` are for a new system, as `accept_submission` has them.
     `local`: the request comes from this machine, which alone may run models without a sandbox.
     """
     ready = refuse_unready(submitter, local=local)
-    team = expected_team(submitter, system)
+    team = expected_team(submitter, system, team)
     plan = _plan(request, team, system, unprotected=ready.unprotected)
     refuse_beyond_quota(team, len(plan.datasets))
     with quotas.reading_for(submitter, plan.datasets):
@@ -101,7 +105,7 @@ def accept_model(
             kind=Submission.Kind.MODEL,
             submitter=submitter,
             team=team,
-            system=system_row(submitter, _completed(system, kept)),
+            system=system_row(submitter, _completed(system, kept), team, anonymous_until),
             configuration=configuration,
             engine=plan.engine.name,
             parameters=plan.parameters,
