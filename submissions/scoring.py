@@ -12,6 +12,7 @@ from django.db import transaction
 from evaluation.errors import InvalidRun
 from evaluation.measures import DEFAULT_MEASURES, SPEC_VERSION
 from evaluation.problems import Problem
+from evaluation.run_similarity import SignedRun
 from evaluation.scoring import ScoredRun, score_run
 from leaderboard.judgements import scoring_target
 from leaderboard.models import Dataset, Entry, Evaluation, Qrels, Run, System
@@ -19,6 +20,7 @@ from leaderboard.publishing import EntryMarks, publish_entry
 from leaderboard.results import Sent, record_evaluation, record_run
 from leaderboard.runs import StoredRun, run_path, store_run
 from leaderboard.store import Area, path_of, remove
+from submissions import probes
 from submissions.lease import Cancelled, Lease, LeaseLost
 from submissions.lifecycle import advance, write_log
 from submissions.models import Job, State, Submission
@@ -29,13 +31,15 @@ from submissions.seed_sets import publish_seed
 class Result:
     """A run that was evaluated, and what is known of how it came to be.
 
-    `label` tells the variants of one job apart; `facts` are by names of evaluation.engines.FACTS.
+    `label` tells the variants of one job apart; `facts` are by names of evaluation.engines.FACTS. `signed` is what is
+    kept of runs over hidden judgements.
     """
 
     stored: StoredRun
     scored: ScoredRun
     label: str = ""
     facts: Mapping[str, str | int | float] = field(default_factory=dict)
+    signed: SignedRun | None = None
 
 
 def score_job(job: Job, lease: Lease) -> None:
@@ -109,7 +113,7 @@ def publish_results(
     Raises LeaseLost, or Cancelled where the submitter asked to stop before this moment.
     """
     if job.dataset.hidden:
-        results = results[-1:]
+        results = [replace(each, signed=probes.sign(job, each.stored, qrels)) for each in results[-1:]]
     with transaction.atomic():
         # As it is now: its team may have made it private, or withdrawn it, while we scored.
         submission = Submission.objects.select_for_update().filter(pk=job.submission_id).first()
@@ -182,7 +186,7 @@ def record(
     qrels: Qrels,
     provenance: Entry.Provenance,
 ) -> Evaluation:
-    """The rows of the run and of its evaluation, unrounded."""
+    """The rows of the run and of its evaluation, unrounded; it is looked at for what a probe looks like."""
     stored, scored = result.stored, result.scored
     statistics = scored.report.statistics
     configuration = submission.configuration if submission else ""
@@ -201,7 +205,7 @@ def record(
         built_from=job.payload.get("run_ids", []),
         sent=sent_with(submission),
     )
-    return record_evaluation(
+    evaluation = record_evaluation(
         run=run,
         qrels=qrels,
         specification=SPEC_VERSION,
@@ -210,6 +214,9 @@ def record(
         per_query=scored.per_query,
         missing_queries=scored.missing_queries,
     )
+    if submission is not None and result.signed is not None:
+        probes.look(job, submission, evaluation, result.signed)
+    return evaluation
 
 
 def sent_with(submission: Submission | None) -> Sent:
