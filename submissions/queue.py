@@ -27,8 +27,9 @@ ATTEMPTS = 3
 BACKOFF = (timedelta(0), timedelta(minutes=1))
 #: What nobody waits for: it comes after every verdict.
 _LAST = (Job.Kind.CERTAINTY, Job.Kind.STATISTICS)
-#: Baselines first, since a dataset is published with its own; then by arrival.
-_TURN = Case(When(kind=Job.Kind.BASELINE, then=0), When(kind__in=_LAST, then=2), default=1)
+#: Baselines first, since a dataset is published with its own; then by arrival, but a rescore after every verdict.
+_TURNS = {Job.Kind.BASELINE: 0, Job.Kind.RESCORE: 2, **dict.fromkeys(_LAST, 3)}
+_TURN = Case(*(When(kind=kind, then=turn) for kind, turn in _TURNS.items()), default=1)
 #: The task that a bell starts. A name on the wire.
 WORK = "runboard.work"
 
@@ -186,7 +187,7 @@ def queue_position(job: Job) -> int | None:
     """How many jobs are before this one in its queue; None when it does not wait."""
     if job.state not in (State.QUEUED, State.VALIDATING) or job.lease_expires_at is not None:
         return None
-    turn = 0 if job.kind == Job.Kind.BASELINE else 2 if job.kind in _LAST else 1
+    turn = _TURNS.get(Job.Kind(job.kind), 1)
     waiting = Job.objects.waiting().filter(queue=job.queue).annotate(turn=_TURN)
     return waiting.filter(Q(turn__lt=turn) | Q(turn=turn, pk__lt=job.pk)).count()
 

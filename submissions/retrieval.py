@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from django.conf import settings
@@ -12,13 +13,20 @@ from evaluation.engines import retrieve
 from leaderboard.baselines import BM25, CONFIGURATIONS, system_of
 from leaderboard.datasets import mark_published
 from leaderboard.example_runs import keep_example_runs, offer_example_runs
-from leaderboard.models import Entry
+from leaderboard.models import Entry, Qrels
 from leaderboard.runs import store_run
 from leaderboard.store import Area, path_of
 from submissions.lease import Lease, LeaseLost
 from submissions.lifecycle import advance, write_log
 from submissions.models import Job, State
-from submissions.scoring import begin_scoring, current_qrels, evaluate, publish
+from submissions.scoring import (
+    Result,
+    begin_scoring,
+    current_qrels,
+    evaluate,
+    publish_on_present,
+    publish_results,
+)
 
 
 def retrieve_job(job: Job, lease: Lease) -> None:
@@ -54,8 +62,12 @@ def retrieve_job(job: Job, lease: Lease) -> None:
         stored = store_run(out)
         is_baseline = job.kind == Job.Kind.BASELINE
         examples = keep_example_runs(job.dataset, out, Path(folder)) if is_baseline else []
-        with transaction.atomic():
-            publish(job, system_of(configuration), stored, scored, qrels, Entry.Provenance.MEASURED)
+
+        @transaction.atomic
+        def publish(results: Sequence[Result], present: Qrels) -> None:
+            publish_results(job, system_of(configuration), results, present, Entry.Provenance.MEASURED)
             offer_example_runs(version, examples)
             if is_baseline:
                 mark_published(job.dataset)
+
+        publish_on_present(job, lease, [Result(stored, scored)], qrels, publish)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,8 @@ from evaluation.measures import DEFAULT_MEASURES, SPEC_VERSION
 from evaluation.problems import Problem
 from evaluation.run_similarity import SignedRun
 from evaluation.scoring import ScoredRun, score_run
+from leaderboard import rescoring
+from leaderboard.board_versions import lock_boards
 from leaderboard.judgements import scoring_target
 from leaderboard.models import Dataset, Entry, Evaluation, Qrels, Run, System
 from leaderboard.publishing import EntryMarks, publish_entry
@@ -58,17 +60,29 @@ def score_job(job: Job, lease: Lease) -> None:
         begin_scoring(job)
         stored = store_run(upload)
     system = job.submission.system if job.submission else System.objects.get(slug=job.payload["system_slug"])
-    publish_results(job, system, [Result(stored, scored)], qrels, Entry.Provenance.SCORED)
+    publish_on_present(
+        job,
+        lease,
+        [Result(stored, scored)],
+        qrels,
+        lambda results, present: publish_results(job, system, results, present, Entry.Provenance.SCORED),
+    )
     forget_upload(job)
+
+
+class JudgementsChanged(Exception):
+    """The dataset stands on other judgements than those that the job scored against: nothing was published."""
 
 
 def evaluate(path: Path, dataset: Dataset, qrels: Qrels, lease: Lease) -> ScoredRun:
     """The run's values for every measure that the dataset shows, or may come to show."""
+    return evaluate_run(path, dataset, qrels, lease.report)
+
+
+def evaluate_run(path: Path, dataset: Dataset, qrels: Qrels, progress: Callable[[float], None]) -> ScoredRun:
+    """The same for whoever tells of the progress otherwise. Every evaluation of the site is made here."""
     return score_run(
-        path,
-        scoring_target(qrels.version, qrels=qrels),
-        measures_of(dataset),
-        progress=lease.report,
+        path, scoring_target(qrels.version, qrels=qrels), measures_of(dataset), progress=progress
     )
 
 
@@ -90,16 +104,38 @@ def begin_scoring(job: Job) -> None:
         raise LeaseLost
 
 
-def publish(
+def publish_on_present(
     job: Job,
-    system: System,
-    stored: StoredRun,
-    scored: ScoredRun,
+    lease: Lease,
+    results: Sequence[Result],
     qrels: Qrels,
-    provenance: Entry.Provenance,
-) -> Entry:
-    """Publish the one run of a job; see `publish_results`."""
-    return publish_results(job, system, [Result(stored, scored)], qrels, provenance)[-1]
+    publish: Callable[[Sequence[Result], Qrels], object],
+) -> None:
+    """Publish results, after scoring the stored runs again where the board was switched to other judgements meanwhile.
+
+    Outside of transactions. Raises JudgementsChanged where the content changed too: then the job is to be done again.
+    """
+    while True:
+        try:
+            publish(results, qrels)
+            return
+        except JudgementsChanged:
+            present = current_qrels(Dataset.objects.select_related("current_qrels").get(pk=job.dataset_id))
+            if (present.version_id, present.split) != (qrels.version_id, qrels.split):
+                raise
+        qrels = present
+        write_log(job.pk, f"The board stands on qrels {qrels.number} now: scored again on these.")
+        results = [
+            replace(each, scored=evaluate(run_path(each.stored.sha256), job.dataset, qrels, lease))
+            for each in results
+        ]
+
+
+def _require_present(dataset: Dataset, qrels: Qrels) -> None:
+    """Lock the board. Raises JudgementsChanged where it stands on other judgements: no number is born stale."""
+    lock_boards([dataset.pk])
+    if Dataset.objects.values_list("current_qrels_id", flat=True).get(pk=dataset.pk) != qrels.pk:
+        raise JudgementsChanged
 
 
 def publish_results(
@@ -110,7 +146,7 @@ def publish_results(
     The last result is the job's own, those before it are variants with a label and an entry each. Over hidden
     judgements variants are dropped: a job is one reading of these, however many rankings it makes. The run of a seed
     set makes an entry only with all others of the set; until then nothing is returned.
-    Raises LeaseLost, or Cancelled where the submitter asked to stop before this moment.
+    Raises LeaseLost, Cancelled where the submitter asked to stop before this moment, or JudgementsChanged.
     """
     if job.dataset.hidden:
         results = [replace(each, signed=probes.sign(job, each.stored, qrels)) for each in results[-1:]]
@@ -121,6 +157,8 @@ def publish_results(
         if not advance(job.pk, State.DONE, fence=job.fence, unless_cancelled=True, **finished):
             stopped = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
             raise Cancelled if stopped else LeaseLost
+        _require_present(job.dataset, qrels)
+        rescoring.catch_up(job.dataset)
         if submission is not None and job.seed:
             result = replace(results[-1], label=job.seed)
             evaluation = record(job, submission, system, result, qrels, provenance)
@@ -205,7 +243,15 @@ def record(
         built_from=job.payload.get("run_ids", []),
         sent=sent_with(submission),
     )
-    evaluation = record_evaluation(
+    evaluation = record_scored(run, qrels, scored)
+    if submission is not None and result.signed is not None:
+        probes.look(job, submission, evaluation, result.signed)
+    return evaluation
+
+
+def record_scored(run: Run, qrels: Qrels, scored: ScoredRun) -> Evaluation:
+    """The row of a stored run's evaluation, unrounded."""
+    return record_evaluation(
         run=run,
         qrels=qrels,
         specification=SPEC_VERSION,
@@ -214,9 +260,6 @@ def record(
         per_query=scored.per_query,
         missing_queries=scored.missing_queries,
     )
-    if submission is not None and result.signed is not None:
-        probes.look(job, submission, evaluation, result.signed)
-    return evaluation
 
 
 def sent_with(submission: Submission | None) -> Sent:

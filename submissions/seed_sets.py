@@ -25,7 +25,7 @@ def publish_seed(
         .select_related("evaluation__run__version__dataset", "evaluation__run__system")
         .defer("evaluation__values")
     )
-    found = {each.seed: each.evaluation for each in jobs if each.evaluation is not None}
+    found = {each.seed: _on(evaluation, each.evaluation) for each in jobs if each.evaluation is not None}
     for label, other in found.items():
         if label != job.seed and other.run.sha256 == evaluation.run.sha256:
             raise InvalidRun.of(_same_run(job, label))
@@ -47,6 +47,16 @@ def publish_seed(
         raise InvalidRun.of(_set_already_there(job))
     Job.objects.filter(pk__in=[each.pk for each in jobs]).update(entry=entry)
     return entry
+
+
+def _on(last: Evaluation, earlier: Evaluation) -> Evaluation:
+    """The earlier seed's evaluation on the judgements of the last one: the board may have been switched between."""
+    if earlier.qrels_id == last.qrels_id:
+        return earlier
+    rescored = Evaluation.objects.filter(
+        run=earlier.run_id, qrels=last.qrels_id, specification=last.specification
+    )
+    return rescored.select_related("run__version__dataset", "run__system").first() or earlier
 
 
 def _same_run(job: Job, label: str) -> Problem:

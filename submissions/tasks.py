@@ -22,6 +22,7 @@ from submissions.model_work.encodings import settle
 from submissions.notices.deliveries import forget_old
 from submissions.notices.sending import NOTIFY, ring_for_notices, take_turn
 from submissions.queue import WORK, reap, ring_for_waiting, take_requests
+from submissions.rescoring import give_up_lost
 from submissions.sandbox.leftovers import end_leftovers
 from submissions.sweeping import sweep
 from submissions.working import work_through
@@ -47,6 +48,7 @@ def dispatch() -> None:
     take_requests()
     reap()
     settle()
+    give_up_lost()
     forget_silent_workers()
     ring_for_waiting()
     ring_for_notices()

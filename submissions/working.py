@@ -20,9 +20,10 @@ from submissions.model_work.shards import shard_job
 from submissions.models import Job, State
 from submissions.preparing import prepare_for_pages
 from submissions.queue import ATTEMPTS, claim, put_back
+from submissions.rescoring import rescore_job
 from submissions.retrieval import retrieve_job
 from submissions.sandbox import SandboxUnavailable
-from submissions.scoring import forget_upload, score_job
+from submissions.scoring import JudgementsChanged, forget_upload, score_job
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ WORK = {
     Job.Kind.SAMPLE_MODEL: sample_model_job,
     Job.Kind.CERTAINTY: certainty_job,
     Job.Kind.STATISTICS: statistics_job,
+    Job.Kind.RESCORE: rescore_job,
 }
 
 
@@ -79,6 +81,9 @@ def _settled(job: Job) -> None:
     except Cancelled:
         write_log(job.pk, "Cancelled.")
         advance(job.pk, State.CANCELLED, fence=job.fence)
+    except JudgementsChanged:
+        write_log(job.pk, "The dataset has a new version: the job is done again.")
+        put_back(job, counted=False)
     except InvalidRun as error:
         _reject(job, error)
     except ModelFailure as failure:

@@ -14,6 +14,7 @@ from leaderboard.rescoring.campaigns import (
     start,
     under_way,
 )
+from leaderboard.rescoring.runs import waiting_runs
 
 __all__ = [
     "CannotRescore",
@@ -25,4 +26,5 @@ __all__ = [
     "is_needed",
     "start",
     "under_way",
+    "waiting_runs",
 ]

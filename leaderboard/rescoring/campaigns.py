@@ -107,7 +107,7 @@ def discard(rescore: Rescore) -> None:
 def go_on(rescore: Rescore) -> None:
     """Evaluate what is not evaluated: after a failure of ours, or where the dataset's settings changed.
 
-    Raises CannotRescore where it was decided before, RescoreUnderWay where another one was started since.
+    Raises CannotRescore where it was decided before or is at it, RescoreUnderWay where another was started since.
     """
     lock_boards([rescore.dataset_id])
     other = under_way(rescore.dataset_id)
@@ -142,4 +142,4 @@ def give_up(rescore: Rescore) -> bool:
 def _decided(rescore: Rescore) -> str:
     present = Rescore.objects.select_related("decided_by").get(pk=rescore.pk)
     by = f" by {present.decided_by}" if present.decided_by else ""
-    return f"this rescore was decided already: {present.get_state_display()}{by}"
+    return f"it is too late for that, this rescore is: {present.get_state_display()}{by}"

@@ -35,7 +35,14 @@ from submissions.model_work.hub_checkpoint import fetched_checkpoint
 from submissions.model_work.running import TimedOut, device_of, run_child, workplace
 from submissions.models import Checkpoint, Job, State
 from submissions.sandbox.watching import tidy
-from submissions.scoring import Result, begin_scoring, current_qrels, evaluate, publish_results
+from submissions.scoring import (
+    Result,
+    begin_scoring,
+    current_qrels,
+    evaluate,
+    publish_on_present,
+    publish_results,
+)
 
 #: How deep a run goes.
 DEPTH = 1000
@@ -106,11 +113,14 @@ def run_model(job: Job, lease: Lease, task: ModelTask) -> None:
     with workplace() as folder:
         done = _retrieve(job, lease, task, qrels.version, folder, setting, encoded)
         begin_scoring(job)
-        results = _evaluated(job, lease, qrels, done, encoded)
-        with transaction.atomic():
-            entries = publish_results(job, task.system, results, qrels, Entry.Provenance.MEASURED)
+
+        @transaction.atomic
+        def publish(results: Sequence[Result], present: Qrels) -> None:
+            entries = publish_results(job, task.system, results, present, Entry.Provenance.MEASURED)
             if not _classes(done, encoded):
                 _record_measurements(results, entries, done)
+
+        publish_on_present(job, lease, _evaluated(job, lease, qrels, done, encoded), qrels, publish)
 
 
 def _setting(job: Job, task: ModelTask, version: DatasetVersion) -> Setting | None:
