@@ -71,7 +71,10 @@ def _exchange(target: Target, address: str, body: bytes, headers: Mapping[str, s
         connection.putheader("Content-Length", str(len(body)))
         connection.putheader("Connection", "close")
         connection.endheaders(body)
-        return connection.getresponse().status
+        status = connection.getresponse().status
+        if late.is_set():  # what was cut off among its headers reads as if they were complete
+            raise TimeoutError
+        return status
     except (OSError, http.client.HTTPException) as error:
         if late.is_set():
             raise TimeoutError from error
@@ -93,7 +96,11 @@ class _Connection(http.client.HTTPConnection):
         self.sock = socket.create_connection((self._address, self._target.port), timeout=PATIENCE)
         if self._target.secure:
             context = ssl.create_default_context()
-            self.sock = context.wrap_socket(self.sock, server_hostname=self._target.host)
+            wrapped = context.wrap_socket(
+                self.sock, server_hostname=self._target.host, do_handshake_on_connect=False
+            )
+            self.sock = wrapped  # before the handshake, which may have to be cut off as well
+            wrapped.do_handshake()
 
     def cut_off(self) -> None:
         """End every wait of the thread that uses it."""

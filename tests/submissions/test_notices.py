@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.core import mail
 from django.db import connections
 from django.test import Client
 from django.utils import timezone
@@ -17,6 +18,7 @@ from leaderboard.models import (
     Entry,
     Membership,
     Rescore,
+    Round,
     User,
 )
 from leaderboard.work import request_notice
@@ -51,19 +53,6 @@ def scored(api: Api, **fields: Any) -> str:
     assert answer.status == 201, answer.body
     work()
     return str(answer.body["id"])
-
-
-def make_notice(person: User, key: str = "x", **fields: Any) -> Notice:
-    """A notice in the inbox, to be mailed."""
-    values = {
-        "kind": NoticeKind.FINISHED,
-        "subject": "Scored: mine",
-        "text": "It was scored.",
-        "path": "/submissions/",
-        "mail_state": "waiting",
-        **fields,
-    }
-    return Notice.objects.create(person=person, key=key, **values)
 
 
 # --- submissions that ended
@@ -290,3 +279,55 @@ def test_mail_and_inbox_are_switched_off_apart(signed_in: Client, alice: User) -
     page = signed_in.get("/inbox/preferences/").content.decode()
     assert 'name="finished-mail" aria' in page.replace("\n", " ")
     assert "two" not in signed_in.get("/inbox/").content.decode()
+
+
+def test_somebody_who_left_or_was_switched_off_is_told_nothing(demo: Dataset, api: Api, alice: User) -> None:
+    former, idle = make_user("Former"), make_user("Idle", is_active=False)
+    team = personal_team(alice)
+    Membership.objects.create(team=team, user=idle)
+    Membership.objects.create(team=team, user=former).delete()
+    scored(api)
+    tell_of_ended()
+    assert notices_of(former) == notices_of(idle) == []
+
+
+# --- rounds
+
+
+def make_round(dataset: Dataset | None = None, **fields: Any) -> Round:
+    """A round that opened a day ago and closes in a week."""
+    now = timezone.now()
+    values = {
+        "slug": f"round-{Round.objects.count()}",
+        "name": "Round one",
+        "opens_at": now - timedelta(days=1),
+        "closes_at": now + timedelta(days=7),
+        "reveals_at": now + timedelta(days=8),
+        **fields,
+    }
+    return Round.objects.create(dataset=dataset, **values)
+
+
+def test_a_round_before_its_time_or_of_a_dataset_in_preparation_is_told_to_nobody(demo: Dataset) -> None:
+    eager = make_user("Eager")
+    NoticePreference.objects.create(person=eager, kind=NoticeKind.ROUND_OPENING, everywhere=True)
+    make_round(demo, opens_at=timezone.now() + timedelta(hours=1))
+    assert not ring_for_notices()
+    make_round(demo)
+    Dataset.objects.update(state=Dataset.State.PREPARING)
+    assert not ring_for_notices()
+    take_turn()
+    assert notices_of(eager) == []
+
+
+def test_the_dispatcher_rings_only_where_there_is_something_to_tell(
+    demo: Dataset, api: Api, alice: User
+) -> None:
+    assert not ring_for_notices()
+    api.submit()
+    assert not ring_for_notices()
+    work()
+    assert ring_for_notices()
+    take_turn()
+    assert not ring_for_notices()
+    assert len(mail.outbox) == 1
