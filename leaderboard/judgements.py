@@ -7,14 +7,17 @@ dataset's judgements, topics and document ids once.
 
 from __future__ import annotations
 
+import tempfile
 from functools import lru_cache
+from pathlib import Path
 
 from evaluation import qrels as judged
 from evaluation.collection import read_queries
 from evaluation.identifiers import DocumentIds
+from evaluation.parts import Parts, read_parts, write_parts
 from evaluation.scoring import Target
 from leaderboard.models import Dataset, DatasetVersion, Qrels
-from leaderboard.store import Area, path_of
+from leaderboard.store import Area, path_of, put
 
 #: Datasets kept at once. The largest of BEIR's judgements take about 100 MB, most a few.
 _KEPT = 16
@@ -23,6 +26,22 @@ _KEPT = 16
 def load_qrels(row: Qrels) -> judged.Qrels:
     """The judgements of a row, from private storage."""
     return _judgements(row.sha256)
+
+
+def load_parts(row: Qrels) -> Parts:
+    """A competition's parts, from private storage. Raises ValueError where none were drawn."""
+    if not row.parts_sha256:
+        raise ValueError(f"no parts were drawn for {row}")
+    return _parts(row.parts_sha256)
+
+
+def keep_parts(row: Qrels, parts: Parts) -> None:
+    """Put parts into private storage, and name them in the row."""
+    with tempfile.TemporaryDirectory(prefix="runboard-") as folder:
+        path = Path(folder) / "parts"
+        write_parts(parts, path)
+        row.parts_sha256 = put(Area.QRELS, path)
+    row.save(update_fields=["parts_sha256"])
 
 
 class NotOpen(Exception):
@@ -69,6 +88,11 @@ def _target(
 @lru_cache(maxsize=_KEPT)
 def _judgements(sha256: str) -> judged.Qrels:
     return judged.read_qrels(path_of(Area.QRELS, sha256))
+
+
+@lru_cache(maxsize=_KEPT)
+def _parts(sha256: str) -> Parts:
+    return read_parts(path_of(Area.QRELS, sha256))
 
 
 @lru_cache(maxsize=_KEPT)

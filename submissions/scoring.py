@@ -28,6 +28,13 @@ from submissions.lifecycle import advance, write_log
 from submissions.models import Job, State, Submission
 from submissions.seed_sets import publish_seed
 
+#: What the log says of a result, by who sees it.
+_LOGGED: Mapping[str, str] = {
+    Entry.Visibility.PUBLIC: "Scored and published.",
+    Entry.Visibility.HELD: "Scored: no significant change.",
+    Entry.Visibility.SUPERSEDED: "Scored; a better result of the team stands on the board.",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Result:
@@ -172,6 +179,7 @@ def publish_results(
                 provenance=provenance,
                 public=submission.public if submission else True,
                 submission_reference=submission.pk if submission else "",
+                submitter=submission.submitter if submission else None,
                 is_baseline=job.kind == Job.Kind.BASELINE or bool(job.payload.get("baseline")),
                 facts=result.facts,
                 marks=marks_of(submission),
@@ -192,7 +200,7 @@ def marks_of(submission: Submission | None) -> EntryMarks:
 
 def _log_publication(job: Job, entries: Sequence[Entry]) -> None:
     if entries:
-        write_log(job.pk, "Scored and published." if entries[-1].visibility == "public" else "Scored.")
+        write_log(job.pk, _LOGGED.get(entries[-1].visibility, "Scored."))
 
 
 def _tie(job: Job, submission: Submission | None, entries: Sequence[Entry]) -> None:

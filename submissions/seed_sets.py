@@ -41,6 +41,7 @@ def publish_seed(
         public=submission.public,
         configuration=submission.configuration,
         submission_reference=submission.pk,
+        submitter=submission.submitter,
         marks=EntryMarks(submission.round_id, submission.late, submission.run_type),
     )
     if entry.submission_reference != submission.pk:

@@ -20,7 +20,7 @@ from submissions.lifecycle import submission_state
 from submissions.model_intake.status import ModelPart, model_part, model_problems
 from submissions.models import TERMINAL, WAITING, Job, State, Submission
 from submissions.queue import queue_position
-from submissions.status_scores import Score, scores_of_entry, scores_of_job
+from submissions.status_scores import Score, held_meaning, is_held, scores_of_entry, scores_of_job
 
 #: What each state means, in words for the submitter.
 MEANING = {
@@ -55,6 +55,11 @@ class JobStatus:
     log: Sequence[str] = ()
     error: str = ""
     model: ModelPart = ModelPart()  # noqa: RUF009 - it is immutable
+
+    @property
+    def held(self) -> bool:
+        """Whether it is no significant change: its scores are then those that the team has already."""
+        return is_held(self.entry)
 
     @property
     def waits(self) -> bool:
@@ -113,11 +118,16 @@ class SeedSet:
         return any(score.baseline is not None for score in self.scores)
 
     @property
+    def held(self) -> bool:
+        """Whether it is no significant change: its scores are then those that the team has already."""
+        return is_held(self.entry)
+
+    @property
     def rows(self) -> list[SeedRow]:
         """The scores by measure: the mean, then each seed's, as far as there are any."""
         means = {score.measure: score for score in self.scores}
         of_seeds = [{score.measure: score.value for score in job.scores} for job in self.jobs]
-        measures = dict.fromkeys(measure for scores in of_seeds for measure in scores)
+        measures = dict.fromkeys([*(measure for scores in of_seeds for measure in scores), *means])
         return [
             SeedRow(measure, means.get(measure), [scores.get(measure) for scores in of_seeds])
             for measure in measures
@@ -132,6 +142,8 @@ class SeedSet:
     def meaning(self) -> str:
         """How it stands, in words for the submitter."""
         done = sum(job.state == State.DONE for job in self.jobs)
+        if self.entry is not None and is_held(self.entry):
+            return held_meaning(self.entry)
         if self.entry is not None:
             return f"One result: the mean of {len(self.jobs)} seeds."
         if self.lost:
@@ -252,7 +264,7 @@ def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus
     return JobStatus(
         job=job,
         state=state,
-        meaning=hindered.text if hindered else _meaning(job, state),
+        meaning=hindered.text if hindered else _meaning(job, state, entry),
         queue_position=queue_position(job),
         workers_alive=workers_alive(job.queue) if waits else 0,
         elapsed=_elapsed(job),
@@ -276,10 +288,12 @@ def _obstacle(job: Job, state: State) -> Obstacle | None:
 
 
 def _shows(entry: Entry, complete: bool) -> bool:
-    return complete or entry.visibility != Entry.Visibility.PRIVATE
+    return complete or entry.visibility in Entry.SEEN
 
 
-def _meaning(job: Job, state: State) -> str:
+def _meaning(job: Job, state: State, entry: Entry | None) -> str:
+    if entry is not None and is_held(entry):
+        return held_meaning(entry)
     if state in WAITING and job.lease_expires_at is not None:
         return "A worker is checking the file."
     if state in WAITING and job.dataset.state == "collecting":

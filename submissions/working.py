@@ -19,6 +19,7 @@ from submissions.model_work.sample import sample_model_job
 from submissions.model_work.shards import shard_job
 from submissions.models import Job, State
 from submissions.preparing import prepare_for_pages
+from submissions.protecting import protect_job
 from submissions.queue import ATTEMPTS, claim, put_back
 from submissions.rescoring import rescore_job
 from submissions.retrieval import retrieve_job
@@ -37,6 +38,7 @@ WORK = {
     Job.Kind.CERTAINTY: certainty_job,
     Job.Kind.STATISTICS: statistics_job,
     Job.Kind.RESCORE: rescore_job,
+    Job.Kind.PROTECT: protect_job,
 }
 
 

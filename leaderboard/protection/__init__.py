@@ -1,5 +1,18 @@
-"""What leaves the scorer for hidden judgements, by the policy of their dataset (docs/decisions/0022)."""
+"""What leaves the scorer for hidden judgements, by the policy of their dataset (docs/decisions/0022).
 
-from leaderboard.protection.policy import MOST_MEASURES, Policy, policy_of
+`protection.changing` changes a policy, `publishing.holding` is the Ladder, `publishing.revealing` ends a competition.
+"""
 
-__all__ = ["MOST_MEASURES", "Policy", "policy_of"]
+from leaderboard.protection.parts import draw_parts, evaluate_parts, private_means, public_means
+from leaderboard.protection.policy import HIDDEN_DECIMALS, MOST_MEASURES, Policy, policy_of
+
+__all__ = [
+    "HIDDEN_DECIMALS",
+    "MOST_MEASURES",
+    "Policy",
+    "draw_parts",
+    "evaluate_parts",
+    "policy_of",
+    "private_means",
+    "public_means",
+]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from evaluation.ladder import STEP
 from leaderboard.models import Dataset
 from leaderboard.models.datasets import Protection, Visibility
-from leaderboard.publishing.values import HIDDEN_DECIMALS
 
+#: Decimals of a published value where the judgements are hidden. Three leave a probing run 1.7 to 6.2 bits.
+HIDDEN_DECIMALS = 3
 #: With hidden judgements every measure shown is another look at them.
 MOST_MEASURES = 3
-#: By how much a competition's board moves at least, in the measure's own unit (docs/decisions/0022).
-LADDER_STEP = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Policy:
         )
         yield (
             "A result appears only when it is better than the best that its team or its submitter knows of, by more "
-            f"than {LADDER_STEP} and more than the standard error of the difference. Otherwise everyone, its team "
+            f"than {STEP} and more than the standard error of the difference. Otherwise everyone, its team "
             "included, is told “no significant change” and nothing else."
         )
         yield "A team's earlier result gives way to its better one."

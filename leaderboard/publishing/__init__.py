@@ -1,10 +1,11 @@
 """Put entries on boards and take them off: the only writer of `Entry` and `Seed`."""
 
 from leaderboard.publishing.described import source_changed, system_changed, team_changed
-from leaderboard.publishing.holding import shown_instead
+from leaderboard.publishing.holding import settle_places, shown_instead
 from leaderboard.publishing.marks import EntryMarks, mark_pooled
+from leaderboard.publishing.refreshed import refresh_scores
 from leaderboard.publishing.reported import ReportedEntry, publish_reported
-from leaderboard.publishing.scored import SEEDS, publish_entry, publish_seed_set, refresh_scores
+from leaderboard.publishing.scored import SEEDS, publish_entry, publish_seed_set
 from leaderboard.publishing.shown import name_baseline, set_visibility, withdraw_entries
 from leaderboard.publishing.values import (
     HIDDEN_DECIMALS,
@@ -31,6 +32,7 @@ __all__ = [
     "published_value",
     "refresh_scores",
     "set_visibility",
+    "settle_places",
     "shown_instead",
     "source_changed",
     "system_changed",

@@ -1,8 +1,108 @@
-"""Results that are held: a competition's Ladder found no significant change, and so nobody is told more than that."""
+"""What a competition's Ladder holds back, and how many results of a team stand on its board at a time.
+
+A result of a team is told only where it beats the best that the team or its submitter knows of (`evaluation.ladder` has
+the formula). Else it is kept as a HELD entry without scores, and nothing that anybody can see moves. Of those that
+are told the best of each team stand on the board; the others are SUPERSEDED: kept, and not ranked.
+
+Call what is here with the dataset's board locked: of two results that end at once the second sees the first.
+"""
 
 from __future__ import annotations
 
-from leaderboard.models import Entry
+from collections.abc import Sequence
+
+import numpy as np
+from django.db.models import Q, QuerySet
+from numpy.typing import NDArray
+
+from evaluation.ladder import paired_standard_error, rung
+from leaderboard.models import Dataset, Entry, Evaluation, Round, Team, User
+from leaderboard.protection import policy_of
+from leaderboard.protection.parts import evaluate_parts, public_queries
+from leaderboard.publishing.values import over_seeds, published_scores
+from leaderboard.results import per_query_values
+
+Visibility = Entry.Visibility
+#: Results of one team that a competition's board shows at a time, outside of a round.
+PLACES = 1
+
+
+def is_significant(
+    dataset: Dataset, evaluations: Sequence[Evaluation], score: float | None, submitter: User | None
+) -> bool:
+    """Whether a new result of a team is told: always, but in a competition where it is no significant change.
+
+    `evaluations` are one, or those of a seed set; `score` is the published value of the primary measure. The site's own
+    results are always told. Within a competition this reads private storage.
+    """
+    team = evaluations[0].run.system.team_id
+    if not policy_of(dataset).competition or score is None or (team is None and submitter is None):
+        return True
+    known = _known_to(dataset, team, submitter, evaluations)
+    if not known:
+        return True
+    best_score, best = max(known, key=lambda each: each[0])
+    public, measure = public_queries(evaluations[0].qrels), dataset.primary_measure
+    error = paired_standard_error(_by_query(evaluations, measure)[public], _by_query(best, measure)[public])
+    return rung(score, best_score, error).passed
+
+
+def _known_to(
+    dataset: Dataset, team: int | None, submitter: User | None, new: Sequence[Evaluation]
+) -> list[tuple[float, list[Evaluation]]]:
+    """What the team, or the submitter with any team, was told: published values with the evaluations behind them.
+
+    Whether it is shown, kept private, withdrawn or taken off does not matter: it was told. Results of earlier
+    judgements count with what their runs have on the present ones.
+    """
+    told = Q(system__team=team) if team is not None else Q(pk=None)
+    if submitter is not None:
+        told |= Q(submitter=submitter) | Q(system__team__in=Team.objects.filter(members=submitter))
+    entries = (
+        Entry.objects.filter(told, dataset=dataset)
+        .exclude(visibility=Visibility.HELD)
+        .exclude(provenance=Entry.Provenance.REPORTED)
+        .select_related("evaluation")
+        .defer("evaluation__values")
+        .prefetch_related("seeds__evaluation")
+        .order_by("pk")
+    )
+    own = {each.run_id for each in new}
+    found = []
+    for entry in entries:
+        runs = [each.run_id for each in evaluations_of(entry)]
+        now = [] if own.intersection(runs) else _on_judgements_of(new[0], runs)
+        if now and len(now) == len(runs):
+            value = _published(dataset, now)
+            if value is not None:
+                found.append((value, now))
+    return found
+
+
+def evaluations_of(entry: Entry) -> list[Evaluation]:
+    """The evaluations that an entry shows: its own, or those of its seeds."""
+    if entry.evaluation is not None:
+        return [entry.evaluation]
+    return [seed.evaluation for seed in entry.seeds.all()]
+
+
+def _on_judgements_of(new: Evaluation, runs: list[int]) -> list[Evaluation]:
+    same = Evaluation.objects.filter(qrels=new.qrels_id, specification=new.specification)
+    return list(same.filter(run__in=runs).order_by("pk"))
+
+
+def _published(dataset: Dataset, evaluations: Sequence[Evaluation]) -> float | None:
+    for each in evaluations:
+        evaluate_parts(each)
+    scores = [published_scores(each, dataset) for each in evaluations]
+    means = scores[0] if len(scores) == 1 else over_seeds(scores, hidden=dataset.hidden)[0]
+    return means.get(dataset.primary_measure)
+
+
+def _by_query(evaluations: Sequence[Evaluation], measure: str) -> NDArray[np.float64]:
+    """Each query's value, shape (queries,): of a seed set the mean over its seeds."""
+    values = [per_query_values(each)[:, each.measures.index(measure)] for each in evaluations]
+    return np.asarray(np.mean(values, axis=0), dtype=np.float64)
 
 
 def shown_instead(entry: Entry) -> Entry | None:
@@ -15,7 +115,42 @@ def shown_instead(entry: Entry) -> Entry | None:
         comparison_group=entry.comparison_group,
         system__team=entry.system.team_id,
         system__team__isnull=False,
-        visibility__in=(Entry.Visibility.PUBLIC, Entry.Visibility.PRIVATE, Entry.Visibility.SUPERSEDED),
+        visibility__in=(Visibility.PUBLIC, Visibility.PRIVATE, Visibility.SUPERSEDED),
     )
     measure = entry.dataset.primary_measure
     return max(told.order_by("pk"), key=lambda each: each.scores.get(measure, float("-inf")), default=None)
+
+
+def settle_places(dataset: Dataset, team: int | None = None) -> bool:
+    """Leave on the board the best results of the team, or of each, as many as a round says; True if any came or went.
+
+    The others are superseded, or come back where a better one is gone. Of equal ones the earlier stays. Outside of a
+    competition all are shown.
+    """
+    ranked = Entry.objects.filter(
+        dataset=dataset, system__team__isnull=False, visibility__in=(Visibility.PUBLIC, Visibility.SUPERSEDED)
+    ).exclude(provenance=Entry.Provenance.REPORTED)
+    if team is not None:
+        ranked = ranked.filter(system__team=team)
+    if policy_of(dataset).competition:
+        kept = _best(ranked.select_related("system"), dataset.primary_measure)
+    else:
+        kept = set(ranked.values_list("pk", flat=True))
+    back = ranked.filter(visibility=Visibility.SUPERSEDED, pk__in=kept).update(visibility=Visibility.PUBLIC)
+    gone = ranked.filter(visibility=Visibility.PUBLIC).exclude(pk__in=kept)
+    return bool(back + gone.update(visibility=Visibility.SUPERSEDED))
+
+
+def _best(entries: QuerySet[Entry], measure: str) -> set[int]:
+    """Of each team, and of each round it took part in, the best of every comparison group."""
+    places = dict(Round.objects.filter(entries__in=entries).values_list("pk", "visible_per_team"))
+    groups: dict[tuple[int | None, int | None, str], list[Entry]] = {}
+    for entry in entries.order_by("published_at", "pk"):
+        key = (entry.system.team_id, entry.round_id, entry.comparison_group)
+        groups.setdefault(key, []).append(entry)
+    kept: set[int] = set()
+    for (_, round_id, _), members in groups.items():
+        members.sort(key=lambda each: each.scores.get(measure, float("-inf")), reverse=True)
+        limit = places.get(round_id, PLACES) if round_id is not None else PLACES
+        kept.update(each.pk for each in members[:limit])
+    return kept

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from django.db import transaction
 from django.db.models import Exists, OuterRef
 
 from leaderboard.board_versions import Kind, board_changed, lock_boards
 from leaderboard.models import Entry, EntryVersion
+from leaderboard.publishing.holding import settle_places
 
 
 @transaction.atomic
@@ -15,10 +18,21 @@ def set_visibility(submission_reference: str, *, public: bool) -> None:
     wanted = Entry.Visibility.PUBLIC if public else Entry.Visibility.PRIVATE
     of_submission = Entry.objects.filter(submission_reference=submission_reference)
     lock_boards(of_submission.values_list("dataset_id", flat=True))
-    entries = of_submission.exclude(visibility__in=[Entry.Visibility.WITHDRAWN, *Entry.CURATED, wanted])
+    of_submission.update(public_wanted=public)
+    # What gave way to a better result of its team is shown already, as far as that goes.
+    there = [
+        Entry.Visibility.WITHDRAWN,
+        *Entry.CURATED,
+        wanted,
+        *([Entry.Visibility.SUPERSEDED] if public else []),
+    ]
+    entries = of_submission.exclude(visibility__in=there)
     seen_before = Exists(EntryVersion.objects.filter(entry=OuterRef("pk")))
-    touched = list(entries.annotate(seen_before=seen_before).select_related("dataset").order_by("pk"))
+    touched = list(
+        entries.annotate(seen_before=seen_before).select_related("dataset", "system").order_by("pk")
+    )
     entries.update(visibility=wanted)
+    _settle(touched)
     for entry in touched:
         # What comes back is no news: everyone has seen it.
         first_seen = public and not entry.seen_before
@@ -30,12 +44,20 @@ def withdraw_entries(submission_reference: str, reason: str) -> None:
     """Take a submission's entries off every board. A tombstone stays where they were seen, and nowhere else."""
     entries = Entry.objects.filter(submission_reference=submission_reference)
     lock_boards(entries.values_list("dataset_id", flat=True))
-    seen = entries.filter(visibility=Entry.Visibility.PUBLIC)
-    touched = list(seen.select_related("dataset").order_by("pk"))
-    entries.update(withdrawal_reason=reason[:300])
+    seen = entries.filter(visibility__in=[Entry.Visibility.PUBLIC, Entry.Visibility.SUPERSEDED])
+    touched = list(seen.select_related("dataset", "system").order_by("pk"))
+    entries.update(withdrawal_reason=reason[:300], public_wanted=False)
     seen.update(visibility=Entry.Visibility.WITHDRAWN)
+    _settle(touched)
     for entry in touched:
         board_changed(entry.dataset, Kind.WITHDRAWN, entry)
+
+
+def _settle(touched: Sequence[Entry]) -> None:
+    """In competitions another result of the team may take a place on the board, or lose it."""
+    for entry in touched:
+        if entry.system.team_id is not None:
+            settle_places(entry.dataset, entry.system.team_id)
 
 
 @transaction.atomic

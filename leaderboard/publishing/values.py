@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
 from typing import Any
 
 from leaderboard.models import Dataset, Entry, Evaluation, System
-
-#: Decimals of a published value where the judgements are hidden. Three leave a probing run 1.7 to 6.2 bits.
-HIDDEN_DECIMALS = 3
+from leaderboard.protection import HIDDEN_DECIMALS, policy_of, private_means, public_means
 
 
 def published_value(value: float, *, hidden: bool) -> float:
@@ -47,10 +46,40 @@ def training_exposure(system: System, dataset: Dataset) -> Entry.Training:
 
 
 def published_scores(evaluation: Evaluation, dataset: Dataset) -> dict[str, float]:
-    """The means that the dataset's board shows, as they leave the scorer."""
-    means = evaluation.means
+    """The means that the dataset's board shows, as they leave the scorer: in a competition over its public part.
+
+    Nothing of an evaluation whose parts were not computed. What the Ladder holds is not for this function to know.
+    """
+    competition = policy_of(dataset).competition
+    return _shown(public_means(evaluation) if competition else evaluation.means, dataset)
+
+
+def published_private_scores(evaluation: Evaluation, dataset: Dataset) -> dict[str, float]:
+    """The means over a competition's private part, as they leave the scorer when they are revealed."""
+    return _shown(private_means(evaluation), dataset) if policy_of(dataset).competition else {}
+
+
+def _shown(means: Mapping[str, float], dataset: Dataset) -> dict[str, float]:
     return {
         name: published_value(means[name], hidden=dataset.hidden)
         for name in dataset.measures
         if name in means
     }
+
+
+def over_seeds(
+    seeds: Sequence[Mapping[str, float]], *, hidden: bool
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Mean and sample standard deviation (n − 1) of the published values, for the measures that all seeds have.
+
+    Both leave as single values do, and from published values alone: they tell nothing that the seeds do not.
+    """
+    columns = {
+        measure: [scores[measure] for scores in seeds]
+        for measure in seeds[0]
+        if all(measure in scores for scores in seeds)
+    }
+    return (
+        {name: published_value(fmean(values), hidden=hidden) for name, values in columns.items()},
+        {name: published_value(stdev(values), hidden=hidden) for name, values in columns.items()},
+    )

@@ -91,7 +91,8 @@ def seed_set_answer(seeds: SeedSet) -> dict[str, Any]:
     return {
         "dataset": seeds.dataset.slug,
         "seeds": [job.job.seed for job in seeds.jobs],
-        "published": seeds.entry is not None,
+        "published": seeds.entry is not None and not seeds.held,
+        "held": seeds.held,
         "meaning": seeds.meaning,
         "missing": [job.job.seed for job in seeds.lost],
         "scores": {score.measure: score.value for score in seeds.scores},
@@ -113,6 +114,7 @@ def job_answer(status: JobStatus, request: HttpRequest, downloadable: bool) -> d
         "seed": job.seed,
         "state": status.state.value,
         "meaning": status.meaning,
+        "held": status.held,
         "stage": job.stage,
         "progress": round(job.progress, 4),
         "progress_note": status.model.note,

@@ -121,6 +121,9 @@ class JobSerializer(serializers.Serializer[Any]):
     seed = serializers.CharField(help_text="Its label in a seed set, else empty.")
     state = serializers.CharField()
     meaning = serializers.CharField(help_text="The state in words.")
+    held = serializers.BooleanField(
+        help_text="No significant change in a competition: `scores` are those that the team has already."
+    )
     stage = serializers.CharField()
     progress = serializers.FloatField(help_text="Share of the present stage's work, 0 to 1.")
     progress_note = serializers.CharField(help_text="What a share cannot say: 12,000 of 50,000 documents.")
@@ -160,6 +163,9 @@ class SeedSetSerializer(serializers.Serializer[Any]):
     dataset = serializers.CharField()
     seeds = serializers.ListField(child=serializers.CharField(), help_text="Labels, as of the jobs.")
     published = serializers.BooleanField()
+    held = serializers.BooleanField(
+        help_text="No significant change in a competition: `scores` are those that the team has already."
+    )
     meaning = serializers.CharField(help_text="How it stands, in words.")
     missing = serializers.ListField(
         child=serializers.CharField(), help_text="Seeds that ended without a score: the set is not published."

@@ -1,0 +1,64 @@
+"""All of a dataset's results published anew from what is stored, after its measures, rounding or protection changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from django.db import transaction
+
+from leaderboard.board_versions import Kind, board_changed, lock_boards
+from leaderboard.models import BoardChange, Dataset, Entry, Seed
+from leaderboard.publishing.values import over_seeds, published_private_scores, published_scores
+
+
+@transaction.atomic
+def refresh_scores(dataset: Dataset, kind: BoardChange.Kind = Kind.MEASURES) -> None:
+    """Publish the stored means again. What the Ladder holds stays without scores."""
+    lock_boards([dataset.pk])
+    fill_scores(dataset, list(Entry.objects.filter(dataset=dataset)))
+    board_changed(dataset, kind)
+
+
+def fill_scores(dataset: Dataset, entries: list[Entry]) -> None:
+    """Give entries scored here their published values, and those whose private part was revealed that one's."""
+    keys = [entry.pk for entry in entries]
+    rows = Entry.objects.filter(pk__in=keys).exclude(provenance=Entry.Provenance.REPORTED)
+    rows = (
+        rows.select_related("evaluation")
+        .defer("evaluation__values")
+        .prefetch_related("evaluation__parts", "seeds__evaluation__parts")
+    )
+    changed: list[Entry] = []
+    seeds: list[Seed] = []
+    for entry in rows.iterator(chunk_size=200):
+        of_seeds = list(entry.seeds.all()) if entry.evaluation is None else []
+        for seed in of_seeds:
+            seed.scores = (
+                {}
+                if entry.visibility == Entry.Visibility.HELD
+                else published_scores(seed.evaluation, dataset)
+            )
+        entry.scores, entry.deviations = _scores(entry, of_seeds, dataset)
+        entry.private_scores = private_scores_of(entry, dataset) if entry.private_scores else {}
+        seeds += of_seeds
+        changed.append(entry)
+    Seed.objects.bulk_update(seeds, ["scores"], batch_size=200)
+    Entry.objects.bulk_update(changed, ["scores", "deviations", "private_scores"], batch_size=200)
+
+
+def _scores(
+    entry: Entry, seeds: list[Seed], dataset: Dataset
+) -> tuple[Mapping[str, float], Mapping[str, float]]:
+    if entry.visibility == Entry.Visibility.HELD:
+        return {}, {}
+    if entry.evaluation is not None:
+        return published_scores(entry.evaluation, dataset), {}
+    return over_seeds([seed.scores for seed in seeds], hidden=dataset.hidden)
+
+
+def private_scores_of(entry: Entry, dataset: Dataset) -> dict[str, float]:
+    """An entry's published values over a competition's private part: of a seed set the mean of its seeds'."""
+    if entry.evaluation is not None:
+        return published_private_scores(entry.evaluation, dataset)
+    seeds = [published_private_scores(seed.evaluation, dataset) for seed in entry.seeds.all()]
+    return over_seeds(seeds, hidden=dataset.hidden)[0]
