@@ -152,6 +152,8 @@ def _of_entry(change: BoardChange, entry: Entry) -> Item:
     if change.kind == Kind.BASELINE:
         return _item(change, "Baseline named", "differences are taken against it", entry)
     note, new_best = _result(change.facts, hidden=change.facts.get("hidden") or change.dataset.hidden)
+    if entry.visibility == Entry.Visibility.QUARANTINED:
+        note, new_best = "quarantined since by a curator", False
     if entry.visibility == Entry.Visibility.WITHDRAWN:
         note, new_best = "; ".join(part for part in (note, "withdrawn since") if part), False
     return _item(change, "New result", note, entry, new_best=new_best)

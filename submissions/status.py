@@ -288,7 +288,7 @@ def _obstacle(job: Job, state: State) -> Obstacle | None:
 
 
 def _shows(entry: Entry, complete: bool) -> bool:
-    return complete or entry.visibility in Entry.SEEN
+    return complete or entry.visibility in (Entry.Visibility.PUBLIC, Entry.Visibility.WITHDRAWN)
 
 
 def _meaning(job: Job, state: State, entry: Entry | None) -> str:

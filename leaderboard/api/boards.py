@@ -14,6 +14,7 @@ from rest_framework.views import APIView
 from leaderboard.api.errors import ApiError, unknown_choice
 from leaderboard.boards import exports, lists, pages, reading, system_page
 from leaderboard.boards.facets import OF_DATASETS
+from leaderboard.boards.model import QUARANTINED, Board
 from leaderboard.boards.state import FACETS, VIEWS, WEIGHED, BoardState, UnknownChoice
 from leaderboard.dataset_details import details
 from leaderboard.page_cache import Asked, kept_page
@@ -136,11 +137,20 @@ class DatasetView(APIView):
                 "statistics": published_statistics(statistics, hidden=page.dataset["hidden"]),
                 "entries": page.board.total,
                 "withdrawn": [tombstone._asdict() for tombstone in page.tombstones],
+                "quarantined": _quarantined(page.board),
                 "benchmarks": lists.benchmarks_with(page.dataset["pk"]),
                 "parts": [part.slug for part in page.parts],
                 **_more(request, page.dataset),
             }
         )
+
+
+def _quarantined(board: Board) -> list[dict[str, str]]:
+    return [
+        {"system": row.entry.system, "slug": row.entry.slug, "reason": row.entry.moderation_reason}
+        for row in board.rows
+        if row.ranked_in == QUARANTINED
+    ]
 
 
 def _more(request: Request, dataset: dict[str, Any]) -> dict[str, Any]:
@@ -246,4 +256,5 @@ class SystemView(APIView):
         shown = {
             name.replace("__", "_"): value for name, value in facts.items() if name not in ("pk", "shown")
         }
-        return Response({**shown, "results": results})
+        quarantined = system_page.quarantined_of(facts["pk"])
+        return Response({**shown, "results": results, "quarantined": quarantined})

@@ -60,7 +60,8 @@ def _badge(system: System, dataset: Dataset, measure: str, field: Field) -> Badg
     sign = -1 if better(measure) == "lower" else 1
     own = [entry for entry in field.entries if entry.system_id == system.pk and measure in entry.scores]
     if not own:
-        return Badge(label, "no result", "grey")
+        off = system.entries.filter(dataset=dataset, visibility=Entry.Visibility.QUARANTINED)
+        return Badge(label, "quarantined" if off.exists() else "no result", "grey")
     # The present judgements first, then what papers report, then what is stale.
     kinds = (STALE, REPORTED, CLOSED, SCORED)
     mine = max(own, key=lambda entry: (kinds.index(field.kind(entry)), sign * entry.scores[measure]))

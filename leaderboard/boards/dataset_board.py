@@ -22,6 +22,7 @@ from leaderboard.boards.model import (
     CLOSED,
     OTHER_MEASURES,
     PRIVATE,
+    QUARANTINED,
     REPORTED,
     SCORED,
     STALE,
@@ -31,6 +32,7 @@ from leaderboard.boards.model import (
     Row,
     Value,
 )
+from leaderboard.boards.quarantined import without_numbers
 from leaderboard.boards.ranking import assign_ranks
 from leaderboard.boards.reading import EntryRow
 from leaderboard.boards.seeds import NOTE as SEEDS
@@ -84,8 +86,8 @@ def dataset_board(
     """
     read = [
         _Read(entry, entry.scores, entry.figures)
-        for entry in entries
-        if entry.visibility in ("public", "private")
+        for entry in without_numbers(entries)
+        if entry.visibility in ("public", "private", QUARANTINED)
     ]
     measures = _measures(facts, read)
     measure = _measure_in_focus(state, measures)
@@ -260,6 +262,8 @@ def _rows(
         kind = ranked_in(entry.provenance, entry.comparison_group, current, closed_api=bool(entry.closed_api))
         if entry.visibility == "private" and kind != STALE:
             kind = PRIVATE
+        elif entry.visibility == QUARANTINED:
+            kind = QUARANTINED
         decimals = 3 if entry.provenance == REPORTED or facts.hidden else 4
         row = Row(entry, kind, decimals, _values(item, layout, baselines.get(entry.comparison_group)))
         row.facets = facets_of(entry, (entry.provenance,), (entry.training,))
@@ -321,6 +325,10 @@ def _notes(facts: DatasetFacts, rows: Sequence[Row], measure: str, versus: Versu
     if STALE in kinds:
         notes.append(
             "Stale: scored on earlier judgements or an earlier version; not ranked and not compared until rescored."
+        )
+    if QUARANTINED in kinds:
+        notes.append(
+            "Quarantined: taken out of the ranking by a curator, for the reason given; without numbers."
         )
     notes += versus.notes(facts.language)
     if any(row.entry.training == "in-domain" for row in rows):

@@ -123,6 +123,7 @@ class Identity(NamedTuple):
     missing_queries: int | None = None
     visibility: str = "public"
     withdrawal_reason: str = ""
+    moderation_reason: str = ""
     seed_count: int = 0
     deviations: Mapping[str, float] = MappingProxyType({})
     entries: Sequence[int] = ()
@@ -161,6 +162,8 @@ class Identified(Protocol):
     def visibility(self) -> str: ...
     @property
     def withdrawal_reason(self) -> str: ...
+    @property
+    def moderation_reason(self) -> str: ...
     @property
     def seed_count(self) -> int: ...
     @property
@@ -240,9 +243,18 @@ CLOSED = "closed"
 STALE = "stale"
 #: Of the reader's own team, for their eyes alone.
 PRIVATE = "private"
+#: Taken out of the ranking by a curator: it stands last, with the reason and without a number.
+QUARANTINED = "quarantined"
 #: These rows have no rank, and move neither those of others nor what is best.
-UNRANKED = frozenset({STALE, PRIVATE})
+UNRANKED = frozenset({STALE, PRIVATE, QUARANTINED})
 _RANK_MARKS = {REPORTED: "r ", CLOSED: "c "}
+
+
+def reason_gone(entry: Identified) -> str:
+    """Why a result is no longer ranked: what its team said who withdrew it, or a curator who quarantined it."""
+    if entry.visibility == QUARANTINED:
+        return entry.moderation_reason
+    return entry.withdrawal_reason if entry.visibility == "withdrawn" else ""
 
 
 def rank_label(rank: int | None, ranked_in: str) -> str:

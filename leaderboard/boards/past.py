@@ -96,13 +96,21 @@ class PastRows:
 
 
 class Gone(NamedTuple):
-    """Why an entry is no longer public, of which dataset and system it is; `withdrawn`, or kept back by its team."""
+    """Why an entry is no longer public, of which dataset and system it is, and what it is now."""
 
     dataset_id: int
     slug: str
     reason: str
-    withdrawn: bool
+    visibility: str
 
+
+#: Why results are gone of which no reason is public.
+_GONE: Mapping[str, str] = {
+    Entry.Visibility.PRIVATE: "kept back by its team",
+    Entry.Visibility.UNPUBLISHED: "taken off by a curator",
+    Entry.Visibility.HELD: "no longer on the board",
+    Entry.Visibility.SUPERSEDED: "replaced by a better result of its team",
+}
 
 _remembered: Remembered[PastRows] = Remembered(64)
 
@@ -181,19 +189,18 @@ def gone_since(rows: Mapping[int, PastRows]) -> dict[int, Gone]:
     """The entries that were public then and are no longer, by id; `rows` are by dataset. One query."""
     gone = Entry.objects.filter(dataset__in=rows).exclude(visibility=Entry.Visibility.PUBLIC)
     found = {}
-    for pk, dataset, visibility, said in gone.values_list(
-        "pk", "dataset_id", "visibility", "withdrawal_reason"
-    ):
-        withdrawn = visibility == Entry.Visibility.WITHDRAWN
-        reason = (said or "no reason given") if withdrawn else "kept back by its team"
+    columns = ("pk", "dataset_id", "visibility", "withdrawal_reason", "moderation_reason")
+    for pk, dataset, visibility, by_team, by_curator in gone.values_list(*columns):
+        said = by_curator if visibility == Entry.Visibility.QUARANTINED else by_team
+        reason = _GONE.get(visibility) or said or "no reason given"
         if pk in rows[dataset].public:
-            found[pk] = Gone(dataset, rows[dataset].public[pk], reason, withdrawn)
+            found[pk] = Gone(dataset, rows[dataset].public[pk], reason, visibility)
     return found
 
 
 def without_page(gone: Iterable[Gone]) -> frozenset[str]:
     """The slugs of systems that have no page by now, since all that they have is kept back. One query at most."""
-    slugs = {each.slug for each in gone if not each.withdrawn}
+    slugs = {each.slug for each in gone if each.visibility not in Entry.SEEN}
     if not slugs:
         return frozenset()
     shown = Entry.objects.filter(system__slug__in=slugs).filter(visibility__in=Entry.SEEN)

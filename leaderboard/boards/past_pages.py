@@ -17,7 +17,7 @@ from leaderboard.boards.dataset_board import DatasetFacts, dataset_board
 from leaderboard.boards.entries import NO_ENTRIES, DatasetEntries
 from leaderboard.boards.groups import present_group
 from leaderboard.boards.members import BenchmarkFacts, Member, Part
-from leaderboard.boards.model import REPORTED, SCORED, Board, Identity
+from leaderboard.boards.model import QUARANTINED, REPORTED, SCORED, Board, Identity
 from leaderboard.boards.parts import compose, rows_of_whole, with_parts
 from leaderboard.boards.reading import EntryRow, SystemRow
 from leaderboard.boards.state import BoardState
@@ -200,9 +200,15 @@ def _mark_gone(
             continue
         own = [shown.pk] if isinstance(shown, EntryRow) else shown.entries
         ids = (each for pk in own for each in made_of.get(pk, (pk,)))
-        reasons = dict.fromkeys(_reason(gone[pk], names) for pk in ids if pk in gone)
-        if reasons:
-            row.entry = shown._replace(visibility=WITHDRAWN, withdrawal_reason="; ".join(reasons))
+        since = [gone[pk] for pk in ids if pk in gone]
+        if since:
+            reasons = "; ".join(dict.fromkeys(_reason(each, names) for each in since))
+            quarantined = any(each.visibility == QUARANTINED for each in since)
+            row.entry = shown._replace(
+                visibility=QUARANTINED if quarantined else WITHDRAWN,
+                withdrawal_reason=reasons,
+                moderation_reason=reasons,
+            )
     board.without_page = past.without_page(gone.values())
 
 

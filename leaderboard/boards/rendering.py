@@ -14,7 +14,7 @@ from operator import attrgetter
 
 from django.utils.safestring import SafeString, mark_safe
 
-from leaderboard.boards.model import REPORTED, SEPARATED, STALE, Board, Identified, Row, Value
+from leaderboard.boards.model import REPORTED, SEPARATED, STALE, Board, Identified, Row, Value, reason_gone
 from leaderboard.boards.whiskers import add_whiskers, top_of
 from leaderboard.boards.wording import MINUS, significant
 
@@ -82,7 +82,7 @@ def _head(board: Board, row: Row, pin: str, *classes: str) -> str:
         states.append(entry.visibility)
     after += "".join(f'&ensp;<span class="badge is-{state}">{state}</span>' for state in states)
     missing = f"{entry.missing_queries} judged queries missing" if entry.missing_queries else ""
-    reason = entry.withdrawal_reason if entry.visibility == "withdrawn" else ""
+    reason = reason_gone(entry)
     if below := " · ".join(part for part in (entry.configuration, missing, reason) if part):
         after += f"<small>{escape(below)}</small>"
     named = " ".join([*classes, *(f"is-{state}" for state in states)])

@@ -137,18 +137,22 @@ def history(system_id: int) -> list[Event]:
         BoardChange.Kind.WITHDRAWN: "withdrawn",
         BoardChange.Kind.MEASURED: "measured",
         BoardChange.Kind.BASELINE: "named the baseline",
+        BoardChange.Kind.QUARANTINED: "quarantined by a curator",
+        BoardChange.Kind.RESTORED: "restored by a curator",
     }
     changes = BoardChange.objects.filter(entry__in=seen, kind__in=kinds).values_list(
         Cast("at", TextField()),
         "kind",
         "entry__withdrawal_reason",
+        "entry__moderation_reason",
         "entry__configuration",
         "dataset__name",
         "dataset__slug",
     )
-    for at, kind, reason, configuration, name, slug in changes:
-        what = kinds[BoardChange.Kind(kind)]
-        events.append((at, what, reason if what == "withdrawn" else configuration, (slug, name)))
+    for at, kind, by_team, by_curator, configuration, name, slug in changes:
+        reasons = {BoardChange.Kind.WITHDRAWN: by_team, BoardChange.Kind.QUARANTINED: by_curator}
+        said = reasons.get(BoardChange.Kind(kind), configuration)
+        events.append((at, kinds[BoardChange.Kind(kind)], said, (slug, name)))
     return _by_day(events)[:MOST_EVENTS]
 
 

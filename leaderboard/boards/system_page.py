@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from django.db.models import Exists, OuterRef, TextField
+from django.db.models import Exists, F, OuterRef, TextField
 from django.db.models.functions import Cast
 
 from leaderboard import embargo
@@ -131,6 +131,18 @@ def results_of(system_id: int) -> list[Result]:
     )
     found = [(row, result) for row, result in zip(mine, results, strict=True) if result is not None]
     return with_certainty(found)
+
+
+def quarantined_of(system_id: int) -> list[dict[str, Any]]:
+    """The system's results under quarantine: their dataset, configuration and the curator's reason. One query."""
+    entries = EntryQuerySet(Entry).seen().filter(system_id=system_id, visibility=Entry.Visibility.QUARANTINED)
+    rows = entries.order_by("dataset__name", "pk").values(
+        "configuration",
+        dataset_name=F("dataset__name"),
+        dataset_slug=F("dataset__slug"),
+        reason=F("moderation_reason"),
+    )
+    return [dict(row) for row in rows]
 
 
 def _seeds(entries: Collection[int]) -> dict[int, list[tuple[str, dict[str, float]]]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from leaderboard.boards.cost_columns import describe_costs
 from leaderboard.boards.facets import OF_DATASETS, OF_ROWS, offered, passes
-from leaderboard.boards.model import Board, Column, ColumnGroup, Row
+from leaderboard.boards.model import QUARANTINED, Board, Column, ColumnGroup, Row
 from leaderboard.boards.ranking import mark_best, ordered
 from leaderboard.boards.state import ROWS_OF_A_PAGE, BoardState, Sort, UnknownChoice
 from leaderboard.models import Entry
@@ -137,12 +137,14 @@ def _of(rows: Sequence[Row], slug: str) -> list[Row]:
 
 
 def in_order(board: Board, rows: Sequence[Row]) -> list[Row]:
-    """The rows as the view orders them: by its last column first, since sorting keeps the order of equals."""
+    """The rows as the view orders them: by its last column first, since sorting keeps the order of equals.
+
+    Those under quarantine stand last, whatever it is ordered by."""
     found = list(rows)
     for key, order in reversed(board.sorts):
         place = board.index(key)
         found = ordered(found, place, order or board.columns[place].first_order)
-    return found
+    return sorted(found, key=lambda row: row.ranked_in == QUARANTINED)
 
 
 def _hide_groups(board: Board, state: BoardState) -> None:

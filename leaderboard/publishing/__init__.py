@@ -3,6 +3,7 @@
 from leaderboard.publishing.described import source_changed, system_changed, team_changed
 from leaderboard.publishing.holding import settle_places, shown_instead
 from leaderboard.publishing.marks import EntryMarks, mark_pooled
+from leaderboard.publishing.moderation import CannotModerate, quarantine, restore, unpublish
 from leaderboard.publishing.refreshed import refresh_scores
 from leaderboard.publishing.reported import ReportedEntry, publish_reported
 from leaderboard.publishing.scored import SEEDS, publish_entry, publish_seed_set
@@ -19,6 +20,7 @@ from leaderboard.publishing.values import (
 __all__ = [
     "HIDDEN_DECIMALS",
     "SEEDS",
+    "CannotModerate",
     "EntryMarks",
     "ReportedEntry",
     "comparison_group",
@@ -30,7 +32,9 @@ __all__ = [
     "published_scores",
     "published_statistics",
     "published_value",
+    "quarantine",
     "refresh_scores",
+    "restore",
     "set_visibility",
     "settle_places",
     "shown_instead",
@@ -38,5 +42,6 @@ __all__ = [
     "system_changed",
     "team_changed",
     "training_exposure",
+    "unpublish",
     "withdraw_entries",
 ]

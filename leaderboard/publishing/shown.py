@@ -14,7 +14,10 @@ from leaderboard.publishing.holding import settle_places
 
 @transaction.atomic
 def set_visibility(submission_reference: str, *, public: bool) -> None:
-    """Show or keep back every entry of a submission that is not withdrawn; boards change where it was not so before."""
+    """Show or keep back every entry of a submission that is not withdrawn; boards change where it was not so before.
+
+    What a curator took off stays off: for it the wish is noted, until a curator restores it.
+    """
     wanted = Entry.Visibility.PUBLIC if public else Entry.Visibility.PRIVATE
     of_submission = Entry.objects.filter(submission_reference=submission_reference)
     lock_boards(of_submission.values_list("dataset_id", flat=True))
@@ -41,7 +44,10 @@ def set_visibility(submission_reference: str, *, public: bool) -> None:
 
 @transaction.atomic
 def withdraw_entries(submission_reference: str, reason: str) -> None:
-    """Take a submission's entries off every board. A tombstone stays where they were seen, and nowhere else."""
+    """Take a submission's entries off every board. A tombstone stays where they were seen, and nowhere else.
+
+    One that a curator quarantined keeps the curator's reason, and is no longer shown when it is restored.
+    """
     entries = Entry.objects.filter(submission_reference=submission_reference)
     lock_boards(entries.values_list("dataset_id", flat=True))
     seen = entries.filter(visibility__in=[Entry.Visibility.PUBLIC, Entry.Visibility.SUPERSEDED])

@@ -78,6 +78,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "section": "system",
         "system": facts,
         "results": results,
+        "quarantined": system_page.quarantined_of(facts["pk"]),
         "by_measure": system_tables.by_measure(results),
         "beside": system_tables.beside(results),
         "sure": any(result.certainty for result in results),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from leaderboard.boards import wording
-from leaderboard.boards.model import CLOSED, SEPARATED, Board, Row
+from leaderboard.boards.model import CLOSED, QUARANTINED, SEPARATED, Board, Row
 
 #: What a missing value is written as.
 MISSING = "—"
@@ -67,14 +67,18 @@ def footnotes(board: Board) -> list[str]:
         found.append("±: sample standard deviation over seeds, and how many there are.")
     if any(row.entry.visibility == "withdrawn" for row in board.rows):
         found.append("Withdrawn: taken off the board since.")
-    return found
+    return found + [
+        f"Quarantined by a curator: {name_of(row)}, {row.entry.moderation_reason}"
+        for row in board.rows
+        if row.entry.visibility == QUARANTINED
+    ]
 
 
 def status_of(row: Row) -> str:
-    """What stands after the name: `(baseline)`, `(withdrawn)`."""
+    """What stands after the name: `(baseline)`, `(withdrawn)`, `(quarantined)`."""
     entry = row.entry
     words = ["baseline"] if entry.is_baseline else []
-    words += ["withdrawn"] if entry.visibility == "withdrawn" else []
+    words += [entry.visibility] if entry.visibility in ("withdrawn", QUARANTINED) else []
     return f"({', '.join(words)})" if words else ""
 
 

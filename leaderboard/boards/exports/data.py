@@ -9,7 +9,7 @@ import orjson
 from leaderboard.boards.exports.cited import Cited
 from leaderboard.boards.exports.naming import label_of
 from leaderboard.boards.exports.spreadsheet import doubtful, exported, intervals
-from leaderboard.boards.model import Board, Row
+from leaderboard.boards.model import QUARANTINED, Board, Row
 from leaderboard.boards.state import VIEWS
 
 
@@ -70,6 +70,7 @@ def _row(board: Board, row: Row) -> dict[str, Any]:
         },
         "spreads": {board.columns[place].key: text for place, text in row.spreads.items()},
         "withdrawn": row.entry.withdrawal_reason if row.entry.visibility == "withdrawn" else None,
+        "quarantined": row.entry.moderation_reason if row.entry.visibility == QUARANTINED else None,
         "marks": {board.columns[place].key: mark for place, mark in row.marks.items()},
         "doubtful": doubtful(board, row),
         "measured": row.measured.as_data() if row.measured else None,

@@ -9,7 +9,7 @@ from functools import partial
 
 from leaderboard.boards.exports.cited import Cited
 from leaderboard.boards.exports.naming import key_of
-from leaderboard.boards.model import Board, Column, Row, Value
+from leaderboard.boards.model import QUARANTINED, Board, Column, Row, Value, reason_gone
 from leaderboard.boards.reading import EntryRow
 from leaderboard.boards.state import VIEWS
 
@@ -34,6 +34,8 @@ MEASURED = (
 SEEDS = ("seeds", "sample deviation")
 #: And, for boards as they were, why a row was taken off since.
 GONE = ("taken_off_since",)
+#: The column for a curator's reason, of rows that are out of the ranking.
+UNDER_QUARANTINE = ("quarantined",)
 #: Last, of which board the row is: the same in every row, so that rows of several boards can be put together.
 OF_BOARD = ("measure", "view", "as_of", "permalink")
 
@@ -87,7 +89,9 @@ def _beside(board: Board) -> list[tuple[Sequence[str], Callable[[Row], Sequence[
         found.append((tested_columns(board.measure), partial(_tested_cells, board.certainty.settings.alpha)))
     if any(row.spreads and row.entry.seed_count for row in board.rows):
         found.append((SEEDS, partial(_seed_cells, board.measure)))
-    if any(row.entry.visibility == "withdrawn" for row in board.rows):
+    if any(row.ranked_in == QUARANTINED for row in board.rows):
+        found.append((UNDER_QUARANTINE, _quarantine_cells))
+    if any(_gone(row) for row in board.rows):
         found.append((GONE, _gone_cells))
     return found
 
@@ -122,8 +126,16 @@ def _seed_cells(measure: str, row: Row) -> Sequence[Value]:
     return [entry.seed_count, entry.deviations.get(measure)]
 
 
+def _gone(row: Row) -> bool:
+    return row.ranked_in != QUARANTINED and row.entry.visibility in ("withdrawn", QUARANTINED)
+
+
 def _gone_cells(row: Row) -> Sequence[Value]:
-    return [row.entry.withdrawal_reason if row.entry.visibility == "withdrawn" else None]
+    return [reason_gone(row.entry) if _gone(row) else None]
+
+
+def _quarantine_cells(row: Row) -> Sequence[Value]:
+    return [row.entry.moderation_reason if row.ranked_in == QUARANTINED else None]
 
 
 def exported(board: Board, row: Row) -> list[Value]:
