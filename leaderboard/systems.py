@@ -9,7 +9,7 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.utils.text import slugify
 
-from leaderboard.models import Dataset, System, Team
+from leaderboard.models import Dataset, System, SystemRedirect, Team
 from leaderboard.publishing import system_changed
 
 
@@ -118,9 +118,10 @@ def update_system(system: System, fields: SystemFields) -> System:
 
 
 def free_slug(name: str) -> str:
-    """An address for a system of this name that no other system has."""
+    """An address for a system of this name that no other system has, or had before it was merged."""
     base = slugify(name)[:100] or "system"
     taken = set(System.objects.filter(slug__startswith=base).values_list("slug", flat=True))
+    taken.update(SystemRedirect.objects.filter(slug__startswith=base).values_list("slug", flat=True))
     slug, number = base, 1
     while slug in taken:
         number += 1

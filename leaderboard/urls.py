@@ -9,6 +9,7 @@ from leaderboard.api import boards as board_api
 from leaderboard.api import documents
 from leaderboard.api.files import DatasetFiles
 from leaderboard.boards.exports import FORMATS
+from leaderboard.redirects import follow_merged
 from leaderboard.views import boards, efficiency, exchange, exports, news, past, public, queries, reference
 from leaderboard.views.compare import compare_systems
 from leaderboard.views.figures import figure, figure_json, figures
@@ -28,13 +29,17 @@ pages = [
     path("benchmarks/", public.benchmarks, name="benchmarks"),
     path("benchmarks/<slug:slug>/", boards.benchmark, name="benchmark"),
     path("compare/", compare_systems, name="compare"),
-    path("systems/<slug:slug>/", public.system, name="system"),
-    path("systems/<slug:slug>/badge.svg", badge_svg, name="system_badge"),
-    path("systems/<slug:slug>/badge.json", badge_data, name="system_badge_data"),
+    path("systems/<slug:slug>/", follow_merged(public.system), name="system"),
+    path("systems/<slug:slug>/badge.svg", follow_merged(badge_svg), name="system_badge"),
+    path("systems/<slug:slug>/badge.json", follow_merged(badge_data), name="system_badge_data"),
     path("authors/<str:slug>/", author, name="author"),
-    path("systems/<slug:slug>/mteb.zip", exchange.system_mteb, name="system_mteb"),
-    path("systems/<slug:slug>/eval_results.yaml", exchange.system_eval_results, name="system_eval_results"),
-    path("systems/<slug:slug>/bibtex.bib", exchange.system_bibtex, name="system_bibtex"),
+    path("systems/<slug:slug>/mteb.zip", follow_merged(exchange.system_mteb), name="system_mteb"),
+    path(
+        "systems/<slug:slug>/eval_results.yaml",
+        follow_merged(exchange.system_eval_results),
+        name="system_eval_results",
+    ),
+    path("systems/<slug:slug>/bibtex.bib", follow_merged(exchange.system_bibtex), name="system_bibtex"),
     path("datasets/<slug:slug>/croissant.json", exchange.dataset_croissant, name="dataset_croissant"),
     path("teams/<slug:slug>/", public.team, name="team"),
     path("figures/", figures, name="figures"),
@@ -76,7 +81,7 @@ api_calls = [
     path("datasets/<slug:slug>/files/", DatasetFiles.as_view(), name="api-dataset-files"),
     path("benchmarks/", board_api.BenchmarksView.as_view(), name="api-benchmarks"),
     path("benchmarks/<slug:slug>/board/", board_api.benchmark_board, name="api-benchmark-board"),
-    path("systems/<slug:slug>/", board_api.SystemView.as_view(), name="api-system"),
+    path("systems/<slug:slug>/", follow_merged(board_api.SystemView.as_view()), name="api-system"),
     path("schema/", documents.SchemaView.as_view(), name="api-schema"),
     path("docs/", documents.reference, name="api-docs"),
 ]

@@ -1,0 +1,55 @@
+"""`manage.py audit`: the record of what was changed, by whom and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from leaderboard.models import AuditRecord
+
+
+class Command(BaseCommand):
+    """Lists audit records, the newest first."""
+
+    help = "List who changed what, when and why: acts of curation, and every change of a public number."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Which records."""
+        parser.add_argument("--action", help="such as quarantined, published, measures, price")
+        parser.add_argument("--dataset", metavar="SLUG")
+        parser.add_argument("--actor", metavar="EMAIL")
+        parser.add_argument("--since", metavar="YYYY-MM-DD")
+        parser.add_argument("--limit", type=int, default=50, help="at most so many, 50 by default")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Write one line for each."""
+        records = AuditRecord.objects.select_related("dataset")
+        wanted = {
+            "action": options["action"],
+            "dataset__slug": options["dataset"],
+            "actor__email__iexact": options["actor"],
+            "at__date__gte": options["since"],
+        }
+        records = records.filter(**{name: value for name, value in wanted.items() if value})
+        for row in records[: options["limit"]]:
+            self.stdout.write(line_of(row))
+
+
+def line_of(row: AuditRecord) -> str:
+    """Time, who, what, of what, from what to what, and why, separated by tabs."""
+    changed = "; ".join(
+        f"{name}: {row.before.get(name, '–')} → {row.after.get(name, '–')}"
+        for name in dict.fromkeys([*row.before, *row.after])
+        if row.before.get(name) != row.after.get(name)
+    )
+    where = f" on {row.dataset.slug}" if row.dataset_id and row.dataset else ""
+    parts = (
+        f"{row.at:%Y-%m-%dT%H:%M:%SZ}",
+        row.actor_name,
+        row.action,
+        f"{row.subject}{where}",
+        changed,
+        row.reason,
+    )
+    return "\t".join(" ".join(part.split()) for part in parts)

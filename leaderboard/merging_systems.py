@@ -1,0 +1,98 @@
+"""Two systems that are one: the results of the duplicate go to the other, and so do links to it.
+
+A system that was submitted is merged by `submissions.merging.merge_systems`, which moves the submissions as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from django.db import transaction
+from django.db.models import Q
+
+from leaderboard.audit import record
+from leaderboard.board_versions import lock_boards
+from leaderboard.models import Challenge, Entry, Run, System, SystemRedirect
+from leaderboard.publishing import system_changed
+
+
+class CannotMerge(ValueError):
+    """Systems that cannot become one; `conflicts` says everything that stands against it."""
+
+    def __init__(self, conflicts: list[str]) -> None:
+        self.conflicts = conflicts
+        super().__init__(" ".join(conflicts))
+
+
+def conflicts_of(duplicate: System, into: System) -> list[str]:
+    """What stands against merging, each with what would be right; empty where nothing does."""
+    if duplicate.pk == into.pk:
+        return ["A system is not merged into itself: choose two."]
+    found = []
+    if duplicate.source_id is not None:
+        found.append(
+            f"{duplicate} comes with the reported tables and would come back with them. Merge {into} into it instead."
+        )
+    if duplicate.team_id is None and duplicate.source_id is None:
+        found.append(f"{duplicate} is made by the site itself. Merge {into} into it instead.")
+    return [*found, *_same_runs(duplicate, into), *_same_entries(duplicate, into)]
+
+
+def _same_runs(duplicate: System, into: System) -> Iterator[str]:
+    columns = ("version_id", "sha256", "configuration")
+    known = set(Run.objects.filter(system=into).values_list(*columns))
+    for run in Run.objects.filter(system=duplicate).select_related("version__dataset").order_by("pk"):
+        if (run.version_id, run.sha256, run.configuration) in known:
+            named = f" as “{run.configuration}”" if run.configuration else ""
+            yield (
+                f"Both have the same run on {run.version}{named}. Un-publish or withdraw one of the results and give "
+                "its run another system or label."
+            )
+
+
+def _same_entries(duplicate: System, into: System) -> Iterator[str]:
+    """Two results that would stand on a board under one name, with nothing to tell them apart."""
+    columns = ("dataset_id", "configuration", "comparison_group")
+    on_boards = Q(visibility__in=[Entry.Visibility.PUBLIC, Entry.Visibility.QUARANTINED])
+    known = set(Entry.objects.filter(on_boards, system=into).values_list(*columns))
+    mine = Entry.objects.filter(on_boards, system=duplicate).select_related("dataset")
+    for entry in mine.order_by("dataset__name", "pk"):
+        if (entry.dataset_id, entry.configuration, entry.comparison_group) in known:
+            label = f"“{entry.configuration}”" if entry.configuration else "without a label"
+            yield (
+                f"Both have a result on {entry.dataset} {label} (entry {entry.pk} is the duplicate's). Un-publish the "
+                "one that is not to stand."
+            )
+
+
+@transaction.atomic
+def merge_systems(duplicate: System, into: System) -> System:
+    """Move everything of the duplicate to the other system; its address leads there from now on.
+
+    Raises CannotMerge with all conflicts, and nothing is changed. Call within `leaderboard.audit.acting`.
+    """
+    both = Entry.objects.filter(system__in=[duplicate, into])
+    lock_boards(both.values_list("dataset_id", flat=True))
+    list(System.objects.select_for_update(no_key=True).filter(pk__in=[duplicate.pk, into.pk]).order_by("pk"))
+    conflicts = conflicts_of(duplicate, into)
+    if conflicts:
+        raise CannotMerge(conflicts)
+    moved = {
+        "runs": Run.objects.filter(system=duplicate).update(system=into),
+        "entries": Entry.objects.filter(system=duplicate).update(system=into),
+        "challenges": Challenge.objects.filter(system=duplicate).update(system=into),
+    }
+    if into.variant_of_id == duplicate.pk:
+        into.variant_of_id = duplicate.variant_of_id if duplicate.variant_of_id != into.pk else None
+        into.save(update_fields=["variant_of"])
+    System.objects.filter(variant_of=duplicate).exclude(pk=into.pk).update(variant_of=into)
+    SystemRedirect.objects.filter(system=duplicate).update(system=into)
+    SystemRedirect.objects.create(slug=duplicate.slug, system=into)
+    record(
+        "merged", f"{duplicate} into {into}",
+        before={"system": duplicate.slug, "team": str(duplicate.team or "")},
+        after={"system": into.slug, "team": str(into.team or ""), **moved},
+    )  # fmt: skip
+    duplicate.delete()
+    system_changed(into)
+    return into
