@@ -80,8 +80,10 @@ def _take_off(
             f"{_named(entry)} is the baseline that others are compared with. Name another baseline first."
         )
     was = Visibility(entry.visibility)
+    if was == Visibility.PRIVATE:
+        entry.public_wanted = False
     entry.visibility, entry.moderation_reason = to, reason
-    entry.save(update_fields=["visibility", "moderation_reason"])
+    entry.save(update_fields=["visibility", "moderation_reason", "public_wanted"])
     _tell(entry, was, kind)
     return entry
 
