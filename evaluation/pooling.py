@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from evaluation.identifiers import DocumentIds
 from evaluation.qrels import Qrels
 from evaluation.top_documents import first_documents
 
@@ -62,12 +63,14 @@ def draw_pool(
     seed: int,
     qrels: Qrels | None = None,
     queries: Collection[str] | None = None,
+    documents: DocumentIds | None = None,
     drop_self_matches: bool = False,
     progress: Callable[[float], None] | None = None,
 ) -> DrawnPool:
     """The union of the runs' first `depth` documents of each query in trec_eval's order, without judged pairs.
 
-    `queries`: only of these; None: of all. `drop_self_matches`: a document whose id is its query's is passed over
+    `queries`, `documents`: only of these; None: of all. Documents that the dataset does not have take a place all the
+    same, as they do where runs are scored. `drop_self_matches`: a document whose id is its query's is passed over
     before the cut, as where runs are scored. `progress` gets the share of the runs read, and may raise. Memory is that
     of the pool and of one run's first documents. Raises PoolTooLarge, and ValueError for a depth below 1.
     """
@@ -80,11 +83,9 @@ def draw_pool(
     left_out: Pairs = {}
     for number, run in enumerate(runs, 1):
         by_run.append(0)
-        # One more, in whose place a query's own document may stand.
-        for query, documents in first_documents(run, depth + drop_self_matches).items():
+        for query, kept in _first(run, depth, documents, drop_self_matches).items():
             if known is not None and query not in known:
                 continue
-            kept = [each for each in documents if not (drop_self_matches and each == query)][:depth]
             of_query = judged.get(query, frozenset())
             new = [each for each in kept if each not in of_query]
             by_run[-1] += len(new)
@@ -99,6 +100,23 @@ def draw_pool(
         found_by=dict(Counter(count for of_query in found.values() for count in of_query.values())),
         judged=sum(map(len, left_out.values())),
     )
+
+
+def _first(
+    run: Path, depth: int, known: DocumentIds | None, drop_self_matches: bool
+) -> dict[bytes, list[bytes]]:
+    """The first documents of each query of a run, but for those that the dataset does not have."""
+    # One more, in whose place a query's own document may stand.
+    first = {
+        query: [each for each in documents if not (drop_self_matches and each == query)][:depth]
+        for query, documents in first_documents(run, depth + drop_self_matches).items()
+    }
+    if known is None:
+        return first
+    found = list({document for documents in first.values() for document in documents})
+    there = known.contain([document.decode() for document in found])
+    strangers = {document for document, is_there in zip(found, there.tolist(), strict=True) if not is_there}
+    return {query: [each for each in kept if each not in strangers] for query, kept in first.items()}
 
 
 def _judged(qrels: Qrels | None) -> dict[bytes, frozenset[bytes]]:

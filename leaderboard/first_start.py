@@ -18,6 +18,8 @@ from leaderboard.baselines import BM25, request_demo_rows, request_sample_model
 from leaderboard.board_versions import record_present
 from leaderboard.demo.collection import DEMO_SLUG, make_demo_collection
 from leaderboard.models import Dataset, Entry, Source, User
+from leaderboard.publishing import refresh_scores
+from leaderboard.publishing.judged import without_shares
 from leaderboard.reported.loader import load_reported
 
 CURATOR = "curator@runboard.localhost"
@@ -28,6 +30,8 @@ def prepare() -> None:
     make_curator()
     load_reported()
     record_present()
+    for dataset in without_shares():
+        refresh_scores(dataset)
     if not Dataset.objects.filter(slug=DEMO_SLUG, current_version__isnull=False).exists():
         with tempfile.TemporaryDirectory(dir=settings.FILE_UPLOAD_TEMP_DIR) as folder:
             demo = make_demo_collection(Path(folder))

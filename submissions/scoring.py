@@ -19,6 +19,7 @@ from leaderboard.board_versions import lock_boards
 from leaderboard.judgements import scoring_target
 from leaderboard.models import Dataset, Entry, Evaluation, Qrels, Run, System
 from leaderboard.publishing import EntryMarks, publish_entry
+from leaderboard.publishing.judged import JUDGED_MEASURES
 from leaderboard.results import Sent, record_evaluation, record_run
 from leaderboard.runs import StoredRun, run_path, store_run
 from leaderboard.store import Area, path_of, remove
@@ -95,7 +96,7 @@ def evaluate_run(path: Path, dataset: Dataset, qrels: Qrels, progress: Callable[
 
 def measures_of(dataset: Dataset) -> Sequence[str]:
     """The dataset's own measures, then the default ones: kept for all, shown as the dataset says."""
-    return list(dict.fromkeys([*dataset.measures, *DEFAULT_MEASURES]))
+    return list(dict.fromkeys([*dataset.measures, *DEFAULT_MEASURES, *JUDGED_MEASURES]))
 
 
 def current_qrels(dataset: Dataset) -> Qrels:

@@ -9,6 +9,7 @@ from evaluation.errors import InvalidRun, ModelFailure
 from submissions.analysis import certainty_job
 from submissions.capability import forget_own_capability, own_capability, runs_models
 from submissions.collection_analysis import statistics_job
+from submissions.judging import merge_job, pool_job
 from submissions.lease import Cancelled, Lease, LeaseLost, holding
 from submissions.lifecycle import advance, write_log
 from submissions.model_work.embedding_cache import tidy_up
@@ -37,6 +38,8 @@ WORK = {
     Job.Kind.SAMPLE_MODEL: sample_model_job,
     Job.Kind.CERTAINTY: certainty_job,
     Job.Kind.STATISTICS: statistics_job,
+    Job.Kind.POOL: pool_job,
+    Job.Kind.MERGE: merge_job,
     Job.Kind.RESCORE: rescore_job,
     Job.Kind.PROTECT: protect_job,
 }

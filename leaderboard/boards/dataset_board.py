@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from leaderboard.baselines import BM25
@@ -15,12 +15,12 @@ from leaderboard.boards.declared import DeclaredColumns
 from leaderboard.boards.facets import HOUSE, facets_of
 from leaderboard.boards.figures import FigureKey, figure_columns, place_figures
 from leaderboard.boards.groups import CLOSED_NOTE, present_group, ranked_in
+from leaderboard.boards.judged_columns import other_column, with_judged
 from leaderboard.boards.measured import Measured
 from leaderboard.boards.measures import better, measure_column
 from leaderboard.boards.model import (
     ABOUT,
     CLOSED,
-    OTHER_MEASURES,
     PRIVATE,
     QUARANTINED,
     REPORTED,
@@ -154,11 +154,10 @@ def _current_group(facts: DatasetFacts, read: Sequence[_Read]) -> str:
 
 
 def _measures(facts: DatasetFacts, read: Sequence[_Read]) -> list[str]:
-    """The dataset's measures that any row has; the primary one is always there."""
+    """The dataset's measures that any row has; the primary one is always there, those of judging come last."""
     had = set().union(*(row.scores for row in read))
-    return [name for name in facts.measures or [facts.primary_measure] if name in had] or [
-        facts.primary_measure
-    ]
+    own = [name for name in facts.measures or [facts.primary_measure] if name in had]
+    return with_judged(own or [facts.primary_measure], had, hidden=facts.hidden)
 
 
 def _measure_in_focus(state: BoardState, measures: Sequence[str]) -> str:
@@ -191,7 +190,7 @@ def _columns(
         ),
         *sure.beside_difference,
         *costs,
-        *(replace(measure_column(name), group=OTHER_MEASURES) for name in others),
+        *map(other_column, others),
         *figures.values(),
         Column("architecture", "Architecture", ABOUT, "text"),
         Column("provenance", "Provenance", ABOUT, "text", note="how the numbers were obtained"),

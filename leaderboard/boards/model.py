@@ -25,6 +25,7 @@ SEPARATED = "*"
 EFFECTIVENESS = "Effectiveness"
 DIFFERENCE = "Δ BM25"
 OTHER_MEASURES = "Other measures"
+JUDGED_SHARE = "Judged"
 EFFICIENCY = "Efficiency"
 REPORTED_BESIDE = "Also reported"
 ABOUT = "About"
@@ -83,6 +84,7 @@ _GROUP_SLUGS = {
     EFFECTIVENESS: "effectiveness",
     DIFFERENCE: "delta",
     OTHER_MEASURES: "other-measures",
+    JUDGED_SHARE: "judged",
     EFFICIENCY: "efficiency",
     REPORTED_BESIDE: "reported",
     ABOUT: "about",

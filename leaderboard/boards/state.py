@@ -39,6 +39,7 @@ GROUPS = (
     "delta",
     "ranks-over-all",
     "other-measures",
+    "judged",
     "efficiency",
     "reported",
     "about",

@@ -112,9 +112,15 @@ def set_topics(version: DatasetVersion, inspected: Inspected, stored: StoredCont
 
 
 def current_or_next_qrels(
-    version: DatasetVersion, split: str, judged: Judgements, relevance_level: int
+    version: DatasetVersion,
+    split: str,
+    judged: Judgements,
+    relevance_level: int,
+    *,
+    made_from: Qrels | None = None,
+    note: str = "",
 ) -> Qrels:
-    """The row of these judgements, made where they are new."""
+    """The row of these judgements, made where they are new; `note` says what was added to those `made_from`."""
     row = version.qrels.filter(split=split, sha256=judged.sha256).first()
     if row is not None:
         return row
@@ -125,6 +131,8 @@ def current_or_next_qrels(
         number=latest + 1,
         sha256=judged.sha256,
         statistics=judged.statistics(relevance_level),
+        made_from=made_from,
+        note=note,
     )
 
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from django.db import transaction
 
-from leaderboard import rescoring
+from leaderboard import bell, rescoring
 from leaderboard.baselines import request_baseline
 from leaderboard.board_versions import Kind, board_changed, lock_boards
-from leaderboard.models import Dataset, Entry, Qrels, Rescore
+from leaderboard.models import Dataset, DatasetVersion, Entry, Qrels, Rescore
+from leaderboard.rescoring.content import Content, offer_with
 
 
 @transaction.atomic
-def adopt_qrels(dataset: Dataset, qrels: Qrels, reason: str) -> Rescore | None:
+def adopt_qrels(
+    dataset: Dataset, qrels: Qrels, reason: str, content: Content | None = None
+) -> Rescore | None:
     """Make `qrels` the judgements that the dataset is scored on. Returns the rescore that this takes, if any.
 
     First judgements are taken at once: everything that waits for them is scored then, and the dataset's BM25 is made.
+    `content` is what they bring then (`rescoring.content.prepare_content`), where the caller does not see to that.
     Within `audit.acting`. Raises rescoring.RescoreUnderWay while another rescore is not decided, and ValueError for
     judgements of another version than the dataset's.
     """
@@ -33,6 +37,9 @@ def adopt_qrels(dataset: Dataset, qrels: Qrels, reason: str) -> Rescore | None:
     if present.runs_only:
         present.state = Dataset.State.PUBLISHED
     present.save()
+    if content is not None:
+        offer_with(present, DatasetVersion.objects.get(pk=qrels.version_id), qrels, content)
+    bell.ring()  # runs that waited for judgements may be scored
     baselines = Entry.objects.filter(dataset=present, is_baseline=True, evaluation__qrels=qrels)
     if not present.runs_only and not baselines.exists():
         request_baseline(present)

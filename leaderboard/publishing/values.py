@@ -8,6 +8,7 @@ from typing import Any
 
 from leaderboard.models import Dataset, Entry, Evaluation, System
 from leaderboard.protection import HIDDEN_DECIMALS, policy_of, private_means, public_means
+from leaderboard.publishing.judged import shares_beside
 
 
 def published_value(value: float, *, hidden: bool) -> float:
@@ -51,7 +52,8 @@ def published_scores(evaluation: Evaluation, dataset: Dataset) -> dict[str, floa
     Nothing of an evaluation whose parts were not computed. What the Ladder holds is not for this function to know.
     """
     competition = policy_of(dataset).competition
-    return _shown(public_means(evaluation) if competition else evaluation.means, dataset)
+    means = public_means(evaluation) if competition else evaluation.means
+    return _shown(means, dataset) | shares_beside(evaluation, dataset)
 
 
 def published_private_scores(evaluation: Evaluation, dataset: Dataset) -> dict[str, float]:

@@ -102,7 +102,12 @@ class JobQuerySet(models.QuerySet["Job"]):
         now = timezone.now()
         return self.filter(
             Q(state__in=WAITING), Q(lease_expires_at=None), Q(not_before=None) | Q(not_before__lte=now)
-        ).exclude(dataset__state="collecting", dataset__current_qrels=None)
+        ).exclude(
+            # What needs judgements; pools are drawn, and first judgements come, without any.
+            ~Q(kind__in=["pool", "merge"]),
+            dataset__state="collecting",
+            dataset__current_qrels=None,
+        )
 
     def in_the_way(self) -> Self:
         """Those that stand in the way of the same file sent again: they made a result, or still may.

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evaluation import pooling
+from evaluation.identifiers import DocumentIds
 from evaluation.ordering import trec_order
 from evaluation.pooling import PoolTooLarge, draw_pool
 from evaluation.qrels import Qrels
@@ -79,9 +80,15 @@ def test_the_order_tells_nothing_of_runs_and_ranks(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
-def test_only_the_datasets_queries_are_pooled(tmp_path: Path) -> None:
-    run = write(tmp_path / "run", {"q1": {"a": 1.0}, "stranger": {"b": 1.0}})
-    assert draw_pool([run], depth=5, seed=1, queries={"q1"}).pairs == (("q1", "a"),)
+def test_only_the_datasets_queries_and_documents_are_pooled(tmp_path: Path) -> None:
+    run = write(tmp_path / "run", {"q1": {"a": 3.0, "nowhere": 2.0, "b": 1.0}, "stranger": {"b": 1.0}})
+    documents = DocumentIds.build(["a", "b"], tmp_path / "ids")
+    assert set(draw_pool([run], depth=5, seed=1, queries={"q1"}, documents=documents).pairs) == {
+        ("q1", "a"),
+        ("q1", "b"),
+    }
+    # It takes its place, as where the run is scored.
+    assert draw_pool([run], depth=2, seed=1, queries={"q1"}, documents=documents).pairs == (("q1", "a"),)
 
 
 def test_a_pool_that_nobody_could_judge_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,7 +158,7 @@ def test_the_measure_in_focus_and_its_difference_stand_first_and_no_column_is_em
         return [column["key"] for column in board["columns"]]
 
     about = ["architecture", "provenance", "by", "published", "submission"]
-    assert keys("") == ["system", "nDCG@10", "delta", "relative", "R@100", "Hole@10", *about]
+    assert keys("") == ["system", "nDCG@10", "delta", "relative", "R@100", "Judged@10", "Hole@10", *about]
     assert keys("?measure=R@100")[:5] == ["system", "R@100", "delta", "relative", "nDCG@10"]
     assert "Hole@10" not in keys("?q=bm25")  # no row that is shown has it
     assert "Hole@10" in keys("?q=bm25&sort=Hole@10")

@@ -1,0 +1,11 @@
+"""What a curator asked for and cannot have."""
+
+from __future__ import annotations
+
+
+class JudgingRefused(Exception):
+    """The message says what is in the way, and what would do. Nothing was changed."""
+
+
+class Overtaken(JudgingRefused):
+    """Somebody else changed it first: look again."""
