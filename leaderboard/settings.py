@@ -307,7 +307,12 @@ REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "leaderboard.api.errors.exception_handler",
     "NUM_PROXIES": ALLAUTH_TRUSTED_PROXY_COUNT,
-    "DEFAULT_THROTTLE_RATES": {"check": "60/min", "submit": "60/min", "change": "60/hour"},
+    "DEFAULT_THROTTLE_RATES": {
+        "check": "60/min",
+        "submit": "60/min",
+        "change": "60/hour",
+        "invite": "20/day",
+    },
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 SPECTACULAR_SETTINGS = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from django.contrib.auth.models import AnonymousUser
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 
 from leaderboard.files import sees
 from leaderboard.models import Entry, System, Team, User
@@ -33,10 +33,8 @@ def editable_systems(person: Person) -> QuerySet[System]:
 
 
 def submissions_of(person: Person) -> QuerySet[Submission]:
-    """The person's own submissions and their teams'."""
-    if not isinstance(person, User):
-        return Submission.objects.none()
-    return Submission.objects.filter(Q(submitter=person) | Q(team__in=teams_of(person)))
+    """The submissions of the person's teams. Who left a team leaves what they submitted for it there."""
+    return Submission.objects.filter(team__in=teams_of(person))
 
 
 def checkpoints_of(person: Person) -> QuerySet[Checkpoint]:
@@ -99,6 +97,8 @@ def keeps_run(job: Job) -> bool:
     return job.kind == Job.Kind.MODEL and not open_to_all
 
 
-def may_rename(person: User, team: Team) -> bool:
-    """Whether the person may change the team's name."""
+def is_owner(person: Person, team: Team) -> bool:
+    """Whether the person decides for the team: who is in it, in which role, and how it is called."""
+    if not isinstance(person, User):
+        return False
     return team.memberships.filter(user=person, owner=True).exists()

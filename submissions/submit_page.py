@@ -9,7 +9,7 @@ from typing import Any
 
 from django import forms
 from django.conf import settings
-from django.core.exceptions import PermissionDenied, ValidationError
+from django.core.exceptions import PermissionDenied
 from django.core.files.uploadedfile import TemporaryUploadedFile, UploadedFile
 from django.http import HttpRequest, QueryDict
 
@@ -21,9 +21,9 @@ from leaderboard.systems import SystemFields
 from submissions.files import IncomingFile
 from submissions.forms import SubmissionForm
 from submissions.intake import check_only
-from submissions.names import NameField, is_site_name
+from submissions.people.forms import TeamNameField
 from submissions.people.teams import automatic_name, personal_team, rename_team
-from submissions.permissions import may_rename, systems_of, teams_of
+from submissions.permissions import is_owner, systems_of, teams_of
 from submissions.refusals import FileReport, Refused
 from submissions.seeds import split_labels
 from submissions.system_form import SystemForm
@@ -83,14 +83,7 @@ class FieldGroup:
 class TeamForm(forms.Form):
     """Whom the results will stand under."""
 
-    team_name = NameField(label="Team name", max_length=120, required=False)
-
-    def clean_team_name(self) -> str:
-        """The team's name. Raises ValidationError for the site's own."""
-        name: str = self.cleaned_data["team_name"]
-        if is_site_name(name):
-            raise ValidationError("This is the name of the site itself. Choose another.")
-        return name
+    team_name = TeamNameField(required=False)
 
 
 class SubmissionPage:
@@ -136,9 +129,7 @@ class SubmissionPage:
     def _team_form(self, data: QueryDict | None) -> TeamForm | None:
         """Asks for the team's name while it has the one that it was given."""
         team = teams_of(self.person).first()
-        if team is not None and (
-            team.name != automatic_name(self.person) or not may_rename(self.person, team)
-        ):
+        if team is not None and (team.name != automatic_name(self.person) or not is_owner(self.person, team)):
             return None
         if team is None and self.person.name:
             return None

@@ -38,6 +38,12 @@ class ChangeThrottle(_PersonThrottle):
     scope = "change"
 
 
+class InviteThrottle(_PersonThrottle):
+    """For mail that the site sends to addresses which somebody names."""
+
+    scope = "invite"
+
+
 def slow_down(seconds: int) -> str:
     """What somebody reads who changed too much in a short time."""
     wait = f"{seconds} second{'s' * (seconds != 1)}" if seconds < 120 else f"{-(-seconds // 60)} minutes"

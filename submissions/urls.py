@@ -14,6 +14,7 @@ from submissions.model_intake import views as model_views
 from submissions.notices import api as notices_api
 from submissions.notices import views as notices
 from submissions.notices import webhook_views
+from submissions.people import team_views as teams
 from submissions.people import views as people
 
 
@@ -44,6 +45,14 @@ pages = [
     path("account/profile/", people.save_profile, name="account-profile"),
     path("account/tokens/", people.create_token, name="account-token-create"),
     path("account/tokens/revoke/", people.delete_token, name="account-token-revoke"),
+    path("account/teams/", people.new_team, name="team-new"),
+    path("teams/<slug:slug>/manage/", teams.manage, name="team-manage"),
+    path("teams/<slug:slug>/manage/name/", teams.rename, name="team-rename"),
+    path("teams/<slug:slug>/manage/invitations/", teams.invite, name="team-invite"),
+    path("teams/<slug:slug>/manage/invitations/<int:key>/", teams.change_invitation, name="team-invitation"),
+    path("teams/<slug:slug>/manage/members/<int:key>/", teams.change_member, name="team-member"),
+    path("teams/<slug:slug>/manage/leave/", teams.leave, name="team-leave"),
+    path("invitations/<slug:secret>/", teams.invitation, name="invitation"),
     path("inbox/", notices.inbox, name="inbox"),
     path("inbox/read/", notices.read, name="inbox-read"),
     path("inbox/preferences/", notices.preferences, name="notice-preferences"),

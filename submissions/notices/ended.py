@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from submissions.models import TERMINAL, Job, NoticeKind, State, Submission
 from submissions.notices.deliveries import deliver
-from submissions.notices.outbox import tell, told_of_submissions
+from submissions.notices.outbox import members, tell
 from submissions.notices.results import result_body
 from submissions.notices.texts import ended_message
 from submissions.status import SubmissionStatus, describe, with_jobs
@@ -69,6 +69,6 @@ def _tell_of(submission: Submission) -> bool:
 
 
 def _write(submission: Submission, status: SubmissionStatus) -> None:
-    people = told_of_submissions(submission.submitter, submission.team)
+    people = members([submission.team])
     tell(people, ended_message(KINDS[status.state], status))
     deliver(submission.team, "finished", f"submission-{submission.pk}", result_body(submission, status))

@@ -66,11 +66,3 @@ def owners(team: Team) -> list[User]:
     """The people who decide for the team."""
     mine = Q(memberships__team=team, memberships__owner=True)
     return list(User.objects.filter(mine, is_active=True).distinct().order_by("pk"))
-
-
-def told_of_submissions(submitter: User, team: Team) -> list[User]:
-    """Whom a submission concerns: its submitter, also after leaving the team, and everyone in its team now."""
-    people = {person.pk: person for person in members([team])}
-    if submitter.is_active:
-        people.setdefault(submitter.pk, submitter)
-    return list(people.values())

@@ -2,10 +2,47 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django import forms
 from django.core.exceptions import ValidationError
 
+from leaderboard.boards.facets import ANONYMOUS, HOUSE
 from submissions.names import NameField, is_site_name
+
+
+class TeamNameField(NameField):
+    """How a team is called."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(label="Team name", max_length=120, **options)
+
+    def clean(self, value: Any) -> str:
+        """The name. Raises ValidationError for the site's own, and for what boards call teams that are kept back."""
+        name: str = super().clean(value)
+        if is_site_name(name):
+            raise ValidationError("This is the name of the site itself. Choose another.")
+        if name.casefold() in (ANONYMOUS, HOUSE):
+            raise ValidationError(f"“{name}” stands on boards for something else. Choose another name.")
+        return name
+
+
+class TeamForm(forms.Form):
+    """A new team, or a team's new name."""
+
+    name = TeamNameField(help_text="Shown on boards beside the team's systems.")
+
+
+class InvitationForm(forms.Form):
+    """Whom to let into the team."""
+
+    email = forms.EmailField(
+        label="E-mail address",
+        max_length=254,
+        help_text="Who accepts must be signed in with this address.",
+        widget=forms.EmailInput(attrs={"autocomplete": "off"}),
+    )
+    owner = forms.BooleanField(required=False, label="As an owner, who decides for the team as you do")
 
 
 class ProfileForm(forms.Form):
@@ -18,14 +55,7 @@ class ProfileForm(forms.Form):
         help_text="Shown to your team. Your e-mail address is never shown to anyone.",
         widget=forms.TextInput(attrs={"autocomplete": "name"}),
     )
-    team = NameField(label="Team name", max_length=120, help_text="Shown on boards beside your systems.")
-
-    def clean_team(self) -> str:
-        """The team's name. Raises ValidationError for the site's own."""
-        name: str = self.cleaned_data["team"]
-        if is_site_name(name):
-            raise ValidationError("This is the name of the site itself. Choose another.")
-        return name
+    team = TeamNameField(help_text="Of your first team. Shown on boards beside its systems.")
 
 
 class TokenForm(forms.Form):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from django.db import transaction
 from django.utils.text import slugify
 
+from leaderboard import audit
+from leaderboard.boards.facets import ANONYMOUS, THIS_SITE
 from leaderboard.models import Membership, Team, User
 from leaderboard.publishing import team_changed
 from submissions.names import is_site_name
@@ -30,11 +32,15 @@ def automatic_name(user: User) -> str:
     return f"Team {user.pk}"
 
 
+#: What boards' filters by team call systems that are no team's, or whose team is kept back.
+TAKEN = (THIS_SITE, ANONYMOUS)
+
+
 def make_team(name: str) -> Team:
     """A new team with a free slug."""
     base = slugify(name)[:60] or "team"
     slug, number = base, 1
-    while Team.objects.filter(slug=slug).exists():
+    while slug in TAKEN or Team.objects.filter(slug=slug).exists():
         number += 1
         slug = f"{base}-{number}"
     return Team.objects.create(slug=slug, name=name)
@@ -43,6 +49,8 @@ def make_team(name: str) -> Team:
 @transaction.atomic
 def rename_team(team: Team, name: str) -> None:
     """Show the team under another name, on its boards too; its address stays."""
+    before = team.name
     team.name = name
     team.save(update_fields=["name"])
     team_changed(team)
+    audit.record("team renamed", team, before={"name": before}, after={"name": name})

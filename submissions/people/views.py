@@ -15,11 +15,12 @@ from django.views.decorators.http import require_POST, require_safe
 from leaderboard.models import User
 from leaderboard.site_address import absolute
 from submissions.models import ApiToken
-from submissions.people.forms import ProfileForm, TokenForm
+from submissions.people.forms import ProfileForm, TeamForm, TokenForm
+from submissions.people.membership import TeamRefused, create_team, memberships_of
 from submissions.people.profile import set_profile
 from submissions.people.teams import personal_team
 from submissions.people.tokens import LIFETIME, LIMIT, TooManyTokens, make_token, revoke_token
-from submissions.permissions import may_rename
+from submissions.permissions import is_owner
 from submissions.throttling import ChangeThrottle, seconds_to_wait, slow_down
 
 
@@ -83,14 +84,36 @@ def _person(request: HttpRequest) -> User:
 def _profile_form(person: User, data: Any = None) -> ProfileForm:
     team = personal_team(person)
     form = ProfileForm(data, initial={"name": person.name, "team": team.name})
-    form.fields["team"].disabled = not may_rename(person, team)
+    form.fields["team"].disabled = not is_owner(person, team)
     return form
+
+
+@login_required
+@never_cache
+@require_POST
+def new_team(request: HttpRequest) -> HttpResponse:
+    """Make a team that the person owns."""
+    form = TeamForm(request.POST)
+    if form.is_valid():
+        if wait := seconds_to_wait(ChangeThrottle(), request):
+            form.add_error(None, slow_down(wait))
+            return _page(request, status=429, team_form=form)
+        try:
+            team = create_team(form.cleaned_data["name"], _person(request))
+        except TeamRefused as error:
+            form.add_error(None, str(error))
+        else:
+            messages.success(request, f"The team “{team.name}” is made. Invite people to it below.")
+            return redirect("team-manage", slug=team.slug)
+    return _page(request, status=400, team_form=form)
 
 
 def _page(request: HttpRequest, status: int = 200, **changes: Any) -> HttpResponse:
     person = _person(request)
     context = {
         "profile_form": _profile_form(person),
+        "memberships": memberships_of(person),
+        "team_form": TeamForm(),
         "token_form": TokenForm(),
         "tokens": ApiToken.objects.filter(user=person),
         "now": timezone.now(),

@@ -1,0 +1,139 @@
+"""Who belongs to a team and decides for it. A team never ends without an owner.
+
+Every verb locks the team's row first and looks at who is in it afterwards: of two owners who leave at once one is told
+that they are the last. Each says itself whether the person may do it, since that may have changed since a page was
+shown; raises TeamRefused.
+"""
+
+from __future__ import annotations
+
+from django.db import transaction
+from django.db.models import Count
+from django.utils import timezone
+
+from leaderboard import audit
+from leaderboard.models import Invitation, Membership, Team, User
+from submissions.models import Webhook
+from submissions.people.teams import make_team
+
+#: How many teams a person may belong to.
+MOST_TEAMS = 20
+
+
+class TeamRefused(Exception):
+    """The team cannot be changed so; the message says why and what would be right."""
+
+
+@transaction.atomic
+def create_team(name: str, by: User) -> Team:
+    """A new team that the person owns."""
+    User.objects.select_for_update(no_key=True).get(pk=by.pk)
+    if Membership.objects.filter(user=by).count() >= MOST_TEAMS:
+        raise TeamRefused(f"You belong to {MOST_TEAMS} teams. Leave one that you no longer need first.")
+    team = make_team(name)
+    Membership.objects.create(team=team, user=by, owner=True)
+    with audit.acting(by):
+        audit.record("team made", team)
+    return team
+
+
+def memberships_of(person: User) -> list[Membership]:
+    """The person's teams with their roles, the first one first, each with how many belong to it (`people`)."""
+    people = Count("team__memberships")
+    rows = Membership.objects.filter(user=person).select_related("team").annotate(people=people)
+    return list(rows.order_by("pk"))
+
+
+@transaction.atomic
+def set_role(team: Team, member: int, *, owner: bool, by: User) -> Membership:
+    """Make a member, by the key of their membership, an owner, or an owner a plain member."""
+    found = _membership(hold(team, by), member)
+    if found.owner != owner:
+        if not owner:
+            _keep_an_owner(team, without=found)
+        found.owner = owner
+        found.save(update_fields=["owner"])
+        if not owner:
+            _revoke_invitations_by(team, found.user)
+        _record("role changed", team, found, by, owner=owner)
+    return found
+
+
+@transaction.atomic
+def transfer(team: Team, member: int, *, by: User) -> Membership:
+    """Hand the team over: the member owns it from now on, and who does it no longer does."""
+    found = _membership(hold(team, by), member)
+    if found.user_id == by.pk:
+        raise TeamRefused("The team is yours already.")
+    Membership.objects.filter(pk=found.pk).update(owner=True)
+    Membership.objects.filter(team=team, user=by).update(owner=False)
+    _revoke_invitations_by(team, by)
+    _record("team handed over", team, found, by, owner=True)
+    return found
+
+
+@transaction.atomic
+def remove(team: Team, member: int, *, by: User) -> User:
+    """Take a member out of the team: they lose all access to it at once."""
+    found = _membership(hold(team, by), member)
+    _take_out(team, found, by)
+    return found.user
+
+
+@transaction.atomic
+def leave(team: Team, by: User) -> None:
+    """Leave the team. Its last owner hands it over first."""
+    _lock(team)
+    found = Membership.objects.filter(team=team, user=by).first()
+    if found is None:
+        raise TeamRefused("You do not belong to this team any more.")
+    _take_out(team, found, by)
+
+
+def hold(team: Team, by: User) -> Team:
+    """Lock the team until the commit, for one of its owners. Raises TeamRefused for anybody else."""
+    _lock(team)
+    if not Membership.objects.filter(team=team, user=by, owner=True).exists():
+        raise TeamRefused("Only an owner of the team can do that, and you are none now.")
+    return team
+
+
+def _lock(team: Team) -> None:
+    Team.objects.select_for_update(no_key=True).get(pk=team.pk)
+
+
+def _membership(team: Team, key: int) -> Membership:
+    found = Membership.objects.filter(team=team, pk=key).select_related("user").first()
+    if found is None:
+        raise TeamRefused("This person does not belong to the team any more.")
+    return found
+
+
+def _take_out(team: Team, found: Membership, by: User) -> None:
+    if found.owner:
+        _keep_an_owner(team, without=found)
+    found.delete()
+    _revoke_invitations_by(team, found.user)
+    # What they had sent elsewhere is theirs to read no longer.
+    Webhook.objects.filter(team=team, created_by=found.user).update(active=False)
+    _record(
+        "left team" if found.user_id == by.pk else "removed from team", team, found, by, owner=found.owner
+    )
+
+
+def _keep_an_owner(team: Team, *, without: Membership) -> None:
+    if not Membership.objects.filter(team=team, owner=True).exclude(pk=without.pk).exists():
+        raise TeamRefused(
+            "A team is never without an owner. Make somebody else an owner first, or hand the team over."
+        )
+
+
+def _revoke_invitations_by(team: Team, person: User) -> None:
+    """Whoever no longer decides for a team lets nobody in any more."""
+    waiting = Invitation.objects.filter(team=team, invited_by=person, accepted_at=None, revoked_at=None)
+    waiting.update(revoked_at=timezone.now())
+
+
+def _record(action: str, team: Team, found: Membership, by: User, *, owner: bool) -> None:
+    with audit.acting(by):
+        audit.record(action, team, after={"person": found.user_id, "owner": owner})
