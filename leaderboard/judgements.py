@@ -77,7 +77,7 @@ def _target(
     """The target whose content has these checksums. It keeps its lookup tables, so it is kept itself."""
     return Target(
         qrels=_judgements(qrels) if qrels else None,
-        query_ids=_topic_ids(topics),
+        query_ids=topic_ids(topics),
         document_ids=_document_ids(document_ids) if document_ids else None,
         hidden=hidden,
         relevance_level=relevance_level,
@@ -96,7 +96,8 @@ def _parts(sha256: str) -> Parts:
 
 
 @lru_cache(maxsize=_KEPT)
-def _topic_ids(sha256: str) -> frozenset[str]:
+def topic_ids(sha256: str) -> frozenset[str]:
+    """The ids of the queries in a stored file."""
     return frozenset(query.id for query in read_queries(path_of(Area.FILES, sha256)))
 
 

@@ -79,6 +79,11 @@ def forget_runs(submission_reference: str) -> None:
     ).delete()
 
 
+def publish_waiting(submission_reference: str, *, public: bool) -> None:
+    """Let everyone know of a submission's runs while they wait for the first judgements, or its team alone."""
+    Run.objects.filter(submission_reference=submission_reference).update(public=public)
+
+
 def set_reusable(runs: Iterable[int], *, reusable: bool) -> None:
     """Let others build on these runs from now on, or no longer; what was built on them stays, with its credit."""
     Run.objects.filter(pk__in=list(runs)).update(reusable=reusable)

@@ -10,7 +10,18 @@ from leaderboard.api import documents
 from leaderboard.api.files import DatasetFiles
 from leaderboard.boards.exports import FORMATS
 from leaderboard.redirects import follow_merged
-from leaderboard.views import boards, efficiency, exchange, exports, news, past, public, queries, reference
+from leaderboard.views import (
+    boards,
+    efficiency,
+    exchange,
+    exports,
+    news,
+    past,
+    public,
+    queries,
+    reference,
+    rounds,
+)
 from leaderboard.views.compare import compare_systems
 from leaderboard.views.figures import figure, figure_json, figures
 from leaderboard.views.files import dataset_file, favicon
@@ -42,6 +53,11 @@ pages = [
     path("systems/<slug:slug>/bibtex.bib", follow_merged(exchange.system_bibtex), name="system_bibtex"),
     path("datasets/<slug:slug>/croissant.json", exchange.dataset_croissant, name="dataset_croissant"),
     path("teams/<slug:slug>/", public.team, name="team"),
+    path("rounds/", rounds.rounds, name="rounds"),
+    path("rounds/<slug:slug>/", rounds.one_round, name="round"),
+    path("rounds/<slug:slug>/topics/<slug:dataset>/", rounds.round_topics, name="round_topics"),
+    path("rounds/<slug:slug>/topics/<slug:dataset>.json", rounds.round_topics_json, name="round_topics_json"),
+    path("rounds/<slug:slug>/topics/<slug:dataset>.csv", rounds.round_topics_csv, name="round_topics_csv"),
     path("figures/", figures, name="figures"),
     path("figures/<slug:slug>.json", figure_json, name="figure_json"),
     path("figures/<slug:slug>/", figure, name="figure"),

@@ -13,6 +13,7 @@ from leaderboard.anonymity import ADVICE, LONGEST_MONTHS
 from leaderboard.models import System, Team
 from submissions.json_text import read_json
 from submissions.names import NameField
+from submissions.rounds import Said
 
 
 class WebAddressField(forms.URLField):
@@ -126,6 +127,28 @@ class SubmissionForm(forms.Form):
         required=False,
         help_text="Once the results are public. The run files themselves are not handed out by this.",
     )
+    run_type = forms.ChoiceField(
+        label="Type of run",
+        required=False,
+        choices=[
+            ("", "Not said"),
+            ("automatic", "Automatic: nobody had a hand in queries or ranking"),
+            ("manual", "Manual: somebody had"),
+        ],
+    )
+    tag = NameField(
+        label="Run tag",
+        required=False,
+        max_length=24,
+        help_text="Left empty, the one in the file. Letters, digits, dots, hyphens and underscores.",
+    )
+    priority = forms.IntegerField(
+        label="Priority",
+        required=False,
+        min_value=1,
+        max_value=999,
+        help_text="Your team’s own order of its runs: pools are drawn from 1 first. Left empty, the next that is free.",
+    )
     note = forms.CharField(
         required=False,
         max_length=2000,
@@ -148,6 +171,11 @@ class SubmissionForm(forms.Form):
     def clean_team(self) -> Team | None:
         """One of the sender's teams; None where none was chosen."""
         return self.teams.get(self.cleaned_data["team"])
+
+    def said(self) -> Said:
+        """What was said of the runs, from a valid form."""
+        values = self.cleaned_data
+        return Said(values["tag"], values["priority"], values["run_type"])
 
     def clean_public(self) -> bool:
         """Public unless said otherwise."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
 from django.db import transaction
 
@@ -20,12 +21,14 @@ from leaderboard.store import Area, put
 from leaderboard.systems import NameTaken, SystemFields, create_system
 from submissions import queue, quotas
 from submissions.checking import CheckedFile, check_files
+from submissions.collecting import keep_waiting_run, waiting_payload
 from submissions.files import IncomingFile, RunFile, run_files
 from submissions.lifecycle import write_log
 from submissions.models import Job, State, Submission
 from submissions.people.teams import personal_team
 from submissions.permissions import teams_of
 from submissions.refusals import FileReport, Refused
+from submissions.rounds import NOTHING, Admission, Said, admit, examine
 from submissions.seeds import label_seeds, same_file
 
 
@@ -51,6 +54,7 @@ def accept_submission(
     note: str = "",
     team: Team | None = None,
     anonymous_until: date | None = None,
+    said: Said = NOTHING,
 ) -> Submission:
     """Store a submission and queue its jobs, one per file. Raises Refused, and then nothing is stored.
 
@@ -61,12 +65,15 @@ def accept_submission(
     with run_files(files) as found, quotas.reading_for(submitter, [run.dataset for run in found]):
         runs, problems = label_seeds(found, seeds)
         checked = list(check_files(runs))
-        _refuse_wrong(checked, problems)
+        datasets, tags = [run.dataset for run in runs], [_tag_of(file) for file in checked]
+        _, not_admitted = examine(_known_team(submitter, system, team), datasets, said, tags)
+        _refuse_wrong(checked, problems, not_admitted)
         arrivals = [_store_bytes(file) for file in checked]
         _refuse_same_runs(arrivals)
     with transaction.atomic():
         team = expected_team(submitter, system, team)
         quotas.hold(submitter, team)
+        admission = admit(team, datasets, said, tags)
         row = system_row(submitter, system, team, anonymous_until)
         _refuse_repeats(row, configuration, arrivals)
         submission = Submission.objects.create(
@@ -77,24 +84,56 @@ def accept_submission(
             public=public,
             reusable=reusable,
             note=note,
+            **admitted(admission),
         )
         for arrival in arrivals:
-            _create_job(submission, arrival)
+            job = _create_job(submission, arrival, admission.said.tag)
+            _keep_waiting(job, submission, arrival)
         quotas.charge(submission, [arrival.run.dataset for arrival in arrivals])
         queue.ring(Job.Queue.SCORE)
     return submission
 
 
-def _refuse_wrong(checked: Sequence[CheckedFile], problems: Sequence[Problem]) -> None:
-    """Raises Refused for all that is wrong at once: with seed sets, and with what files contain."""
+def _known_team(submitter: User, system: System | SystemFields, team: Team | None) -> Team | None:
+    """Whose the submission would be, as far as there is a team: a refusal makes none."""
+    if isinstance(system, System):
+        return system.team
+    return team or Team.objects.filter(memberships__user=submitter).order_by("memberships__pk").first()
+
+
+def admitted(admission: Admission) -> dict[str, Any]:
+    """The columns of a submission that say how it came in."""
+    said = admission.said
+    return {
+        "round": admission.round,
+        "late": admission.late,
+        "run_type": said.run_type,
+        "priority": said.priority,
+    }
+
+
+def _tag_of(file: CheckedFile) -> str | None:
+    """The first tag in the file, empty where it has none; None where nobody has read it yet."""
+    if file.report is None:
+        return None
+    tags = file.report.statistics.tags
+    return tags[0] if tags else ""
+
+
+def _refuse_wrong(
+    checked: Sequence[CheckedFile], problems: Sequence[Problem], not_admitted: Sequence[Problem]
+) -> None:
+    """Raises Refused for all that is wrong at once: with seed sets, with what files contain, and with a round."""
     refused = None
     if any(not file.passed for file in checked):
         refused = Refused.for_files(file.report_or_size() for file in checked)
-    if problems:
-        files = refused.files if refused else ()
-        raise Refused(problems[0].code, problems[0].message, problems, files)
-    if refused:
-        raise refused
+    every = [*problems, *not_admitted]
+    if not every and refused is None:
+        return
+    # A file's own verdict counts before what a round asks.
+    first = problems[0] if problems else None if refused else not_admitted[0]
+    code, detail = (first.code, first.message) if first else ("invalid_run", str(refused))
+    raise Refused(code, detail, every, refused.files if refused else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,17 +260,24 @@ def _needs_label(arrival: _Arrival, earlier: Submission) -> Refused:
     )
 
 
-def _create_job(submission: Submission, arrival: _Arrival) -> None:
-    payload, report = {}, {}
-    if arrival.stored is not None and arrival.report is not None:
+def _keep_waiting(job: Job, submission: Submission, arrival: _Arrival) -> None:
+    """The row of a run that was checked and cannot be scored yet. A large one gets it from its worker."""
+    dataset = arrival.run.dataset
+    if arrival.stored is not None and arrival.report is not None and dataset.awaits_judgements:
+        if dataset.current_version is None:
+            raise RuntimeError(f"{dataset.slug} takes runs and has no version")
         statistics = arrival.report.report.statistics
-        payload = {
-            "run_sha256": arrival.stored.sha256,
-            "size": arrival.stored.size,
-            "tag": statistics.tags[0] if statistics.tags else "",
-            "lines": statistics.lines,
-        }
+        keep_waiting_run(job, submission, arrival.stored, statistics, dataset.current_version)
+
+
+def _create_job(submission: Submission, arrival: _Arrival, run_tag: str) -> Job:
+    payload: dict[str, Any] = {}
+    report: dict[str, Any] = {}
+    if arrival.stored is not None and arrival.report is not None:
+        payload = waiting_payload(arrival.stored, arrival.report.report.statistics)
         report = arrival.report.report.as_dict()
+    if run_tag:
+        payload["run_tag"] = run_tag
     job = Job.objects.create(
         kind=Job.Kind.SCORE,
         queue=Job.Queue.SCORE,
@@ -246,6 +292,7 @@ def _create_job(submission: Submission, arrival: _Arrival) -> None:
         upload_sha256=arrival.upload_sha256,
     )
     _write_first_lines(job, arrival)
+    return job
 
 
 def _write_first_lines(job: Job, arrival: _Arrival) -> None:

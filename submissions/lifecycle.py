@@ -18,7 +18,8 @@ _ENDS = {State.FAILED, State.CANCELLED, State.TIMED_OUT, State.WITHDRAWN}
 #: Which states may follow which. Going back to a waiting state is a retry.
 TRANSITIONS: Mapping[State, frozenset[State]] = {
     State.UPLOADING: frozenset({State.VALIDATING, State.QUEUED, State.REJECTED} | _ENDS),
-    State.VALIDATING: frozenset({State.VALIDATING, State.SCORING, State.REJECTED} | _ENDS),
+    # Queued: it passed, and waits for judgements that its dataset does not have yet.
+    State.VALIDATING: frozenset({State.VALIDATING, State.QUEUED, State.SCORING, State.REJECTED} | _ENDS),
     State.QUEUED: frozenset({State.QUEUED, State.RETRIEVING, State.SCORING} | _ENDS),
     # Again "retrieving": a job that waits for the shards of its corpus. Done: a shard, which has nothing to score.
     State.RETRIEVING: frozenset(

@@ -27,6 +27,8 @@ ATTEMPTS = 3
 BACKOFF = (timedelta(0), timedelta(minutes=1))
 #: What nobody waits for: it comes after every verdict.
 _LAST = (Job.Kind.CERTAINTY, Job.Kind.STATISTICS)
+#: What finds the dataset as it is when it begins: one that waits is enough.
+_ONCE = (*_LAST, Job.Kind.BASELINE)
 #: Baselines first, since a dataset is published with its own; then by arrival, but a rescore after every verdict.
 _TURNS = {Job.Kind.BASELINE: 0, Job.Kind.RESCORE: 2, **dict.fromkeys(_LAST, 3)}
 _TURN = Case(*(When(kind=kind, then=turn) for kind, turn in _TURNS.items()), default=1)
@@ -150,6 +152,7 @@ def take_requests() -> int:
         WorkRequest.Kind.MERGE: (Job.Kind.MERGE, Job.Queue.SCORE),
         WorkRequest.Kind.RESCORE: (Job.Kind.RESCORE, Job.Queue.SCORE),
         WorkRequest.Kind.PROTECT: (Job.Kind.PROTECT, Job.Queue.SCORE),
+        WorkRequest.Kind.REVEAL: (Job.Kind.REVEAL, Job.Queue.SCORE),
     }
     count = 0
     # What people are told of is no job: submissions.notices takes it.
@@ -158,7 +161,7 @@ def take_requests() -> int:
         with transaction.atomic():
             if not WorkRequest.objects.filter(pk=request.pk, taken_at=None).update(taken_at=timezone.now()):
                 continue
-            if request.dataset_id is None or (kind in _LAST and _waits(kind, request.dataset_id)):
+            if request.dataset_id is None or (kind in _ONCE and _waits(kind, request.dataset_id)):
                 continue  # it will find the dataset as it is now
             Job.objects.create(
                 kind=kind,
@@ -187,9 +190,17 @@ def queue_position(job: Job) -> int | None:
     """How many jobs are before this one in its queue; None when it does not wait."""
     if job.state not in (State.QUEUED, State.VALIDATING) or job.lease_expires_at is not None:
         return None
+    if awaits_judgements(job):
+        return None
     turn = _TURNS.get(Job.Kind(job.kind), 1)
     waiting = Job.objects.waiting().filter(queue=job.queue).annotate(turn=_TURN)
     return waiting.filter(Q(turn__lt=turn) | Q(turn=turn, pk__lt=job.pk)).count()
+
+
+def awaits_judgements(job: Job) -> bool:
+    """Whether the job has nothing to do before its dataset is judged."""
+    checked = job.kind in Job.NEEDS_JUDGEMENTS or (job.kind == Job.Kind.SCORE and job.validated)
+    return checked and job.state in (State.QUEUED, State.VALIDATING) and job.dataset.awaits_judgements
 
 
 def request_cancel(job: Job) -> bool:

@@ -11,13 +11,13 @@ from django.db import transaction
 
 from evaluation.errors import InvalidRun
 from evaluation.measures import DEFAULT_MEASURES, SPEC_VERSION
-from evaluation.problems import Problem
+from evaluation.problems import Problem, RunStatistics
 from evaluation.run_similarity import SignedRun
 from evaluation.scoring import ScoredRun, score_run
 from leaderboard import rescoring
 from leaderboard.board_versions import lock_boards
 from leaderboard.judgements import scoring_target
-from leaderboard.models import Dataset, Entry, Evaluation, Qrels, Run, System
+from leaderboard.models import Dataset, DatasetVersion, Entry, Evaluation, Qrels, Run, System
 from leaderboard.publishing import EntryMarks, publish_entry
 from leaderboard.publishing.judged import JUDGED_MEASURES
 from leaderboard.results import Sent, record_evaluation, record_run
@@ -234,23 +234,11 @@ def record(
     provenance: Entry.Provenance,
 ) -> Evaluation:
     """The rows of the run and of its evaluation, unrounded; it is looked at for what a probe looks like."""
-    stored, scored = result.stored, result.scored
+    scored = result.scored
     statistics = scored.report.statistics
-    configuration = submission.configuration if submission else ""
-    run = record_run(
-        version=qrels.version,
-        system=system,
-        sha256=stored.sha256,
-        origin=Run.Origin.UPLOADED if provenance == Entry.Provenance.SCORED else Run.Origin.RETRIEVED,
-        size=stored.size,
-        lines=statistics.lines,
-        tag=statistics.tags[0] if statistics.tags else "",
-        # The variant first: what tells runs apart must survive the cut.
-        configuration=" · ".join(filter(None, [result.label, configuration]))[:80],
-        metadata={**statistics.metadata, **(made_by(submission) if submission else {})},
-        reusable=submission.reusable if submission else False,
-        built_from=job.payload.get("run_ids", []),
-        sent=sent_with(submission),
+    origin = Run.Origin.UPLOADED if provenance == Entry.Provenance.SCORED else Run.Origin.RETRIEVED
+    run = keep_run(
+        job, submission, system, result.stored, statistics, qrels.version, origin=origin, label=result.label
     )
     evaluation = record_scored(run, qrels, scored)
     if submission is not None and result.signed is not None:
@@ -268,6 +256,37 @@ def record_scored(run: Run, qrels: Qrels, scored: ScoredRun) -> Evaluation:
         means=scored.means,
         per_query=scored.per_query,
         missing_queries=scored.missing_queries,
+    )
+
+
+def keep_run(
+    job: Job,
+    submission: Submission | None,
+    system: System,
+    stored: StoredRun,
+    statistics: RunStatistics,
+    version: DatasetVersion,
+    *,
+    origin: Run.Origin,
+    label: str = "",
+) -> Run:
+    """The row of a job's run: when it is scored, or before, where that has to wait for judgements."""
+    configuration = submission.configuration if submission else ""
+    return record_run(
+        version=version,
+        system=system,
+        sha256=stored.sha256,
+        origin=origin,
+        size=stored.size,
+        lines=statistics.lines,
+        # As its team gave it, else as the file has it.
+        tag=job.payload.get("run_tag") or (statistics.tags[0] if statistics.tags else ""),
+        # The variant first: what tells runs apart must survive the cut.
+        configuration=" · ".join(filter(None, [label, configuration]))[:80],
+        metadata={**statistics.metadata, **(made_by(submission) if submission else {})},
+        reusable=submission.reusable if submission else False,
+        built_from=job.payload.get("run_ids", []),
+        sent=sent_with(submission),
     )
 
 

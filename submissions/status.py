@@ -19,7 +19,7 @@ from submissions.heartbeat import workers_alive
 from submissions.lifecycle import submission_state
 from submissions.model_intake.status import ModelPart, model_part, model_problems
 from submissions.models import TERMINAL, WAITING, Job, State, Submission
-from submissions.queue import queue_position
+from submissions.queue import awaits_judgements, queue_position
 from submissions.status_scores import Score, held_meaning, is_held, scores_of_entry, scores_of_job
 
 #: What each state means, in words for the submitter.
@@ -55,6 +55,7 @@ class JobStatus:
     log: Sequence[str] = ()
     error: str = ""
     model: ModelPart = ModelPart()  # noqa: RUF009 - it is immutable
+    awaits_judgements: bool = False
 
     @property
     def held(self) -> bool:
@@ -206,7 +207,7 @@ def with_jobs(submissions: QuerySet[Submission]) -> QuerySet[Submission]:
         .prefetch_related("entry__measurements__hardware", "further_entries__measurements__hardware")
     )
     jobs = Prefetch("jobs", rows)
-    return submissions.select_related("system", "team", "checkpoint").prefetch_related(jobs)
+    return submissions.select_related("system", "team", "checkpoint", "round").prefetch_related(jobs)
 
 
 def _without_names(submission: Submission) -> None:
@@ -252,8 +253,9 @@ def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus
     """One job as it stands now."""
     state = State(job.state)
     entry = job.entry if job.entry is not None and _shows(job.entry, complete) else None
-    waits = state in WAITING and job.lease_expires_at is None
-    hindered = _obstacle(job, state) if complete else None
+    awaits = awaits_judgements(job)
+    waits = state in WAITING and job.lease_expires_at is None and not awaits
+    hindered = _obstacle(job, state) if complete and not awaits else None
     private: dict[str, Any] = {}
     if complete:
         private = {
@@ -271,6 +273,7 @@ def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus
         obstacle=hindered,
         scores=scores_of_job(job, entry, compare) if state == State.DONE else (),
         entry=entry,
+        awaits_judgements=awaits,
         model=model_part(job, entry, complete=complete) if job.kind == Job.Kind.MODEL else ModelPart(),
         **private,
     )
@@ -296,8 +299,13 @@ def _meaning(job: Job, state: State, entry: Entry | None) -> str:
         return held_meaning(entry)
     if state in WAITING and job.lease_expires_at is not None:
         return "A worker is checking the file."
-    if state in WAITING and job.dataset.state == "collecting":
-        return "The dataset is collecting runs: yours is scored with all others when the first judgements arrive."
+    if awaits_judgements(job):
+        return (
+            "Awaiting judgements: the dataset is collecting runs. Yours passed, and is scored with all others when the "
+            "first judgements arrive."
+            if job.kind == Job.Kind.SCORE
+            else "Awaiting judgements: the dataset is collecting runs. It begins when the first judgements arrive."
+        )
     if state in WAITING and job.not_before and job.not_before > timezone.now():
         return f"Tried {job.attempts} times; the next attempt begins at {job.not_before:%H:%M:%S} UTC."
     return MEANING[state]

@@ -25,6 +25,7 @@ from submissions.people.forms import TeamNameField
 from submissions.people.teams import automatic_name, personal_team, rename_team
 from submissions.permissions import is_owner, systems_of, teams_of
 from submissions.refusals import FileReport, Refused
+from submissions.rounds import standings
 from submissions.seeds import split_labels
 from submissions.system_form import SystemForm
 
@@ -167,7 +168,7 @@ class SubmissionPage:
         kept = {name: values[name] for name in ("configuration", "public", "reusable", "note")}
         if not values["system"]:
             kept |= {name: values[name] for name in ("team", "anonymous_until")}
-        return {"system": self._system(values["system"]), **kept}
+        return {"system": self._system(values["system"]), "said": self.form.said(), **kept}
 
     def _system(self, slug: str) -> System | SystemFields:
         if not slug:
@@ -183,6 +184,7 @@ class SubmissionPage:
             "optional_groups": self._optional_groups(),
             "architecture": self.architecture,
             "team_form": self.team_form,
+            "standings": standings(teams_of(self.person).first()),
             "systems": self.systems,
             "files_lost": self.request.method == "POST" and bool(self.request.FILES),
             "api_address": absolute(self.request, "/api/v1/"),

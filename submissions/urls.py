@@ -39,6 +39,7 @@ pages = [
     path("submissions/<slug:identifier>/withdraw/", views.withdraw, name="submission-withdraw"),
     path("submissions/<slug:identifier>/visibility/", views.visibility, name="submission-visibility"),
     path("submissions/<slug:identifier>/reusable/", views.reusable, name="submission-reusable"),
+    path("submissions/<slug:identifier>/priority/", views.priority, name="submission-priority"),
     path("systems/<slug:slug>/edit/", views.edit_system, name="system-edit"),
     path("systems/<slug:slug>/anonymity/", system_views.anonymity, name="system-anonymity"),
     path("account/", people.account, name="account"),
@@ -94,6 +95,11 @@ api_calls = [
         "teams/<slug:slug>/webhooks/<int:identifier>/test/",
         notices_api.TestView.as_view(),
         name="api-webhook-test",
+    ),
+    path(
+        "submissions/<slug:identifier>/priority/",
+        api.PriorityView.as_view(),
+        name="api-submission-priority",
     ),
 ]
 

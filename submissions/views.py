@@ -36,6 +36,7 @@ from submissions.permissions import (
 )
 from submissions.refusals import Refused
 from submissions.request_size import refuse_oversize
+from submissions.rounds import may_reorder, set_priority
 from submissions.status import SubmissionStatus, describe, with_jobs
 from submissions.submit_page import SubmitPage
 from submissions.system_form import SystemForm
@@ -184,6 +185,21 @@ def reusable(request: HttpRequest, identifier: str) -> HttpResponse:
 
 
 @login_required
+@require_POST
+def priority(request: HttpRequest, identifier: str) -> HttpResponse:
+    """Give the submission another place among its team's runs in the round."""
+    found = _managed(request, identifier)
+    wanted = request.POST.get("priority", "")
+    try:
+        set_priority(found, int(wanted) if wanted.isascii() and wanted.isdecimal() else 0)
+    except Refused as refusal:
+        messages.error(request, f"{refusal.detail} {refusal.problems[0].hint}")
+    else:
+        messages.success(request, f"Its priority is {found.priority} now.")
+    return redirect(found)
+
+
+@login_required
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def edit_system(request: HttpRequest, slug: str) -> HttpResponse:
@@ -237,6 +253,7 @@ def _context(request: HttpRequest, found: Submission, **changes: Any) -> dict[st
         "submission": found,
         "runs": {job.pk for job in downloadable_runs(request.user, found)},
         "withdrawal_form": WithdrawalForm(),
+        "may_reorder": may_reorder(found),
         "engine_label": ENGINES[found.engine].label if found.engine in ENGINES else found.engine,
         "credits": built_on(found, complete=status.complete) if found.engine else [],
         **changes,

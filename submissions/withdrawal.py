@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from leaderboard import publishing, results
 from leaderboard.models import Entry, User
+from submissions.collecting import show_waiting, take_back_waiting
 from submissions.lifecycle import advance, write_log
 from submissions.model_work.encodings import stop_unneeded
 from submissions.models import TERMINAL, State, Submission
@@ -34,6 +35,7 @@ def withdraw(submission: Submission, reason: str, by: User) -> bool:
             transaction.on_commit(partial(forget_upload, job))
     stop_unneeded()
     publishing.withdraw_entries(submission.pk, reason)
+    take_back_waiting(submission)
     submission.refresh_from_db()
     return True
 
@@ -50,6 +52,8 @@ def cancel(submission: Submission) -> int:
                 forget_upload(job)
             count += 1
     stop_unneeded()
+    if count:
+        take_back_waiting(submission)
     return count
 
 
@@ -60,6 +64,7 @@ def set_public(submission: Submission, public: bool) -> None:
         return
     submission.public = public
     publishing.set_visibility(submission.pk, public=public)
+    show_waiting(submission, public)
 
 
 @transaction.atomic

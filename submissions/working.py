@@ -8,6 +8,7 @@ import secrets
 from evaluation.errors import InvalidRun, ModelFailure
 from submissions.analysis import certainty_job
 from submissions.capability import forget_own_capability, own_capability, runs_models
+from submissions.collecting import score_or_keep
 from submissions.collection_analysis import statistics_job
 from submissions.judging import merge_job, pool_job
 from submissions.lease import Cancelled, Lease, LeaseLost, holding
@@ -24,13 +25,14 @@ from submissions.protecting import protect_job
 from submissions.queue import ATTEMPTS, claim, put_back
 from submissions.rescoring import rescore_job
 from submissions.retrieval import retrieve_job
+from submissions.revealing import reveal_job
 from submissions.sandbox import SandboxUnavailable
-from submissions.scoring import JudgementsChanged, forget_upload, score_job
+from submissions.scoring import JudgementsChanged, forget_upload
 
 logger = logging.getLogger(__name__)
 
 WORK = {
-    Job.Kind.SCORE: score_job,
+    Job.Kind.SCORE: score_or_keep,
     Job.Kind.RETRIEVE: retrieve_job,
     Job.Kind.BASELINE: retrieve_job,
     Job.Kind.MODEL: model_job,
@@ -42,6 +44,7 @@ WORK = {
     Job.Kind.MERGE: merge_job,
     Job.Kind.RESCORE: rescore_job,
     Job.Kind.PROTECT: protect_job,
+    Job.Kind.REVEAL: reveal_job,
 }
 
 

@@ -210,7 +210,8 @@ def _record(
     dataset.save()
     if offer_content(dataset, version, stored, options.split):
         changes.append("files")
-    asked = moved and qrels is not None and not dataset.runs_only and not _has_baseline(dataset, qrels)
+    # Without judgements it is retrieved all the same: a pool may be drawn from it.
+    asked = moved and not dataset.runs_only and (qrels is None or not _has_baseline(dataset, qrels))
     if asked:
         request_baseline(dataset)
     named = run is not None and name_run_on_board(dataset, run)

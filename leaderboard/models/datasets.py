@@ -150,6 +150,11 @@ class Dataset(models.Model):
         """The dataset's page."""
         return reverse("dataset", args=[self.slug])
 
+    @property
+    def awaits_judgements(self) -> bool:
+        """Whether runs are taken, and nothing can be scored yet."""
+        return self.state == Dataset.State.COLLECTING and self.current_qrels_id is None
+
 
 class DatasetVersion(models.Model):
     """An immutable corpus and query set.

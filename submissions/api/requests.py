@@ -103,11 +103,13 @@ def about(data: Mapping[str, Any]) -> dict[str, Any]:
             "note": data.get("note", ""),
             "public": "yes" if truth(data, "public") else "no",
             "reusable": truth(data, "reusable", missing=False),
+            **{name: data.get(name, "") for name in ("run_type", "tag", "priority")},
         },
         systems=[],
     )
     _require_valid(form)
-    return {name: form.cleaned_data[name] for name in ("configuration", "public", "reusable", "note")}
+    kept = {name: form.cleaned_data[name] for name in ("configuration", "public", "reusable", "note")}
+    return {**kept, "said": form.said()}
 
 
 def system_and_owner(
@@ -177,6 +179,14 @@ def truth(data: Mapping[str, Any], name: str, *, missing: bool = True) -> bool:
     if value in _YES:
         return True
     raise malformed(name, f"{name}: “{value}” is neither true nor false.", "Send true or false.")
+
+
+def whole_number(data: Mapping[str, Any], name: str) -> int:
+    """A whole number from 1 on. Raises ApiError for anything else."""
+    value = str(data.get(name, "")).strip()
+    if not (value.isascii() and value.isdecimal() and int(value[:9]) > 0):
+        raise malformed(name, f"{name}: “{value[:40]}” is no whole number from 1 on.", f"Send {name}=1.")
+    return int(value[:9])
 
 
 def _new_system(described: Mapping[str, Any], person: User) -> SystemFields:

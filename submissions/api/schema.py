@@ -131,6 +131,9 @@ class JobSerializer(serializers.Serializer[Any]):
     queue_position = serializers.IntegerField(
         allow_null=True, help_text="Jobs before this one; null when it does not wait."
     )
+    awaiting_judgements = serializers.BooleanField(
+        help_text="Whether it is scored only when its dataset, which collects runs, is judged."
+    )
     attempts = serializers.IntegerField()
     scores = serializers.DictField(
         child=serializers.FloatField(), help_text="Measure → published value, once done."
@@ -185,6 +188,14 @@ class SubmissionSerializer(serializers.Serializer[Any]):
     """A submission."""
 
     id = serializers.CharField()
+    round = serializers.CharField(
+        allow_null=True, help_text="Slug of the round it came in; null outside of one."
+    )
+    late = serializers.BooleanField(help_text="Whether it came after its round had closed.")
+    run_type = serializers.CharField(help_text="automatic or manual; empty where that was not said.")
+    priority = serializers.IntegerField(
+        allow_null=True, help_text="Among its team's runs; null outside of rounds."
+    )
     state = serializers.CharField()
     meaning = serializers.CharField()
     kind = serializers.CharField()
@@ -277,6 +288,18 @@ class SubmissionRequest(serializers.Serializer[Any]):
         required=False,
         help_text="Until that day, nine months away at most, a new system's team, authors and links are kept back.",
     )
+    run_type = serializers.ChoiceField(
+        choices=["automatic", "manual"], required=False, help_text="Needed in a round."
+    )
+    tag = serializers.CharField(
+        required=False,
+        help_text="Run tag: 1 to 24 letters, digits, dots, hyphens and underscores. In a round unique within the "
+        "team's runs; left out, the one in the file.",
+    )
+    priority = serializers.IntegerField(
+        required=False,
+        help_text="Of the team's runs in the round, 1 first; left out, the next that is free.",
+    )
     architecture = serializers.CharField(required=False, help_text="Needed for a new system.")
     description = serializers.CharField(required=False)
     paper = serializers.URLField(required=False)
@@ -322,6 +345,14 @@ class VisibilityRequest(serializers.Serializer[Any]):
     """Who sees a submission."""
 
     public = serializers.BooleanField()
+
+
+class PriorityRequest(serializers.Serializer[Any]):
+    """A place among the team's runs in a round."""
+
+    priority = serializers.IntegerField(
+        min_value=1, help_text="1 first; the run that has it gets the old one."
+    )
 
 
 class ReusableRequest(serializers.Serializer[Any]):

@@ -26,10 +26,12 @@ from submissions.api.requests import (
     seeds_of,
     submission_of,
     truth,
+    whole_number,
 )
 from submissions.api.schema import (
     CheckRequest,
     ErrorSerializer,
+    PriorityRequest,
     ReportSerializer,
     ReusableRequest,
     SubmissionPageSerializer,
@@ -47,6 +49,7 @@ from submissions.models import Submission
 from submissions.permissions import may_manage, may_see, submissions_of
 from submissions.refusals import Refused
 from submissions.request_size import OVERSIZE
+from submissions.rounds import set_priority
 from submissions.status import describe, with_jobs
 from submissions.throttling import ChangeThrottle, CheckThrottle, SubmitThrottle
 
@@ -296,6 +299,35 @@ class VisibilityView(_OneSubmission):
         if "public" not in data_of(request):
             raise ApiError("invalid", "Send public=true or public=false.")
         withdrawal.set_public(found, truth(data_of(request), "public"))
+        return self.answer(request, found)
+
+
+class PriorityView(_OneSubmission):
+    """Change the order of a team's runs in a round."""
+
+    permission_classes = [IsAuthenticated]
+    throttle_classes = [ChangeThrottle]
+
+    @extend_schema(
+        summary="Give a submission another priority in its round",
+        parameters=[_IDENTIFIER],
+        request=PriorityRequest,
+        responses={
+            200: SubmissionSerializer,
+            400: ErrorSerializer,
+            403: ErrorSerializer,
+            404: ErrorSerializer,
+            429: OpenApiResponse(ErrorSerializer, "Too many changes; `Retry-After` says when to send."),
+        },
+        tags=["submissions"],
+    )
+    def post(self, request: Request, identifier: str) -> Response:
+        """Set `priority`, until the round closes. The team's run that has it gets the old one."""
+        found = self.managed(request, identifier)
+        try:
+            set_priority(found, whole_number(data_of(request), "priority"))
+        except Refused as refusal:
+            raise _refused(refusal) from refusal
         return self.answer(request, found)
 
 

@@ -23,7 +23,7 @@ from submissions.capability import UNPROTECTED, told_within
 from submissions.checkpoints import keeping as checkpoints
 from submissions.checkpoints.hub import HubModel, refuse_hub
 from submissions.checkpoints.keeping import KeptFiles, Source
-from submissions.intake import expected_team, system_row
+from submissions.intake import admitted, expected_team, system_row
 from submissions.lifecycle import write_log
 from submissions.model_intake.datasets import chosen_datasets
 from submissions.model_intake.quota import refuse_beyond_quota
@@ -31,6 +31,7 @@ from submissions.model_intake.readiness import refuse_unready
 from submissions.model_intake.runs import runs_for
 from submissions.models import Checkpoint, Job, State, Submission
 from submissions.refusals import Refused
+from submissions.rounds import NOTHING, Said, admit
 
 #: What may be asked for where a plain encoder does not say how its tokens' outputs become one.
 POOLINGS = ("mean", "cls", "max", "sum", "lasttoken")
@@ -86,6 +87,7 @@ def accept_model(
     note: str = "",
     team: Team | None = None,
     anonymous_until: date | None = None,
+    said: Said = NOTHING,
 ) -> Submission:
     """Store a submission and queue its jobs, one for each dataset. Raises Refused, and then nothing is stored.
 
@@ -96,11 +98,13 @@ def accept_model(
     team = expected_team(submitter, system, team)
     plan = _plan(request, team, system, unprotected=ready.unprotected)
     refuse_beyond_quota(team, len(plan.datasets))
+    admit(team, plan.datasets, said, ())
     with quotas.reading_for(submitter, plan.datasets):
         kept = _kept(request.model, plan.engine, team)
     with transaction.atomic():
         quotas.hold(submitter, team)
         refuse_beyond_quota(team, len(plan.datasets))
+        admission = admit(team, plan.datasets, said, ())
         submission = Submission(
             kind=Submission.Kind.MODEL,
             submitter=submitter,
@@ -113,12 +117,13 @@ def accept_model(
             public=public,
             reusable=reusable,
             note=note,
+            **admitted(admission),
         )
         for dataset in plan.datasets:
             _refuse_repeat(submission, dataset, plan)
         submission.save()
         for dataset in plan.datasets:
-            _create_job(submission, dataset, plan)
+            _create_job(submission, dataset, plan, admission.said.tag)
         quotas.charge(submission, plan.datasets)
     return submission
 
@@ -288,7 +293,7 @@ def _repeated(job: Job, earlier: Submission) -> Refused:
     )
 
 
-def _create_job(submission: Submission, dataset: Dataset, plan: _Plan) -> None:
+def _create_job(submission: Submission, dataset: Dataset, plan: _Plan, run_tag: str) -> None:
     job = Job.objects.create(
         kind=Job.Kind.MODEL,
         queue=_queue(plan),
@@ -297,7 +302,11 @@ def _create_job(submission: Submission, dataset: Dataset, plan: _Plan) -> None:
         file_name=submission.checkpoint.file_name if submission.checkpoint else "",
         state=State.QUEUED,
         validated=True,
-        payload={**plan.payload(dataset), **({UNPROTECTED: True} if plan.unprotected else {})},
+        payload={
+            **plan.payload(dataset),
+            **({UNPROTECTED: True} if plan.unprotected else {}),
+            **({"run_tag": run_tag} if run_tag else {}),
+        },
     )
     named = f" of {submission.checkpoint.file_name}" if submission.checkpoint else ""
     write_log(

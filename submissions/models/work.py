@@ -103,8 +103,8 @@ class JobQuerySet(models.QuerySet["Job"]):
         return self.filter(
             Q(state__in=WAITING), Q(lease_expires_at=None), Q(not_before=None) | Q(not_before__lte=now)
         ).exclude(
-            # What needs judgements; pools are drawn, and first judgements come, without any.
-            ~Q(kind__in=["pool", "merge"]),
+            # What is scored waits for judgements; files are checked, baselines retrieved and pools drawn meanwhile.
+            Q(kind__in=Job.NEEDS_JUDGEMENTS) | Q(kind=Job.Kind.SCORE, validated=True),
             dataset__state="collecting",
             dataset__current_qrels=None,
         )
@@ -148,6 +148,9 @@ class Job(models.Model):
         RESCORE = "rescore", "rescore"
         PROTECT = "protect", "draw a competition's parts"
         REVEAL = "reveal", "sum up a round"
+
+    #: What cannot begin without judgements; of uploaded runs only the scoring.
+    NEEDS_JUDGEMENTS = (Kind.RETRIEVE, Kind.MODEL, Kind.SHARD, Kind.SAMPLE_MODEL, Kind.CERTAINTY)
 
     class Queue(models.TextChoices):
         """Which workers take it."""

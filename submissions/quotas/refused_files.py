@@ -17,7 +17,14 @@ from submissions.quotas.ledger import QuotaSpent
 from submissions.refusals import Refused
 
 #: Refusals that are no verdict on a file.
-_NO_VERDICT = frozenset({"quota", "too_many_refusals", "busy"})
+_NO_VERDICT = frozenset(
+    {
+        *("quota", "too_many_refusals", "busy"),
+        # What a round asks is no verdict on a file; where files are wrong too, theirs is the first code.
+        *("round_not_open", "round_closed", "rounds_differ", "round_full"),
+        *("run_type_needed", "tag_needed", "invalid_tag", "tag_taken", "invalid_priority", "priority_taken"),
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)

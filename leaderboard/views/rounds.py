@@ -1,0 +1,166 @@
+"""Pages of rounds: all of them, one, and to a team's own people its scores by topic after the reveal."""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import get_object_or_404, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+
+from leaderboard.figures.round_topics import FIGURE, plot
+from leaderboard.models import Dataset, Round, RoundSummary, Run
+from leaderboard.round_pages import described, runs_that_came, timeline
+from leaderboard.round_topics import RoundRun, Topic, runs_of, topics
+from leaderboard.rounds import Phase, datasets_of, phase, summary_of
+from leaderboard.views.viewer import own_teams
+
+
+@require_safe
+@never_cache
+def rounds(request: HttpRequest) -> HttpResponse:
+    """Every round with its phase, those that take runs first."""
+    now = timezone.now()
+    rows = Round.objects.select_related("dataset", "benchmark")
+    listed = [described(row, now) for row in rows]
+    return render(
+        request,
+        "leaderboard/rounds.html",
+        {
+            "section": "rounds",
+            "on": [each for each in listed if each.phase != Phase.REVEALED],
+            "over": [each for each in listed if each.phase == Phase.REVEALED],
+        },
+    )
+
+
+@require_safe
+@never_cache
+def one_round(request: HttpRequest, slug: str) -> HttpResponse:
+    """One round: its phases, what it asks, how many runs have come, its rules, and after the reveal its results."""
+    row = get_object_or_404(Round.objects.select_related("dataset", "benchmark"), slug=slug)
+    now, teams = timezone.now(), own_teams(request)
+    datasets = [dataset for dataset in datasets_of(row) if dataset.state != Dataset.State.PREPARING]
+    context = {
+        "section": "rounds",
+        "round": row,
+        "described": described(row, now),
+        "timeline": timeline(row, now),
+        "datasets": datasets,
+        "came": runs_that_came(row),
+        "own": _own_runs(row, teams),
+        "topics": _offered(row, datasets, teams),
+        "competition": any(dataset.hidden and dataset.protection == "competition" for dataset in datasets),
+    }
+    return render(request, "leaderboard/round.html", context)
+
+
+def _own_runs(row: Round, teams: list[int]) -> list[Run]:
+    runs = Run.objects.filter(round=row, system__team__in=teams) if teams else Run.objects.none()
+    return list(runs.select_related("system", "version__dataset").order_by("late", "priority", "pk"))
+
+
+def _offered(row: Round, datasets: list[Dataset], teams: list[int]) -> list[Dataset]:
+    """The datasets whose scores by topic the reader's teams may see."""
+    if phase(row, timezone.now()) != Phase.REVEALED or not row.per_topic_at_reveal or not teams:
+        return []
+    summaries = {each.dataset_id: each for each in row.summaries.select_related("qrels")}
+    return [
+        dataset
+        for dataset in datasets
+        if dataset.pk in summaries and runs_of(row, dataset, summaries[dataset.pk].qrels, teams)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What a page of scores by topic is about."""
+
+    round: Round
+    dataset: Dataset
+    summary: RoundSummary
+    runs: list[RoundRun]
+    run: RoundRun
+    measure: str
+
+    @property
+    def topics(self) -> list[Topic]:
+        return topics(self.summary, self.run, self.measure)
+
+    @property
+    def query(self) -> str:
+        """The view, as an address has it."""
+        return f"?run={self.run.entry.pk}&measure={self.measure}"
+
+
+def _asked(request: HttpRequest, slug: str, dataset_slug: str) -> _Asked:
+    """Raises Http404 for everyone whose teams have no run there, and before the reveal."""
+    row = get_object_or_404(Round, slug=slug, revealed_at__isnull=False, per_topic_at_reveal=True)
+    dataset = next((each for each in datasets_of(row) if each.slug == dataset_slug), None)
+    summary = summary_of(row, dataset) if dataset is not None else None
+    if dataset is None or summary is None:
+        raise Http404("There are no scores by topic here.")
+    runs = runs_of(row, dataset, summary.qrels, own_teams(request))
+    if not runs:
+        raise Http404("None of your teams has a run here.")
+    wanted = request.GET.get("run", "")
+    run = next((each for each in runs if str(each.entry.pk) == wanted), runs[0])
+    measure = request.GET.get("measure", "")
+    return _Asked(row, dataset, summary, runs, run, measure if measure in run.measures else run.measures[0])
+
+
+@require_safe
+@never_cache
+@login_required
+def round_topics(request: HttpRequest, slug: str, dataset: str) -> HttpResponse:
+    """A team's scores by topic beside best, median and worst over the round."""
+    asked = _asked(request, slug, dataset)
+    address = reverse("round_topics_json", args=[slug, dataset]) + asked.query
+    found = asked.topics
+    context: dict[str, Any] = {
+        "section": "rounds",
+        "asked": asked,
+        "topics": found,
+        "decimals": 3 if asked.dataset.hidden else 4,
+        "above": sum((topic.difference or 0) > 0 for topic in found),
+        "below": sum((topic.difference or 0) < 0 for topic in found),
+        "figure": FIGURE,
+        "plot": plot(found, asked.run.label, asked.measure, str(asked.round)),
+        "data_url": address,
+        "json_url": address,
+        "level": 2,
+    }
+    return render(request, "leaderboard/round_topics.html", context)
+
+
+@require_safe
+@never_cache
+@login_required
+def round_topics_json(request: HttpRequest, slug: str, dataset: str) -> HttpResponse:
+    """The figure of these scores."""
+    asked = _asked(request, slug, dataset)
+    drawn = plot(asked.topics, asked.run.label, asked.measure, str(asked.round))
+    return JsonResponse(FIGURE.as_data(drawn))
+
+
+@require_safe
+@never_cache
+@login_required
+def round_topics_csv(request: HttpRequest, slug: str, dataset: str) -> HttpResponse:
+    """The same as a table for programs: one line for each topic."""
+    asked = _asked(request, slug, dataset)
+    response = HttpResponse(content_type="text/csv; charset=utf-8")
+    name = f"{slug}.{dataset}.{asked.run.entry.pk}.topics.csv"
+    response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
+    writer = csv.writer(response)
+    writer.writerow(["query", "measure", "own", "best", "median", "worst"])
+    for topic in asked.topics:
+        row = [topic.own, topic.best, topic.median, topic.worst]
+        writer.writerow([topic.query, asked.measure, *("" if value is None else value for value in row)])
+    return response
