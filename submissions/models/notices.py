@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import urlsplit
+
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
@@ -92,6 +94,11 @@ class Webhook(models.Model):
 
     def __str__(self) -> str:
         return f"webhook {self.pk} of {self.team}"
+
+    @property
+    def host(self) -> str:
+        """What tells it from the team's others, in short."""
+        return urlsplit(self.url).netloc
 
 
 class Delivery(models.Model):

@@ -29,9 +29,11 @@ def ended_message(kind: NoticeKind, status: SubmissionStatus) -> Message:
     named = f"{system} ({submission.configuration})" if submission.configuration else system
     datasets = list(dict.fromkeys(job.job.dataset.name for job in status.jobs))
     where = datasets[0] if len(datasets) == 1 else f"{len(datasets)} datasets"
-    lines = [f"{named} on {_listed(datasets)}: {status.meaning}"]
+    what = f"{named} on {_listed(datasets)}"
     if kind == NoticeKind.FINISHED:
-        lines.append(outcome_text(submission))
+        lines = [f"{what}: {status.meaning}", outcome_text(submission)]
+    else:
+        lines = [f"{what} was not scored."]
     lines += [_trouble(job) for job in status.jobs if job.state not in (State.DONE, State.WITHDRAWN)]
     return Message(
         kind=kind,
