@@ -25,6 +25,7 @@ from submissions.notices.webhooks import (
     switch_off,
     switch_on,
 )
+from submissions.permissions import is_owner
 from submissions.throttling import ChangeThrottle, seconds_to_wait, slow_down
 
 #: Of the log so many lines are shown.
@@ -83,8 +84,8 @@ def change_webhook(request: HttpRequest, slug: str, identifier: int) -> HttpResp
 
 def owned_team(person: Any, slug: str) -> Team:
     """A team that the person owns. Raises Http404: for everybody else its webhooks do not exist."""
-    team = Team.objects.filter(slug=slug, memberships__user=person.pk, memberships__owner=True).first()
-    if team is None:
+    team = Team.objects.filter(slug=slug).first()
+    if team is None or not is_owner(person, team):
         raise Http404("There is no such team, or you are not an owner of it.")
     return team
 

@@ -13,9 +13,10 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from leaderboard.models import User
-from submissions.models import Notice, NoticeKind
+from submissions.models import Delivery, Notice, NoticeKind, Webhook
 from submissions.notices.mail import send_mail
 from submissions.notices.outbox import Message, tell
+from submissions.people.teams import personal_team
 from tests.factories import make_user
 from tests.submissions.conftest import Api
 
@@ -168,3 +169,27 @@ def test_notices_by_the_api(api: Api, alice: User, nobody: Api) -> None:
     assert api.post("notices/read/").body == {"marked": 1, "unread": 0}
     assert api.post("notices/read/", id="x").status == 400
     assert nobody.get("notices/").status == 401
+
+
+def test_curators_see_whether_it_arrived_and_nothing_of_what_was_said(
+    alice: User, admin_client: Client
+) -> None:
+    notice = make_notice(alice, text="for Alice alone")
+    webhook = Webhook.objects.create(
+        team=personal_team(alice),
+        url="https://hooks.example.org/key-in-path",
+        secret="s3cret",
+        created_by=alice,
+    )
+    delivery = Delivery.objects.create(
+        webhook=webhook, event="test", key="1", body={"outcome": "in the body"}
+    )
+    pages = "".join(
+        admin_client.get(f"/admin/submissions/{path}", follow=True).content.decode()
+        for row in (notice, webhook, delivery)
+        for path in (f"{row._meta.model_name}/", f"{row._meta.model_name}/{row.pk}/change/")
+    )
+    assert "Scored: mine" in pages
+    assert "hooks.example.org" in pages
+    for private in ("for Alice alone", "key-in-path", "s3cret", "in the body", alice.email):
+        assert private not in pages
