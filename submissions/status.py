@@ -207,7 +207,9 @@ def with_jobs(submissions: QuerySet[Submission]) -> QuerySet[Submission]:
         .prefetch_related("entry__measurements__hardware", "further_entries__measurements__hardware")
     )
     jobs = Prefetch("jobs", rows)
-    return submissions.select_related("system", "team", "checkpoint", "round").prefetch_related(jobs)
+    return submissions.select_related("system", "team", "checkpoint", "round").prefetch_related(
+        jobs, "quota_uses__dataset"
+    )
 
 
 def _without_names(submission: Submission) -> None:

@@ -24,6 +24,8 @@ from submissions.intake import check_only
 from submissions.people.forms import TeamNameField
 from submissions.people.teams import automatic_name, personal_team, rename_team
 from submissions.permissions import is_owner, systems_of, teams_of
+from submissions.quotas.counting import Quota
+from submissions.quotas.shown import quotas_for
 from submissions.refusals import FileReport, Refused
 from submissions.rounds import standings
 from submissions.seeds import split_labels
@@ -186,9 +188,14 @@ class SubmissionPage:
             "team_form": self.team_form,
             "standings": standings(teams_of(self.person).first()),
             "systems": self.systems,
+            "dataset_quotas": self._quotas(),
             "files_lost": self.request.method == "POST" and bool(self.request.FILES),
             "api_address": absolute(self.request, "/api/v1/"),
         }
+
+    def _quotas(self) -> dict[int, list[Quota]]:
+        hidden = Dataset.objects.open_for_runs().filter(hidden=True)
+        return quotas_for(self.person, list(teams_of(self.person)), hidden)
 
     def _optional_groups(self) -> list[FieldGroup]:
         """What may be said of a new system; an engine's page asks for its parameters itself."""

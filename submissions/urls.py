@@ -10,6 +10,7 @@ from django.views.decorators.cache import never_cache
 
 from submissions import system_views, views
 from submissions.api import views as api
+from submissions.api.quotas import QuotasView
 from submissions.model_intake import views as model_views
 from submissions.notices import api as notices_api
 from submissions.notices import views as notices
@@ -80,6 +81,7 @@ api_calls = [
         api.ReusableView.as_view(),
         name="api-submission-reusable",
     ),
+    path("quotas/", QuotasView.as_view(), name="api-quotas"),
     path("notices/", notices_api.NoticesView.as_view(), name="api-notices"),
     path("notices/read/", notices_api.ReadView.as_view(), name="api-notices-read"),
     path("teams/<slug:slug>/webhooks/", notices_api.WebhooksView.as_view(), name="api-webhooks"),

@@ -12,9 +12,12 @@ from django.utils.http import urlencode
 from leaderboard.boards.deltas import DIGITS
 from leaderboard.boards.word_pieces import LABEL
 from leaderboard.site_address import absolute
+from submissions.api.quotas import charge_answers, quota_answers
 from submissions.model_intake.status import Variant
 from submissions.models import Checkpoint
 from submissions.permissions import downloadable_runs
+from submissions.quotas import QuotaSpent
+from submissions.quotas.shown import charged
 from submissions.refusals import FileReport, Refused
 from submissions.status import JobStatus, SeedSet, SubmissionStatus
 from submissions.status_scores import Score
@@ -62,6 +65,7 @@ def submission_answer(
         "workers_alive": max((job.workers_alive for job in waiting), default=None),
         "jobs": [job_answer(job, request, job.job.pk in runs) for job in status.jobs],
         "seed_sets": [seed_set_answer(seeds) for seeds in status.seed_sets],
+        "charges": charge_answers(charged(submission, now=own is None)) if status.complete else [],
         "url": absolute(request, submission.get_absolute_url()),
     }
 
@@ -165,5 +169,7 @@ def report_answer(file: FileReport) -> dict[str, Any]:
 
 
 def refusal_extra(refusal: Refused) -> dict[str, Any]:
-    """Beside the problems of a refused request, whose they are."""
+    """Beside the problems of a refused request, whose they are, and which quotas are used up."""
+    if isinstance(refusal, QuotaSpent):
+        return {"quotas": quota_answers(refusal.quotas)}
     return {"files": [file.as_dict() for file in refusal.files]} if refusal.files else {}

@@ -184,6 +184,39 @@ class SeedSetSerializer(serializers.Serializer[Any]):
     )
 
 
+class WindowSerializer(serializers.Serializer[Any]):
+    """A day or a calendar month, UTC."""
+
+    used = serializers.IntegerField(help_text="The larger of the next two, which the limit stops.")
+    by_person = serializers.IntegerField(help_text="Yours, for whatever team.")
+    by_team = serializers.IntegerField(help_text="Everybody's for the team.")
+    limit = serializers.IntegerField(allow_null=True, help_text="Null: no limit.")
+    left = serializers.IntegerField(allow_null=True)
+    resets_at = serializers.DateTimeField(help_text="When counting begins anew, UTC.")
+
+
+class QuotaSerializer(serializers.Serializer[Any]):
+    """What may still be submitted to a dataset whose judgements are hidden."""
+
+    dataset = serializers.CharField(help_text="Slug.")
+    team = serializers.CharField(allow_null=True, help_text="Slug; null while you have none.")
+    left = serializers.IntegerField(allow_null=True, help_text="How many now; null: no limit.")
+    resets_at = serializers.DateTimeField(help_text="When there are more again, UTC.")
+    day = WindowSerializer()
+    month = WindowSerializer()
+
+
+class ChargeSerializer(serializers.Serializer[Any]):
+    """What a submission cost on a dataset whose judgements are hidden."""
+
+    dataset = serializers.CharField(help_text="Slug.")
+    counted = serializers.BooleanField(help_text="False once it was given back.")
+    refund_reason = serializers.CharField(help_text="Why it was given back, else empty.")
+    quota = QuotaSerializer(
+        allow_null=True, help_text="As it is now; null in lists, and where nothing is limited."
+    )
+
+
 class SubmissionSerializer(serializers.Serializer[Any]):
     """A submission."""
 
@@ -216,6 +249,7 @@ class SubmissionSerializer(serializers.Serializer[Any]):
     )
     jobs = JobSerializer(many=True)
     seed_sets = SeedSetSerializer(many=True, help_text="Several runs for one dataset, which are one result.")
+    charges = ChargeSerializer(many=True, help_text="What it cost of quotas; for its team alone.")
     url = serializers.URLField()
 
 

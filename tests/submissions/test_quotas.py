@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 
 from leaderboard.models import Dataset, Membership, Team, User
@@ -233,3 +235,79 @@ def test_of_several_datasets_those_used_up_are_named(api: Api, secret: Dataset, 
     )  # fmt: skip
     assert both.body["code"] == "quota"
     assert Submission.objects.count() == 2
+
+
+def test_the_api_tells_what_is_left(api: Api, alice: User, secret: Dataset, demo: Dataset, noon: Any) -> None:
+    before = api.get("quotas/").body
+    assert [quota["dataset"] for quota in before["quotas"]] == ["secret"]
+    assert before["quotas"][0]["left"] == 2
+    accepted = send(api, 1).body
+    assert accepted["charges"][0]["counted"] is True
+    assert accepted["charges"][0]["quota"]["left"] == 1
+    quota = api.get("quotas/?dataset=secret").body["quotas"][0]
+    assert quota["team"] == team_of(alice).slug
+    assert quota["day"] == {
+        "used": 1, "by_person": 1, "by_team": 1, "limit": 2, "left": 1, "resets_at": "2026-11-22T00:00:00+00:00",
+    }  # fmt: skip
+    assert quota["month"]["left"] == 9
+    send(api, 2)
+    assert send(api, 3).body["quotas"][0]["resets_at"] == "2026-11-22T00:00:00+00:00"
+    assert api.get("quotas/").body["refusals"]["left"] == 20
+    assert api.get("submissions/").body["results"][0]["charges"][0]["quota"] is None
+
+
+def test_nobody_has_quotas(nobody: Api, secret: Dataset) -> None:
+    assert nobody.get("quotas/").status == 401
+
+
+def test_what_a_submission_cost_is_for_its_team_alone(api: Api, stranger: Api, secret: Dataset) -> None:
+    identifier = send(api, 1).body["id"]
+    work()
+    assert stranger.get(f"submissions/{identifier}/").body["charges"] == []
+    assert "Quota" not in stranger.client.get(f"/submissions/{identifier}/").content.decode()
+
+
+def test_pages_show_what_is_used(
+    api: Api, alice: User, secret: Dataset, demo: Dataset, signed_in: Client, noon: Any
+) -> None:
+    def shown(address: str) -> str:
+        text = signed_in.get(address).content.decode()
+        return " ".join(re.sub(r"<[^>]+>", " ", text).split())
+
+    used = "1 of 2 submissions today, 1 of 10 this month"
+    identifier = send(api, 1).body["id"]
+    assert f"{used} · counted anew in 12 h , at 00:00 UTC" in shown("/submit/")
+    assert used in shown("/datasets/secret/")
+    assert "submissions today" not in shown("/datasets/demo/")
+    assert "submissions today" not in Client().get("/datasets/secret/").content.decode()
+    assert f"Secret : counted. Used: {used}" in shown(f"/submissions/{identifier}/")
+    api.post(f"submissions/{identifier}/cancel/")
+    status = shown(f"/submissions/{identifier}/")
+    assert "Secret : not counted, because it was cancelled before a worker began." in status
+    send(api, 2)
+    send(api, 3)
+    assert "None left : 2 of 2 submissions today, 2 of 10 this month. More in 12 h" in shown("/submit/")
+
+
+def test_every_team_of_a_person_has_its_line(alice: User, secret: Dataset, signed_in: Client) -> None:
+    other = Team.objects.create(slug="other", name="Other")
+    Membership.objects.create(team=other, user=alice)
+    text = signed_in.get("/submit/").content.decode()
+    assert text.count("submissions today") == 2
+    assert "Other:" in text
+
+
+def test_a_refused_submission_says_when_on_the_page(
+    api: Api, secret: Dataset, signed_in: Client, noon: Any
+) -> None:
+    for number in (1, 2):
+        send(api, number)
+    answer = signed_in.post(
+        "/submit/",
+        {
+            "system": "my-system", "configuration": "x", "public": "yes", "action": "submit",
+            "run:secret": upload(run_text(skip=7)),
+        },
+    )  # fmt: skip
+    assert answer.status_code == 400
+    assert "The next one may come in 12 h, at 00:00 UTC on 22 November." in answer.content.decode()
