@@ -17,7 +17,7 @@ from leaderboard.models import Dataset, Entry
 
 #: What boards show of the dataset itself, as columns.
 DATASET_FACTS = (
-    "slug", "name", "task", "domain", "language", "state", "hidden", "primary_measure", "measures",
+    "slug", "name", "task", "domain", "language", "state", "hidden", "protection", "primary_measure", "measures",
     "current_version_id", "current_qrels_id",
 )  # fmt: skip
 #: Of a dataset without a version the ids of its parts, which its scores are the means of.

@@ -21,11 +21,22 @@ from leaderboard.boards.measures import better
 from leaderboard.boards.past import is_public
 from leaderboard.boards.reading import short_citation
 from leaderboard.models import BoardChange, Dataset, Entry, EntryVersion
+from leaderboard.models.datasets import Protection
 from leaderboard.publishing import HIDDEN_DECIMALS, published_value
 
 Kind = BoardChange.Kind
 #: What is news.
-TOLD = (Kind.IMPORTED, Kind.PUBLISHED, Kind.REPORTED, Kind.WITHDRAWN, Kind.BASELINE)
+TOLD = (
+    Kind.IMPORTED,
+    Kind.PUBLISHED,
+    Kind.REPORTED,
+    Kind.WITHDRAWN,
+    Kind.BASELINE,
+    Kind.REVEALED,
+    Kind.PROTECTED,
+)
+#: Of these what the policy of hidden judgements brings.
+_OF_PROTECTION = (Kind.REVEALED, Kind.PROTECTED)
 ITEMS_OF_A_PAGE = 50
 
 
@@ -104,6 +115,8 @@ def _items(changes: Iterable[BoardChange]) -> list[Item]:
             items += reported.get(change.at, [])
         elif change.kind == Kind.IMPORTED:
             items += _imported(change, before.get(change.pk, {}))
+        elif change.kind in _OF_PROTECTION:
+            items.append(_of_protection(change))
         elif change.entry is not None:
             items.append(_of_entry(change, change.entry))
     return sorted(items, key=attrgetter("at"), reverse=True)
@@ -139,6 +152,15 @@ def _imported(change: BoardChange, before: Mapping[str, Any]) -> list[Item]:
     else:
         return []
     return [_item(change, label, note)]
+
+
+def _of_protection(change: BoardChange) -> Item:
+    """A competition that began or ended, or what it kept back until now."""
+    if change.kind == Kind.REVEALED:
+        return _item(change, "Revealed", "the private part, and how it differs from the public one")
+    if change.facts.get("protection") == Protection.COMPETITION:
+        return _item(change, "Competition", "the board shows the public part of the judged queries")
+    return _item(change, "Competition over", "values are means over all judged queries again")
 
 
 def _kind_of(facts: Mapping[str, Any]) -> str:

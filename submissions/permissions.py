@@ -53,7 +53,7 @@ def may_see_facts(submission: Submission) -> bool:
     """Whether anyone may see the public facts of the submission: those that a board, or a tombstone, shows."""
     if not submission.public:
         return False
-    shown = [Entry.Visibility.PUBLIC, Entry.Visibility.WITHDRAWN]
+    shown = [Entry.Visibility.PUBLIC, Entry.Visibility.WITHDRAWN, Entry.Visibility.SUPERSEDED]
     return Entry.objects.filter(submission_reference=submission.pk, visibility__in=shown).exists()
 
 

@@ -18,6 +18,7 @@ from leaderboard import rescoring
 from leaderboard.board_versions import lock_boards
 from leaderboard.judgements import scoring_target
 from leaderboard.models import Dataset, DatasetVersion, Entry, Evaluation, Qrels, Run, System
+from leaderboard.protection import evaluate_parts, policy_of
 from leaderboard.publishing import EntryMarks, publish_entry
 from leaderboard.publishing.judged import JUDGED_MEASURES
 from leaderboard.results import Sent, record_evaluation, record_run
@@ -247,8 +248,8 @@ def record(
 
 
 def record_scored(run: Run, qrels: Qrels, scored: ScoredRun) -> Evaluation:
-    """The row of a stored run's evaluation, unrounded."""
-    return record_evaluation(
+    """The row of a stored run's evaluation, unrounded; in a competition with its means over both parts."""
+    evaluation = record_evaluation(
         run=run,
         qrels=qrels,
         specification=SPEC_VERSION,
@@ -257,6 +258,9 @@ def record_scored(run: Run, qrels: Qrels, scored: ScoredRun) -> Evaluation:
         per_query=scored.per_query,
         missing_queries=scored.missing_queries,
     )
+    if policy_of(qrels.version.dataset).competition:
+        evaluate_parts(evaluation)
+    return evaluation
 
 
 def keep_run(

@@ -292,8 +292,12 @@ def _obstacle(job: Job, state: State) -> Obstacle | None:
     return obstacle(job) if idle else None
 
 
+#: Whose scores a submission's page shows to everyone: those that a board shows, or showed.
+_FOR_EVERYONE = (Entry.Visibility.PUBLIC, Entry.Visibility.WITHDRAWN, Entry.Visibility.SUPERSEDED)
+
+
 def _shows(entry: Entry, complete: bool) -> bool:
-    return complete or entry.visibility in (Entry.Visibility.PUBLIC, Entry.Visibility.WITHDRAWN)
+    return complete or entry.visibility in _FOR_EVERYONE
 
 
 def _meaning(job: Job, state: State, entry: Entry | None) -> str:

@@ -32,6 +32,7 @@ from leaderboard.boards.model import (
     Row,
     Value,
 )
+from leaderboard.boards.private_columns import PrivateColumns
 from leaderboard.boards.quarantined import without_numbers
 from leaderboard.boards.ranking import assign_ranks
 from leaderboard.boards.reading import EntryRow
@@ -60,6 +61,8 @@ class DatasetFacts:
     language: str = ""
     version_id: int | None = None
     qrels_id: int | None = None
+    #: Whether scores are means over the public part of the judged queries.
+    competition: bool = False
 
 
 class _Read(NamedTuple):
@@ -97,8 +100,10 @@ def dataset_board(
     versus = Versus.of((row.entry for row in read), _current_group(facts, read), facts.name)
     sure = CertaintyColumns.of(certainty if not facts.hidden else None, measure, versus.shown)
     declared = DeclaredColumns.of([row.entry for row in read])
-    columns = _columns(shown, versus.head, sure, costs.columns.columns, figures, declared.columns)
-    rows = _rows(facts, read, _Layout(shown, sure, costs.columns, figures, declared), costs.on_machine)
+    private = PrivateColumns.of([row.entry for row in read], measure)
+    layout = _Layout(shown, sure, private, costs.columns, figures, declared)
+    columns = _columns(layout, versus.head)
+    rows = _rows(facts, read, layout, costs.on_machine)
     lower = better(measure) == "lower"
     assign_ranks(rows, FOCUS, lower_is_better=lower)
     board = Board(
@@ -117,7 +122,13 @@ def dataset_board(
     _leave_out_empty(board, state)
     arrange(board, state, measure)
     sure_notes = sure.notes(rows, FOCUS, hidden=facts.hidden, judged=facts.qrels_id is not None)
-    board.notes = [*_notes(facts, rows, measure, versus), *sure_notes, *on_weights, *costs.notes()]
+    board.notes = [
+        *_notes(facts, rows, measure, versus),
+        *private.notes(),
+        *sure_notes,
+        *on_weights,
+        *costs.notes(),
+    ]
     return board
 
 
@@ -169,16 +180,10 @@ def _measure_in_focus(state: BoardState, measures: Sequence[str]) -> str:
     return sort if sort in measures else measures[0]
 
 
-def _columns(
-    measures: Sequence[str],
-    difference: str,
-    sure: CertaintyColumns,
-    costs: Sequence[Column],
-    figures: Mapping[FigureKey, Column],
-    declared: Sequence[Column],
-) -> list[Column]:
+def _columns(layout: _Layout, difference: str) -> list[Column]:
     """All columns; the first measure is the one in focus, and its differences and what it costs stand beside it."""
-    first, *others = measures
+    first, *others = layout.measures
+    sure, figures = layout.sure, layout.figures
     good = better(first)
     return [
         SYSTEM_COLUMN,
@@ -189,13 +194,14 @@ def _columns(
             RELATIVE, "Δ %", difference, "relative", good, note="relative difference to the same baseline"
         ),
         *sure.beside_difference,
-        *costs,
+        *layout.private.columns,
+        *layout.costs.columns,
         *map(other_column, others),
         *figures.values(),
         Column("architecture", "Architecture", ABOUT, "text"),
         Column("provenance", "Provenance", ABOUT, "text", note="how the numbers were obtained"),
         Column("by", "By", ABOUT, "text", note="the team, or the publication that reports it"),
-        *declared,
+        *layout.declared.columns,
         Column("published", "Date", ABOUT, "date"),
         Column("submission", "Submission", ABOUT, "text"),
     ]
@@ -219,14 +225,16 @@ class _Layout(NamedTuple):
 
     measures: Sequence[str]
     sure: CertaintyColumns
+    private: PrivateColumns
     costs: CostColumns
     figures: Mapping[FigureKey, Column]
     declared: DeclaredColumns
 
     @property
     def first_cost(self) -> int:
-        """The place after the system, the measure in focus and the two differences, each with how sure it is."""
-        return 4 + len(self.sure.beside_score) + len(self.sure.beside_difference)
+        """The place after the system, the measure in focus and its differences, each with how sure it is."""
+        sure = len(self.sure.beside_score) + len(self.sure.beside_difference)
+        return 4 + sure + len(self.private.columns)
 
     @property
     def of_measures(self) -> dict[str, int]:
@@ -254,7 +262,7 @@ def _rows(
     }
     current = _current_group(facts, read)
     of_measures, of_figures, first_cost = layout.of_measures, layout.of_figures, layout.first_cost
-    beside_difference = first_cost - len(layout.sure.beside_difference)
+    beside_difference = first_cost - len(layout.private.columns) - len(layout.sure.beside_difference)
     rows = []
     for item in read:
         entry = item.entry
@@ -289,6 +297,7 @@ def _values(item: _Read, layout: _Layout, baseline: float | None) -> list[Value]
         deltas.absolute(value, baseline),
         deltas.relative(value, baseline),
         *[None] * len(layout.sure.beside_difference),
+        *layout.private.values(entry, value),
         *[None] * len(layout.costs.columns),
         *map(item.scores.get, others),
         *[None] * len(layout.figures),
@@ -337,7 +346,10 @@ def _notes(facts: DatasetFacts, rows: Sequence[Row], measure: str, versus: Versu
     if any("?" in row.marks.values() for row in rows):
         notes.append("? as printed, but doubtful: never used to sort or plot.")
     if facts.hidden:
-        notes.append("The judgements are hidden: every value is published with three decimals.")
+        of_part = " over the public part of the judged queries" if facts.competition else ""
+        notes.append(
+            f"The judgements are hidden: every value is a mean{of_part}, published with three decimals."
+        )
     if any(row.entry.missing_queries for row in rows):
         notes.append("Judged queries that a run misses score 0; how many is said under the system's name.")
     return notes

@@ -20,7 +20,7 @@ from leaderboard.boards.parts import any_hidden, compose, rows_of_whole, with_pa
 from leaderboard.boards.past import last_change
 from leaderboard.boards.state import BoardState
 from leaderboard.models import Benchmark, BenchmarkMember
-from leaderboard.models.datasets import Dataset, DatasetQuerySet
+from leaderboard.models.datasets import Dataset, DatasetQuerySet, Protection
 
 #: What a dataset's page shows beside its board.
 DATASET_FIELDS = (
@@ -36,6 +36,10 @@ DATASET_FIELDS = (
     "description",
     "state",
     "hidden",
+    "protection",
+    "public_share",
+    "daily_quota",
+    "monthly_quota",
     "runs_only",
     "primary_measure",
     "measures",
@@ -155,6 +159,8 @@ def facts_of(dataset: Mapping[str, Any], prefix: str = "") -> DatasetFacts:
         language=dataset[prefix + "language"],
         version_id=dataset[prefix + "current_version_id"],
         qrels_id=dataset[prefix + "current_qrels_id"],
+        competition=dataset[prefix + "hidden"]
+        and dataset.get(prefix + "protection") == Protection.COMPETITION,
     )
 
 

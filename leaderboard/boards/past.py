@@ -112,6 +112,8 @@ _GONE: Mapping[str, str] = {
     Entry.Visibility.SUPERSEDED: "replaced by a better result of its team",
 }
 
+#: What an old board still shows: what gave way to a better result of its team is as true as it was.
+_STANDS = (Entry.Visibility.PUBLIC, Entry.Visibility.SUPERSEDED)
 _remembered: Remembered[PastRows] = Remembered(64)
 
 
@@ -187,7 +189,7 @@ def _round(rows: Iterable[Mapping[str, Any]]) -> None:
 
 def gone_since(rows: Mapping[int, PastRows]) -> dict[int, Gone]:
     """The entries that were public then and are no longer, by id; `rows` are by dataset. One query."""
-    gone = Entry.objects.filter(dataset__in=rows).exclude(visibility=Entry.Visibility.PUBLIC)
+    gone = Entry.objects.filter(dataset__in=rows).exclude(visibility__in=_STANDS)
     found = {}
     columns = ("pk", "dataset_id", "visibility", "withdrawal_reason", "moderation_reason")
     for pk, dataset, visibility, by_team, by_curator in gone.values_list(*columns):
@@ -210,7 +212,7 @@ def without_page(gone: Iterable[Gone]) -> frozenset[str]:
 def gone_key(datasets: Collection[int]) -> str:
     """What changes whenever anything of these datasets is withdrawn or kept back. One query."""
     gone = BoardChange.objects.filter(dataset__in=datasets, entry__isnull=False)
-    last = gone.exclude(entry__visibility=Entry.Visibility.PUBLIC)
+    last = gone.exclude(entry__visibility__in=_STANDS)
     return str(last.aggregate(last=Max("pk"))["last"] or 0)
 
 

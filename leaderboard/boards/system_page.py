@@ -39,7 +39,7 @@ def system_facts(slug: str) -> dict[str, Any] | None:
     """What the system says of itself, None where there is no such system with anything public. One query."""
     facts = (
         System.objects.filter(slug=slug)
-        .annotate(shown=Exists(EntryQuerySet(Entry).seen().filter(system=OuterRef("pk"))))
+        .annotate(shown=Exists(EntryQuerySet(Entry).known().filter(system=OuterRef("pk"))))
         .values(
             "pk",
             "slug",

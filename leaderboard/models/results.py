@@ -121,6 +121,10 @@ class EntryQuerySet(models.QuerySet["Entry"]):
         """Those that are on public boards or were: everyone may know of them."""
         return self.listed().filter(visibility__in=Entry.SEEN)
 
+    def known(self) -> Self:
+        """Those, and what stood on a competition's board until a better result of its team came."""
+        return self.listed().filter(visibility__in=(*Entry.SEEN, Entry.Visibility.SUPERSEDED))
+
     def listed(self) -> Self:
         """Those of datasets that have a public page."""
         return self.exclude(dataset__state=Dataset.State.PREPARING)

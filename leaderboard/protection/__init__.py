@@ -4,7 +4,7 @@
 """
 
 from leaderboard.protection.parts import draw_parts, evaluate_parts, private_means, public_means
-from leaderboard.protection.policy import HIDDEN_DECIMALS, MOST_MEASURES, Policy, policy_of
+from leaderboard.protection.policy import HIDDEN_DECIMALS, MOST_MEASURES, Policy, policy_of, policy_of_columns
 
 __all__ = [
     "HIDDEN_DECIMALS",
@@ -13,6 +13,7 @@ __all__ = [
     "draw_parts",
     "evaluate_parts",
     "policy_of",
+    "policy_of_columns",
     "private_means",
     "public_means",
 ]

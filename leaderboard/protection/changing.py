@@ -121,7 +121,7 @@ def _without_parts(dataset: Dataset) -> QuerySet[Evaluation]:
 def switch(dataset: Dataset, protection: Protection) -> bool:
     """Change the policy and every published value at once; False, with nothing changed, while parts are missing.
 
-    Results that the Ladder held stay held. Within `audit.acting`.
+    Results that the Ladder held stay held: reveal them first, or never. Within `audit.acting`.
     """
     lock_boards([dataset.pk])
     present = Dataset.objects.get(pk=dataset.pk)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from evaluation.ladder import STEP
 from leaderboard.models import Dataset
@@ -53,29 +54,43 @@ class Policy:
         return list(self._sentences()) if self.hidden else []
 
     def _sentences(self) -> Iterator[str]:
-        yield "The judgements stay with the scorer." + (
-            " The queries' texts are shown to curators alone." if self.queries_hidden else ""
+        texts = " The queries' texts are shown to curators alone." if self.queries_hidden else ""
+        yield (
+            "The judgements stay with the scorer and are offered to nobody. A curator with a permission of its own may "
+            f"read them, and each reading is logged.{texts}"
         )
         yield (
             f"Published: {' and '.join(_listed(self.measures))}, rounded to {HIDDEN_DECIMALS} decimals. Differences, "
             "means and ranks are computed from the rounded values."
         )
         yield "Not published: scores by query, intervals, tests, wins, and how many judged queries a run has."
+        if limits := " and ".join(self._limits()):
+            yield f"A person, and a team, may submit {limits} (UTC). The seeds of one system are one submission."
+        yield "Runs that look like probes are taken, and looked at by a curator."
         if self.competition:
             yield from self._of_competition()
 
+    def _limits(self) -> Iterator[str]:
+        if self.daily_quota is not None:
+            yield f"{_times(self.daily_quota)} a day"
+        if self.monthly_quota is not None:
+            yield f"{_times(self.monthly_quota)} a month"
+
     def _of_competition(self) -> Iterator[str]:
-        share = f"{100 * self.public_share:.0f} %"
         yield (
-            f"The board shows the public part, {share} of the judged queries. Which ones is secret, and fixed. "
-            "The others are the private part, revealed when a round ends."
+            f"The board shows the public part, about {100 * self.public_share:.0f} % of the judged queries. Which ones "
+            "is secret, and fixed. The others are the private part: a curator reveals it at the end of a round."
         )
         yield (
             "A result appears only when it is better than the best that its team or its submitter knows of, by more "
-            f"than {STEP} and more than the standard error of the difference. Otherwise everyone, its team "
-            "included, is told “no significant change” and nothing else."
+            f"than {STEP} and more than the standard error of the difference on the public part. Otherwise its team is "
+            "told “no significant change”, and nothing moves. This keeps noise and guesses off the board."
         )
-        yield "A team's earlier result gives way to its better one."
+        yield "A team has one place on the board, or as many as its round says. Its better result takes it."
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
 
 
 def _listed(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -83,15 +98,27 @@ def _listed(names: tuple[str, ...]) -> tuple[str, ...]:
     return names if len(names) < 3 else (", ".join(names[:-1]), names[-1])
 
 
+#: The columns of `Dataset` that decide.
+COLUMNS = (
+    "hidden", "protection", "measures", "public_share", "queries_visibility", "daily_quota", "monthly_quota",
+)  # fmt: skip
+
+
 def policy_of(dataset: Dataset) -> Policy:
     """The dataset's policy. One that hides nothing is in no competition, whatever its row says."""
-    competition = dataset.hidden and dataset.protection == Protection.COMPETITION
+    return policy_of_columns({name: getattr(dataset, name) for name in COLUMNS})
+
+
+def policy_of_columns(dataset: Mapping[str, Any]) -> Policy:
+    """The same of a dataset's COLUMNS as a mapping, for pages that read no more."""
+    hidden = dataset["hidden"]
+    competition = hidden and dataset["protection"] == Protection.COMPETITION
     return Policy(
-        hidden=dataset.hidden,
+        hidden=hidden,
         competition=competition,
-        measures=tuple(dataset.measures),
-        public_share=dataset.public_share if competition else 1.0,
-        queries_hidden=dataset.queries_visibility == Visibility.CURATORS,
-        daily_quota=dataset.daily_quota if dataset.hidden else None,
-        monthly_quota=dataset.monthly_quota if dataset.hidden else None,
+        measures=tuple(dataset["measures"]),
+        public_share=dataset["public_share"] if competition else 1.0,
+        queries_hidden=dataset["queries_visibility"] == Visibility.CURATORS,
+        daily_quota=dataset["daily_quota"] if hidden else None,
+        monthly_quota=dataset["monthly_quota"] if hidden else None,
     )

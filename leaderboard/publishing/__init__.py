@@ -6,6 +6,7 @@ from leaderboard.publishing.marks import EntryMarks, mark_pooled
 from leaderboard.publishing.moderation import CannotModerate, quarantine, restore, unpublish
 from leaderboard.publishing.refreshed import refresh_scores
 from leaderboard.publishing.reported import ReportedEntry, publish_reported
+from leaderboard.publishing.revealing import CannotReveal, Revealed, reveal_private
 from leaderboard.publishing.scored import SEEDS, publish_entry, publish_seed_set
 from leaderboard.publishing.shown import name_baseline, set_visibility, withdraw_entries
 from leaderboard.publishing.values import (
@@ -21,8 +22,10 @@ __all__ = [
     "HIDDEN_DECIMALS",
     "SEEDS",
     "CannotModerate",
+    "CannotReveal",
     "EntryMarks",
     "ReportedEntry",
+    "Revealed",
     "comparison_group",
     "mark_pooled",
     "name_baseline",
@@ -35,6 +38,7 @@ __all__ = [
     "quarantine",
     "refresh_scores",
     "restore",
+    "reveal_private",
     "set_visibility",
     "settle_places",
     "shown_instead",

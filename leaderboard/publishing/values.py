@@ -36,6 +36,11 @@ def comparison_group(evaluation: Evaluation) -> str:
     return f"scored:{evaluation.run.version_id}:{evaluation.qrels_id}:{evaluation.specification}"
 
 
+def present_group(dataset: Dataset) -> str:
+    """What the comparison groups begin with of entries that are scored on the dataset's present judgements."""
+    return f"scored:{dataset.current_version_id}:{dataset.current_qrels_id}:"
+
+
 def training_exposure(system: System, dataset: Dataset) -> Entry.Training:
     """What the system says it had seen of the dataset: labels before the corpus alone."""
     names = {dataset.slug, dataset.name}

@@ -14,6 +14,7 @@ from leaderboard.dataset_details import details
 from leaderboard.files import offered_files
 from leaderboard.models import Dataset
 from leaderboard.page_cache import kept_page, with_address
+from leaderboard.protection import policy_of_columns
 from leaderboard.publishing import published_statistics
 from leaderboard.site_address import site_address
 from leaderboard.views.board_context import board_context
@@ -50,6 +51,7 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
         return {
             "section": "datasets",
             "statistics": published_statistics(statistics, hidden=dataset["hidden"]),
+            "policy": policy_of_columns(dataset),
             "tombstones": page.tombstones,
             "parts": page.parts,
             "benchmarks": lists.benchmarks_with(dataset["pk"]),

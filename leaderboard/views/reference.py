@@ -10,6 +10,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from evaluation.formats.compression import Limits
+from evaluation.ladder import STEP
 from evaluation.measures import DEFAULT_MEASURES, FAMILIES, SPEC_VERSION, Family
 from leaderboard.page_cache import kept_page
 from leaderboard.publishing import HIDDEN_DECIMALS
@@ -53,6 +54,7 @@ def measures(request: HttpRequest) -> HttpResponse:
         "default_measures": DEFAULT_MEASURES,
         "specification": SPEC_VERSION,
         "hidden_decimals": HIDDEN_DECIMALS,
+        "ladder_step": STEP,
     }
     return render(request, "leaderboard/measures.html", context)
 

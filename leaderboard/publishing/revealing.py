@@ -1,0 +1,96 @@
+"""The end of a competition, or of one of its rounds: the private part's values, and, where a curator wishes, what was
+held."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.db import transaction
+from django.db.models import Q, QuerySet
+
+from leaderboard.audit import record
+from leaderboard.board_versions import Kind, board_changed, lock_boards
+from leaderboard.models import Dataset, Entry, Round
+from leaderboard.protection import policy_of
+from leaderboard.publishing.holding import settle_places
+from leaderboard.publishing.refreshed import fill_scores, private_scores_of
+from leaderboard.publishing.values import present_group
+
+Visibility = Entry.Visibility
+
+
+class CannotReveal(ValueError):
+    """There is nothing to reveal; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Revealed:
+    """How many results have their private part on the board now, and how many were held and are told."""
+
+    results: int
+    held: int
+
+
+@transaction.atomic
+def reveal_private(dataset: Dataset, round: Round | None = None, *, show_held: bool = False) -> Revealed:
+    """Publish the values over the private part of the results shown, those of a round or all; within `audit.acting`.
+
+    The site's own results are always among them. What the Ladder held stays held, unless `show_held`: then it is shown,
+    or kept with its team where that wishes, and has its private part too. Again, only what came since is revealed.
+    Raises CannotReveal where the dataset is in no competition, or the round is not its.
+    """
+    lock_boards([dataset.pk])
+    present = Dataset.objects.get(pk=dataset.pk)
+    if not policy_of(present).competition:
+        raise CannotReveal(f"{present} is in no competition: it has no private part")
+    entries = Entry.objects.filter(dataset=present).exclude(provenance=Entry.Provenance.REPORTED)
+    if round is not None:
+        _require_of(round, present)
+        entries = entries.filter(Q(round=round) | Q(system__team=None))
+    held = release_held(present, entries) if show_held else 0
+    results = _reveal(present, entries)
+    record(
+        "private part revealed",
+        f"{present}{f', {round}' if round is not None else ''}",
+        dataset=present,
+        after={"results": results, "held results shown": held},
+    )
+    if results or held:
+        board_changed(present, Kind.REVEALED)
+    dataset.refresh_from_db()
+    return Revealed(results, held)
+
+
+def _require_of(round: Round, dataset: Dataset) -> None:
+    of_benchmark = round.benchmark is not None and round.benchmark.members.filter(dataset=dataset).exists()
+    if round.dataset_id != dataset.pk and not of_benchmark:
+        raise CannotReveal(f"{round} is no round of {dataset}")
+
+
+def _reveal(dataset: Dataset, entries: QuerySet[Entry]) -> int:
+    """Give the results that are shown, or gave way to better ones, their private values; others have none."""
+    shown = entries.filter(
+        visibility__in=(Visibility.PUBLIC, Visibility.SUPERSEDED),
+        private_scores={},
+        comparison_group__startswith=present_group(dataset),
+    )
+    rows = shown.select_related("evaluation").defer("evaluation__values")
+    found = list(rows.prefetch_related("evaluation__parts", "seeds__evaluation__parts"))
+    for entry in found:
+        entry.private_scores = private_scores_of(entry, dataset)
+    Entry.objects.bulk_update(found, ["private_scores"], batch_size=200)
+    return sum(bool(entry.private_scores) for entry in found)
+
+
+def release_held(dataset: Dataset, entries: QuerySet[Entry]) -> int:
+    """Tell what the Ladder held: to everyone, or to its team alone where that wishes. Returns how many.
+
+    With the board locked; the caller counts the change.
+    """
+    held = list(entries.filter(visibility=Visibility.HELD))
+    for entry in held:
+        entry.visibility = Visibility.PUBLIC if entry.public_wanted else Visibility.PRIVATE
+    Entry.objects.bulk_update(held, ["visibility"], batch_size=200)
+    fill_scores(dataset, held)
+    settle_places(dataset)
+    return len(held)

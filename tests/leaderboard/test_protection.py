@@ -1,0 +1,290 @@
+"""Policies of hidden judgements: what pages say of them, how they change, and the reveal of a private part."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+from django.contrib.auth.models import Permission
+from django.core.management import CommandError, call_command
+from django.test import Client
+from django.utils import timezone
+
+from evaluation.qrels import Qrels as Judged
+from leaderboard import judgements
+from leaderboard.audit import acting
+from leaderboard.models import (
+    AuditRecord,
+    BoardChange,
+    Dataset,
+    Entry,
+    Evaluation,
+    Round,
+    System,
+    WorkRequest,
+)
+from leaderboard.models.datasets import Protection
+from leaderboard.protection import evaluate_parts, policy_of
+from leaderboard.protection.changing import CannotProtect, find_parts, request_change, switch
+from leaderboard.publishing import CannotReveal, publish_entry, refresh_scores, reveal_private
+from leaderboard.results import record_evaluation, record_run
+from leaderboard.systems import house_system
+from tests.factories import make_user
+from tests.leaderboard.entries import make_system, scored_dataset
+
+QUERIES = tuple(f"q{number:02d}" for number in range(30))
+
+
+@pytest.fixture
+def hidden(db: None, monkeypatch: pytest.MonkeyPatch) -> Dataset:
+    """A hidden dataset of thirty judged queries."""
+    dataset = scored_dataset(slug="secret", name="Secret", hidden=True, measures=["nDCG@10", "R@100"])
+    judged = Judged.from_dict({query: {"d1": 1} for query in QUERIES})
+    monkeypatch.setattr("leaderboard.protection.parts.load_qrels", lambda row: judged)
+    return dataset
+
+
+@pytest.fixture
+def contest(hidden: Dataset) -> Dataset:
+    """The same as a competition."""
+    change(hidden, "competition")
+    return hidden
+
+
+def change(dataset: Dataset, protection: Any, **options: Any) -> None:
+    """Change the policy as a curator and the scorer do together."""
+    with acting(None, "because"):
+        request_change(dataset, competition=protection == "competition", **options)
+        find_parts(dataset, lambda share: None)
+        assert switch(dataset, Protection(protection))
+
+
+def evaluation(
+    dataset: Dataset, system: System, public: float, private: float, number: int = 0
+) -> Evaluation:
+    """A run with these means over the parts, or what will be the parts."""
+    qrels = dataset.current_qrels
+    assert qrels is not None
+    assert dataset.current_version is not None
+    mask = judgements.load_parts(qrels).mask(QUERIES) if qrels.parts_sha256 else np.arange(30) < 10
+    values = np.where(mask, public, private)
+    run = record_run(
+        version=dataset.current_version,
+        system=system,
+        sha256=f"{system.pk:032x}{number:032x}",
+        origin="uploaded",  # type: ignore[arg-type]
+        size=1,
+        lines=1,
+    )
+    return record_evaluation(
+        run=run,
+        qrels=qrels,
+        specification="1",
+        measures=["nDCG@10", "R@100"],
+        means={"nDCG@10": float(values.mean()), "R@100": float(values.mean())},
+        per_query=np.column_stack([values, values]),
+        missing_queries=3,
+    )
+
+
+def publish(dataset: Dataset, name: str, public: float, private: float, **fields: Any) -> Entry:
+    """A result of a team of its own."""
+    found = evaluation(dataset, make_system(name), public, private)
+    return publish_entry(
+        evaluation=found,
+        provenance=Entry.Provenance.SCORED,
+        public=True,
+        submission_reference=name[:12],
+        **fields,
+    )
+
+
+def baseline(dataset: Dataset, public: float, private: float) -> Entry:
+    """The dataset's BM25."""
+    system = house_system(slug="bm25", name="BM25", architecture="lexical", description="", parameters={})
+    return publish_entry(
+        evaluation=evaluation(dataset, system, public, private),
+        provenance=Entry.Provenance.MEASURED,
+        public=True,
+        is_baseline=True,
+    )
+
+
+def board(client: Client, view: str = "") -> Any:
+    """The board as the API gives it."""
+    return json.loads(client.get(f"/api/v1/datasets/secret/board/{view}").content)
+
+
+def values(client: Client, system: str) -> dict[str, Any]:
+    """A row's values."""
+    found: dict[str, Any] = next(row for row in board(client)["rows"] if row["system"] == system)["values"]
+    return found
+
+
+def test_open_datasets_have_no_policy_and_hidden_ones_say_theirs(hidden: Dataset, client: Client) -> None:
+    opened = scored_dataset(slug="open", name="Open")
+    assert policy_of(opened).sentences == []
+    assert (policy_of(opened).decimals, policy_of(hidden).decimals) == (None, 3)
+    page = client.get("/datasets/secret/").content.decode()
+    assert 'id="protection"' in page
+    assert "rounded to 3 decimals" in page
+    assert "twice a day and 10 times a month" in page
+    assert "public part" not in page
+    assert 'id="protection"' not in client.get("/datasets/open/").content.decode()
+    assert "max(0.01, SE)" in client.get("/measures/").content.decode()
+
+
+def test_a_competitions_board_is_of_the_public_part_bm25_included(contest: Dataset, client: Client) -> None:
+    baseline(contest, 0.30011, 0.9)
+    publish(contest, "Dense", 0.45019, 0.1)
+    row = values(client, "Dense")
+    assert (row["nDCG@10"], row["delta"]) == (0.45, 0.15)
+    assert "private" not in row
+    page = client.get("/datasets/secret/").content.decode()
+    assert "over the public part of the judged queries" in page
+    assert "about 33 % of the judged queries" in page
+    assert "0.217" not in page, "the mean over all queries"
+
+
+def test_changing_the_policy_changes_every_value_at_once_and_is_recorded(
+    hidden: Dataset, client: Client
+) -> None:
+    baseline(hidden, 0.2, 0.2)
+    assert values(client, "BM25")["nDCG@10"] == 0.2
+    before = hidden.board_revision
+    change(hidden, "competition", share=0.4)
+    entry = Entry.objects.get()
+    assert entry.evaluation is not None
+    assert entry.evaluation.parts.get(part="public").judged_queries == 12
+    assert BoardChange.objects.latest("pk").kind == "protected"
+    assert Dataset.objects.get(pk=hidden.pk).board_revision > before
+    record = AuditRecord.objects.get(action="protection changed")
+    assert (record.before["protection"], record.after["protection"], record.reason) == (
+        "standard",
+        "competition",
+        "because",
+    )
+    change(hidden, "standard")
+    assert values(client, "BM25")["nDCG@10"] == 0.2
+
+
+def test_no_competition_starts_once_results_were_told_in_full_unless_that_is_known(hidden: Dataset) -> None:
+    publish(hidden, "Early", 0.3, 0.5)
+    with pytest.raises(CannotProtect, match="1 result on Secret told their teams the mean over all"):
+        request_change(hidden, competition=True)
+    request_change(hidden, competition=True, although_told=True)
+
+
+def test_parts_are_drawn_once_and_with_one_share(contest: Dataset) -> None:
+    assert contest.current_qrels is not None
+    contest.current_qrels.refresh_from_db()
+    drawn = contest.current_qrels.parts_sha256
+    change(contest, "standard")
+    with pytest.raises(CannotProtect, match="were drawn with a public share of"):
+        request_change(contest, competition=True, share=0.5)
+    change(contest, "competition")
+    contest.current_qrels.refresh_from_db()
+    assert contest.current_qrels.parts_sha256 == drawn
+
+
+def test_open_judgements_and_the_same_policy_are_refused(contest: Dataset) -> None:
+    with pytest.raises(CannotProtect, match="under the competition policy already"):
+        request_change(contest, competition=True)
+    with pytest.raises(CannotProtect, match="are open"):
+        request_change(scored_dataset(slug="open"), competition=True)
+
+
+def test_the_switch_waits_for_results_that_came_meanwhile(hidden: Dataset) -> None:
+    with acting(None, "because"):
+        request_change(hidden, competition=True)
+        find_parts(hidden, lambda share: None)
+        late = evaluation(hidden, make_system("Late"), 0.1, 0.2)
+        assert not switch(hidden, Protection.COMPETITION)
+        hidden.refresh_from_db()
+        assert hidden.protection == "standard"
+        evaluate_parts(late)
+        assert switch(hidden, Protection.COMPETITION)
+
+
+def test_the_reveal_adds_the_private_part_and_the_difference(contest: Dataset, client: Client) -> None:
+    baseline(contest, 0.3, 0.31)
+    publish(contest, "Fitted", 0.6, 0.4004)
+    with acting(make_user("Curator"), "the end"):
+        found = reveal_private(contest)
+    assert (found.results, found.held) == (2, 0)
+    row = values(client, "Fitted")
+    assert (row["private"], row["private_difference"]) == (0.4, -0.2)
+    assert values(client, "BM25")["private_difference"] == 0.01
+    page = client.get("/datasets/secret/").content.decode()
+    assert "Private part" in page
+    assert "−0.200" in page
+    exported = client.get("/datasets/secret/board.csv").content.decode()
+    assert "private,private_difference" in exported
+    assert "-0.2" in exported
+    assert BoardChange.objects.latest("pk").kind == "revealed"
+    assert AuditRecord.objects.filter(action="private part revealed", reason="the end").exists()
+    assert "rivate part" in client.get("/news/").content.decode()
+
+
+def test_a_rounds_reveal_shows_its_results_and_the_sites_own_alone(contest: Dataset, client: Client) -> None:
+    now = timezone.now()
+    first = Round.objects.create(
+        slug="first", name="First", dataset=contest, opens_at=now - timedelta(days=2),
+        closes_at=now - timedelta(days=1), reveals_at=now,
+    )  # fmt: skip
+    baseline(contest, 0.3, 0.31)
+    inside = publish(contest, "Inside", 0.6, 0.4)
+    Entry.objects.filter(pk=inside.pk).update(round=first)
+    publish(contest, "Outside", 0.5, 0.4)
+    with acting(None, "round"):
+        assert reveal_private(contest, first).results == 2
+    assert values(client, "Inside")["private"] == 0.4
+    assert values(client, "Outside")["private"] is None
+
+
+def test_held_results_stay_held_unless_the_curator_says_so(contest: Dataset, client: Client) -> None:
+    one = publish(contest, "One", 0.6, 0.4)
+    system = one.system
+    for number, wanted in ((1, True), (2, False)):
+        entry = publish_entry(
+            evaluation=evaluation(contest, system, 0.5, 0.45, number),
+            provenance=Entry.Provenance.SCORED,
+            public=wanted,
+            submission_reference=f"held{number}",
+        )
+        assert entry.visibility == "held"
+    with acting(None, "round"):
+        reveal_private(contest)
+    assert Entry.objects.filter(visibility="held", scores={}, private_scores={}).count() == 2
+    refresh_scores(contest)
+    assert Entry.objects.filter(visibility="held", scores={}).count() == 2
+    with acting(None, "all of it"):
+        assert reveal_private(contest, show_held=True).held == 2
+    assert Entry.objects.get(submission_reference="held1").visibility == "superseded"
+    assert Entry.objects.get(submission_reference="held1").scores["nDCG@10"] == 0.5
+    assert Entry.objects.get(submission_reference="held2").visibility == "private"
+
+
+def test_nothing_is_revealed_of_a_dataset_in_no_competition(hidden: Dataset) -> None:
+    with pytest.raises(CannotReveal, match="no private part"):
+        reveal_private(hidden)
+
+
+def test_the_commands_ask_for_a_person_with_the_permission_and_a_reason(hidden: Dataset) -> None:
+    person = make_user("Curator")
+    with pytest.raises(CommandError, match="has not the permission"):
+        call_command("protect_dataset", "secret", "--competition", "--by", person.email, "--why", "a contest")
+    person.user_permissions.add(Permission.objects.get(codename="reveal_dataset"))
+    call_command("protect_dataset", "secret", "--competition", "--by", person.email, "--why", "a contest")
+    assert WorkRequest.objects.get(kind="protect").payload == {
+        "protection": "competition",
+        "by": person.pk,
+        "why": "a contest",
+    }
+    with pytest.raises(CommandError, match="no private part"):
+        call_command("reveal", "secret", "--by", person.email, "--why", "the end")
+    with pytest.raises(CommandError, match="no dataset nowhere"):
+        call_command("reveal", "nowhere", "--by", person.email, "--why", "the end")
