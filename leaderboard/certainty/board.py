@@ -28,7 +28,7 @@ class ComparedBoard(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What decides all that is found; an entry's evaluations never change, so its id stands for them."""
+        """What decides all that is found: an entry has one set of evaluations in a group, its id stands for them."""
         named = [
             self.comparison_group,
             sorted(self.entries),

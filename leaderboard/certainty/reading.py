@@ -44,23 +44,29 @@ def read(dataset_ids: Collection[int]) -> dict[int, BoardCertainty]:
         present = compared_boards(missing)
         for found in _rows(list(missing.values())):
             board = present.get(found["dataset_id"])
+            if board is not None and board.comparison_group != found["comparison_group"]:
+                continue  # of the same results on earlier judgements: nothing of it holds for these numbers
             certainty = _certainty(found, current=board is not None and board.key == found["key"])
             known[certainty.dataset] = certainty
             _remembered.put(keys[certainty.dataset][1], certainty)
     return {dataset: found for dataset, found in known.items() if found is not None}
 
 
-def read_at(dataset_id: int, revision: int, entries: Collection[int]) -> BoardCertainty | None:
+def read_at(
+    dataset_id: int, revision: int, entries: Collection[int], group: str = ""
+) -> BoardCertainty | None:
     """What was found of a dataset's board when it had this revision; `entries` are those it showed, by their ids.
 
-    Current where it was found of exactly these entries of its comparison group. None where there was nothing yet, and
-    where the judgements are hidden now. Two queries.
+    Current where it was found of exactly these entries of its comparison group. None where there was nothing yet, or
+    nothing of the comparison group that is named, and where the judgements are hidden now. Two queries.
     """
     known = Certainty.objects.filter(dataset=dataset_id, dataset__hidden=False, from_revision__lte=revision)
     latest = known.order_by("-from_revision").values_list("pk", flat=True).first()
     if latest is None:
         return None
     (row,) = _rows([latest])
+    if group and row["comparison_group"] != group:
+        return None
     found = _certainty(row, current=True)
     compared = {entry for measure in found.content.values() for entry in measure["entries"]}
     return found if compared == set(entries) else _certainty(row, current=False)

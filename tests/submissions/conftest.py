@@ -202,6 +202,12 @@ def alice(db: None) -> User:
 
 
 @pytest.fixture
+def curator(db: None) -> User:
+    """Somebody who has every right of curation."""
+    return make_user("Cora", is_staff=True, is_superuser=True)
+
+
+@pytest.fixture
 def api(alice: User) -> Api:
     """The API as Alice."""
     return Api(alice)

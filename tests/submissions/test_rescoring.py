@@ -16,36 +16,15 @@ from leaderboard.audit import acting
 from leaderboard.judging.adopt import adopt_qrels
 from leaderboard.models import AuditRecord, Dataset, Entry, Evaluation, Qrels, Rescore, Run, User, WorkRequest
 from leaderboard.runs import run_path
-from leaderboard.store import Area, put
 from submissions import rescoring as job_module
 from submissions.lease import holding
 from submissions.models import Job, State
 from submissions.queue import claim, reap, take_requests
 from submissions.rescoring import give_up_lost, rescore_job
-from tests.factories import make_user
-from tests.submissions.conftest import HEADER, JUDGED, Api, run_text, work
+from tests.submissions.conftest import Api, run_text, work
+from tests.submissions.rescores import more_judgements, rescored
 
 pytestmark = pytest.mark.django_db
-
-
-def more_judgements(dataset: Dataset, folder: Path, extra: str = "d2") -> Qrels:
-    """The dataset's judgements with one more relevant document for each query."""
-    path = folder / f"{dataset.slug}-{extra}.qrels"
-    path.write_text(
-        HEADER
-        + "".join(
-            f"{query}\td1\t1\n{query}\td3\t2\n{query}\td900\t0\n{query}\t{extra}\t2\n" for query in JUDGED
-        )
-    )
-    assert dataset.current_version is not None
-    number = dataset.current_version.qrels.count() + 1
-    return Qrels.objects.create(version=dataset.current_version, number=number, sha256=put(Area.QRELS, path))
-
-
-@pytest.fixture
-def curator(db: None) -> User:
-    """Somebody who may rescore."""
-    return make_user("Cora", is_staff=True, is_superuser=True)
 
 
 def test_one_rescore_at_a_time_and_each_act_is_recorded(
@@ -99,16 +78,6 @@ def test_judgements_of_another_split_are_another_test(
         pytest.raises(rescoring.CannotRescore, match="not for the version and split"),
     ):
         rescoring.start(demo, qrels, "dev")
-
-
-def rescored(dataset: Dataset, qrels: Qrels, curator: User, reason: str = "a pool") -> Rescore:
-    """The rescore, with all its runs evaluated."""
-    with acting(curator, reason):
-        rescore = rescoring.start(dataset, qrels, reason)
-    take_requests()
-    work()
-    rescore.refresh_from_db()
-    return rescore
 
 
 def test_every_stored_run_is_evaluated_and_no_board_changes(

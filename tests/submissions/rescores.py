@@ -1,0 +1,36 @@
+"""Rescores for tests: further judgements of the small collections, and all runs evaluated on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from leaderboard import rescoring
+from leaderboard.audit import acting
+from leaderboard.models import Dataset, Qrels, Rescore, User
+from leaderboard.store import Area, put
+from submissions.queue import take_requests
+from tests.submissions.conftest import HEADER, JUDGED, work
+
+
+def more_judgements(dataset: Dataset, folder: Path, extra: str = "d2") -> Qrels:
+    """The dataset's judgements with one more relevant document for each query."""
+    path = folder / f"{dataset.slug}-{extra}.qrels"
+    path.write_text(
+        HEADER
+        + "".join(
+            f"{query}\td1\t1\n{query}\td3\t2\n{query}\td900\t0\n{query}\t{extra}\t2\n" for query in JUDGED
+        )
+    )
+    assert dataset.current_version is not None
+    number = dataset.current_version.qrels.count() + 1
+    return Qrels.objects.create(version=dataset.current_version, number=number, sha256=put(Area.QRELS, path))
+
+
+def rescored(dataset: Dataset, qrels: Qrels, curator: User, reason: str = "a pool") -> Rescore:
+    """The rescore, with all its runs evaluated."""
+    with acting(curator, reason):
+        rescore = rescoring.start(dataset, qrels, reason)
+    take_requests()
+    work()
+    rescore.refresh_from_db()
+    return rescore
