@@ -12,7 +12,8 @@ from pathlib import Path
 from django.db import transaction
 
 from evaluation.errors import InvalidContent
-from leaderboard.models import Dataset, Rescore, Run, WorkRequest
+from leaderboard.models import Dataset, Evaluation, Rescore, Run, WorkRequest
+from leaderboard.protection import evaluate_parts, policy_of
 from leaderboard.rescoring import give_up
 from leaderboard.rescoring.content import prepare_content
 from leaderboard.rescoring.runs import (
@@ -50,6 +51,8 @@ def rescore_job(job: Job, lease: Lease) -> None:
                 return
             _evaluate(job, lease, rescore, run)
             rescore = _evaluating(job)
+        if policy_of(dataset).competition:
+            _find_parts(rescore, lease)
         content = prepare_content(dataset, rescore.to_qrels)
         with transaction.atomic():
             # The state goes first: a lost claim lets nobody decide.
@@ -97,6 +100,14 @@ def _evaluate(job: Job, lease: Lease, rescore: Rescore, run: Run) -> None:
         end_run(rescore)
         _count_anew(job)
     note_progress(rescore)
+
+
+def _find_parts(rescore: Rescore, lease: Lease) -> None:
+    """The means over a competition's parts, where they are not there yet, one evaluation after the other."""
+    evaluations = Evaluation.objects.filter(qrels=rescore.to_qrels).order_by("pk")
+    for key in list(evaluations.values_list("pk", flat=True)):
+        lease.check()
+        evaluate_parts(evaluations.select_related("qrels").get(pk=key))
 
 
 def _missing(path: Path) -> str:

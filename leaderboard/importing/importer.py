@@ -15,6 +15,8 @@ from django.db import transaction
 
 from evaluation.errors import InvalidContent
 from evaluation.problems import Problem
+from leaderboard import rescoring
+from leaderboard.audit import actor
 from leaderboard.baselines import request_baseline
 from leaderboard.board_versions import Kind, board_changed, lock_boards
 from leaderboard.files import offered_files
@@ -195,9 +197,14 @@ def _record(
     judged = inspected.judgements.get(options.split)
     # Importing again without judgements takes none away.
     qrels = dataset.current_qrels if dataset.current_version_id == version.pk else None
+    stays = False
     if judged is not None:
-        qrels = current_or_next_qrels(version, options.split, judged, dataset.relevance_level)
-    if (judged is not None or qrels is None) and set_topics(version, inspected, stored):
+        wanted = current_or_next_qrels(version, options.split, judged, dataset.relevance_level)
+        stays = dataset.current_version_id == version.pk and rescoring.is_needed(dataset, wanted)
+        qrels = qrels if stays else wanted
+        if stays and _rescore(dataset, wanted):
+            changes.append(f"rescore on {wanted.split} qrels {wanted.number}")
+    if (judged is not None or qrels is None) and not stays and set_topics(version, inspected, stored):
         changes.append("topics")
     moved = (dataset.current_version_id, dataset.current_qrels_id) != (
         version.pk,
@@ -208,7 +215,7 @@ def _record(
     dataset.current_version, dataset.current_qrels = version, qrels
     dataset.state = _state(dataset, options)
     dataset.save()
-    if offer_content(dataset, version, stored, options.split):
+    if offer_content(dataset, version, stored, options.split, with_scored=not stays):
         changes.append("files")
     # Without judgements it is retrieved all the same: a pool may be drawn from it.
     asked = moved and not dataset.runs_only and (qrels is None or not _has_baseline(dataset, qrels))
@@ -224,6 +231,28 @@ def _record(
         changes.append("baseline run")
     offered = tuple(file.name for file in offered_files(dataset, AnonymousUser()))
     return Imported(dataset, version, qrels, tuple(changes), asked, offered, left_out(inspected, options))
+
+
+def _rescore(dataset: Dataset, qrels: Qrels) -> bool:
+    """Have the results that are there evaluated on other judgements, before the board may stand on these.
+
+    False where that is under way. Raises InvalidContent while a rescore on yet others is not decided.
+    """
+    other = rescoring.under_way(dataset)
+    if other is None:
+        rescoring.start(
+            dataset, qrels, actor().reason or "The collection was imported with other judgements."
+        )
+        return True
+    if other.to_qrels_id == qrels.pk:
+        return False
+    raise InvalidContent.of(
+        problem(
+            "rescore_under_way",
+            f"{dataset.slug} is being rescored on qrels {other.to_qrels.number}, which are other judgements than these",
+            "Switch its board to those or throw them away, then import again.",
+        )
+    )
 
 
 def _settings(options: ImportOptions) -> tuple[Dataset, list[str]]:

@@ -137,10 +137,16 @@ def current_or_next_qrels(
 
 
 def offer_content(
-    dataset: Dataset, version: DatasetVersion, stored: StoredContent, scored_split: str
+    dataset: Dataset,
+    version: DatasetVersion,
+    stored: StoredContent,
+    scored_split: str,
+    *,
+    with_scored: bool = True,
 ) -> bool:
     """Offer the version's files, and the scored judgements only where they are open. True if an offer changed.
 
+    `with_scored` is False where results are to be rescored first: the scored judgements come with the switch.
     Beside hidden judgements only those of this import are offered: others have not been held against them.
     """
     before = set(version.files.values_list("name", "sha256"))
@@ -157,6 +163,7 @@ def offer_content(
         judgements_name(split): (split, kept)
         for split, kept in stored.judgements.items()
         if may_offer_judgements(split, scored=scored_split, hidden=dataset.hidden)
+        and (with_scored or split != scored_split)
     }
     for file in version.files.filter(kind=Kind.QRELS) if dataset.hidden else ():
         if file.name not in offered:

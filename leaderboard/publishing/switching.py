@@ -10,6 +10,7 @@ from django.utils import timezone
 from leaderboard.audit import actor, record
 from leaderboard.board_versions import Kind, board_changed, lock_boards
 from leaderboard.models import Dataset, Entry, Rescore, Seed
+from leaderboard.publishing.holding import settle_places
 from leaderboard.publishing.marks import mark_pooled
 from leaderboard.rescoring.comparison import compare, digest
 from leaderboard.rescoring.content import Content, offer_with
@@ -47,6 +48,7 @@ def switch_board(rescore: Rescore, *, seen: str = "") -> Dataset:
     dataset.save()
     offer_with(dataset, qrels.version, qrels, Content.of(present.content))
     mark_pooled(dataset)
+    settle_places(dataset)
     record(
         "board switched",
         present,
@@ -116,8 +118,7 @@ def _apply(moves: Sequence[Move]) -> None:
             seed.evaluation, seed.scores = evaluation, scores
             seeds.append(seed)
         entry.scores, entry.deviations = move.scores, move.deviations
-        # What was revealed was of the earlier judgements; permalinks keep it.
-        entry.private_scores = {}
+        entry.private_scores = move.private_scores
         entry.comparison_group = move.comparison_group
         entry.missing_queries = move.missing_queries
         entry.is_baseline = move.is_baseline

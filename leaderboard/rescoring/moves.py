@@ -7,7 +7,12 @@ from dataclasses import dataclass, replace
 
 from evaluation.measures import SPEC_VERSION
 from leaderboard.models import Entry, Evaluation, Rescore, Seed
-from leaderboard.publishing.values import comparison_group, over_seeds, published_scores
+from leaderboard.publishing.values import (
+    comparison_group,
+    over_seeds,
+    published_private_scores,
+    published_scores,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +29,7 @@ class Move:
     seed_scores: Sequence[dict[str, float]]
     scores: dict[str, float]
     deviations: dict[str, float]
+    private_scores: dict[str, float]
     comparison_group: str
     missing_queries: int | None
     is_baseline: bool
@@ -45,6 +51,7 @@ def moves_of(rescore: Rescore) -> tuple[list[Move], list[Stay]]:
         for evaluation in Evaluation.objects.filter(qrels=rescore.to_qrels, specification=SPEC_VERSION)
         .select_related("run", "qrels")
         .defer("values")
+        .prefetch_related("parts")
     }
     taken = set(Entry.objects.filter(evaluation__qrels=rescore.to_qrels).values_list("evaluation", flat=True))
     taken |= set(Seed.objects.filter(evaluation__qrels=rescore.to_qrels).values_list("evaluation", flat=True))
@@ -127,6 +134,10 @@ def _move(entry: Entry, rescore: Rescore, new: dict[int, Evaluation]) -> Move:
     deviations: dict[str, float] = {}
     if _seeds(entry):
         scores, deviations = over_seeds(published, hidden=dataset.hidden)
+    private: dict[str, float] = {}
+    if entry.private_scores:  # revealed before: what is told of the other part is of the same judgements
+        found = [published_private_scores(evaluation, dataset) for evaluation in after]
+        private = over_seeds(found, hidden=dataset.hidden)[0] if _seeds(entry) else found[0]
     return Move(
         entry=entry,
         seeds=_seeds(entry),
@@ -135,6 +146,7 @@ def _move(entry: Entry, rescore: Rescore, new: dict[int, Evaluation]) -> Move:
         seed_scores=published,
         scores=scores,
         deviations=deviations,
+        private_scores=private,
         comparison_group=comparison_group(after[0]),
         missing_queries=None if dataset.hidden else max(each.missing_queries for each in after),
         is_baseline=entry.is_baseline and before[0].qrels_id == rescore.from_qrels_id,

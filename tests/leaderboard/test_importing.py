@@ -185,6 +185,24 @@ def test_other_judgements_of_the_same_content_are_the_next_qrels(tmp_path: Path)
     assert second.baseline_requested
 
 
+def test_other_judgements_of_scored_content_are_a_rescore_and_the_board_stays(tmp_path: Path) -> None:
+    first = tiny(write_folder(tmp_path / "1"), hidden=False)
+    score_something(first)
+    offered = list(first.version.files.values_list("name", "sha256"))
+    qrels = good_files()["qrels/test.tsv"] + "q3\td1\t1\n"
+    more = write_folder(tmp_path / "2", {"qrels/test.tsv": qrels})
+    second = tiny(more)
+    assert second.changes == ("rescore on test qrels 2",)
+    assert (second.qrels, second.baseline_requested) == (first.qrels, False)
+    assert Dataset.objects.get(slug="tiny").current_qrels == first.qrels
+    assert list(second.version.files.values_list("name", "sha256")) == offered
+    assert WorkRequest.objects.filter(kind=WorkRequest.Kind.RESCORE).count() == 1
+    assert tiny(more).changes == ()
+    other = write_folder(tmp_path / "3", {"qrels/test.tsv": qrels + "q3\td2\t1\n"})
+    with pytest.raises(InvalidContent, match="tiny is being rescored on qrels 2"):
+        tiny(other)
+
+
 def test_going_back_to_earlier_bytes_moves_the_board_back(tmp_path: Path) -> None:
     folder = write_folder(tmp_path / "1")
     first = tiny(folder)
