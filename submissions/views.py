@@ -16,6 +16,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from evaluation.engines import ENGINES
+from leaderboard.audit import acting
 from leaderboard.models import Run, User
 from leaderboard.runs import gzipped_run
 from leaderboard.systems import NameTaken, update_system
@@ -166,7 +167,7 @@ def visibility(request: HttpRequest, identifier: str) -> HttpResponse:
         messages.warning(request, slow_down(wait))
         return render(request, "submissions/submission.html", _context(request, found), status=429)
     public = request.POST.get("public") == "yes"
-    withdrawal.set_public(found, public)
+    withdrawal.set_public(found, public, _person(request))
     messages.success(request, "Everyone sees it now." if public else "Only your team sees it now.")
     return redirect(found)
 
@@ -213,7 +214,8 @@ def edit_system(request: HttpRequest, slug: str) -> HttpResponse:
         return render(request, "submissions/system.html", context, status=429)
     if data is not None and form.is_valid():
         try:
-            update_system(system, form.fields_of_system())
+            with acting(_person(request), "described anew"):
+                update_system(system, form.fields_of_system())
         except NameTaken as error:
             form.add_error("name", f"{str(error)[0].upper()}{str(error)[1:]}.")
         else:

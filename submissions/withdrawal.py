@@ -8,6 +8,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from leaderboard import publishing, results
+from leaderboard.audit import acting
 from leaderboard.models import Entry, User
 from submissions.collecting import show_waiting, take_back_waiting
 from submissions.lifecycle import advance, write_log
@@ -34,8 +35,9 @@ def withdraw(submission: Submission, reason: str, by: User) -> bool:
             write_log(job.pk, f"Withdrawn by {who}: {reason}")
             transaction.on_commit(partial(forget_upload, job))
     stop_unneeded()
-    publishing.withdraw_entries(submission.pk, reason)
-    take_back_waiting(submission)
+    with acting(by, reason):
+        publishing.withdraw_entries(submission.pk, reason)
+        take_back_waiting(submission)
     submission.refresh_from_db()
     return True
 
@@ -58,13 +60,17 @@ def cancel(submission: Submission) -> int:
 
 
 @transaction.atomic
-def set_public(submission: Submission, public: bool) -> None:
-    """Show the submission's results to everyone, or keep them with the team. Withdrawn ones stay as they are."""
+def set_public(submission: Submission, public: bool, by: User | None = None) -> None:
+    """Show the submission's results to everyone, or keep them with the team. Withdrawn ones stay as they are.
+
+    `by` is named in the record of what changes on boards.
+    """
     if not Submission.objects.filter(pk=submission.pk, withdrawn_at=None).update(public=public):
         return
     submission.public = public
-    publishing.set_visibility(submission.pk, public=public)
-    show_waiting(submission, public)
+    with acting(by, f"submission {submission.pk} {'shown' if public else 'kept back'}"):
+        publishing.set_visibility(submission.pk, public=public)
+        show_waiting(submission, public)
 
 
 @transaction.atomic

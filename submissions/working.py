@@ -6,6 +6,8 @@ import logging
 import secrets
 
 from evaluation.errors import InvalidRun, ModelFailure
+from leaderboard.audit import acting
+from leaderboard.models import User
 from submissions.analysis import certainty_job
 from submissions.capability import forget_own_capability, own_capability, runs_models
 from submissions.collecting import score_or_keep
@@ -114,7 +116,15 @@ def _settled(job: Job) -> None:
 def _attempt(job: Job, lease: Lease) -> None:
     if job.attempts > 1:
         write_log(job.pk, f"Attempt {job.attempts} of {ATTEMPTS}.")
-    WORK[Job.Kind(job.kind)](job, lease)
+    with acting(*_on_whose_behalf(job)):
+        WORK[Job.Kind(job.kind)](job, lease)
+
+
+def _on_whose_behalf(job: Job) -> tuple[User | None, str]:
+    """Who is named in the record of what the job changes, and as what: the submitter, else the site."""
+    if job.submission is None:
+        return None, f"{job.get_kind_display()} (job {job.pk})"
+    return job.submission.submitter, f"submission {job.submission.pk}"
 
 
 def _reject(job: Job, error: InvalidRun) -> None:

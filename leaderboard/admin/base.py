@@ -31,6 +31,7 @@ class CurationAdmin(SimpleHistoryAdmin):
     form = CurationForm
     formfield_overrides = {models.URLField: {"assume_scheme": "https"}}
     object_history_template = "admin/curation_history.html"
+    change_form_template = "admin/curation_change_form.html"
     delete_confirmation_template = "admin/curation_delete.html"
     list_per_page = 50
     #: Whether saving asks for a reason. Only where nothing public can change may it be left out.
@@ -72,6 +73,18 @@ class CurationAdmin(SimpleHistoryAdmin):
         """Lock the row until the commit. Where boards are to be locked as well, override it and do that first."""
         pk = self.model._meta.pk.to_python(object_id)
         list(self.model._default_manager.select_for_update(no_key=True).filter(pk=pk).values_list("pk"))
+
+    def tools(self, request: HttpRequest, obj: Any) -> list[tuple[str, str]]:
+        """Further pages about the object, as words and address: links on top of its own page."""
+        return []
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> Any:
+        """The object's page, with the links to further ones."""
+        obj = self.get_queryset(request).filter(pk=object_id).first() if object_id.isdigit() else None
+        tools = self.tools(request, obj) if obj is not None else []
+        return super().change_view(request, object_id, form_url, {**(extra_context or {}), "tools": tools})
 
     # --- who and why
 

@@ -1,17 +1,15 @@
-"""Benchmarks with their members, and the systems that boards rank."""
+"""Benchmarks with their members."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from leaderboard.admin.base import CurationAdmin
 from leaderboard.board_versions import Kind, benchmark_changed, boards_changed
-from leaderboard.models import Benchmark, BenchmarkMember, Source, System
-from leaderboard.publishing import source_changed, system_changed
+from leaderboard.models import Benchmark, BenchmarkMember
 
 
 class MemberInline(admin.TabularInline):
@@ -27,6 +25,7 @@ class BenchmarkAdmin(CurationAdmin):
     """Which datasets a benchmark shows, and which of them count."""
 
     list_display = ("name", "slug", "measure", "source", "position")
+    search_fields = ("name", "slug")
     prepopulated_fields = {"slug": ("name",)}
     inlines = (MemberInline,)
 
@@ -43,49 +42,6 @@ class BenchmarkAdmin(CurationAdmin):
         super().delete_model(request, obj)
         boards_changed(members, Kind.DESCRIPTION)
 
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Benchmark]) -> None:
-        """Delete several, likewise."""
-        members = set().union(*(_members_of(benchmark) for benchmark in queryset))
-        super().delete_queryset(request, queryset)
-        boards_changed(members, Kind.DESCRIPTION)
-
 
 def _members_of(benchmark: Benchmark) -> set[int]:
     return set(benchmark.members.values_list("dataset_id", flat=True))
-
-
-@admin.register(System)
-class SystemAdmin(CurationAdmin):
-    """What a system says of itself."""
-
-    list_display = ("name", "architecture", "team", "source", "created_at")
-    list_filter = ("architecture",)
-    search_fields = ("name", "slug", "team__name")
-    readonly_fields = ("slug", "team", "source", "created_at")
-    autocomplete_fields = ("variant_of",)
-
-    def save_model(self, request: HttpRequest, obj: System, form: Any, change: bool) -> None:
-        """Save, so that its entries and every cached page follow."""
-        super().save_model(request, obj, form, change)
-        system_changed(obj)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Systems come with submissions."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: System | None = None) -> bool:
-        """Not by hand: results stand on them."""
-        return False
-
-
-@admin.register(Source)
-class SourceAdmin(CurationAdmin):
-    """Publications that reported figures come from."""
-
-    list_display = ("key", "title", "year")
-    search_fields = ("key", "title", "authors")
-
-    def save_model(self, request: HttpRequest, obj: Source, form: Any, change: bool) -> None:
-        """Save, so that the boards and pages that cite it follow."""
-        super().save_model(request, obj, form, change)
-        source_changed(obj)

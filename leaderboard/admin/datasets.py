@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
@@ -14,12 +15,14 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 
 from evaluation.errors import InvalidContent
-from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin
+from leaderboard.admin.base import CurationAdmin, curator
 from leaderboard.admin.import_form import ImportForm, path_of_upload
+from leaderboard.admin.measure_lists import measures_view
+from leaderboard.audit import acting
 from leaderboard.baselines import request_baseline
 from leaderboard.board_versions import Kind, boards_changed, lock_boards
 from leaderboard.importing.importer import Imported, NoSpace, import_dataset
-from leaderboard.models import Dataset, DatasetVersion, Qrels
+from leaderboard.models import Dataset
 
 
 @admin.register(Dataset)
@@ -46,11 +49,32 @@ class DatasetAdmin(CurationAdmin):
                     "state", "judgements", "runs_only", "primary_measure", "measures", "relevance_level",
                     "drop_self_matches", "current_version", "current_qrels",
                 ),
-                "description": "These change by importing the dataset again with other options.",
+                "description": "Measures have a page of their own (above). The others change by importing the dataset "
+                "again with other options.",
+            },
+        ),
+        (
+            "Quota where judgements are hidden",
+            {
+                "fields": ("daily_quota", "monthly_quota"),
+                "description": "Submissions, per person and per team; empty: no limit.",
             },
         ),
         ("Record", {"fields": ("board_revision", "created_at", "updated_at")}),
     )  # fmt: skip
+
+    #: Pages of others about a dataset: words, the name of the address, and the right that it takes.
+    further_pages: ClassVar[list[tuple[str, str, str]]] = [
+        ("Measures", "admin:leaderboard_dataset_measures", "leaderboard.change_dataset"),
+    ]
+
+    def tools(self, request: HttpRequest, obj: Dataset) -> list[tuple[str, str]]:
+        """The public page, and those pages of curation that the curator may use."""
+        return [("On the site", obj.get_absolute_url())] + [
+            (words, reverse(name, args=[obj.pk]))
+            for words, name, right in self.further_pages
+            if request.user.has_perm(right)
+        ]
 
     @admin.display(description="judgements", ordering="hidden")
     def judgements(self, dataset: Dataset) -> str:
@@ -104,7 +128,12 @@ class DatasetAdmin(CurationAdmin):
     def get_urls(self) -> list[URLPattern]:
         """The admin's own addresses and the import's."""
         view = self.admin_site.admin_view(self.import_view)
-        return [path("import/", view, name="leaderboard_dataset_import"), *super().get_urls()]
+        measures = self.admin_site.admin_view(partial(measures_view, page=self))
+        return [
+            path("import/", view, name="leaderboard_dataset_import"),
+            path("<int:pk>/measures/", measures, name="leaderboard_dataset_measures"),
+            *super().get_urls(),
+        ]
 
     def import_view(self, request: HttpRequest) -> HttpResponse:
         """*Import dataset*: the form, or everything that is wrong with the zip."""
@@ -118,7 +147,8 @@ class DatasetAdmin(CurationAdmin):
             if archive is None:
                 raise RuntimeError("uploads are written to disk")
             try:
-                imported = import_dataset(archive, form.options())
+                with acting(curator(request), "imported in the admin"):
+                    imported = import_dataset(archive, form.options())
             except InvalidContent as error:
                 # Uploads lie under names of ours: say the sender's.
                 sent = form.cleaned_data["archive"].name
@@ -151,19 +181,3 @@ class DatasetAdmin(CurationAdmin):
         self.log_change(request, imported.dataset, text)
         messages.success(request, text)
         return HttpResponseRedirect(reverse("admin:leaderboard_dataset_change", args=[imported.dataset.pk]))
-
-
-@admin.register(DatasetVersion)
-class DatasetVersionAdmin(ReadOnlyAdmin):
-    """Versions, as they were imported."""
-
-    list_display = ("dataset", "number", "label", "created_at")
-    list_filter = ("dataset",)
-
-
-@admin.register(Qrels)
-class QrelsAdmin(ReadOnlyAdmin):
-    """What is known of judgements, never the judgements."""
-
-    list_display = ("version", "split", "number", "created_at")
-    fields = ("version", "split", "number", "sha256", "statistics", "created_at")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin
@@ -14,11 +13,25 @@ from leaderboard.models import HardwareClass, Measurement, Price
 
 
 @admin.register(HardwareClass)
-class HardwareClassAdmin(ReadOnlyAdmin):
-    """Machines, as workers found them."""
+class HardwareClassAdmin(CurationAdmin):
+    """Machines, as workers found them; how they are called is the curators' to say."""
 
     list_display = ("name", "slug", "created_at")
     search_fields = ("name", "slug")
+    readonly_fields = ("slug", "details", "created_at")
+
+    def save_model(self, request: HttpRequest, obj: HardwareClass, form: Any, change: bool) -> None:
+        """Save, so that every board that names the machine follows."""
+        super().save_model(request, obj, form, change)
+        price_changed(obj)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Workers describe their machines."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: HardwareClass | None = None) -> bool:
+        """Measurements stand on them."""
+        return False
 
 
 @admin.register(Measurement)
@@ -39,20 +52,17 @@ class PriceAdmin(CurationAdmin):
     list_filter = ("hardware",)
     list_select_related = ("hardware",)
     date_hierarchy = "valid_from"
+    search_fields = ("hardware__name", "note")
+    autocomplete_fields = ("hardware",)
 
     def save_model(self, request: HttpRequest, obj: Price, form: Any, change: bool) -> None:
         """Save, so that no cached page outlives the cost."""
         super().save_model(request, obj, form, change)
-        price_changed(obj.hardware)
+        machines = {obj.hardware_id, form.initial.get("hardware")} - {None}
+        for hardware in HardwareClass.objects.filter(pk__in=machines):
+            price_changed(hardware)
 
     def delete_model(self, request: HttpRequest, obj: Price) -> None:
         """Delete, so that no cached page outlives the cost."""
         super().delete_model(request, obj)
         price_changed(obj.hardware)
-
-    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Price]) -> None:
-        """Delete several, likewise."""
-        machines = {price.hardware for price in queryset.select_related("hardware")}
-        super().delete_queryset(request, queryset)
-        for hardware in machines:
-            price_changed(hardware)

@@ -1,38 +1,108 @@
-"""Entries: to look at, and to name the baseline among them."""
+"""Entries: to look at, to name the baseline among them, and to moderate. Scores are never edited."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from django.contrib import admin, messages
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 
 from leaderboard.admin.base import ReadOnlyAdmin
+from leaderboard.admin.pages import NotDone, ask
 from leaderboard.models import Entry
-from leaderboard.publishing import name_baseline
+from leaderboard.publishing import CannotModerate, name_baseline, quarantine, restore, unpublish
 
 
 @admin.register(Entry)
 class EntryAdmin(ReadOnlyAdmin):
-    """What boards show. Scores are never edited."""
+    """What boards show."""
 
-    list_display = ("system", "dataset", "provenance", "visibility", "is_baseline", "published_at")
-    list_filter = ("provenance", "visibility", "is_baseline", "dataset")
+    list_display = (
+        "system", "dataset", "configuration", "provenance", "visibility", "is_baseline", "moderation_reason",
+        "published_at",
+    )  # fmt: skip
+    list_filter = ("provenance", "visibility", "is_baseline", "late", "dataset")
     list_select_related = ("system", "dataset")
-    search_fields = ("system__name", "dataset__name", "dataset__slug", "submission_reference")
-    actions = ("make_baseline",)
+    search_fields = ("system__name", "system__slug", "dataset__name", "dataset__slug", "submission_reference")
+    date_hierarchy = "published_at"
+    actions = ("make_baseline", "quarantine", "restore", "unpublish")
 
-    @admin.action(description="Take deltas against this entry (the baseline)")
-    def make_baseline(self, request: HttpRequest, entries: QuerySet[Entry]) -> None:
+    def has_moderate_permission(self, request: HttpRequest) -> bool:
+        """Who may take results off boards and show them again."""
+        return request.user.has_perm("leaderboard.moderate_entry")
+
+    def has_baseline_permission(self, request: HttpRequest) -> bool:
+        """Who may name what others are compared with."""
+        return request.user.has_perm("leaderboard.change_entry")
+
+    @admin.action(description="Take deltas against this entry (the baseline)", permissions=["baseline"])
+    def make_baseline(self, request: HttpRequest, entries: QuerySet[Entry]) -> HttpResponse | None:
         """Name the one chosen entry as its comparison group's baseline."""
-        if not request.user.has_perm("leaderboard.change_entry"):
-            messages.error(request, "You may look at entries, not name baselines.")
-            return
         chosen = list(entries[:2])
         if len(chosen) != 1 or chosen[0].visibility != Entry.Visibility.PUBLIC:
             messages.error(request, "Choose one public entry.")
-            return
+            return None
         if chosen[0].provenance == Entry.Provenance.REPORTED:
             messages.error(request, "Reported entries keep the baseline of their own source.")
-            return
-        name_baseline(chosen[0])
-        messages.success(request, f"{chosen[0]} is the baseline now.")
+            return None
+
+        def act(entry: Entry, said: Mapping[str, Any]) -> str:
+            name_baseline(entry)
+            return f"{entry} is the baseline now."
+
+        return ask(
+            self, request, entries, act,
+            title="Name the baseline",
+            explanation="All differences of its comparison group are taken against it from now on:",
+            button="Name it the baseline",
+        )  # fmt: skip
+
+    @admin.action(
+        description="Quarantine: out of the ranking, with a public reason", permissions=["moderate"]
+    )
+    def quarantine(self, request: HttpRequest, entries: QuerySet[Entry]) -> HttpResponse | None:
+        """Quarantine the chosen entries, all or none."""
+        return ask(
+            self, request, entries, _moderated(quarantine, "is quarantined"),
+            title="Quarantine results",
+            explanation="They keep a place below the ranking, without scores. The reason is public, on the board and "
+            "in every export:",
+            button="Quarantine",
+            danger=True,
+        )  # fmt: skip
+
+    @admin.action(description="Restore: show it again", permissions=["moderate"])
+    def restore(self, request: HttpRequest, entries: QuerySet[Entry]) -> HttpResponse | None:
+        """Undo what a curator did to the chosen entries."""
+        return ask(
+            self, request, entries, _moderated(lambda entry, why: restore(entry), "is restored"),
+            title="Restore results",
+            explanation="They are ranked again; those that their teams keep back stay private:",
+            button="Restore",
+        )  # fmt: skip
+
+    @admin.action(description="Un-publish: off the board, its team is told why", permissions=["moderate"])
+    def unpublish(self, request: HttpRequest, entries: QuerySet[Entry]) -> HttpResponse | None:
+        """Take the chosen entries off their boards."""
+        return ask(
+            self, request, entries, _moderated(unpublish, "is off the board"),
+            title="Un-publish results",
+            explanation="Nothing of them stays on boards. Their teams see the reason:",
+            button="Un-publish",
+            danger=True,
+        )  # fmt: skip
+
+
+def _moderated(verb: Callable[[Entry, str], Entry], done: str) -> Callable[[Entry, Mapping[str, Any]], str]:
+    """The verb as an action's act, with its refusals for the curator to read."""
+
+    def act(entry: Entry, said: Mapping[str, Any]) -> str:
+        try:
+            verb(entry, said["why"])
+        except CannotModerate as error:
+            raise NotDone(str(error)) from error
+        return f"{entry} {done}."
+
+    return act

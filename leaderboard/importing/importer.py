@@ -16,7 +16,7 @@ from django.db import transaction
 from evaluation.errors import InvalidContent
 from evaluation.problems import Problem
 from leaderboard import rescoring
-from leaderboard.audit import actor
+from leaderboard.audit import actor, record
 from leaderboard.baselines import request_baseline
 from leaderboard.board_versions import Kind, board_changed, lock_boards
 from leaderboard.files import offered_files
@@ -271,9 +271,18 @@ def _settings(options: ImportOptions) -> tuple[Dataset, list[str]]:
         )
         wanted |= {"primary_measure": measures[0], "measures": measures}
     changed = sorted(name for name, value in wanted.items() if getattr(dataset, name) != value)
+    before = {name: getattr(dataset, name) for name in changed}
     for name in changed:
         setattr(dataset, name, wanted[name])
     dataset.save()
+    if changed and not created:
+        record(
+            "settings",
+            dataset,
+            dataset=dataset,
+            before=before,
+            after={name: wanted[name] for name in changed},
+        )
     if {"hidden", "measures"} & set(changed):
         refresh_scores(dataset)
     return dataset, ["dataset"] if created else changed

@@ -1,5 +1,5 @@
 """Curation of what is submitted, beside `leaderboard.admin`."""
 
-from submissions.admin import notices
+from submissions.admin import notices, systems
 
-__all__ = ["notices"]
+__all__ = ["notices", "systems"]

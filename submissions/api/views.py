@@ -298,7 +298,7 @@ class VisibilityView(_OneSubmission):
         found = self.managed(request, identifier)
         if "public" not in data_of(request):
             raise ApiError("invalid", "Send public=true or public=false.")
-        withdrawal.set_public(found, truth(data_of(request), "public"))
+        withdrawal.set_public(found, truth(data_of(request), "public"), _person(request))
         return self.answer(request, found)
 
 

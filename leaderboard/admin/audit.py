@@ -1,0 +1,82 @@
+"""The record of what was changed: to read, never to edit."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
+from leaderboard.admin.base import ReadOnlyAdmin
+from leaderboard.admin.locking import shown
+from leaderboard.models import AuditRecord
+
+
+@admin.register(AuditRecord)
+class AuditRecordAdmin(ReadOnlyAdmin):
+    """Who, when, what, before, after, why."""
+
+    list_display = ("at", "actor_name", "action", "subject", "of_dataset", "change", "reason")
+    list_filter = ("action", ("at", admin.DateFieldListFilter), "dataset", "actor")
+    list_select_related = ("dataset",)
+    search_fields = ("subject", "actor_name", "reason", "dataset__slug")
+    date_hierarchy = "at"
+    fields = (
+        "at",
+        "actor_name",
+        "action",
+        "subject",
+        "of_dataset",
+        "entry_id",
+        "revision",
+        "reason",
+        "changes",
+    )
+    readonly_fields = ("of_dataset", "changes")
+    show_full_result_count = False
+
+    @admin.display(description="data set", ordering="dataset")
+    def of_dataset(self, record: AuditRecord) -> str:
+        """The dataset, which may be gone by now."""
+        return record.dataset.slug if record.dataset_id and record.dataset else ""
+
+    @admin.display(description="change")
+    def change(self, record: AuditRecord) -> str:
+        """The first of the changes, and how many more there are."""
+        rows = changes_of(record)
+        if not rows:
+            return ""
+        name, before, after = rows[0]
+        more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
+        return f"{name}: {before} → {after}{more}"
+
+    @admin.display(description="before → after")
+    def changes(self, record: AuditRecord) -> SafeString:
+        """Every value that changed, as a small table."""
+        rows = format_html_join(
+            "", '<tr><th scope="row">{}</th><td>{}</td><td>{}</td></tr>', changes_of(record)
+        )
+        return format_html(
+            '<table><thead><tr><th scope="col">What</th><th scope="col">Before</th><th scope="col">After</th></tr>'
+            "</thead><tbody>{}</tbody></table>",
+            rows,
+        )
+
+
+def changes_of(record: AuditRecord) -> list[tuple[str, str, str]]:
+    """(what, before, after) of all that differs; scores by their measures."""
+    before, after = _flat(record.before), _flat(record.after)
+    return [
+        (name, shown(before.get(name)), shown(after.get(name)))
+        for name in dict.fromkeys([*before, *after])
+        if before.get(name) != after.get(name)
+    ]
+
+
+def _flat(values: dict[str, object]) -> dict[str, object]:
+    found: dict[str, object] = {}
+    for name, value in values.items():
+        if isinstance(value, dict):
+            found.update({f"{name.replace('_', ' ')}: {key}": each for key, each in value.items()})
+        else:
+            found[name.replace("_", " ")] = value
+    return found

@@ -1,0 +1,49 @@
+"""Systems that boards rank, and the publications that figures come from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest
+
+from leaderboard.admin.base import CurationAdmin
+from leaderboard.models import Source, System
+from leaderboard.publishing import source_changed, system_changed
+
+
+class SystemAdmin(CurationAdmin):
+    """What a system says of itself. `submissions.admin` registers it, with the way to merge duplicates."""
+
+    list_display = ("name", "architecture", "team", "source", "created_at")
+    list_filter = ("architecture", "training_declared", "closed_api")
+    list_select_related = ("team", "source")
+    search_fields = ("name", "slug", "team__name")
+    readonly_fields = ("slug", "team", "source", "created_at")
+    autocomplete_fields = ("variant_of",)
+
+    def save_model(self, request: HttpRequest, obj: System, form: Any, change: bool) -> None:
+        """Save, so that its entries and every cached page follow."""
+        super().save_model(request, obj, form, change)
+        system_changed(obj)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Systems come with submissions."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: System | None = None) -> bool:
+        """Not by hand: results stand on them."""
+        return False
+
+
+@admin.register(Source)
+class SourceAdmin(CurationAdmin):
+    """Publications that reported figures come from."""
+
+    list_display = ("key", "title", "year")
+    search_fields = ("key", "title", "authors")
+
+    def save_model(self, request: HttpRequest, obj: Source, form: Any, change: bool) -> None:
+        """Save, so that the boards and pages that cite it follow."""
+        super().save_model(request, obj, form, change)
+        source_changed(obj)

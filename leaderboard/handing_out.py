@@ -1,0 +1,22 @@
+"""Judgements handed out to a person: the one place that does it, and it writes down who, before the first byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from leaderboard.audit import record
+from leaderboard.models import Qrels
+from leaderboard.store import Area, path_of
+
+READ = "read judgements"
+
+
+def hand_out(qrels: Qrels) -> Path:
+    """The file of these judgements, after the reading is recorded. Call within `leaderboard.audit.acting`.
+
+    Whoever calls it has asked for the right `leaderboard.read_qrels`. The record is committed before anything is read:
+    not within a transaction that could take it back.
+    """
+    path = path_of(Area.QRELS, qrels.sha256)
+    record(READ, qrels, dataset=qrels.version.dataset_id, after={"qrels": qrels.pk, "sha256": qrels.sha256})
+    return path

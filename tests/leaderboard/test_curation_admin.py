@@ -1,0 +1,160 @@
+"""The admin's own pages of curation: moderating, merging, measures, reading judgements, the record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission
+from django.test import Client
+from django.urls import reverse
+
+from leaderboard.curators import make_curator
+from leaderboard.importing.importer import import_dataset
+from leaderboard.importing.options import ImportOptions
+from leaderboard.models import AuditRecord, Entry, HardwareClass, Qrels, System, User
+from tests.curating import save
+from tests.factories import make_user
+from tests.leaderboard.entries import cost, make_system, score, scored_dataset
+from tests.leaderboard.tiny_collection import good_files, write_folder
+
+pytestmark = pytest.mark.django_db
+
+ENTRIES = "/admin/leaderboard/entry/"
+
+
+def signed_in(person: User) -> Client:
+    """The person at a browser of their own."""
+    client = Client()
+    client.force_login(person)
+    return client
+
+
+@pytest.fixture
+def curator() -> Client:
+    """A curator as `make_curator` makes them: without the right to read hidden judgements."""
+    person = make_user("Carol")
+    make_curator(person)
+    return signed_in(person)
+
+
+def act(client: Client, action: str, *entries: Entry, **fields: Any) -> str:
+    """Choose entries in the list and an action, and follow what comes."""
+    data = {"action": action, "_selected_action": [entry.pk for entry in entries], **fields}
+    return client.post(ENTRIES, data, follow=True).content.decode()
+
+
+def test_moderating_asks_why_first_and_does_all_or_nothing(curator: Client) -> None:
+    dataset = scored_dataset()
+    first, second = score(dataset, "First", ndcg=0.5), score(dataset, "Second", ndcg=0.6, baseline=True)
+    page = act(curator, "quarantine", first, second)
+    assert "Quarantine results" in page
+    assert "First on" in page
+    assert "Say why in a few words" in act(curator, "quarantine", first, confirmed="yes", why="")
+    refused = act(curator, "quarantine", first, second, confirmed="yes", why="copied")
+    assert "Name another baseline first" in refused
+    assert not Entry.objects.exclude(visibility="public").exists()
+    assert "is quarantined" in act(curator, "quarantine", first, confirmed="yes", why="copied")
+    first.refresh_from_db()
+    assert (first.visibility, first.moderation_reason) == ("quarantined", "copied")
+    assert "is restored" in act(curator, "restore", first, confirmed="yes", why="it was not")
+    assert AuditRecord.objects.get(action="restored").reason == "it was not"
+    assert "is the baseline now" in act(
+        curator, "make_baseline", first, confirmed="yes", why="the stronger one"
+    )
+
+
+def test_who_may_only_look_at_entries_is_offered_no_action() -> None:
+    sam = make_user("Sam", is_staff=True)
+    sam.user_permissions.add(Permission.objects.get(codename="view_entry"))
+    entry = score(scored_dataset(), "First", ndcg=0.5)
+    client = signed_in(sam)
+    assert "quarantine" not in client.get(ENTRIES).content.decode().lower().replace("quarantined", "")
+    act(client, "quarantine", entry, confirmed="yes", why="copied")
+    entry.refresh_from_db()
+    assert entry.visibility == "public"
+
+
+def test_systems_are_merged_on_a_page_that_lists_what_stands_against_it(curator: Client) -> None:
+    dataset = scored_dataset()
+    duplicate, into, other = make_system("Owl v1"), make_system("Owl"), make_system("Else")
+    score(dataset, duplicate, ndcg=0.5)
+    score(dataset, other, ndcg=0.6)
+    address = reverse("admin:leaderboard_system_merge", args=[duplicate.pk])
+    assert "cannot be undone" in curator.get(address).content.decode()
+    refused = curator.post(address, {"into": other.pk, "why": "the same"})
+    assert refused.status_code == 400
+    assert "Both have a result" in refused.content.decode()
+    assert (
+        "Owl v1 is Owl now"
+        in curator.post(address, {"into": into.pk, "why": "the same"}, follow=True).content.decode()
+    )
+    assert not System.objects.filter(name="Owl v1").exists()
+
+
+def test_measures_are_changed_on_their_own_page(curator: Client) -> None:
+    dataset = scored_dataset(hidden=True)
+    address = reverse("admin:leaderboard_dataset_measures", args=[dataset.pk])
+    refused = curator.post(address, {"primary": "nDCG@10", "others": "AP, P@5, R@10, Hole@10", "why": "more"})
+    text = refused.content.decode()
+    assert "tells which documents are judged" in text
+    assert curator.post(address, {"primary": "AP", "others": "P@5", "why": "as agreed"}).status_code == 302
+    dataset.refresh_from_db()
+    assert dataset.measures == ["AP", "P@5"]
+    assert AuditRecord.objects.get(action="measures", entry=None).reason == "as agreed"
+
+
+def test_hidden_judgements_are_read_with_a_right_of_its_own_and_each_reading_is_recorded(
+    tmp_path: Path, curator: Client
+) -> None:
+    named = {name: content.replace("d3", "judged-document") for name, content in good_files().items()}
+    import_dataset(write_folder(tmp_path, named), ImportOptions(slug="tiny"))
+    qrels = Qrels.objects.get()
+    address = reverse("admin:leaderboard_qrels_read", args=[qrels.pk])
+    page = reverse("admin:leaderboard_qrels_change", args=[qrels.pk])
+    assert curator.get(address).status_code == 403
+    assert address not in curator.get(page).content.decode()
+    assert not AuditRecord.objects.filter(action="read judgements").exists()
+    dan = make_user("Dan")
+    make_curator(dan, read_qrels=True)
+    reader = signed_in(dan)
+    assert address in reader.get(page).content.decode()
+    assert reader.post(address).status_code == 404
+    answer = reader.get(address, {"why": "to answer a question of the authors"})
+    record = AuditRecord.objects.get(action="read judgements")
+    assert (record.actor, record.dataset.slug, record.reason) == (
+        dan, "tiny", "to answer a question of the authors"
+    )  # fmt: skip
+    assert "no-store" in answer["Cache-Control"]
+    assert answer["Content-Disposition"] == 'attachment; filename="tiny-test-1.qrels"'
+    assert b"judged-document" in b"".join(answer.streaming_content)
+    assert Client().get(address).status_code == 302
+
+
+def test_the_record_is_read_and_never_edited(curator: Client) -> None:
+    dataset = scored_dataset(slug="nuts")
+    entry = score(dataset, "First", ndcg=0.5)
+    act(curator, "quarantine", entry, confirmed="yes", why="copied")
+    text = curator.get("/admin/leaderboard/auditrecord/?action=quarantined").content.decode()
+    assert all(part in text for part in ("Carol", "copied", "nuts"))
+    record = AuditRecord.objects.get(action="quarantined")
+    page = curator.get(reverse("admin:leaderboard_auditrecord_change", args=[record.pk])).content.decode()
+    assert "“public”" in page
+    assert "“quarantined”" in page
+    assert 'name="_save"' not in page
+    with pytest.raises(TypeError):
+        record.save()
+
+
+def test_a_changed_price_and_a_machines_name_are_recorded_and_shown(curator: Client) -> None:
+    entry = score(scored_dataset(slug="nuts"), "First", ndcg=0.5)
+    cost(entry, 5.0)
+    hardware = HardwareClass.objects.get()
+    assert save(curator, "/admin/leaderboard/price/add/", why="list price", hardware=hardware.pk, per_hour="1.25",
+                currency="USD", valid_from="2026-01-01").status_code == 302  # fmt: skip
+    record = AuditRecord.objects.get(action="added")
+    assert (record.after["per_hour"], record.reason) == ("1.25", "list price")
+    address = reverse("admin:leaderboard_hardwareclass_change", args=[hardware.pk])
+    assert save(curator, address, name="The big one").status_code == 302
+    assert "The big one" in Client().get("/datasets/nuts/").content.decode()
