@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
-from django.conf import settings
 from django.db import transaction
 
 from evaluation.pooling import PoolTooLarge
 from leaderboard.audit import acting
+from leaderboard.judging.at_once import scratch
 from leaderboard.judging.comparing import compare_import, merge_import, record_comparison, record_merge
 from leaderboard.judging.drawing import draw, record_pool
 from leaderboard.judging.imports import State as ImportState
@@ -29,7 +27,7 @@ def pool_job(job: Job, lease: Lease) -> None:
     """Draw the pool that the payload names. Again, nothing changes. Raises LeaseLost or Cancelled."""
     key = job.payload["pool"]
     begin_scoring(job)
-    with _giving_up(job, lambda: give_up_pool(key)), _scratch() as folder:
+    with _giving_up(job, lambda: give_up_pool(key)), scratch() as folder:
         pool = Pool.objects.select_related("dataset__current_qrels", "version").get(pk=key)
         if pool.state != Pool.State.DRAWING:
             _end(job, "It is drawn already.")
@@ -50,7 +48,7 @@ def merge_job(job: Job, lease: Lease) -> None:
     """Compare or merge the judgements that the payload names, as their state says. Raises LeaseLost or Cancelled."""
     key = job.payload["import"]
     begin_scoring(job)
-    with _giving_up(job, lambda: give_up_import(key)), _scratch() as folder:
+    with _giving_up(job, lambda: give_up_import(key)), scratch() as folder:
         related = ("dataset__current_qrels", "dataset__current_version", "version", "against")
         brought = JudgementImport.objects.select_related(*related).get(pk=key)
         if brought.state == ImportState.COMPARING:
@@ -92,12 +90,3 @@ def _giving_up(job: Job, give_up: Callable[[], None]) -> Iterator[None]:
         if job.attempts >= ATTEMPTS:
             give_up()
         raise
-
-
-@contextmanager
-def _scratch() -> Iterator[Path]:
-    """A folder that only we can read, gone at the end."""
-    work = Path(settings.VAR) / "work"
-    work.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.TemporaryDirectory(dir=work, prefix="judging-") as folder:
-        yield Path(folder)

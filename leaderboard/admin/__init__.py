@@ -4,9 +4,31 @@ from allauth.account.decorators import secure_admin_login
 from django.conf import settings
 from django.contrib import admin
 
-from leaderboard.admin import audit, benchmarks, datasets, efficiency, people, qrels, results, systems
+from leaderboard.admin import (
+    audit,
+    benchmarks,
+    datasets,
+    efficiency,
+    judgement_imports,
+    people,
+    pools,
+    qrels,
+    results,
+    systems,
+)
 
-__all__ = ["audit", "benchmarks", "datasets", "efficiency", "people", "qrels", "results", "systems"]
+__all__ = [
+    "audit",
+    "benchmarks",
+    "datasets",
+    "efficiency",
+    "judgement_imports",
+    "people",
+    "pools",
+    "qrels",
+    "results",
+    "systems",
+]
 
 admin.site.site_header = f"{settings.SITE_NAME} curation"
 admin.site.site_title = settings.SITE_NAME

@@ -45,7 +45,7 @@ class Merged:
 def compare_import(brought: JudgementImport, folder: Path) -> Compared:
     """Hold the import against the judgements that the dataset has now. No row is written."""
     against = brought.dataset.current_qrels
-    held = compare(_present(against), _new(brought, against))
+    held = compare(present_grades(against), _new(brought, against))
     key = ""
     if held.conflicts:
         listed = folder / "conflicts"
@@ -72,7 +72,7 @@ def record_comparison(brought: JudgementImport, found: Compared) -> None:
 
 def merge_import(brought: JudgementImport, folder: Path) -> Merged:
     """Merge as the curator chose, and store the file. No row is written."""
-    grades = merge(_present(brought.against), _new(brought, brought.against), Policy(brought.policy))
+    grades = merge(present_grades(brought.against), _new(brought, brought.against), Policy(brought.policy))
     path = folder / "merged.tsv"
     write_judgements(grades, path)
     judged = Judgements(read_qrels(path), path, sha256_of(path))
@@ -126,7 +126,8 @@ def split_of(brought: JudgementImport) -> str:
     return brought.against.split if brought.against is not None else "test"
 
 
-def _present(qrels: Qrels | None) -> dict[bytes, dict[bytes, int]]:
+def present_grades(qrels: Qrels | None) -> dict[bytes, dict[bytes, int]]:
+    """The judgements of a row with their negative grades, none where there is no row."""
     return read_grades(path_of(Area.QRELS, qrels.sha256)) if qrels is not None else {}
 
 

@@ -1,0 +1,190 @@
+"""Judgements that come back: brought, compared, and merged as the curator says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, path, reverse
+
+from evaluation.errors import InvalidContent
+from leaderboard import rescoring
+from leaderboard.admin.base import curator
+from leaderboard.admin.import_form import path_of_upload
+from leaderboard.admin.judging import JUDGE, READ, REFRESH, DatasetForm, JudgingAdmin, dataset_of
+from leaderboard.admin.pages import AskForm, curation_page, require
+from leaderboard.audit import acting, record
+from leaderboard.judging.comparing import listed_conflicts
+from leaderboard.judging.imports import (
+    WORKING,
+    Conflicts,
+    State,
+    bring_judgements,
+    changes,
+    compare_again,
+    discard_import,
+    request_merge,
+)
+from leaderboard.judging.refusals import JudgingRefused
+from leaderboard.models import JudgementImport, Pool
+
+#: So many conflicts are listed on a page.
+LISTED = 100
+
+
+class BringForm(DatasetForm):
+    """A file of judgements, and where they are from."""
+
+    file = forms.FileField(
+        label="Judgements",
+        help_text="TREC qrels, BEIR’s tab-separated form, or a pool’s CSV with grades; .gz, .zst and .bz2 too. "
+        "Empty and negative grades are not judged yet.",
+    )
+    pool = forms.ModelChoiceField(
+        queryset=Pool.objects.filter(state=Pool.State.READY).select_related("dataset"),
+        required=False,
+        help_text="Which pool was judged: the runs that fed it are marked on the board.",
+    )
+    note = forms.CharField(
+        max_length=300,
+        required=False,
+        help_text="Where they are from: public, beside the new version of the judgements.",
+        widget=forms.TextInput(attrs={"class": "vTextField"}),
+    )
+    field_order = ("dataset", "file", "pool", "note", "why")
+
+
+class SettleForm(AskForm):
+    """What is to become of the import."""
+
+    policy = forms.ChoiceField(
+        label="Where grades disagree",
+        choices=Conflicts.choices,
+        initial=Conflicts.KEEP,
+        widget=forms.RadioSelect,
+        required=False,
+    )
+    field_order = ("policy", "why")
+
+
+@admin.register(JudgementImport)
+class JudgementImportAdmin(JudgingAdmin):
+    """What was brought, and what became of it."""
+
+    list_display = ("file_name", "dataset", "state", "new_pairs", "conflicts", "created_by", "created_at")
+    list_filter = ("state", "dataset")
+    list_select_related = ("dataset", "created_by")
+    search_fields = ("file_name", "note", "dataset__name", "dataset__slug")
+    change_list_template = "admin/leaderboard/judgementimport/change_list.html"
+
+    @admin.display(description="new pairs")
+    def new_pairs(self, brought: JudgementImport) -> str:
+        """How many pairs had no judgement."""
+        return _count(brought, "new")
+
+    @admin.display(description="conflicts")
+    def conflicts(self, brought: JudgementImport) -> str:
+        """How many pairs have another grade already."""
+        return _count(brought, "conflicts")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[JudgementImport]:
+        """With what pages name."""
+        related = ("dataset", "against", "qrels", "pool", "created_by")
+        return super().get_queryset(request).select_related(*related)
+
+    def get_urls(self) -> list[URLPattern]:
+        """The admin's own addresses and bringing."""
+        view = self.admin_site.admin_view(self.bring_view)
+        return [path("bring/", view, name="leaderboard_judgementimport_bring"), *super().get_urls()]
+
+    def bring_view(self, request: HttpRequest) -> HttpResponse:
+        """*Import judgements*: the form, or everything that is wrong with the file."""
+        require(request, JUDGE)
+        chosen = dataset_of(request)
+        form = BringForm(
+            request.POST or None,
+            request.FILES or None,
+            initial={"dataset": chosen.slug if chosen else None, "pool": request.GET.get("pool")},
+        )
+        problems: list[dict[str, Any]] = []
+        if request.method == "POST" and form.is_valid():
+            said = form.cleaned_data
+            uploaded = path_of_upload(said["file"])
+            if uploaded is None:
+                raise RuntimeError("uploads are written to disk")
+            try:
+                with acting(curator(request), said["why"]):
+                    brought = bring_judgements(
+                        said["dataset"], uploaded,
+                        name=said["file"].name, note=said["note"], pool=said["pool"],
+                    )  # fmt: skip
+            except InvalidContent as error:
+                problems = [each.as_dict() for each in error.report.problems]
+            except JudgingRefused as error:
+                problems = [{"message": str(error)}]
+            else:
+                address = reverse("admin:leaderboard_judgementimport_change", args=[brought.pk])
+                return HttpResponseRedirect(address)
+        return curation_page(
+            request, self, "admin/leaderboard/judgementimport/bring.html", "Import judgements",
+            problems=problems, problems_note="Nothing was stored:", form=form,
+            status=400 if problems or form.errors else 200,
+        )  # fmt: skip
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        """One import: what was found, and what is to be done."""
+        brought = self.found(request, object_id)
+        form = SettleForm(request.POST or None)
+        if request.method == "POST" and form.is_valid():
+            try:
+                with acting(curator(request), form.cleaned_data["why"]):
+                    _settle(request, brought, form.cleaned_data["policy"])
+            except JudgingRefused as error:
+                messages.error(request, str(error))
+            return HttpResponseRedirect(request.path)
+        return self._page(request, brought, form)
+
+    def _page(self, request: HttpRequest, brought: JudgementImport, form: SettleForm) -> TemplateResponse:
+        reads = request.user.has_perm(READ)
+        listed = list(listed_conflicts(brought, most=LISTED))
+        if listed and reads:
+            with acting(curator(request)):
+                record("conflicts read", brought, dataset=brought.dataset, after={"pairs": len(listed)})
+        answer = curation_page(
+            request, self, "admin/leaderboard/judgementimport/import.html", f"Judgements: {brought.file_name}",
+            brought=brought, counts=brought.counts, form=form, reads=reads, status=400 if form.errors else 200,
+            # Grades of judgements are for those who may read them; the new ones the curator has brought.
+            listed=[(each.query, each.document, each.old if reads else None, each.new) for each in listed],
+            choices=[(each.value, each.label, changes(brought, each)) for each in Conflicts],
+            refresh=REFRESH if brought.state in WORKING else 0, rescore=_rescore(brought), State=State,
+        )  # fmt: skip
+        answer["Cache-Control"] = "private, no-store"
+        return answer
+
+
+def _settle(request: HttpRequest, brought: JudgementImport, policy: str) -> None:
+    """Do what the button says."""
+    if "discard" in request.POST:
+        discard_import(brought)
+        messages.success(request, "Thrown away: nothing changed.")
+    elif "again" in request.POST:
+        compare_again(brought)
+    else:
+        request_merge(brought, Conflicts(policy or Conflicts.KEEP))
+
+
+def _rescore(brought: JudgementImport) -> Any:
+    """The rescore that came of it and is to be decided."""
+    under_way = rescoring.under_way(brought.dataset)
+    return under_way if under_way is not None and under_way.to_qrels_id == brought.qrels_id else None
+
+
+def _count(brought: JudgementImport, name: str) -> str:
+    found = brought.counts.get(name)
+    return "—" if found is None else f"{found:,}"

@@ -1,0 +1,61 @@
+"""What the pages of pools and of judgements that come back have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest
+
+from leaderboard.admin.base import ReadOnlyAdmin
+from leaderboard.admin.pages import AskForm
+from leaderboard.models import Dataset
+
+JUDGE, READ = "leaderboard.judge_dataset", "leaderboard.read_qrels"
+#: Seconds after which a page looks again while the scorer works.
+REFRESH = 4
+
+
+class JudgingAdmin(ReadOnlyAdmin):
+    """Pages for those who may judge datasets, and nobody else."""
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        """Whoever may judge."""
+        return bool(request.user.has_perm(JUDGE))
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Whoever may judge."""
+        return bool(request.user.has_perm(JUDGE))
+
+    def found(self, request: HttpRequest, object_id: str) -> Any:
+        """The row that a page is about. Raises PermissionDenied, and Http404 where there is none."""
+        if not self.has_view_permission(request):
+            raise PermissionDenied
+        row = self.get_queryset(request).filter(pk=object_id).first() if object_id.isdecimal() else None
+        if row is None:
+            raise Http404
+        return row
+
+
+class DatasetForm(AskForm):
+    """A form about one dataset, which a link may have chosen already."""
+
+    dataset = forms.ModelChoiceField(queryset=Dataset.objects.none(), to_field_name="slug")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["dataset"].queryset = self.datasets()  # type: ignore[attr-defined]
+
+    @staticmethod
+    def datasets() -> QuerySet[Dataset]:
+        """Those that have queries here: others cannot be judged."""
+        return Dataset.objects.filter(current_version__isnull=False).order_by("name")
+
+
+def dataset_of(request: HttpRequest) -> Dataset | None:
+    """The dataset that an address or a form names."""
+    slug = request.POST.get("dataset") or request.GET.get("dataset")
+    chosen = DatasetForm.datasets().filter(slug=slug) if slug else DatasetForm.datasets().none()
+    return chosen.select_related("current_qrels", "current_version").first()

@@ -1,0 +1,85 @@
+"""`manage.py import_judgements DATASET FILE`: merge judgements into a dataset's next qrels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from evaluation.errors import InvalidContent
+from leaderboard.audit import acting
+from leaderboard.judging.at_once import compare_now, merge_now, try_judgements
+from leaderboard.judging.imports import Conflicts, State, bring_judgements, discard_import, request_merge
+from leaderboard.judging.refusals import JudgingRefused
+from leaderboard.management.commands.import_dataset import describe
+from leaderboard.management.curating import find_dataset, find_person
+from leaderboard.models import Dataset, Pool
+
+
+class Command(BaseCommand):
+    """Takes judgements in at once. It reads judgements, so it runs where the scorer runs."""
+
+    help = (
+        "Merge judgements (TREC qrels, BEIR's form, or a pool's CSV with grades) into the dataset's next qrels. First "
+        "judgements are adopted at once; where results stand on others, a rescore is started and nothing switches."
+    )
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """The file, and what is to be done where grades disagree."""
+        parser.add_argument("dataset", help="its slug")
+        parser.add_argument("file", type=Path, help="plain, .gz, .zst or .bz2")
+        parser.add_argument(
+            "--conflicts", choices=Conflicts.values,
+            help="where a pair has another grade: keep the old one, replace it, or take the highest",
+        )  # fmt: skip
+        parser.add_argument("--note", default="", help="where they are from; public")
+        parser.add_argument("--pool", type=int, help="the number of the pool that was judged")
+        parser.add_argument("--dry-run", action="store_true", help="say what would come of it; store nothing")
+        parser.add_argument("--by", required=True, metavar="EMAIL", help="whose act it is: an account here")
+        parser.add_argument("--why", required=True, help="kept in the record")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Merge, or say everything that is in the way."""
+        person, dataset = find_person(options["by"]), find_dataset(options["dataset"])
+        if not options["file"].is_file():
+            raise CommandError(f"There is no file {options['file']}.")
+        try:
+            with acting(person, options["why"].strip()):
+                self._import(dataset, options)
+        except InvalidContent as error:
+            raise CommandError(describe(error.report.problems)) from error
+        except JudgingRefused as error:
+            raise CommandError(str(error)) from error
+
+    def _import(self, dataset: Dataset, options: dict[str, Any]) -> None:
+        if options["dry_run"]:
+            self._say(try_judgements(dataset, options["file"]).counts())
+            return
+        pool = Pool.objects.filter(pk=options["pool"], dataset=dataset).first() if options["pool"] else None
+        if options["pool"] and pool is None:
+            raise CommandError(f"{dataset} has no pool {options['pool']}.")
+        brought = bring_judgements(dataset, options["file"], note=options["note"], pool=pool)
+        compare_now(brought)
+        self._say(brought.counts)
+        if brought.state == State.DISCARDED:
+            self.stdout.write("Nothing changes: they are all there already.")
+            return
+        if brought.counts["conflicts"] and not options["conflicts"]:
+            discard_import(brought)
+            raise CommandError(
+                "Grades disagree: say --conflicts keep, replace or highest. Nothing was changed."
+            )
+        try:
+            request_merge(brought, Conflicts(options["conflicts"] or Conflicts.KEEP))
+        except JudgingRefused:
+            discard_import(brought)
+            raise
+        self.stdout.write(merge_now(brought))
+
+    def _say(self, counts: dict[str, Any]) -> None:
+        self.stdout.write(
+            f"{counts['new']:,} new, {counts['same']:,} the same, {counts['conflicts']:,} conflicts "
+            f"({counts['raised']:,} higher, {counts['lowered']:,} lower); {counts['queries']:,} queries, "
+            f"{counts['new_queries']:,} of them not judged before."
+        )

@@ -1,0 +1,180 @@
+"""Curation's pages and commands of pools and judgements."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Permission
+from django.core.management import CommandError, call_command
+from django.test import Client
+
+from leaderboard.judgements import load_qrels
+from leaderboard.models import AuditRecord, Dataset, JudgementImport, Pool, User
+from submissions.queue import take_requests
+from submissions.working import work_through
+from tests.factories import make_user
+from tests.submissions.conftest import Api, run_text, upload, work
+
+pytestmark = pytest.mark.django_db
+
+POOLS, IMPORTS = "/admin/leaderboard/pool/", "/admin/leaderboard/judgementimport/"
+
+
+def with_rights(*codenames: str) -> User:
+    """Somebody of the staff with these rights of the dataset's alone."""
+    person = make_user("Judith", is_staff=True)
+    person.user_permissions.set(Permission.objects.filter(codename__in=codenames))
+    return person
+
+
+@pytest.fixture
+def judge(db: None) -> Client:
+    """Signed in, may judge, may not read judgements."""
+    client = Client()
+    client.force_login(with_rights("judge_dataset"))
+    return client
+
+
+def scorer() -> None:
+    """Take up what was asked for, and do it."""
+    take_requests()
+    work_through("score", "test-worker")
+
+
+def bring(client: Client, text: str, **fields: Any) -> str:
+    """Send a file; the address of the import's page."""
+    data = {"dataset": "demo", "file": upload(text, "judged.qrels"), "why": "assessed", **fields}
+    answer = client.post(f"{IMPORTS}bring/", data)
+    assert answer.status_code == 302, answer.content.decode()
+    return str(answer["Location"])
+
+
+def test_a_pool_is_drawn_and_downloaded(demo: Dataset, api: Api, judge: Client) -> None:
+    api.submit(run_text(depth=5), system="Mine")
+    work()
+    page = judge.get(f"{POOLS}draw/?dataset=demo").content.decode()
+    assert "Mine" in page
+    answer = judge.post(f"{POOLS}draw/?dataset=demo", {"dataset": "demo", "depth": 3, "why": "October"})
+    address = answer["Location"]
+    waiting = judge.get(address).content.decode()
+    assert 'http-equiv="refresh"' in waiting
+    assert "being drawn" in waiting
+    scorer()
+    page = judge.get(address).content.decode()
+    assert 'http-equiv="refresh"' not in page
+    pool = Pool.objects.get()
+    for form, name in (("csv", f"pool-demo-{pool.pk}.csv"), ("trec", f"pool-demo-{pool.pk}.qrels")):
+        file = judge.get(f"{POOLS}{pool.pk}/files/{form}/")
+        assert file["Content-Disposition"] == f'attachment; filename="{name}"'
+        assert file["Cache-Control"] == "private, no-store"
+        assert b"q1" in b"".join(file.streaming_content)
+    records = AuditRecord.objects.filter(action="pool downloaded")
+    assert [(each.actor_name, each.after) for each in records] == [
+        ("Judith", {"form": "trec"}), ("Judith", {"form": "csv"}),
+    ]  # fmt: skip
+
+
+def test_without_the_right_nothing_of_it_is_there(demo: Dataset, api: Api, judge: Client) -> None:
+    api.submit()
+    work()
+    address = judge.post(f"{POOLS}draw/?dataset=demo", {"dataset": "demo", "depth": 3, "why": "x"})[
+        "Location"
+    ]
+    scorer()
+    brought = bring(judge, "q1 0 d1 2\n")
+    other = Client()
+    other.force_login(with_rights("change_dataset", "moderate_entry", "view_pool", "view_judgementimport"))
+    pool = Pool.objects.get().pk
+    for path in (
+        POOLS,
+        f"{POOLS}draw/",
+        address,
+        f"{POOLS}{pool}/files/csv/",
+        IMPORTS,
+        f"{IMPORTS}bring/",
+        brought,
+    ):
+        assert other.get(path).status_code == 403, path
+    assert "Pools" not in other.get("/admin/").content.decode()
+
+
+def test_a_file_with_problems_is_listed_whole(demo: Dataset, judge: Client) -> None:
+    text = "q1 0 d2 1\nq99 0 d2 1\nq1 0 nowhere 1\nq1 0 d4 many\n"
+    data = {"dataset": "demo", "file": upload(text, "judged.qrels"), "why": "assessed"}
+    answer = judge.post(f"{IMPORTS}bring/", data)
+    page = answer.content.decode()
+    assert answer.status_code == 400
+    assert "Nothing was stored: 3 problems." in page
+    assert "a query that the dataset does not have: 1 line" in page
+    assert not JudgementImport.objects.exists()
+
+
+def test_judgements_are_compared_and_merged_on_one_page(demo: Dataset, judge: Client) -> None:
+    address = bring(judge, "q1 0 d1 2\nq1 0 d2 1\nq2 0 d4 -1\n", note="assessors of October")
+    assert 'http-equiv="refresh"' in judge.get(address).content.decode()
+    scorer()
+    page = judge.get(address).content.decode()
+    assert "keep the old grade" in page
+    assert "Old grade" not in page.replace("Old grades are shown", "")  # no right to read judgements
+    refused = judge.post(address, {"policy": "keep", "merge": "Merge"})
+    assert refused.status_code == 400  # it does not say why
+    judge.post(address, {"policy": "highest", "merge": "Merge", "why": "two assessors agree"})
+    scorer()
+    demo.refresh_from_db()
+    assert demo.current_qrels is not None
+    assert load_qrels(demo.current_qrels).as_dict()["q1"] == {"d1": 2, "d2": 1, "d3": 2, "d900": 0}
+    assert (
+        "They are in qrels 2; where grades disagreed: take the higher grade"
+        in judge.get(address).content.decode()
+    )
+    late = judge.post(address, {"discard": "Throw away", "why": "no"}, follow=True).content.decode()
+    assert "This import is settled" in late
+
+
+def test_old_grades_are_shown_to_readers_and_that_is_recorded(demo: Dataset, judge: Client) -> None:
+    address = bring(judge, "q1 0 d3 1\n")
+    scorer()
+    reader = Client()
+    reader.force_login(with_rights("judge_dataset", "read_qrels"))
+    assert '<td class="n">2</td><td class="n">1</td>' in reader.get(address).content.decode()
+    assert AuditRecord.objects.get(action="conflicts read").actor_name == "Judith"
+    judge.get(address)
+    assert AuditRecord.objects.filter(action="conflicts read").count() == 1
+
+
+def run(command: str, *arguments: Any, **options: Any) -> str:
+    """What a command says."""
+    out = StringIO()
+    call_command(command, *arguments, stdout=out, **options)
+    return out.getvalue()
+
+
+def test_commands_draw_and_import_at_once(demo: Dataset, api: Api, tmp_path: Path) -> None:
+    api.submit(run_text(depth=5), system="Mine")
+    work()
+    by = {"by": with_rights("judge_dataset").email, "why": "October"}
+    said = run("draw_pool", "demo", depth=4, to=tmp_path, **by)
+    pool = Pool.objects.get()
+    assert f"Pool {pool.pk}: 28 pairs of 12 queries from 1 runs; 20 were judged already." in said
+    lines = (tmp_path / f"pool-demo-{pool.pk}.qrels").read_text().splitlines()
+    judged = tmp_path / "judged.qrels"
+    judged.write_text("".join(line.replace(" -1", " 1\n") for line in lines))
+    tried = run("import_judgements", "demo", str(judged), dry_run=True, **by)
+    assert tried.startswith("28 new, 0 the same, 0 conflicts")
+    assert not JudgementImport.objects.exists()
+    said = run("import_judgements", "demo", str(judged), pool=pool.pk, **by)
+    assert "Qrels 2: the stored runs are rescored." in said
+    judged.write_text("q1 0 d1 2\n")
+    with pytest.raises(CommandError, match="say --conflicts"):
+        run("import_judgements", "demo", str(judged), **by)
+    with pytest.raises(CommandError, match="is being rescored"):
+        run("import_judgements", "demo", str(judged), conflicts="replace", **by)
+    judged.write_text("q1 0 nowhere 2\n")
+    with pytest.raises(CommandError, match="a document that the dataset does not have"):
+        run("import_judgements", "demo", str(judged), **by)
+    assert set(JudgementImport.objects.values_list("state", flat=True)) == {"merged", "discarded"}
+    scorer()  # what was asked for is done already
+    assert JudgementImport.objects.filter(state="merged").count() == 1
