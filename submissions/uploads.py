@@ -10,7 +10,14 @@ from django.core.files.uploadhandler import StopUpload, TemporaryFileUploadHandl
 #: The views that take files, by their names. Elsewhere, and from strangers, no byte is written: the check against
 #: forged requests reads a form, files and all, before any view can ask who sends it.
 TAKE_FILES = frozenset(
-    {"submit", "submit-model", "api-check", "api-submissions", "admin:leaderboard_dataset_import"}
+    {
+        "submit",
+        "submit-model",
+        "api-check",
+        "api-submissions",
+        "admin:leaderboard_dataset_import",
+        "admin:leaderboard_judgementimport_bring",
+    }
 )
 #: Those of them that take a model's checkpoint, in the field of this name.
 TAKE_CHECKPOINTS = frozenset({"submit-model", "api-check", "api-submissions"})
