@@ -98,6 +98,9 @@ def _outcome(jobs: list[Job]) -> str:
 
 
 def _in_words(scores: list[Score], job: Job) -> str:
+    """The scores in the dataset's order of measures: PostgreSQL keeps none of its own in JSON."""
+    order = {measure: position for position, measure in enumerate(job.dataset.measures)}
+    scores = sorted(scores, key=lambda score: (order.get(score.measure, len(order)), score.measure))
     decimals = HIDDEN_DECIMALS if job.dataset.hidden else _DECIMALS
     return ", ".join(
         f"{score.measure} {score.value:.{decimals}f}"

@@ -79,7 +79,8 @@ def worker_processes(
 def worker(transactional_db: None, worker_processes: WorkerProcesses) -> Iterator[WorkerProcesses]:
     """The real worker, ready to take this test's jobs. A test must wait for the jobs that it starts.
 
-    What is found of boards and texts nobody waits for; it has ended before the next test's rows get the same ids.
+    What is found of boards and texts nobody waits for, nor for what people are told; it has ended before the next
+    test's rows get the same ids.
     """
     worker_processes.wait_until_ready()
     yield worker_processes
@@ -89,12 +90,14 @@ def worker(transactional_db: None, worker_processes: WorkerProcesses) -> Iterato
 def _wait_for_what_nobody_waits_for(seconds: float = 60.0) -> None:
     from leaderboard.models import WorkRequest
     from submissions.models import TERMINAL, Job
+    from submissions.notices.sending import anything_to_tell
 
     kinds = [Job.Kind.CERTAINTY, Job.Kind.STATISTICS]
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         asked = WorkRequest.objects.filter(kind__in=kinds, taken_at=None).exists()
-        if not asked and not Job.objects.filter(kind__in=kinds).exclude(state__in=TERMINAL).exists():
+        under_way = Job.objects.filter(kind__in=kinds).exclude(state__in=TERMINAL).exists()
+        if not (asked or under_way or anything_to_tell()):
             return
         time.sleep(0.1)
 

@@ -10,6 +10,7 @@ from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from leaderboard.models import Dataset, Membership, Round, User
+from leaderboard.rounds import datasets_of
 from submissions.models import NoticeKind, Submission
 from submissions.notices.outbox import tell
 from submissions.notices.texts import round_message
@@ -46,13 +47,6 @@ def people_of_round(round_: Round, kind: NoticeKind) -> list[User]:
     wanted = Q(notice_preferences__kind=kind, notice_preferences__everywhere=True)
     concerned = Q(pk__in=teams.values("user")) | wanted
     return list(User.objects.filter(concerned, is_active=True).distinct().order_by("pk"))
-
-
-def datasets_of(round_: Round) -> QuerySet[Dataset]:
-    """The datasets that the round takes runs for."""
-    if round_.dataset_id is not None:
-        return Dataset.objects.filter(pk=round_.dataset_id)
-    return Dataset.objects.filter(memberships__benchmark=round_.benchmark_id)
 
 
 def _under_way(now: datetime) -> QuerySet[Round]:

@@ -27,7 +27,7 @@ _LOCK, _LOCK_SECONDS = "notices-turn", 60
 
 def ring_for_notices() -> bool:
     """Have a worker tell people where there is anything to tell. Returns whether there is."""
-    if not _anything_to_tell():
+    if not anything_to_tell():
         return False
     try:
         app.send_task(NOTIFY, queue="dispatch", retry=False, ignore_result=True, expires=30.0)
@@ -36,7 +36,8 @@ def ring_for_notices() -> bool:
     return True
 
 
-def _anything_to_tell() -> bool:
+def anything_to_tell() -> bool:
+    """Whether a turn would write or send anything now."""
     asked = WorkRequest.objects.filter(kind=WorkRequest.Kind.NOTIFY, taken_at=None)
     return (
         asked.exists()

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from leaderboard.models import Challenge, Dataset, Rescore, Round
+from leaderboard.models import Challenge, Rescore, Round
+from leaderboard.rounds import utc
 from submissions.models import NoticeKind, State
 from submissions.notices.outbox import Message
 from submissions.status import JobStatus, SubmissionStatus
@@ -90,12 +91,12 @@ def round_message(kind: NoticeKind, round_: Round) -> Message:
     subject, text = {
         NoticeKind.ROUND_OPENING: (
             f"Open: {round_}",
-            f"{round_} takes runs for {_subject(round_)} until {_utc(round_.closes_at)}: "
+            f"{round_} takes runs for {_subject(round_)} until {utc(round_.closes_at)}: "
             f"{round_.runs_per_team} from each team.",
         ),
         NoticeKind.ROUND_CLOSING: (
             f"Closing soon: {round_}",
-            f"{round_} closes at {_utc(round_.closes_at)}. "
+            f"{round_} closes at {utc(round_.closes_at)}. "
             + (
                 "Runs that come later are taken and marked late."
                 if round_.takes_late
@@ -104,7 +105,8 @@ def round_message(kind: NoticeKind, round_: Round) -> Message:
         ),
         NoticeKind.ROUND_REVEALED: (
             f"Revealed: {round_}",
-            f"The results of {round_} on {_subject(round_)} are revealed.",
+            f"The results of {round_} on {_subject(round_)} are revealed."
+            + (" Its page leads to your team's scores by topic." if round_.per_topic_at_reveal else ""),
         ),
     }[kind]
     return Message(kind, f"round-{round_.pk}", subject, text, round_.get_absolute_url())
@@ -138,12 +140,8 @@ def webhook_off_message(webhook_id: int, team: str, path: str, days: int, since:
     return Message(NoticeKind.WEBHOOK_OFF, key, f"A webhook of {team} was switched off", text, path)
 
 
-def _subject(round_: Round) -> Dataset | str:
+def _subject(round_: Round) -> str:
     return str(round_.dataset or round_.benchmark)
-
-
-def _utc(moment: datetime) -> str:
-    return f"{moment:%-d %B %Y, %H:%M} UTC"
 
 
 def _listed(names: Sequence[str]) -> str:

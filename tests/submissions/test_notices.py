@@ -13,6 +13,8 @@ from django.test import Client
 from django.utils import timezone
 
 from leaderboard.models import (
+    Benchmark,
+    BenchmarkMember,
     Challenge,
     Dataset,
     Entry,
@@ -306,6 +308,48 @@ def make_round(dataset: Dataset | None = None, **fields: Any) -> Round:
         **fields,
     }
     return Round.objects.create(dataset=dataset, **values)
+
+
+def test_a_round_is_told_when_it_opens_before_it_closes_and_when_it_is_revealed(
+    demo: Dataset, api: Api, alice: User, stranger: Api
+) -> None:
+    scored(api)
+    tell_of_ended()
+    Notice.objects.all().delete()
+    round_ = make_round(demo)
+    for _ in range(2):
+        take_turn()
+    opening = only_notice(alice)
+    assert opening.kind == NoticeKind.ROUND_OPENING
+    assert f"{round_.closes_at:%H:%M} UTC" in opening.text
+    Round.objects.update(closes_at=timezone.now() + timedelta(hours=20))
+    for _ in range(2):
+        take_turn()
+    Round.objects.update(revealed_at=timezone.now())
+    request_notice("round_revealed", round=round_.pk)
+    take_turn()
+    assert [notice.kind for notice in notices_of(alice)] == [
+        NoticeKind.ROUND_OPENING,
+        NoticeKind.ROUND_CLOSING,
+        NoticeKind.ROUND_REVEALED,
+    ]
+    assert stranger.user is not None
+    assert notices_of(stranger.user) == []
+
+
+def test_rounds_of_a_benchmark_concern_those_who_submitted_to_a_part_and_who_wants_all(
+    demo: Dataset, api: Api, alice: User, stranger: Api
+) -> None:
+    scored(api)
+    Submission.objects.update(noticed_at=timezone.now())
+    benchmark = Benchmark.objects.create(slug="all", name="All")
+    BenchmarkMember.objects.create(benchmark=benchmark, dataset=demo)
+    eager = make_user("Eager")
+    NoticePreference.objects.create(person=eager, kind=NoticeKind.ROUND_OPENING, everywhere=True)
+    make_round(benchmark=benchmark)
+    take_turn()
+    told = set(Notice.objects.values_list("person__name", flat=True))
+    assert told == {"Alice", "Eager"}
 
 
 def test_a_round_before_its_time_or_of_a_dataset_in_preparation_is_told_to_nobody(demo: Dataset) -> None:

@@ -35,6 +35,7 @@ from submissions.notices.events import take_events
 from submissions.notices.webhooks import LIMIT, TooManyWebhooks, add_webhook, rotate_secret
 from submissions.people.teams import personal_team
 from tests.factories import make_user
+from tests.servers.worker import WorkerProcesses
 from tests.submissions.conftest import Api, work
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -519,3 +520,16 @@ def test_a_new_secret_signs_what_already_waits(webhook: Webhook, receiver: Recei
     send_deliveries(FOREVER)
     headers, body = receiver.received[0]
     assert headers["X-Runboard-Signature"] == posting.signature(secret, headers["X-Runboard-Timestamp"], body)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_running_site_tells_by_itself(
+    worker: WorkerProcesses, demo: Dataset, api: Api, webhook: Webhook, receiver: Receiver
+) -> None:
+    identifier = str(api.submit().body["id"])
+    deadline = time.monotonic() + 60
+    while not receiver.received and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert receiver.json()["submission"] == identifier
+    notice = Notice.objects.get()
+    assert (notice.kind, notice.mail_state) == (NoticeKind.FINISHED, "sent")
