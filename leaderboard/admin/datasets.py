@@ -18,6 +18,7 @@ from evaluation.errors import InvalidContent
 from leaderboard.admin.base import CurationAdmin, curator
 from leaderboard.admin.import_form import ImportForm, path_of_upload
 from leaderboard.admin.measure_lists import measures_view
+from leaderboard.admin.protection import change_protection, reveal
 from leaderboard.audit import acting
 from leaderboard.baselines import request_baseline
 from leaderboard.board_versions import Kind, boards_changed, lock_boards
@@ -33,10 +34,11 @@ class DatasetAdmin(CurationAdmin):
     list_filter = ("state", "hidden", "runs_only", "domain")
     search_fields = ("name", "slug", "task")
     ordering = ("name",)
-    actions = ("make_baseline",)
+    actions = ("make_baseline", change_protection, reveal)
     readonly_fields = (
-        "slug", "state", "judgements", "runs_only", "primary_measure", "measures", "relevance_level",
-        "drop_self_matches", "current_version", "current_qrels", "board_revision", "created_at", "updated_at",
+        "slug", "state", "judgements", "protection", "public_share", "runs_only", "primary_measure", "measures",
+        "relevance_level", "drop_self_matches", "current_version", "current_qrels", "board_revision", "created_at",
+        "updated_at",
     )  # fmt: skip
     fieldsets = (
         (None, {"fields": ("name", "slug", "task", "domain", "language", "licence", "homepage")}),
@@ -58,6 +60,14 @@ class DatasetAdmin(CurationAdmin):
             {
                 "fields": ("daily_quota", "monthly_quota"),
                 "description": "Submissions, per person and per team; empty: no limit.",
+            },
+        ),
+        (
+            "Protection of hidden judgements",
+            {
+                "fields": ("protection", "public_share"),
+                "description": "An action on the list of datasets changes policy and share: parts are drawn, and all "
+                "published values change with them.",
             },
         ),
         ("Record", {"fields": ("board_revision", "created_at", "updated_at")}),

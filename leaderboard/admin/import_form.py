@@ -9,7 +9,7 @@ from django import forms
 from django.core.files.uploadedfile import TemporaryUploadedFile
 
 from leaderboard.importing.options import ImportOptions
-from leaderboard.models.datasets import Visibility
+from leaderboard.models.datasets import Protection, Visibility
 
 _SAME = ("", "as it is, or everyone")
 
@@ -27,6 +27,14 @@ class ImportForm(forms.Form):
         choices=[("", "as they are, or hidden"), ("hidden", "hidden"), ("open", "open to everyone")],
         required=False,
         help_text="Hidden judgements stay with the scorer. What was open once cannot be hidden again.",
+    )
+    protection = forms.ChoiceField(
+        choices=[("", "standard, or as it is"), *Protection.choices],
+        required=False,
+        help_text="Of hidden judgements, for a new dataset; later an action changes it.",
+    )
+    public_share = forms.FloatField(
+        required=False, min_value=0.05, max_value=0.95, help_text="Of a competition's judged queries: ⅓"
     )
     runs_only = forms.BooleanField(required=False, help_text="There are no documents: runs are scored.")
     collecting = forms.BooleanField(required=False, help_text="Take runs before there are judgements.")

@@ -42,6 +42,7 @@ from leaderboard.importing.storing import (
     store_content,
 )
 from leaderboard.models import Dataset, DatasetVersion, Entry, Qrels
+from leaderboard.models.datasets import Protection
 from leaderboard.publishing import refresh_scores
 
 #: Settings that decide what a score means: fixed once there are scores.
@@ -137,6 +138,14 @@ def _check_options(options: ImportOptions, dataset: Dataset | None) -> list[Prob
                 "Say --baseline only with --runs-only.",
             )
         )
+    if options.protection == Protection.COMPETITION and not options.hidden:
+        problems.append(
+            problem(
+                "nothing_to_protect",
+                "a competition needs hidden judgements",
+                "Leave out --open, or --protection competition.",
+            )
+        )
     try:
         Dataset(slug=options.slug, **{"name": options.slug, **options.columns()}).full_clean(
             exclude=["measures"], validate_unique=False
@@ -154,6 +163,16 @@ def _check_options(options: ImportOptions, dataset: Dataset | None) -> list[Prob
 def _check_changes(options: ImportOptions, dataset: Dataset) -> list[Problem]:
     """Changes that would make what is on the board untrue."""
     problems = []
+    for name in ("protection", "public_share"):
+        wanted = getattr(options, name)
+        if dataset.current_version_id and wanted is not None and wanted != getattr(dataset, name):
+            problems.append(
+                problem(
+                    "protection_changed",
+                    f"{dataset.slug} is there already: an import cannot change how its judgements are protected",
+                    "Use the action on datasets in the admin, or manage.py protect_dataset.",
+                )
+            )
     if dataset.current_qrels_id and options.hidden and not dataset.hidden:
         problems.append(
             problem(

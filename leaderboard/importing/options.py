@@ -10,7 +10,7 @@ from typing import Any
 _COLUMNS = (
     "name", "task", "domain", "language", "licence", "homepage", "citation", "description", "hidden", "runs_only",
     "relevance_level", "drop_self_matches", "queries_visibility", "documents_visibility", "runs_visibility",
-    "ir_datasets_id", "beir_name",
+    "ir_datasets_id", "beir_name", "protection", "public_share",
 )  # fmt: skip
 
 
@@ -20,7 +20,8 @@ class ImportOptions:
 
     `hidden` is True by default. `collecting` opens the dataset for runs before there are judgements. `split` names
     the judgements that runs are scored against. `measures` are those that the board shows, `primary` the first of
-    them. `baseline` is a run file that a runs-only dataset's deltas are taken against.
+    them. `protection` and `public_share` are for new datasets. `baseline` is a run file that a runs-only dataset's
+    deltas are taken against.
     """
 
     slug: str
@@ -45,6 +46,8 @@ class ImportOptions:
     runs_visibility: str | None = None
     ir_datasets_id: str | None = None
     beir_name: str | None = None
+    protection: str | None = None
+    public_share: float | None = None
     baseline: Path | None = None
     version_label: str = ""
 

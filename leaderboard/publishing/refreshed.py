@@ -8,14 +8,20 @@ from django.db import transaction
 
 from leaderboard.board_versions import Kind, board_changed, lock_boards
 from leaderboard.models import BoardChange, Dataset, Entry, Seed
+from leaderboard.publishing.holding import settle_places
 from leaderboard.publishing.values import over_seeds, published_private_scores, published_scores
 
 
 @transaction.atomic
 def refresh_scores(dataset: Dataset, kind: BoardChange.Kind = Kind.MEASURES) -> None:
-    """Publish the stored means again. What the Ladder holds stays without scores."""
+    """Publish the stored means again. What the Ladder holds stays without scores, until judgements are opened."""
     lock_boards([dataset.pk])
+    if not dataset.hidden:
+        held = Entry.objects.filter(dataset=dataset, visibility=Entry.Visibility.HELD)
+        held.filter(public_wanted=False).update(visibility=Entry.Visibility.PRIVATE)
+        held.update(visibility=Entry.Visibility.PUBLIC)
     fill_scores(dataset, list(Entry.objects.filter(dataset=dataset)))
+    settle_places(dataset)
     board_changed(dataset, kind)
 
 

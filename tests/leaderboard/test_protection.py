@@ -24,6 +24,7 @@ from leaderboard.models import (
     Evaluation,
     Round,
     System,
+    User,
     WorkRequest,
 )
 from leaderboard.models.datasets import Protection
@@ -288,3 +289,48 @@ def test_the_commands_ask_for_a_person_with_the_permission_and_a_reason(hidden: 
         call_command("reveal", "secret", "--by", person.email, "--why", "the end")
     with pytest.raises(CommandError, match="no dataset nowhere"):
         call_command("reveal", "nowhere", "--by", person.email, "--why", "the end")
+
+
+def test_curators_change_the_policy_by_an_action_that_asks_why_and_not_by_editing(hidden: Dataset) -> None:
+    client = Client()
+    client.force_login(User.objects.create_superuser("root@example.org", "a long password"))
+    edit = client.get(f"/admin/leaderboard/dataset/{hidden.pk}/change/").content.decode()
+    assert 'name="protection"' not in edit
+    assert 'name="daily_quota"' in edit
+    chosen = {"action": "change_protection", "_selected_action": hidden.pk}
+    asked = client.post("/admin/leaderboard/dataset/", chosen).content.decode()
+    assert "Change protection" in asked
+    sent = {**chosen, "confirmed": "yes", "protection": "competition", "share": "0.4", "why": ""}
+    assert client.post("/admin/leaderboard/dataset/", sent).status_code == 400
+    assert client.post("/admin/leaderboard/dataset/", {**sent, "why": "a contest"}).status_code == 302
+    assert WorkRequest.objects.get(kind="protect").payload["why"] == "a contest"
+    hidden.refresh_from_db()
+    assert (hidden.protection, hidden.public_share) == ("standard", 0.4)
+    revealed = {"action": "reveal", "_selected_action": hidden.pk, "confirmed": "yes", "why": "the end"}
+    assert "is in no competition" in client.post("/admin/leaderboard/dataset/", revealed).content.decode()
+
+
+def test_a_curator_without_the_right_reveals_nothing(contest: Dataset) -> None:
+    curator = make_user("Curator")
+    curator.is_staff = True
+    curator.save()
+    curator.user_permissions.add(*Permission.objects.filter(codename__in=["change_dataset", "view_dataset"]))
+    client = Client()
+    client.force_login(curator)
+    for action in ("reveal", "change_protection"):
+        sent = {"action": action, "_selected_action": contest.pk}
+        assert client.post("/admin/leaderboard/dataset/", sent).status_code == 403
+
+
+def test_opening_the_judgements_ends_a_competition(contest: Dataset) -> None:
+    one = publish(contest, "One", 0.6, 0.4)
+    publish_entry(
+        evaluation=evaluation(contest, one.system, 0.5, 0.45, 1),
+        provenance=Entry.Provenance.SCORED,
+        public=True,
+    )
+    contest.hidden = False
+    contest.save()
+    refresh_scores(contest)
+    assert set(Entry.objects.values_list("visibility", flat=True)) == {"public"}
+    assert all(entry.scores["nDCG@10"] > 0.4 for entry in Entry.objects.all())

@@ -13,7 +13,7 @@ from evaluation.errors import InvalidContent
 from evaluation.problems import Problem
 from leaderboard.importing.importer import Imported, NoSpace, import_dataset
 from leaderboard.importing.options import ImportOptions
-from leaderboard.models.datasets import Visibility
+from leaderboard.models.datasets import Protection, Visibility
 
 
 class Command(BaseCommand):
@@ -39,6 +39,12 @@ class Command(BaseCommand):
         judgements = parser.add_mutually_exclusive_group()
         judgements.add_argument("--open", dest="hidden", action="store_false", default=None)
         judgements.add_argument("--hidden", action="store_true", default=None, help="the default")
+        parser.add_argument(
+            "--protection", choices=Protection.values, help="of hidden judgements of a new dataset; standard"
+        )
+        parser.add_argument(
+            "--public-share", type=float, metavar="SHARE", help="of a competition's judged queries, 1/3"
+        )
         parser.add_argument("--runs-only", action="store_true", default=None, help="there are no documents")
         parser.add_argument("--collecting", action="store_true", help="take runs before there are judgements")
         parser.add_argument("--baseline", type=Path, metavar="RUN", help="a runs-only dataset's baseline run")
