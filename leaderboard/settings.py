@@ -312,6 +312,7 @@ REST_FRAMEWORK = {
         "submit": "60/min",
         "change": "60/hour",
         "invite": "20/day",
+        "challenge": "10/day",
     },
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }

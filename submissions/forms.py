@@ -10,9 +10,10 @@ from django import forms
 from django.forms import ValidationError
 
 from leaderboard.anonymity import ADVICE, LONGEST_MONTHS
-from leaderboard.models import System, Team
+from leaderboard.challenges import LONGEST_TEXT, SHORTEST_TEXT
+from leaderboard.models import Challenge, Dataset, System, Team
 from submissions.json_text import read_json
-from submissions.names import NameField
+from submissions.names import NameField, TextField
 from submissions.rounds import Said
 
 
@@ -192,6 +193,31 @@ class AnonymityForm(forms.Form):
         super().__init__(*arguments, **options)
         self.fields["anonymous_until"].initial = day
         self.fields["anonymous_until"].help_text = "Empty: everyone sees whose it is, now and for good."
+
+
+class ChallengeForm(forms.Form):
+    """What is doubted of a system, and why; `datasets` are those that it has public results on."""
+
+    claim = forms.ChoiceField(label="What you doubt", choices=Challenge.Claim.choices)
+    dataset = forms.ChoiceField(required=False, help_text="Where it is about one dataset.")
+    text = TextField(
+        label="Why",
+        rows=8,
+        min_length=SHORTEST_TEXT,
+        max_length=LONGEST_TEXT,
+        help_text="What can be checked: a source, a passage, a number. Public, and sent to the system's team. Markdown "
+        "is understood.",
+    )
+
+    def __init__(self, *arguments: Any, datasets: Iterable[Dataset], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.datasets = {dataset.slug: dataset for dataset in datasets}
+        choices = [("", "All of them"), *((slug, each.name) for slug, each in self.datasets.items())]
+        self.fields["dataset"].choices = choices  # type: ignore[attr-defined]
+
+    def clean_dataset(self) -> Dataset | None:
+        """One of the datasets; None where it is about no single one."""
+        return self.datasets.get(self.cleaned_data["dataset"])
 
 
 class WithdrawalForm(forms.Form):

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_POST
 
 from leaderboard.anonymity import ADVICE, EmbargoRefused, latest_end, lift, make_anonymous, may_be_anonymous
-from submissions.forms import AnonymityForm
-from submissions.permissions import editable_systems
-from submissions.throttling import ChangeThrottle, seconds_to_wait, slow_down
+from leaderboard.challenges import (
+    ChallengeRefused,
+    challenges_of,
+    datasets_of,
+    raise_challenge,
+)
+from leaderboard.challenges import retract as retract_challenge
+from leaderboard.models import Challenge, Entry, System, User
+from leaderboard.models.results import EntryQuerySet
+from submissions.forms import AnonymityForm, ChallengeForm
+from submissions.permissions import editable_systems, may_challenge
+from submissions.throttling import ChallengeThrottle, ChangeThrottle, seconds_to_wait, slow_down
 
 
 @login_required
@@ -51,3 +61,66 @@ def anonymity(request: HttpRequest, slug: str) -> HttpResponse:
     if status == 200 and form.errors:
         status = 400
     return render(request, "submissions/anonymity.html", context, status=status)
+
+
+@login_required
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def challenge(request: HttpRequest, slug: str) -> HttpResponse:
+    """Doubt what a system says of itself, or take a doubt back."""
+    system, person = _seen_system(slug), _person(request)
+    posted = request.method == "POST"
+    form = ChallengeForm(request.POST if posted else None, datasets=datasets_of(system), label_suffix="")
+    status = 200
+    if posted and form.is_valid():
+        if wait := seconds_to_wait(ChallengeThrottle(), request):
+            form.add_error(None, slow_down(wait))
+            status = 429
+        else:
+            try:
+                raise_challenge(system, person, **form.cleaned_data)
+                messages.success(
+                    request, "Your challenge stands on the system's page; a curator will settle it."
+                )
+                return redirect(f"{system.get_absolute_url()}#challenges")
+            except ChallengeRefused as error:
+                form.add_error(None, str(error))
+    if status == 200 and form.errors:
+        status = 400
+    mine = Challenge.objects.filter(system=system, raised_by=person, state=Challenge.State.OPEN)
+    own = set(mine.values_list("pk", flat=True))
+    context = {
+        "section": "system",
+        "system": system,
+        "form": form,
+        "may": may_challenge(person, system),
+        "mine": [each for each in challenges_of(system.pk) if each.key in own],
+        "shown_as": person.name,
+    }
+    return render(request, "submissions/challenge.html", context, status=status)
+
+
+@login_required
+@never_cache
+@require_POST
+def retract(request: HttpRequest, slug: str, key: int) -> HttpResponse:
+    """Take one's own challenge back."""
+    found = get_object_or_404(Challenge, system=_seen_system(slug), pk=key, raised_by=_person(request))
+    try:
+        retract_challenge(found, _person(request))
+        messages.success(request, "Taken back. It stays on record as that.")
+    except ChallengeRefused as error:
+        messages.error(request, str(error))
+    return redirect("system-challenge", slug=slug)
+
+
+def _seen_system(slug: str) -> System:
+    """The system, where it has anything that everyone sees. Raises Http404."""
+    seen = EntryQuerySet(Entry).seen().values("system_id")
+    return get_object_or_404(System.objects.filter(pk__in=seen), slug=slug)
+
+
+def _person(request: HttpRequest) -> User:
+    if not isinstance(request.user, User):
+        raise PermissionDenied
+    return request.user

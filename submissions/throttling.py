@@ -44,6 +44,12 @@ class InviteThrottle(_PersonThrottle):
     scope = "invite"
 
 
+class ChallengeThrottle(_PersonThrottle):
+    """For challenges of systems, each of which somebody has to look into."""
+
+    scope = "challenge"
+
+
 def slow_down(seconds: int) -> str:
     """What somebody reads who changed too much in a short time."""
     wait = f"{seconds} second{'s' * (seconds != 1)}" if seconds < 120 else f"{-(-seconds // 60)} minutes"

@@ -10,6 +10,7 @@ from django.views.decorators.cache import never_cache
 
 from submissions import system_views, views
 from submissions.api import views as api
+from submissions.api.challenges import ChallengesView
 from submissions.api.quotas import QuotasView
 from submissions.model_intake import views as model_views
 from submissions.notices import api as notices_api
@@ -43,6 +44,8 @@ pages = [
     path("submissions/<slug:identifier>/priority/", views.priority, name="submission-priority"),
     path("systems/<slug:slug>/edit/", views.edit_system, name="system-edit"),
     path("systems/<slug:slug>/anonymity/", system_views.anonymity, name="system-anonymity"),
+    path("systems/<slug:slug>/challenge/", system_views.challenge, name="system-challenge"),
+    path("systems/<slug:slug>/challenge/<int:key>/", system_views.retract, name="challenge-retract"),
     path("account/", people.account, name="account"),
     path("account/profile/", people.save_profile, name="account-profile"),
     path("account/tokens/", people.create_token, name="account-token-create"),
@@ -82,6 +85,7 @@ api_calls = [
         name="api-submission-reusable",
     ),
     path("quotas/", QuotasView.as_view(), name="api-quotas"),
+    path("systems/<slug:slug>/challenges/", ChallengesView.as_view(), name="api-system-challenges"),
     path("notices/", notices_api.NoticesView.as_view(), name="api-notices"),
     path("notices/read/", notices_api.ReadView.as_view(), name="api-notices-read"),
     path("teams/<slug:slug>/webhooks/", notices_api.WebhooksView.as_view(), name="api-webhooks"),

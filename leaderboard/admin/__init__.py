@@ -7,6 +7,7 @@ from django.contrib import admin
 from leaderboard.admin import (
     audit,
     benchmarks,
+    challenges,
     datasets,
     efficiency,
     judgement_imports,
@@ -20,6 +21,7 @@ from leaderboard.admin import (
 __all__ = [
     "audit",
     "benchmarks",
+    "challenges",
     "datasets",
     "efficiency",
     "judgement_imports",

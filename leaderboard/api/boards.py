@@ -13,9 +13,11 @@ from rest_framework.views import APIView
 
 from leaderboard.api.errors import ApiError, unknown_choice
 from leaderboard.boards import exports, lists, pages, reading, system_page
+from leaderboard.boards.corrections import corrections_of
 from leaderboard.boards.facets import OF_DATASETS
 from leaderboard.boards.model import QUARANTINED, Board
 from leaderboard.boards.state import FACETS, VIEWS, WEIGHED, BoardState, UnknownChoice
+from leaderboard.challenges import challenges_of
 from leaderboard.dataset_details import details
 from leaderboard.page_cache import Asked, kept_page
 from leaderboard.publishing import published_statistics
@@ -257,4 +259,13 @@ class SystemView(APIView):
             name.replace("__", "_"): value for name, value in facts.items() if name not in ("pk", "shown")
         }
         quarantined = system_page.quarantined_of(facts["pk"])
-        return Response({**shown, "results": results, "quarantined": quarantined})
+        record = _record(facts["pk"])
+        return Response({**shown, "results": results, "quarantined": quarantined, **record})
+
+
+def _record(system_id: int) -> dict[str, Any]:
+    """What is doubted of the system, and what it corrected."""
+    return {
+        "challenges": [challenge._asdict() for challenge in challenges_of(system_id)],
+        "corrections": [correction.as_data() for correction in corrections_of(system_id)],
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from leaderboard.boards.benchmark_columns import BORDA, COMMON, over
+from leaderboard.boards.challenged import notes_on_challenges
 from leaderboard.boards.groups import CLOSED_NOTE
 from leaderboard.boards.members import BenchmarkFacts
 from leaderboard.boards.model import CLOSED, REPORTED, Board, Column, Row
@@ -98,4 +99,4 @@ def _on_kinds(rows: Sequence[Row], state: BoardState) -> list[str]:
         )
     if any("?" in row.marks.values() for row in rows):
         notes.append("? as printed, but doubtful: never used to sort or plot.")
-    return notes
+    return notes + notes_on_challenges(rows)

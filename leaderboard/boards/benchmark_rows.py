@@ -136,6 +136,7 @@ def _row(layout: Layout, line: Line, kind: str, system: SystemRow, view: str) ->
         line.configuration,
         bool(line.baseline_on),
         entries=[pk for pk, score in zip(line.entries, line.scores, strict=True) if score is not None],
+        challenged=system.challenged,
     )
     row = Row(identity, kind, 3 if kind == REPORTED or layout.hidden else 4, [])
     row.facets = facets_of(system, several, set(line.trainings) - {""})

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from leaderboard.baselines import BM25
 from leaderboard.boards import deltas
 from leaderboard.boards.certainty_columns import CertaintyColumns
+from leaderboard.boards.challenged import notes_on_challenges
 from leaderboard.boards.cost_columns import CostColumns, cost_group
 from leaderboard.boards.dataset_costs import DatasetCosts
 from leaderboard.boards.declared import DeclaredColumns
@@ -352,4 +353,4 @@ def _notes(facts: DatasetFacts, rows: Sequence[Row], measure: str, versus: Versu
         )
     if any(row.entry.missing_queries for row in rows):
         notes.append("Judged queries that a run misses score 0; how many is said under the system's name.")
-    return notes
+    return notes + notes_on_challenges(rows)

@@ -129,6 +129,7 @@ class Identity(NamedTuple):
     seed_count: int = 0
     deviations: Mapping[str, float] = MappingProxyType({})
     entries: Sequence[int] = ()
+    challenged: int = 0
 
 
 class Identified(Protocol):
@@ -170,6 +171,8 @@ class Identified(Protocol):
     def seed_count(self) -> int: ...
     @property
     def deviations(self) -> Mapping[str, float]: ...
+    @property
+    def challenged(self) -> int: ...
 
 
 @dataclass(slots=True)

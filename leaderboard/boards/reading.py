@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import orjson
 from django.db import connection
-from django.db.models import IntegerField, QuerySet, TextField
+from django.db.models import Exists, IntegerField, OuterRef, QuerySet, TextField
 from django.db.models.functions import Cast
 
 from leaderboard import embargo
-from leaderboard.models import Entry, System
+from leaderboard.models import Challenge, Entry, System
 from leaderboard.models.results import EntryQuerySet
 
 Visibility = Entry.Visibility
@@ -53,6 +53,7 @@ class EntryRow(NamedTuple):
     late: int = 0
     pooled: int = 0
     run_type: str = ""
+    challenged: int = 0
     licence: str = ""
     commercial_use: int | None = None
     open_weights: int | None = None
@@ -98,6 +99,7 @@ class SystemRow(NamedTuple):
     source_authors: str | None
     source_year: int | None
     source_key: str | None
+    challenged: int = 0
     licence: str = ""
     commercial_use: bool | None = None
     open_weights: bool | None = None
@@ -132,6 +134,12 @@ DESCRIBING = (
     "parameter_count",
     "maximum_length",
 )
+
+
+def _challenged(system: str) -> Cast:
+    """Whether a row's system is challenged now; `system` is the column that holds its key."""
+    of_system = Challenge.objects.filter(system=OuterRef(system), state=Challenge.State.OPEN)
+    return Cast(Exists(of_system), IntegerField())
 
 
 def _entries() -> EntryQuerySet:
@@ -170,6 +178,7 @@ def _values(entries: QuerySet[Entry]) -> tuple[str, tuple[Any, ...]]:
         Cast("late", IntegerField()),
         Cast("pooled", IntegerField()),
         "run_type",
+        _challenged("system"),
         *(f"system__{name}" for name in DESCRIBING),
     )
     return rows.query.sql_with_params()
@@ -220,6 +229,7 @@ def systems_by_id(ids: Iterable[int]) -> dict[int, SystemRow]:
         "source__authors",
         "source__year",
         "source__key",
+        _challenged("pk"),
         *DESCRIBING,
     )
     return {row[0]: SystemRow._make(row[1:]) for row in rows}

@@ -78,6 +78,8 @@ def _head(board: Board, row: Row, pin: str, *classes: str) -> str:
         states.append("baseline")
     if row.ranked_in == STALE:
         states.append("stale")
+    if entry.challenged:
+        states.append("challenged")
     if entry.visibility != "public":
         states.append(entry.visibility)
     after += "".join(f'&ensp;<span class="badge is-{state}">{state}</span>' for state in states)

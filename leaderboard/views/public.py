@@ -7,11 +7,13 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from leaderboard.boards import lists, pages, reading, system_costs, system_page, system_tables, wording
+from leaderboard.boards.corrections import corrections_of
 from leaderboard.boards.made_by import made_by
 from leaderboard.boards.state import BoardState
 from leaderboard.boards.system_more import system_more
 from leaderboard.boards.team_page import team_facts
 from leaderboard.boards.word_pieces import LABEL as WORD_PIECES
+from leaderboard.challenges import challenges_of
 from leaderboard.collection_facts import overlaps
 from leaderboard.page_cache import kept_page, with_address
 from leaderboard.site_address import site_address
@@ -88,6 +90,8 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "costs": system_costs.cost_table(results),
         "depths": system_costs.depths(results),
         "made": made_by(facts["pk"]),
+        "challenges": challenges_of(facts["pk"]),
+        "corrections": corrections_of(facts["pk"]),
         "more": system_more(facts, results, site_address(request)),
     }
     return render(request, "leaderboard/system.html", context)

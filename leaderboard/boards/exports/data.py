@@ -71,6 +71,7 @@ def _row(board: Board, row: Row) -> dict[str, Any]:
         "spreads": {board.columns[place].key: text for place, text in row.spreads.items()},
         "withdrawn": row.entry.withdrawal_reason if row.entry.visibility == "withdrawn" else None,
         "quarantined": row.entry.moderation_reason if row.entry.visibility == QUARANTINED else None,
+        "challenged": bool(row.entry.challenged),
         "marks": {board.columns[place].key: mark for place, mark in row.marks.items()},
         "doubtful": doubtful(board, row),
         "measured": row.measured.as_data() if row.measured else None,

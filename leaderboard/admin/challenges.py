@@ -1,0 +1,103 @@
+"""Challenges: to read, and to settle with a public decision, which may correct the system in the same step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.template.response import TemplateResponse
+
+from leaderboard.admin.base import ReadOnlyAdmin
+from leaderboard.admin.pages import AskForm, NotDone, ask
+from leaderboard.challenges import LONGEST_TEXT, ChallengeRefused, Correction, settle
+from leaderboard.models import Challenge
+from leaderboard.systems import canonical_datasets
+
+
+class DecisionForm(AskForm):
+    """What everyone reads of the decision."""
+
+    decision = forms.CharField(
+        max_length=LONGEST_TEXT,
+        widget=forms.Textarea(attrs={"rows": 5, "class": "vLargeTextField"}),
+        help_text="Public, on the system's page. Markdown.",
+    )
+
+
+class UpholdForm(DecisionForm):
+    """The decision, and what the system says from now on."""
+
+    correct = forms.BooleanField(
+        required=False,
+        label="Correct what it says of its training",
+        help_text="Then the two lists below are what it says from now on, and boards follow.",
+    )
+    training_datasets = forms.CharField(
+        required=False, label="Trained on", help_text="Slugs or names, separated by commas; empty: none."
+    )
+    adapted_to = forms.CharField(
+        required=False, label="Adapted to", help_text="Slugs or names of datasets whose corpus it saw."
+    )
+
+
+@admin.register(Challenge)
+class ChallengeAdmin(ReadOnlyAdmin):
+    """Doubts on record. They are settled by the actions of this list, and never edited."""
+
+    list_display = ("system", "claim", "dataset", "state", "raised_by", "raised_at", "settled_by")
+    list_filter = ("state", "claim", "dataset")
+    list_select_related = ("system", "dataset", "raised_by", "settled_by")
+    search_fields = ("system__name", "system__slug", "text", "decision")
+    actions = ("uphold", "reject")
+
+    def has_settle_permission(self, request: HttpRequest) -> bool:
+        """Whoever may change challenges settles them."""
+        return request.user.has_perm("leaderboard.change_challenge")
+
+    @admin.action(description="Uphold, and perhaps correct the system", permissions=["settle"])
+    def uphold(self, request: HttpRequest, chosen: QuerySet[Challenge]) -> TemplateResponse | None:
+        """The doubt was right."""
+        return ask(
+            self, request, chosen, _uphold,
+            title="Uphold", form_class=UpholdForm, button="Uphold",
+            explanation="The doubt is right. The decision is public; the record says “a curator”, not who.",
+        )  # fmt: skip
+
+    @admin.action(description="Do not uphold", permissions=["settle"])
+    def reject(self, request: HttpRequest, chosen: QuerySet[Challenge]) -> TemplateResponse | None:
+        """The doubt was wrong, or cannot be shown."""
+        return ask(
+            self, request, chosen, _reject,
+            title="Do not uphold", form_class=DecisionForm, button="Do not uphold",
+            explanation="The system's claim stands. The decision is public.",
+        )  # fmt: skip
+
+
+def _uphold(challenge: Challenge, values: Mapping[str, Any]) -> str:
+    correction = None
+    if values["correct"]:
+        trained, adapted = (_datasets(values[name]) for name in ("training_datasets", "adapted_to"))
+        correction = Correction(training_declared=True, training_datasets=trained, adapted_to=adapted)
+    return _settle(challenge, values, upheld=True, correction=correction)
+
+
+def _reject(challenge: Challenge, values: Mapping[str, Any]) -> str:
+    return _settle(challenge, values, upheld=False, correction=None)
+
+
+def _settle(
+    challenge: Challenge, values: Mapping[str, Any], *, upheld: bool, correction: Correction | None
+) -> str:
+    try:
+        settled = settle(challenge, upheld=upheld, decision=values["decision"], correction=correction)
+    except ChallengeRefused as error:
+        raise NotDone(str(error)) from error
+    return f"{settled}: {settled.get_state_display()}."
+
+
+def _datasets(text: str) -> list[str]:
+    return canonical_datasets(text.split(","))

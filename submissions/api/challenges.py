@@ -1,0 +1,119 @@
+"""`/api/v1/systems/{slug}/challenges/`: what is doubted of a system. Doors: one domain call each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.shortcuts import get_object_or_404
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import serializers, status
+from rest_framework.exceptions import PermissionDenied
+from rest_framework.permissions import IsAuthenticatedOrReadOnly
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.throttling import BaseThrottle
+from rest_framework.views import APIView
+
+from leaderboard.api.errors import ApiError, problem
+from leaderboard.challenges import ChallengeRefused, challenges_of, datasets_of, raise_challenge
+from leaderboard.models import Challenge, Entry, System, User
+from leaderboard.models.results import EntryQuerySet
+from submissions.api.requests import data_of
+from submissions.api.schema import ErrorSerializer
+from submissions.forms import ChallengeForm
+from submissions.throttling import ChallengeThrottle
+
+_SLUG = OpenApiParameter("slug", str, OpenApiParameter.PATH, description="As in the address of its page.")
+
+
+class ChallengeRequest(serializers.Serializer[Any]):
+    """A doubt of what a system says of itself."""
+
+    claim = serializers.ChoiceField(choices=Challenge.Claim.choices)
+    text = serializers.CharField(help_text="Why: what can be checked. Public; Markdown.")
+    dataset = serializers.CharField(required=False, help_text="Slug, where it is about one dataset.")
+
+
+class ChallengeSerializer(serializers.Serializer[Any]):
+    """A challenge as everyone reads it."""
+
+    key = serializers.IntegerField()
+    claim = serializers.ChoiceField(choices=Challenge.Claim.choices)
+    claim_label = serializers.CharField()
+    dataset = serializers.CharField(allow_null=True)
+    text = serializers.CharField(help_text="Markdown.")
+    state = serializers.ChoiceField(choices=Challenge.State.choices)
+    state_label = serializers.CharField()
+    by = serializers.CharField(help_text="The name of who raised it.")
+    raised = serializers.DateField()
+    decision = serializers.CharField(help_text="Markdown; empty while it is open.")
+    settled = serializers.CharField(help_text="The day; empty while it is open.")
+
+
+class ChallengesSerializer(serializers.Serializer[Any]):
+    """A system's challenges."""
+
+    challenges = ChallengeSerializer(many=True)
+
+
+class ChallengesView(APIView):
+    """The challenges of a system."""
+
+    permission_classes = [IsAuthenticatedOrReadOnly]
+
+    def get_throttles(self) -> list[BaseThrottle]:
+        """Only raising one counts."""
+        return [ChallengeThrottle()] if self.request.method == "POST" else []
+
+    @extend_schema(
+        summary="What is doubted of a system",
+        parameters=[_SLUG],
+        responses={200: ChallengesSerializer, 404: ErrorSerializer},
+        tags=["systems"],
+    )
+    def get(self, request: Request, slug: str) -> Response:
+        """Every challenge on record, the newest first, with its decision."""
+        return Response(_answer(_system(slug)))
+
+    @extend_schema(
+        summary="Challenge a system",
+        parameters=[_SLUG],
+        request=ChallengeRequest,
+        responses={
+            201: ChallengesSerializer,
+            400: ErrorSerializer,
+            401: ErrorSerializer,
+            404: ErrorSerializer,
+            429: OpenApiResponse(ErrorSerializer, "Too many challenges; `Retry-After` says when to send."),
+        },
+        tags=["systems"],
+    )
+    def post(self, request: Request, slug: str) -> Response:
+        """Doubt what the system says of itself. A curator settles it; until then boards mark the system."""
+        system = _system(slug)
+        if not isinstance(request.user, User):
+            raise PermissionDenied
+        form = ChallengeForm(data_of(request), datasets=datasets_of(system))
+        if not form.is_valid():
+            found = [
+                problem(f"invalid_{field}", f"{field}: {message}")
+                for field, errors in form.errors.items()
+                for message in errors
+            ]
+            raise ApiError("invalid", "The request is not well formed.", problems=found)
+        try:
+            raise_challenge(system, request.user, **form.cleaned_data)
+        except ChallengeRefused as error:
+            raise ApiError(
+                "refused", str(error), problems=[problem("challenge_refused", str(error))]
+            ) from error
+        return Response(_answer(system), status=status.HTTP_201_CREATED)
+
+
+def _system(slug: str) -> System:
+    seen = EntryQuerySet(Entry).seen().values("system_id")
+    return get_object_or_404(System.objects.filter(pk__in=seen), slug=slug)
+
+
+def _answer(system: System) -> dict[str, Any]:
+    return {"challenges": [challenge._asdict() for challenge in challenges_of(system.pk)]}

@@ -1,0 +1,234 @@
+"""Challenges: what anyone may doubt of a system, what everyone reads of it, and how a curator settles it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client
+
+from leaderboard.audit import acting
+from leaderboard.challenges import ChallengeRefused, Correction, raise_challenge, retract, settle
+from leaderboard.models import AuditRecord, BoardChange, Challenge, Dataset, Entry, System, User, WorkRequest
+from submissions.models import Notice
+from submissions.notices.events import take_events
+from tests.factories import make_user
+from tests.submissions.conftest import Api, work
+
+pytestmark = pytest.mark.django_db
+
+WHY = "Its model card names **NFCorpus** and Demo among the training data."
+
+
+@pytest.fixture
+def system(demo: Dataset, baseline: None, api: Api) -> System:
+    """A public system that says it is zero-shot."""
+    assert api.submit(training_datasets="none").status == 201
+    work()
+    return System.objects.get(slug="my-system")
+
+
+@pytest.fixture
+def bob(stranger: Api) -> User:
+    """Somebody who doubts."""
+    assert stranger.user is not None
+    return stranger.user
+
+
+@pytest.fixture
+def curator(db: None) -> User:
+    """Somebody who decides."""
+    return make_user("Curator", is_staff=True, is_superuser=True)
+
+
+@pytest.fixture
+def challenge(system: System, bob: User) -> Challenge:
+    """An open challenge of what the system was trained on."""
+    return raise_challenge(system, bob, "training", WHY)
+
+
+def page_of(path: str = "/systems/my-system/") -> str:
+    """A page as everyone sees it."""
+    return Client().get(path).content.decode()
+
+
+def test_a_challenge_is_raised_on_a_page_and_read_by_everyone(system: System, bob: User) -> None:
+    client = Client()
+    assert client.get("/systems/my-system/challenge/").status_code == 302
+    client.force_login(bob)
+    assert "Challenge a claim" in client.get("/systems/my-system/challenge/").content.decode()
+    fields = {"claim": "training", "text": WHY + " <script>alert(1)</script>", "dataset": "demo"}
+    answer = client.post("/systems/my-system/challenge/", fields)
+    assert answer.status_code == 302
+    page = page_of()
+    assert "<strong>NFCorpus</strong>" in page
+    assert "<script>alert" not in page
+    assert "by Bob" in page
+    assert bob.email not in page
+    assert "on Demo" in page
+    record = AuditRecord.objects.get(action="challenged")
+    assert record.actor == bob
+
+
+def test_boards_mark_it_while_it_is_open_and_no_number_changes(
+    challenge: Challenge, nobody: Api, curator: User
+) -> None:
+    before = nobody.get("datasets/demo/board/").body
+    mine = next(row for row in before["rows"] if row["slug"] == "my-system")
+    assert mine["challenged"]
+    assert not any(row["challenged"] for row in before["rows"] if row["slug"] != "my-system")
+    assert any(note.startswith("Challenged") for note in before["notes"])
+    assert "is-challenged" in page_of("/datasets/demo/")
+    with acting(curator, "looked up"):
+        settle(challenge, upheld=False, decision="The model card is of another model.")
+    after = nobody.get("datasets/demo/board/").body
+    assert not any(row["challenged"] for row in after["rows"])
+    assert [row["values"] for row in after["rows"]] == [row["values"] for row in before["rows"]]
+    assert "is-challenged" not in page_of("/datasets/demo/")
+
+
+def test_what_is_upheld_corrects_the_system_in_the_same_step(challenge: Challenge, curator: User) -> None:
+    correction = Correction(training_declared=True, training_datasets=["demo"], adapted_to=[])
+    with acting(curator, "its model card"):
+        settle(challenge, upheld=True, decision="The model card says so.", correction=correction)
+    assert Entry.objects.get(system__slug="my-system").training == "in-domain"
+    page = page_of()
+    assert "The model card says so." in page
+    assert "by a curator" in page
+    assert "Curator" not in page
+    assert curator.email not in page
+    assert "<del>none</del> → <ins>demo</ins>" in page
+    record = AuditRecord.objects.get(action="challenge settled")
+    assert (record.actor, record.reason) == (curator, "its model card")
+    assert (record.before["training_datasets"], record.after["training_datasets"]) == ([], ["demo"])
+    assert (
+        AuditRecord.objects.filter(action="system", reason="its model card").count() == 0
+    )  # no number changed
+
+
+def test_a_settled_challenge_stays_settled(challenge: Challenge, curator: User, bob: User) -> None:
+    with acting(curator):
+        settle(challenge, upheld=False, decision="No.")
+        with pytest.raises(ChallengeRefused, match="settled already"):
+            settle(challenge, upheld=True, decision="Yes.")
+    with pytest.raises(ChallengeRefused):
+        retract(challenge, bob)
+    assert Challenge.objects.get().state == "rejected"
+
+
+def test_who_raised_it_takes_it_back_and_nobody_else(challenge: Challenge, bob: User, alice: User) -> None:
+    client = Client()
+    client.force_login(alice)
+    path = f"/systems/my-system/challenge/{challenge.pk}/"
+    assert client.post(path).status_code == 404
+    client.force_login(bob)
+    assert client.post(path).status_code == 302
+    assert Challenge.objects.get().state == "retracted"
+    assert "Taken back on" in page_of()
+    # It may be raised again.
+    raise_challenge(challenge.system, bob, "training", WHY)
+
+
+@pytest.mark.parametrize(
+    ("claim", "text", "message"),
+    [
+        ("training", WHY, "challenged this already"),
+        ("weather", WHY, "Say what you doubt"),
+        ("result", "too short", "20 to 4,000"),
+        ("result", "x" * 4001, "20 to 4,000"),
+    ],
+)
+def test_what_is_refused(challenge: Challenge, bob: User, claim: str, text: str, message: str) -> None:
+    with pytest.raises(ChallengeRefused, match=message):
+        raise_challenge(challenge.system, bob, claim, text)
+    assert Challenge.objects.count() == 1
+
+
+def test_nobody_challenges_their_own_team_or_what_is_not_public(
+    system: System, alice: User, api: Api, bob: User, signed_in: Client
+) -> None:
+    with pytest.raises(ChallengeRefused, match="your own team"):
+        raise_challenge(system, alice, "training", WHY)
+    assert "Correct what it says" in signed_in.get("/systems/my-system/challenge/").content.decode()
+    api.submit(system="Hidden one", public="no")
+    work()
+    hidden = System.objects.get(slug="hidden-one")
+    with pytest.raises(ChallengeRefused, match="no public result"):
+        raise_challenge(hidden, bob, "training", WHY)
+    client = Client()
+    client.force_login(bob)
+    assert client.get("/systems/hidden-one/challenge/").status_code == 404
+
+
+def test_a_person_has_so_many_open_and_no_more(
+    system: System, bob: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("leaderboard.challenges.MOST_OPEN", 1)
+    raise_challenge(system, bob, "training", WHY)
+    with pytest.raises(ChallengeRefused, match="Wait until"):
+        raise_challenge(system, bob, "result", WHY)
+
+
+def test_the_api_raises_and_shows_them(system: System, stranger: Api, nobody: Api) -> None:
+    assert nobody.post("systems/my-system/challenges/", claim="training", text=WHY).status == 401
+    answer = stranger.post("systems/my-system/challenges/", claim="training", text=WHY)
+    assert answer.status == 201, answer.body
+    again = stranger.post("systems/my-system/challenges/", claim="training", text=WHY)
+    assert again.status == 400
+    assert "already" in again.problem("challenge_refused")["message"]
+    assert stranger.post("systems/my-system/challenges/", claim="training", text="short").status == 400
+    shown = nobody.get("systems/my-system/challenges/").body["challenges"]
+    assert [(each["state"], each["by"], each["text"]) for each in shown] == [("open", "Bob", WHY)]
+    assert nobody.get("systems/my-system/").body["challenges"] == shown
+    assert nobody.get("systems/none/challenges/").status == 404
+
+
+def test_a_command_settles_and_corrects(challenge: Challenge, curator: User) -> None:
+    options = {"by": curator.email, "why": "checked", "decision": "It says so."}
+    with pytest.raises(CommandError):
+        call_command("settle_challenge", 0, uphold=True, **options)
+    call_command("settle_challenge", challenge.pk, uphold=True, trained_on="Demo", **options)
+    assert Challenge.objects.get().state == "upheld"
+    assert System.objects.get(slug="my-system").training_datasets == ["demo"]
+    with pytest.raises(CommandError, match="settled already"):
+        call_command("settle_challenge", challenge.pk, reject=True, **options)
+
+
+def test_a_curator_settles_in_the_admin(challenge: Challenge, curator: User) -> None:
+    client = Client()
+    client.force_login(curator)
+    path = "/admin/leaderboard/challenge/"
+    chosen = {"action": "uphold", "_selected_action": challenge.pk}
+    page = client.post(path, chosen)
+    assert "Public, on the system" in page.content.decode()
+    fields = {**chosen, "confirmed": "yes", "why": "checked", "decision": "It says so.", "correct": "on"}
+    answer = client.post(path, {**fields, "training_datasets": "demo", "adapted_to": ""})
+    assert answer.status_code == 302, answer.content.decode()[-2000:]
+    assert Challenge.objects.get().settled_by == curator
+    assert Entry.objects.get(system__slug="my-system").training == "in-domain"
+    looker = make_user("Looker", is_staff=True)
+    client.force_login(looker)
+    assert client.post(path, chosen).status_code == 403
+
+
+def test_the_team_is_told_and_then_who_raised_it(
+    challenge: Challenge, alice: User, bob: User, curator: User
+) -> None:
+    take_events()
+    assert set(Notice.objects.values_list("person", flat=True)) == {alice.pk}
+    with acting(curator):
+        settle(challenge, upheld=False, decision="No.")
+    take_events()
+    told = Notice.objects.filter(kind="challenged").values_list("person", flat=True)
+    assert sorted(told) == sorted([alice.pk, alice.pk, bob.pk])
+    assert not WorkRequest.objects.filter(kind=WorkRequest.Kind.NOTIFY, taken_at=None).exists()
+
+
+def test_old_boards_keep_the_mark_of_then(challenge: Challenge, curator: User) -> None:
+    with acting(curator):
+        settle(challenge, upheld=False, decision="No.")
+    last = BoardChange.objects.filter(dataset__slug="demo").latest("pk")
+    BoardChange.objects.exclude(pk=last.pk).update(at=last.at - timedelta(hours=1))
+    then = f"{last.at - timedelta(minutes=30):%Y-%m-%dT%H:%M:%SZ}"
+    assert "is-challenged" in page_of(f"/datasets/demo/at/{then}/")
