@@ -1,0 +1,133 @@
+"""`manage.py quota show|refund|except|end`: what teams have used, and other quotas for single ones."""
+
+from __future__ import annotations
+
+import argparse
+from datetime import UTC, datetime
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import transaction
+
+from leaderboard.audit import acting
+from leaderboard.management.curating import find_dataset, find_person
+from leaderboard.models import Dataset, Team, User
+from submissions.models import QuotaUse
+from submissions.permissions import teams_of
+from submissions.quotas.counting import Quota, Window
+from submissions.quotas.curating import end_exception, except_team, give_back
+from submissions.quotas.shown import quotas_for
+
+
+class Command(BaseCommand):
+    """Shows and changes quotas."""
+
+    help = "What a person has used of quotas; units given back; another quota for one team."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """One of four verbs."""
+        verbs = parser.add_subparsers(dest="verb", required=True)
+        show = verbs.add_parser("show", help="what a person may still submit")
+        show.add_argument("email")
+        refund = verbs.add_parser("refund", help="give back what a submission cost")
+        refund.add_argument("submission", help="its id")
+        refund.add_argument("--dataset", help="slug: on this dataset alone")
+        other = verbs.add_parser("except", help="another quota for a team")
+        ending = verbs.add_parser("end", help="the dataset's own quota again")
+        for each in (other, ending):
+            each.add_argument("team", help="slug")
+            each.add_argument("--dataset", help="slug; left out: every hidden dataset")
+        other.add_argument("--daily", type=_limit, required=True, help="a number, or “none” for no limit")
+        other.add_argument("--monthly", type=_limit, required=True, help="the same by calendar month")
+        other.add_argument("--until", type=_moment, help="a day (its beginning, UTC), or YYYY-MM-DDTHH:MM")
+        for each in (refund, other, ending):
+            each.add_argument("--by", required=True, metavar="EMAIL", help="whose act it is")
+            each.add_argument(
+                "--why", required=True, help="kept in the record; of a refund its people read it"
+            )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Do it, in one transaction."""
+        if options["verb"] == "show":
+            self._show(find_person(options["email"]))
+            return
+        if not options["why"].strip():
+            raise CommandError("Say why: --why is kept in the record.")
+        act = {"refund": self._refund, "except": self._except, "end": self._end}[options["verb"]]
+        try:
+            with transaction.atomic(), acting(find_person(options["by"]), options["why"].strip()):
+                self.stdout.write(act(options))
+        except ValueError as error:
+            raise CommandError(str(error)) from error
+
+    def _show(self, person: User) -> None:
+        hidden = Dataset.objects.open_for_runs().filter(hidden=True)
+        found = [
+            quota
+            for quotas in quotas_for(person, list(teams_of(person)), hidden).values()
+            for quota in quotas
+        ]
+        for quota in found:
+            self.stdout.write(_line(quota))
+        if not found:
+            self.stdout.write("Nothing is limited.")
+
+    def _refund(self, options: dict[str, Any]) -> str:
+        uses = QuotaUse.objects.filter(
+            submission=options["submission"], kind=QuotaUse.Kind.SUBMISSION, refunded_at=None
+        )
+        if options["dataset"]:
+            uses = uses.filter(dataset=find_dataset(options["dataset"]))
+        if not uses:
+            raise CommandError(f"Submission {options['submission']} has cost nothing that is not given back.")
+        for use in uses:
+            give_back(use)
+        return f"Given back on {', '.join(str(use.dataset) for use in uses)}."
+
+    def _except(self, options: dict[str, Any]) -> str:
+        row = except_team(
+            _team(options["team"]), _dataset(options), daily=options["daily"], monthly=options["monthly"],
+            until=options["until"],
+        )  # fmt: skip
+        daily, monthly = ("no limit" if each is None else each for each in (row.daily, row.monthly))
+        until = f" until {row.until:%Y-%m-%d %H:%M} UTC" if row.until else ""
+        return f"{row}: {daily} a day, {monthly} a month{until}."
+
+    def _end(self, options: dict[str, Any]) -> str:
+        team, dataset = _team(options["team"]), _dataset(options)
+        end_exception(team, dataset)
+        return f"{team} has the usual quota on {dataset or 'every dataset'} again."
+
+
+def _line(quota: Quota) -> str:
+    return f"{quota.dataset.slug}\t{quota.team or '-'}\t{_used(quota.day)} today\t{_used(quota.month)} this month"
+
+
+def _used(window: Window) -> str:
+    return f"{window.used} of {'any number' if window.limit is None else window.limit}"
+
+
+def _team(slug: str) -> Team:
+    team = Team.objects.filter(slug=slug).first()
+    if team is None:
+        raise CommandError(f"There is no team {slug}: give its slug.")
+    return team
+
+
+def _dataset(options: dict[str, Any]) -> Dataset | None:
+    return find_dataset(options["dataset"]) if options["dataset"] else None
+
+
+def _limit(text: str) -> int | None:
+    if text == "none":
+        return None
+    if not text.isdigit() or int(text) > 32767:
+        raise argparse.ArgumentTypeError(f"{text} is neither a number nor “none”")
+    return int(text)
+
+
+def _moment(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is no day: write YYYY-MM-DD") from None
