@@ -27,6 +27,8 @@ from submissions.working import work_through
 from tests.factories import make_user
 from tests.servers.plugin import in_ci
 from tests.submissions.fake_hub import hub as hub
+from tests.submissions.receiver import receiver as receiver
+from tests.submissions.receiver import webhook as webhook
 
 QUERIES = [f"q{number}" for number in range(1, 13)]
 #: The last two queries are not judged.
