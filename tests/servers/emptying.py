@@ -1,0 +1,58 @@
+"""Empty a PostgreSQL database between tests: only the tables that have rows.
+
+Django truncates all of them, which makes new files for a hundred tables and their indexes: a second each time, where a
+test filled three.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from django.db import connection
+from django.db.backends.postgresql.operations import DatabaseOperations
+
+_truncate = DatabaseOperations.sql_flush
+
+
+def delete_rows(
+    operations: DatabaseOperations,
+    style: Any,
+    tables: Iterable[str],
+    *,
+    reset_sequences: bool = False,
+    allow_cascade: bool = False,
+) -> list[str]:
+    """What Django would do, in fewer steps; with sequences to begin anew, exactly what Django does."""
+    names = sorted(tables)
+    if reset_sequences or not names or not _may_leave_out_references():
+        return _truncate(
+            operations, style, names, reset_sequences=reset_sequences, allow_cascade=allow_cascade
+        )
+    return [
+        # References are not checked meanwhile, and no trigger runs: nothing refers to what is gone in the end.
+        "SET session_replication_role = replica;",
+        *(f"DELETE FROM {operations.quote_name(name)};" for name in _with_rows(operations, names)),
+        "SET session_replication_role = DEFAULT;",
+    ]
+
+
+def _with_rows(operations: DatabaseOperations, names: Sequence[str]) -> list[str]:
+    asked = " UNION ALL ".join(
+        f"SELECT '{name}' WHERE EXISTS (SELECT FROM {operations.quote_name(name)})" for name in names
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(asked)
+        return [name for (name,) in cursor.fetchall()]
+
+
+def _may_leave_out_references() -> bool:
+    """Whether the tests are the server's superuser, as on a server of their own."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT current_setting('is_superuser') = 'on'")
+        return bool(cursor.fetchone()[0])
+
+
+def empty_quickly() -> None:
+    """Do so from now on."""
+    DatabaseOperations.sql_flush = delete_rows  # type: ignore[method-assign]
