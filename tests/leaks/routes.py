@@ -56,7 +56,21 @@ def _parts_of(each: URLPattern | URLResolver) -> tuple[str, ...]:
 def addresses(route: Route) -> list[str]:
     """The route's addresses with everything that there is, as far as it makes sense to ask. Raises LookupError."""
     choices = [samples(route, part) for part in route.parts]
-    return [_fill(route, dict(zip(route.parts, values, strict=True))) for values in product(*choices)]
+    filled = [_fill(route, dict(zip(route.parts, values, strict=True))) for values in product(*choices)]
+    return [f"{address}{query}" for address in filled for query in queries(route)]
+
+
+def queries(route: Route) -> list[str]:
+    """What to ask after the address, where that decides what is shown."""
+    if route.name in ("figure", "figure_json"):
+        return [f"?dataset={slug}" for slug in Dataset.objects.values_list("slug", flat=True)]
+    if route.name == "compare":
+        systems = "&".join(f"system={slug}" for slug in System.objects.values_list("slug", flat=True)[:4])
+        return [
+            "",
+            *(f"?{systems}&dataset={slug}" for slug in Dataset.objects.values_list("slug", flat=True)),
+        ]
+    return [""]
 
 
 def _fill(route: Route, values: dict[str, str]) -> str:

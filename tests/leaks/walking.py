@@ -88,6 +88,8 @@ def walk(search: Search, people: Mapping[str, Client], *, only: Iterable[str] = 
             for who, client in people.items():
                 if who == SCRIPT and not address.startswith(("/api/", "/submissions/")):
                     continue
+                if route.name.startswith("figure") and who in ("teammate", "outsider"):
+                    continue  # drawn for nobody in particular
                 response = client.get(address)
                 if _take(search, response, f"GET {address} as {who}") and response.status_code == 200:
                     answered.add(route.name)
