@@ -20,7 +20,7 @@ SEED  ?= 1
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test lint benchmark fuzz-checkpoints clean
+.PHONY: help run test lint benchmark attack fuzz-checkpoints clean
 
 help: ## list these recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +45,9 @@ benchmark: $(TEST_STAMP) ## measure speed, and print tables
 	@mkdir -p build && for script in tests/benchmarks/[a-z]*.py; do \
 		echo "== $$script"; PYTHONPATH=. RUNBOARD_VAR=build/benchmark $(PY) $$script || exit 1; \
 	done
+
+attack: $(TEST_STAMP) ## play the attack on hidden judgements with each protection on and off, and print the table
+	RUNBOARD_ATTACK=1 $(PY) -m pytest -q tests/attack
 
 fuzz-checkpoints: $(TEST_STAMP) ## spoil good checkpoints at random: each is accepted or refused with a reason (COUNT=..., SEED=...)
 	PYTHONPATH=. $(PY) tests/fuzz/checkpoints.py $(COUNT) $(SEED)
