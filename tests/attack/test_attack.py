@@ -83,7 +83,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[datetime]:
 def table(request: pytest.FixtureRequest) -> Iterator[list[str]]:
     """Rows that are printed in the end, where somebody asked for all of them."""
     rows = [
-        "| protections | nDCG@10 gained on what the board shows | on the private part | answers with a score | flagged at |",
+        "| protections | gained on what the board shows | on the private part | answers with a score | flagged at |",
         "|---|--:|--:|--:|--:|",
     ]
     yield rows

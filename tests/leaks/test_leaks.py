@@ -19,15 +19,19 @@ from django.conf import settings
 from django.contrib.auth.models import Permission
 from django.test import Client
 
+from leaderboard.audit import acting
 from leaderboard.importing.importer import import_dataset
 from leaderboard.importing.options import ImportOptions
-from leaderboard.models import Dataset, Entry, Evaluation, Membership, User
+from leaderboard.judgements import load_parts
+from leaderboard.models import Dataset, Entry, Evaluation, Membership, System, User
 from leaderboard.models.datasets import Visibility
+from leaderboard.protection.changing import request_change
+from leaderboard.publishing.moderation import quarantine
 from submissions.people.tokens import make_token
 from submissions.queue import take_requests
 from tests.factories import make_user, team_of
 from tests.leaks import walking
-from tests.submissions.conftest import Api, work
+from tests.submissions.conftest import Api, upload, work
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -36,6 +40,7 @@ QUERIES = [f"q{number}" for number in range(1, 14)]
 DOCUMENT = f"leak{secrets.token_hex(8)}"
 WORDS = f"words{secrets.token_hex(8)}"
 HIDDEN = "sealed"
+CONTEST = "contest"
 
 
 def run_text(skip: int, depth: int = 12) -> str:
@@ -117,35 +122,77 @@ def submitter(db: None) -> User:
 
 @pytest.fixture
 def sealed(logged: pytest.LogCaptureFixture, submitter: User, tmp_path: Path) -> Dataset:
-    """A hidden dataset with results of its own: single, a seed set, private, withdrawn, rejected."""
+    """A hidden dataset with results of its own: public, private, quarantined, and a seed set; and a rejected file."""
     dataset = bring(tmp_path, HIDDEN)
     api = Api(submitter)
     for skip, fields in ((1, {}), (2, {"public": "no"}), (3, {"system": "Another"})):
-        answer = api.submit(run_text(skip), dataset=HIDDEN, **{"system": f"System {skip}", **fields})
-        assert answer.status == 201, answer.body
+        send(api, HIDDEN, run_text(skip), **{"system": f"System {skip}", **fields})
+    send(api, HIDDEN, *(run_text(skip, depth=11) for skip in (1, 2)), system="Seeds")
+    wrong = api.submit("q1 Q0 d1 1 high sealed\nq99 Q0 d1 1 1 sealed\n", dataset=HIDDEN, system="Wrong")
+    assert wrong.status == 400
     settle()
+    quarantine(Entry.objects.get(system__name="Another"), "it came twice")
     return dataset
 
 
-def markers(dataset: Dataset) -> dict[str, str]:
+@pytest.fixture
+def contest(logged: pytest.LogCaptureFixture, submitter: User, tmp_path: Path) -> Dataset:
+    """A competition with a result, one that the Ladder holds, and a private part that nobody has revealed."""
+    dataset = bring(tmp_path, CONTEST)
+    with acting(None, "a round begins"):
+        request_change(dataset, competition=True)
+    settle()
+    api = Api(submitter)
+    for label, skip in (("first", 1), ("second", 2)):
+        send(api, CONTEST, run_text(skip), system="Contestant", configuration=label)
+        settle()
+    assert Entry.objects.filter(dataset=dataset, visibility=Entry.Visibility.HELD).exists()
+    return Dataset.objects.get(pk=dataset.pk)
+
+
+def send(api: Api, dataset: str, *runs: str, **fields: Any) -> None:
+    """Submit the runs, several as seeds, for a system that may be there already."""
+    known = System.objects.filter(name=fields["system"]).first()
+    system = {"system": known.slug, "architecture": None} if known else {}
+    files = [upload(run, f"{number}.txt") for number, run in enumerate(runs, 1)]
+    names = [dataset] * len(files) if len(files) > 1 else dataset
+    answer = api.submit(**{**fields, "dataset": names, "file": files, **system})
+    assert answer.status == 201, answer.body
+
+
+def markers(*datasets: Dataset) -> dict[str, str]:
     """What must be found nowhere."""
     found = {"a judged document": DOCUMENT, "words of a hidden query": WORDS}
-    for evaluation in Evaluation.objects.filter(qrels__version__dataset=dataset):
-        for measure, mean in evaluation.means.items():
-            text = f"{mean:.12f}".rstrip("0")
-            simple = any(abs(mean * number - round(mean * number)) < 1e-9 for number in range(1, 13))
-            if (
-                len(text) > 8 and not simple
-            ):  # a value that three decimals do not tell, and no third of anything
-                found[f"{measure} of run {evaluation.run_id}"] = text[:8]
+    for dataset in datasets:
+        of_dataset = {"qrels__version__dataset": dataset}
+        for evaluation in Evaluation.objects.filter(**of_dataset).prefetch_related("parts"):
+            told = [evaluation.means, *(part.means for part in evaluation.parts.all())]
+            for number, means in enumerate(told):
+                for measure, mean in means.items():
+                    if marker := unrounded(mean):
+                        found[f"{measure} of run {evaluation.run_id}, part {number}"] = marker
+        if dataset.current_qrels and dataset.current_qrels.parts_sha256:
+            parts = load_parts(dataset.current_qrels)
+            found["what drew the parts"] = parts.secret.hex()
+            found["a line of the assignment"] = "q1\t" + ("public" if parts.public["q1"] else "private")
     return found
 
 
+def unrounded(mean: float) -> str:
+    """A mean to more digits than are published; empty where three decimals tell it, or it is a third of something."""
+    simple = any(abs(mean * number - round(mean * number)) < 1e-9 for number in range(1, 14))
+    return "" if simple else f"{mean:.12f}"[:8]
+
+
 def test_nothing_of_hidden_judgements_is_given_away(
-    sealed: Dataset, submitter: User, broker: redis.Redis, logged: pytest.LogCaptureFixture
+    sealed: Dataset,
+    contest: Dataset,
+    submitter: User,
+    broker: redis.Redis,
+    logged: pytest.LogCaptureFixture,
 ) -> None:
     people = everybody_but_readers(submitter)
-    search = walking.Search(markers(sealed))
+    search = walking.Search(markers(sealed, contest))
     assert len(search.markers) > 6
     answered = walking.walk(search, people)
     assert {"dataset", "api-submission", "submission", "dataset_csv", "system"} <= answered
@@ -159,7 +206,7 @@ def test_nothing_of_hidden_judgements_is_given_away(
     texts = {name: marker for name, marker in search.markers.items() if marker != WORDS}
     files = walking.Search(texts)
     walking.look_into_files(files, Path(settings.VAR), private)
-    assert search.looked_at > 5000
+    assert search.looked_at > 5000, search.looked_at
     assert not search.hits, "\n".join(map(str, search.hits[:20]))
     assert not files.hits, "\n".join(map(str, files.hits[:20]))
 
