@@ -19,8 +19,13 @@ from leaderboard.results import per_query_values
 
 #: Fewer runs would tell one team what another has.
 LEAST_RUNS = 3
-#: What is no run of a round any more.
-TAKEN_OFF = (Entry.Visibility.WITHDRAWN, Entry.Visibility.QUARANTINED, Entry.Visibility.UNPUBLISHED)
+#: What is no run of a round any more, and what nothing is told of: a competition's held results stay held.
+TAKEN_OFF = (
+    Entry.Visibility.WITHDRAWN,
+    Entry.Visibility.QUARANTINED,
+    Entry.Visibility.UNPUBLISHED,
+    Entry.Visibility.HELD,
+)
 
 
 @dataclass(frozen=True, slots=True)

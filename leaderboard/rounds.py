@@ -18,7 +18,9 @@ from django.utils import timezone
 from leaderboard import audit
 from leaderboard.board_versions import Kind, boards_changed, lock_boards
 from leaderboard.models import Dataset, Round, RoundSummary, WorkRequest
+from leaderboard.protection import policy_of
 from leaderboard.publishing import mark_pooled
+from leaderboard.publishing.revealing import reveal_private
 from leaderboard.work import request_notice, request_work
 
 
@@ -196,6 +198,8 @@ def reveal(row: Round, now: datetime | None = None) -> Round:
     audit.record("round revealed", row, dataset=row.dataset_id, after=_facts(row))
     for dataset in datasets:
         mark_pooled(dataset)
+        if policy_of(dataset).competition:
+            reveal_private(dataset, row)
         if row.per_topic_at_reveal and dataset.current_qrels_id is not None:
             request_work(WorkRequest.Kind.REVEAL, dataset, {"round": row.pk})
     boards_changed([dataset.pk for dataset in datasets], Kind.REVEALED)
@@ -208,10 +212,22 @@ def summary_of(row: Round, dataset: Dataset) -> RoundSummary | None:
     return RoundSummary.objects.filter(round=row, dataset=dataset).select_related("qrels").first()
 
 
-def announced(datasets: Iterable[int], now: datetime) -> list[Round]:
-    """The rounds of these datasets that are not over: what pages point to, by opening."""
-    found = {row.pk: row for dataset in datasets for row in rounds_of(dataset)}
+def not_over() -> list[Round]:
+    """Every round that pages point to: announced, open, or closed until the reveal; by opening."""
+    rows = Round.objects.filter(revealed_at=None).select_related("dataset", "benchmark")
     return sorted(
-        (row for row in found.values() if phase(row, now) != Phase.REVEALED),
-        key=lambda row: (row.opens_at, row.pk),
+        rows.exclude(dataset__state=Dataset.State.PREPARING), key=lambda row: (row.opens_at, row.pk)
     )
+
+
+def announced(datasets: Iterable[int]) -> list[Round]:
+    """Those of these datasets, their benchmarks' among them."""
+    wanted = set(datasets)
+    of_these = Q(dataset__in=wanted) | Q(benchmark__members__dataset__in=wanted)
+    rows = Round.objects.filter(of_these, revealed_at=None).distinct()
+    return sorted(rows, key=lambda row: (row.opens_at, row.pk))
+
+
+def of_benchmark(benchmark: int) -> list[Round]:
+    """Those of the benchmark itself."""
+    return [row for row in not_over() if row.benchmark_id == benchmark]

@@ -8,6 +8,7 @@ from django.urls import include, path, register_converter
 from leaderboard.api import boards as board_api
 from leaderboard.api import documents
 from leaderboard.api.files import DatasetFiles
+from leaderboard.api.rounds import RoundsView, RoundView
 from leaderboard.boards.exports import FORMATS
 from leaderboard.redirects import follow_merged
 from leaderboard.views import (
@@ -98,6 +99,8 @@ api_calls = [
     path("benchmarks/", board_api.BenchmarksView.as_view(), name="api-benchmarks"),
     path("benchmarks/<slug:slug>/board/", board_api.benchmark_board, name="api-benchmark-board"),
     path("systems/<slug:slug>/", follow_merged(board_api.SystemView.as_view()), name="api-system"),
+    path("rounds/", RoundsView.as_view(), name="api-rounds"),
+    path("rounds/<slug:slug>/", RoundView.as_view(), name="api-round"),
     path("schema/", documents.SchemaView.as_view(), name="api-schema"),
     path("docs/", documents.reference, name="api-docs"),
 ]

@@ -272,7 +272,7 @@ def standings(team: Team | None, now: datetime | None = None) -> list[Standing]:
     now = now or timezone.now()
     taking = Dataset.objects.open_for_runs().values_list("pk", flat=True)
     found = []
-    for row in announced(taking, now):
+    for row in announced(taking):
         is_in = phase(row, now)
         there = list(counted(row, team)) if team is not None else []
         moment = row.opens_at if is_in == Phase.BEFORE else row.closes_at

@@ -15,6 +15,7 @@ from leaderboard.admin import (
     pools,
     qrels,
     results,
+    rounds,
     systems,
 )
 
@@ -29,6 +30,7 @@ __all__ = [
     "pools",
     "qrels",
     "results",
+    "rounds",
     "systems",
 ]
 

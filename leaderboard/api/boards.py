@@ -13,6 +13,7 @@ from rest_framework.views import APIView
 
 from leaderboard.api.errors import ApiError, unknown_choice
 from leaderboard.boards import exports, lists, pages, reading, system_page
+from leaderboard.boards.awaiting import awaiting
 from leaderboard.boards.corrections import corrections_of
 from leaderboard.boards.facets import OF_DATASETS
 from leaderboard.boards.model import QUARANTINED, Board
@@ -21,6 +22,7 @@ from leaderboard.challenges import challenges_of
 from leaderboard.dataset_details import details
 from leaderboard.page_cache import Asked, kept_page
 from leaderboard.publishing import published_statistics
+from leaderboard.rounds import announced
 from leaderboard.site_address import site_address
 from leaderboard.views.board_views import cited
 from leaderboard.views.exports import export_asked
@@ -138,6 +140,8 @@ class DatasetView(APIView):
                 "version": version if page.dataset["current_version_id"] else None,
                 "statistics": published_statistics(statistics, hidden=page.dataset["hidden"]),
                 "entries": page.board.total,
+                "awaiting_judgements": [run._asdict() for run in awaiting(page.dataset)],
+                "rounds": [row.slug for row in announced([page.dataset["pk"]])],
                 "withdrawn": [tombstone._asdict() for tombstone in page.tombstones],
                 "quarantined": _quarantined(page.board),
                 "benchmarks": lists.benchmarks_with(page.dataset["pk"]),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from leaderboard.baselines import BM25
-from leaderboard.boards import deltas
+from leaderboard.boards import deltas, round_marks
 from leaderboard.boards.certainty_columns import CertaintyColumns
 from leaderboard.boards.challenged import notes_on_challenges
 from leaderboard.boards.cost_columns import CostColumns, cost_group
@@ -342,6 +342,7 @@ def _notes(facts: DatasetFacts, rows: Sequence[Row], measure: str, versus: Versu
     notes += versus.notes(facts.language)
     if any(row.entry.training == "in-domain" for row in rows):
         notes.append("‡ in-domain: trained on this dataset.")
+    notes += round_marks.notes(row.entry for row in rows)
     if any(row.spreads for row in rows):
         notes.append(f"{SEEDS} Tests use each query’s mean over them.")
     if any("?" in row.marks.values() for row in rows):

@@ -14,6 +14,7 @@ from operator import attrgetter
 
 from django.utils.safestring import SafeString, mark_safe
 
+from leaderboard.boards import round_marks
 from leaderboard.boards.model import REPORTED, SEPARATED, STALE, Board, Identified, Row, Value, reason_gone
 from leaderboard.boards.whiskers import add_whiskers, top_of
 from leaderboard.boards.wording import MINUS, significant
@@ -72,7 +73,8 @@ def _unpin(row: Row, href: str) -> str:
 def _head(board: Board, row: Row, pin: str, *classes: str) -> str:
     """The row's start: rank and name, which stay in sight when the board scrolls sideways."""
     entry = row.entry
-    after = "<sup>‡</sup>" if entry.training == "in-domain" else ""
+    signs = ("‡" if entry.training == "in-domain" else "") + round_marks.mark(entry)
+    after = f"<sup>{signs}</sup>" if signs else ""
     states = []
     if entry.is_baseline:
         states.append("baseline")
@@ -82,6 +84,7 @@ def _head(board: Board, row: Row, pin: str, *classes: str) -> str:
         states.append("challenged")
     if entry.visibility != "public":
         states.append(entry.visibility)
+    states += round_marks.badges(entry)
     after += "".join(f'&ensp;<span class="badge is-{state}">{state}</span>' for state in states)
     missing = f"{entry.missing_queries} judged queries missing" if entry.missing_queries else ""
     reason = reason_gone(entry)

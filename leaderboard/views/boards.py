@@ -9,6 +9,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from leaderboard.boards import lists, pages, reading
+from leaderboard.boards.awaiting import awaiting
 from leaderboard.boards.state import BoardState, UnknownChoice
 from leaderboard.dataset_details import details
 from leaderboard.files import offered_files
@@ -16,6 +17,7 @@ from leaderboard.models import Dataset
 from leaderboard.page_cache import kept_page, with_address
 from leaderboard.protection import policy_of_columns
 from leaderboard.publishing import published_statistics
+from leaderboard.rounds import announced, of_benchmark
 from leaderboard.site_address import site_address
 from leaderboard.views.board_context import board_context
 from leaderboard.views.board_views import board_page, permalink, refused, view_of
@@ -53,6 +55,8 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
             "statistics": published_statistics(statistics, hidden=dataset["hidden"]),
             "policy": policy_of_columns(dataset),
             "tombstones": page.tombstones,
+            "awaiting": awaiting(dataset),
+            "rounds": announced([dataset["pk"]]),
             "parts": page.parts,
             "benchmarks": lists.benchmarks_with(dataset["pk"]),
             "files": files,
@@ -90,6 +94,7 @@ def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
         raise Http404
     around = {
         "section": "benchmarks",
+        "rounds": of_benchmark(page.benchmark["pk"]),
         "benchmark": page.benchmark,
         "members": page.members,
         "printed": page.printed,

@@ -16,6 +16,7 @@ from leaderboard.boards.word_pieces import LABEL as WORD_PIECES
 from leaderboard.challenges import challenges_of
 from leaderboard.collection_facts import overlaps
 from leaderboard.page_cache import kept_page, with_address
+from leaderboard.rounds import not_over
 from leaderboard.site_address import site_address
 
 #: How many rows of the first board the home page shows.
@@ -35,6 +36,7 @@ def home(request: HttpRequest) -> HttpResponse:
     first = pages.benchmark_page(benchmarks[0]["slug"], BoardState()) if benchmarks else None
     context = {
         "section": "home",
+        "rounds": not_over(),
         "benchmarks": benchmarks,
         "datasets": [dataset for dataset in datasets if dataset["takes_runs"]],
         "dataset_count": len(datasets),

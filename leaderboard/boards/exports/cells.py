@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from leaderboard.boards import wording
+from leaderboard.boards import round_marks, wording
 from leaderboard.boards.model import CLOSED, QUARANTINED, SEPARATED, Board, Row
 
 #: What a missing value is written as.
@@ -65,6 +65,7 @@ def footnotes(board: Board) -> list[str]:
         found.append("c: a rank among systems behind a closed interface, which nobody can repeat.")
     if any(row.spreads for row in board.rows):
         found.append("±: sample standard deviation over seeds, and how many there are.")
+    found += round_marks.notes(row.entry for row in board.rows)
     if any(row.entry.visibility == "withdrawn" for row in board.rows):
         found.append("Withdrawn: taken off the board since.")
     return found + [
@@ -78,6 +79,8 @@ def status_of(row: Row) -> str:
     """What stands after the name: `(baseline)`, `(withdrawn)`, `(quarantined)`."""
     entry = row.entry
     words = ["baseline"] if entry.is_baseline else []
+    words += round_marks.badges(entry)
+    words += ["pooled"] if round_marks.mark(entry) else []
     words += [entry.visibility] if entry.visibility in ("withdrawn", QUARANTINED) else []
     return f"({', '.join(words)})" if words else ""
 

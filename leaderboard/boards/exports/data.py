@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 
+from leaderboard.boards import round_marks
 from leaderboard.boards.exports.cited import Cited
 from leaderboard.boards.exports.naming import label_of
 from leaderboard.boards.exports.spreadsheet import doubtful, exported, intervals
@@ -64,6 +65,9 @@ def _row(board: Board, row: Row) -> dict[str, Any]:
         "training": row.entry.training,
         "comparison_group": row.entry.comparison_group,
         "missing_queries": row.entry.missing_queries,
+        "late": "late" in round_marks.badges(row.entry),
+        "manual": "manual" in round_marks.badges(row.entry),
+        "pooled": bool(round_marks.mark(row.entry)),
         "values": {
             column.key: value
             for column, value in zip(board.columns[1:], exported(board, row)[1:], strict=True)

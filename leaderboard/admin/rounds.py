@@ -1,0 +1,109 @@
+"""Rounds: announced and changed by curators, and revealed by whoever may reveal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.contrib import admin
+from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
+from django.forms.models import construct_instance
+from django.http import HttpRequest
+from django.template.response import TemplateResponse
+from django.utils import timezone
+
+from leaderboard.admin.base import CurationAdmin
+from leaderboard.admin.forms import CurationForm
+from leaderboard.admin.pages import NotDone, ask
+from leaderboard.models import Round
+from leaderboard.round_pages import described
+from leaderboard.rounds import NotYet, check_round, reveal
+
+
+class RoundForm(CurationForm):
+    """A round that is right: in order, of one thing, and with no other at the same time."""
+
+    class Meta:
+        model = Round
+        fields = (
+            "name", "slug", "description", "dataset", "benchmark", "opens_at", "closes_at", "reveals_at",
+            "runs_per_team", "visible_per_team", "takes_late", "per_topic_at_reveal",
+        )  # fmt: skip
+
+    def clean(self) -> dict[str, Any]:
+        """What was entered, held against the domain's own rules, whose words say what would be right."""
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        if not self.errors:
+            try:
+                check_round(construct_instance(self, Round(pk=self.instance.pk), self._meta.fields))
+            except ValidationError as error:
+                self.add_error(None, error)
+        return cleaned
+
+
+@admin.register(Round)
+class RoundAdmin(CurationAdmin):
+    """All times are UTC."""
+
+    form = RoundForm
+    list_display = ("name", "phase", "of", "opens_at", "closes_at", "reveals_at", "runs_per_team")
+    list_filter = ("dataset", "benchmark")
+    list_select_related = ("dataset", "benchmark")
+    search_fields = ("name", "slug", "dataset__name", "dataset__slug", "benchmark__name")
+    date_hierarchy = "opens_at"
+    prepopulated_fields = {"slug": ("name",)}
+    autocomplete_fields = ("dataset",)
+    actions = ("reveal_round",)
+    fieldsets = (
+        (None, {"fields": ("name", "slug", "description", "dataset", "benchmark")}),
+        ("When (UTC)", {"fields": ("opens_at", "closes_at", "reveals_at")}),
+        (
+            "What is asked and given",
+            {"fields": ("runs_per_team", "visible_per_team", "takes_late", "per_topic_at_reveal")},
+        ),
+    )
+
+    @admin.display(description="phase")
+    def phase(self, row: Round) -> str:
+        """Where it is now, and what comes next."""
+        found = described(row, timezone.now())
+        return f"{found.label}: {found.next}"
+
+    @admin.display(description="of")
+    def of(self, row: Round) -> str:
+        """Its dataset or benchmark."""
+        return str(row.dataset or row.benchmark)
+
+    def has_change_permission(self, request: HttpRequest, obj: Round | None = None) -> bool:
+        """One that was revealed stays as it is."""
+        revealed = obj is not None and obj.revealed_at is not None
+        return not revealed and super().has_change_permission(request, obj)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Round | None = None) -> bool:
+        """Only one that no run has come to."""
+        used = obj is not None and (obj.runs.exists() or obj.entries.exists())
+        return not used and super().has_delete_permission(request, obj)
+
+    def has_reveal_permission(self, request: HttpRequest) -> bool:
+        """Whether the person may reveal."""
+        return request.user.has_perm("leaderboard.reveal_dataset")
+
+    @admin.action(description="Reveal the results", permissions=["reveal"])
+    def reveal_round(self, request: HttpRequest, rounds: QuerySet[Round]) -> TemplateResponse | None:
+        """Reveal, after asking why."""
+
+        def act(row: Round, values: Mapping[str, Any]) -> str:
+            try:
+                reveal(row)
+            except NotYet as error:
+                raise NotDone(str(error)) from error
+            return f"{row} is revealed."
+
+        return ask(
+            self, request, rounds, act,
+            title="Reveal results",
+            explanation="The round ends for good: teams get their scores by topic where it gives these, runs that fed "
+            "a pool are marked, and of a competition the private part comes onto the board. It cannot be taken back.",
+            button="Reveal", danger=True,
+        )  # fmt: skip

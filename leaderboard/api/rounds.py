@@ -1,0 +1,94 @@
+"""The read API of rounds: phases, times, what is asked, how many runs have come."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import Http404
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from leaderboard.models import Round
+from leaderboard.round_pages import described, runs_that_came
+from leaderboard.rounds import datasets_of
+from leaderboard.site_address import absolute
+
+
+class RoundSerializer(serializers.Serializer[Any]):
+    """A round. All times are UTC."""
+
+    slug = serializers.CharField()
+    name = serializers.CharField()
+    phase = serializers.ChoiceField(choices=["before opening", "open", "closed", "revealed"])
+    next = serializers.CharField(help_text="What happens next, and in how long, in words.")
+    dataset = serializers.CharField(allow_null=True, help_text="Slug; null for a round of a benchmark.")
+    benchmark = serializers.CharField(allow_null=True, help_text="Slug; null for a round of one dataset.")
+    datasets = serializers.ListField(child=serializers.CharField(), help_text="All that it takes runs for.")
+    opens_at = serializers.DateTimeField()
+    closes_at = serializers.DateTimeField()
+    reveals_at = serializers.DateTimeField(help_text="From then on its curator may reveal the results.")
+    revealed_at = serializers.DateTimeField(allow_null=True)
+    runs_per_team = serializers.IntegerField()
+    visible_per_team = serializers.IntegerField(help_text="Of a competition: results of a team on the board.")
+    takes_late = serializers.BooleanField()
+    per_topic_at_reveal = serializers.BooleanField()
+    runs = serializers.IntegerField(help_text="Submissions that came in time and passed.")
+    teams = serializers.IntegerField()
+    late = serializers.IntegerField(help_text="Submissions that came late.")
+    description = serializers.CharField(help_text="The rules, as Markdown.")
+    url = serializers.URLField()
+
+
+class RoundListSerializer(serializers.Serializer[Any]):
+    """Every round."""
+
+    rounds = RoundSerializer(many=True)
+
+
+def _answer(row: Round, request: Request) -> dict[str, Any]:
+    now = timezone.now()
+    found, came = described(row, now), runs_that_came(row)
+    names = ("slug", "name", "opens_at", "closes_at", "reveals_at", "revealed_at", "runs_per_team",
+             "visible_per_team", "takes_late", "per_topic_at_reveal", "description")  # fmt: skip
+    return {
+        **{name: getattr(row, name) for name in names},
+        "phase": found.phase.value,
+        "next": found.next,
+        "dataset": row.dataset.slug if row.dataset else None,
+        "benchmark": row.benchmark.slug if row.benchmark else None,
+        "datasets": [dataset.slug for dataset in datasets_of(row)],
+        "runs": came.runs,
+        "teams": came.teams,
+        "late": came.late,
+        "url": absolute(request._request, row.get_absolute_url()),
+    }
+
+
+class RoundsView(APIView):
+    """Every round."""
+
+    @extend_schema(operation_id="rounds", responses=RoundListSerializer)
+    def get(self, request: Request) -> Response:
+        """Every round with its phase, the latest to open first."""
+        rows = Round.objects.select_related("dataset", "benchmark")
+        return Response({"rounds": [_answer(row, request) for row in rows]})
+
+
+class RoundView(APIView):
+    """One round."""
+
+    @extend_schema(
+        operation_id="round",
+        parameters=[OpenApiParameter("slug", str, OpenApiParameter.PATH, description="As in its address.")],
+        responses=RoundSerializer,
+    )
+    def get(self, request: Request, slug: str) -> Response:
+        """A round: its phase and times, what it asks, and how many runs have come."""
+        row = Round.objects.select_related("dataset", "benchmark").filter(slug=slug).first()
+        if row is None:
+            raise Http404
+        return Response(_answer(row, request))

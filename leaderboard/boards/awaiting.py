@@ -1,0 +1,50 @@
+"""Runs that wait for the first judgements of their dataset: what everyone may know of them, and never a score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from leaderboard.embargo import shown
+from leaderboard.models import Dataset, Run
+
+
+class AwaitingRun(NamedTuple):
+    """A public run of a collecting dataset. `date` is the day it came."""
+
+    system: str
+    team: str
+    team_slug: str | None
+    tag: str
+    run_type: str
+    late: bool
+    date: str
+    submission: str
+
+
+def awaiting(dataset: Mapping[str, Any]) -> list[AwaitingRun]:
+    """The runs that wait on a dataset, given by its row, in the order they came; none once there are judgements."""
+    if dataset["state"] != Dataset.State.COLLECTING or dataset["current_qrels_id"] is not None:
+        return []
+    rows = (
+        Run.objects.filter(version=dataset["current_version_id"], public=True, evaluations=None)
+        .order_by("created_at", "pk")
+        .values(
+            "system__name", "system__team__name", "system__team__slug", "system__anonymous_until",
+            "tag", "run_type", "late", "created_at", "submission_reference",
+        )
+    )  # fmt: skip
+    return [_row(shown(row, "system__")) for row in rows]
+
+
+def _row(row: Mapping[str, Any]) -> AwaitingRun:
+    return AwaitingRun(
+        system=row["system__name"],
+        team=row["system__team__name"] or "",
+        team_slug=row["system__team__slug"],
+        tag=row["tag"],
+        run_type=row["run_type"],
+        late=row["late"],
+        date=f"{row['created_at']:%Y-%m-%d}",
+        submission=row["submission_reference"],
+    )

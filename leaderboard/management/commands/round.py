@@ -1,0 +1,88 @@
+"""`manage.py round create|change|reveal SLUG`: what the admin does with rounds, from a terminal."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.management.base import CommandError, CommandParser
+
+from leaderboard.management.curating import CurationCommand, find_dataset
+from leaderboard.models import Benchmark, Round
+from leaderboard.rounds import NotYet, reveal, save_round, utc
+
+#: Options of a round that are written as they are given.
+_PLAIN = ("name", "description", "runs_per_team", "visible_per_team", "takes_late", "per_topic_at_reveal")
+
+
+def _moment(text: str) -> datetime:
+    """A time in UTC. Raises CommandError for anything else."""
+    try:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        raise CommandError(f"“{text}” is no time: write it as 2026-12-05T12:00, in UTC.") from None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+class Command(CurationCommand):
+    """Creates, changes and reveals rounds."""
+
+    help = "Announce a round of a dataset or a benchmark, change it, or reveal its results."
+    refusals = (ValueError, NotYet, ValidationError)
+
+    def add_more(self, parser: CommandParser) -> None:
+        """The verb, the round, and what it is to be."""
+        parser.add_argument("verb", choices=["create", "change", "reveal"])
+        parser.add_argument("slug", help="of the round")
+        parser.add_argument("--name")
+        parser.add_argument("--description", help="the rules, as Markdown")
+        parser.add_argument("--dataset", help="slug; or --benchmark")
+        parser.add_argument("--benchmark", help="slug: a round of all its datasets")
+        for name in ("opens", "closes", "reveals"):
+            parser.add_argument(f"--{name}", metavar="TIME", help="UTC, as 2026-12-05T12:00")
+        parser.add_argument("--runs-per-team", type=int)
+        parser.add_argument("--visible-per-team", type=int)
+        parser.add_argument("--no-late", dest="takes_late", action="store_false", default=None)
+        parser.add_argument(
+            "--no-topics", dest="per_topic_at_reveal", action="store_false", default=None,
+            help="no scores by topic at the reveal: the judgements are to be used again",
+        )  # fmt: skip
+
+    def curate(self, **options: Any) -> str:
+        """Do what the verb says."""
+        found = Round.objects.filter(slug=options["slug"]).first()
+        if options["verb"] == "create":
+            if found is not None:
+                raise CommandError(
+                    f"There is a round {found.slug} already: change it, or choose another slug."
+                )
+            missing = [name for name in ("opens", "closes", "reveals") if not options[name]]
+            if missing:
+                raise CommandError(f"Say when: {', '.join(f'--{name} TIME' for name in missing)}.")
+            return self._write(Round(slug=options["slug"], name=options["slug"]), options)
+        if found is None:
+            raise CommandError(f"There is no round {options['slug']}: give its slug.")
+        if options["verb"] == "change":
+            return self._write(found, options)
+        return f"Revealed: {reveal(found)}."
+
+    def _write(self, row: Round, options: dict[str, Any]) -> str:
+        if options["dataset"]:
+            row.dataset = find_dataset(options["dataset"])
+        if options["benchmark"]:
+            row.benchmark = Benchmark.objects.filter(slug=options["benchmark"]).first()
+            if row.benchmark is None:
+                raise CommandError(f"There is no benchmark {options['benchmark']}: give its slug.")
+        for name in ("opens", "closes", "reveals"):
+            if options[name]:
+                setattr(row, f"{name}_at", _moment(options[name]))
+        for name in _PLAIN:
+            if options[name] is not None:
+                setattr(row, name, options[name])
+        try:
+            save_round(row)
+        except ValidationError as error:
+            lines = [f"{field}: {text}" for field, texts in error.message_dict.items() for text in texts]
+            raise CommandError("\n".join(lines)) from error
+        return f"{row}: opens {utc(row.opens_at)}, closes {utc(row.closes_at)}, revealed from {utc(row.reveals_at)}."
