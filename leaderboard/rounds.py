@@ -19,8 +19,7 @@ from leaderboard import audit
 from leaderboard.board_versions import Kind, boards_changed, lock_boards
 from leaderboard.models import Dataset, Round, RoundSummary, WorkRequest
 from leaderboard.protection import policy_of
-from leaderboard.publishing import mark_pooled
-from leaderboard.publishing.revealing import reveal_private
+from leaderboard.publishing import mark_pooled, reveal_private
 from leaderboard.work import request_notice, request_work
 
 
