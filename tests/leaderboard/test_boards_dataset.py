@@ -13,8 +13,10 @@ from leaderboard.boards.model import Board
 from leaderboard.boards.pages import dataset_page
 from leaderboard.boards.state import BoardState, Sort, UnknownChoice
 from leaderboard.models import Benchmark, Dataset, Entry
-from leaderboard.publishing import withdraw_entries
+from leaderboard.publishing import refresh_scores, withdraw_entries
+from leaderboard.publishing.judged import judged_shares, without_shares
 from tests.leaderboard.entries import (
+    evaluate,
     make_source,
     make_system,
     renew_judgements,
@@ -245,3 +247,44 @@ def test_the_sites_own_rows_are_by_this_site(client: Client) -> None:
     page = client.get(f"/datasets/{dataset.slug}/").content.decode()
     assert '<td class="t">this site</td>' in page
     assert "1 row," in page
+
+
+def test_how_much_is_judged_stands_on_open_boards_and_on_no_hidden_one() -> None:
+    dataset = scored_dataset(measures=["nDCG@10"])
+    score(dataset, "BM25", baseline=True, ndcg=0.5, **{"Hole@10": 0.25})
+    score(
+        dataset, "Dense", ndcg=0.6, **{"Hole@10": 0.5, "Judged@10": 0.375}
+    )  # an eighth of its places is empty
+    board = board_of(dataset)
+    last = [column for column in board.columns if column.group == "Judged"]
+    assert [column.key for column in last] == ["Judged@10", "Hole@10"]
+    places = [board.index(column.key) for column in last]
+    assert {row.entry.system: [row.values[place] for place in places] for row in board.rows} == {
+        "BM25": [0.75, 0.25],
+        "Dense": [0.375, 0.5],
+    }
+    assert board.measures == ["nDCG@10", "Judged@10", "Hole@10"]
+    assert board_of(dataset, measure="Judged@10").columns[1].key == "Judged@10"
+
+    hidden = scored_dataset(measures=["nDCG@10"], hidden=True)
+    entry = score(hidden, "BM25", baseline=True, ndcg=0.5, **{"Hole@10": 0.25})
+    assert entry.scores == {"nDCG@10": 0.5}
+    assert board_of(hidden).measures == ["nDCG@10"]
+
+
+def test_a_query_that_a_run_misses_is_neither_judged_nor_a_hole() -> None:
+    dataset = scored_dataset(measures=["nDCG@10"])
+    evaluation = evaluate(dataset, make_system("Dense"), ndcg=0.5, **{"Hole@10": 0.125})
+    evaluation.judged_queries, evaluation.missing_queries = 4, 1
+    assert judged_shares(evaluation) == {"Judged@10": 0.625, "Hole@10": 0.125}
+
+
+def test_results_published_before_these_measures_come_to_have_them() -> None:
+    dataset, hidden = (scored_dataset(measures=["nDCG@10"], hidden=each) for each in (False, True))
+    for each in (dataset, hidden):
+        score(each, "BM25", baseline=True, ndcg=0.5, **{"Hole@10": 0.25})
+    Entry.objects.update(scores={"nDCG@10": 0.5})
+    assert without_shares() == [dataset]
+    refresh_scores(dataset)
+    assert Entry.objects.get(dataset=dataset).scores == {"nDCG@10": 0.5, "Judged@10": 0.75, "Hole@10": 0.25}
+    assert without_shares() == []
