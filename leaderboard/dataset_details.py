@@ -15,6 +15,7 @@ from django.utils.text import Truncator
 from leaderboard.collection_facts import Neighbour, neighbours
 from leaderboard.models import CollectionProfile, Dataset, DatasetFile, Qrels
 from leaderboard.models.datasets import Visibility
+from leaderboard.rescoring.shown import not_shown, pages_of
 
 #: So many characters of a query and of a document are shown.
 QUERY_LENGTH, DOCUMENT_LENGTH = 300, 600
@@ -50,6 +51,8 @@ class JudgedVersion(NamedTuple):
     date: str
     changes: str
     current: bool
+    #: Where it is shown what changed with them; empty where no board was switched to them.
+    page: str = ""
 
 
 class Whole(NamedTuple):
@@ -186,9 +189,11 @@ def judged_versions(dataset: Mapping[str, Any]) -> list[JudgedVersion]:
         return []
     rows = list(
         Qrels.objects.filter(version__dataset=dataset["pk"])
+        .exclude(pk__in=not_shown(dataset["pk"]))
         .select_related("version__dataset")
         .order_by("created_at", "pk")
     )
+    pages = pages_of(dataset["pk"], dataset["slug"])
     found = []
     for before, row in zip([None, *rows], rows, strict=False):
         found.append(
@@ -199,6 +204,7 @@ def judged_versions(dataset: Mapping[str, Any]) -> list[JudgedVersion]:
                 date=row.created_at.date().isoformat(),
                 changes=_changes(before, row, hidden=dataset["hidden"]),
                 current=row.pk == dataset["current_qrels_id"],
+                page=pages.get(row.pk, ""),
             )
         )
     return found[::-1]

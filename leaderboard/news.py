@@ -23,6 +23,7 @@ from leaderboard.boards.reading import short_citation
 from leaderboard.models import BoardChange, Dataset, Entry, EntryVersion
 from leaderboard.models.datasets import Protection
 from leaderboard.publishing import HIDDEN_DECIMALS, published_value
+from leaderboard.rescoring.shown import news_of
 
 Kind = BoardChange.Kind
 #: What is news.
@@ -31,6 +32,7 @@ TOLD = (
     Kind.PUBLISHED,
     Kind.REPORTED,
     Kind.WITHDRAWN,
+    Kind.RESCORED,
     Kind.BASELINE,
     Kind.REVEALED,
     Kind.PROTECTED,
@@ -109,9 +111,12 @@ def _items(changes: Iterable[BoardChange]) -> list[Item]:
     shown = [change for change in changes if is_public(change.facts)]
     before = _facts_before([change for change in shown if change.kind == Kind.IMPORTED])
     reported = _reported([change.at for change in shown if change.kind == Kind.REPORTED])
+    rescored = news_of(change for change in shown if change.kind == Kind.RESCORED)
     items: list[Item] = []
     for change in shown:
-        if change.kind == Kind.REPORTED:
+        if change.pk in rescored:
+            items.append(_item(change, "Rescored", rescored[change.pk]))
+        elif change.kind == Kind.REPORTED:
             items += reported.get(change.at, [])
         elif change.kind == Kind.IMPORTED:
             items += _imported(change, before.get(change.pk, {}))

@@ -21,6 +21,7 @@ from leaderboard.views import (
     public,
     queries,
     reference,
+    rescores,
     rounds,
 )
 from leaderboard.views.compare import compare_systems
@@ -38,6 +39,8 @@ pages = [
     path("datasets/<slug:slug>/files/<str:name>", dataset_file, name="dataset-file"),
     path("datasets/<slug:slug>/queries/", queries.queries, name="queries"),
     path("datasets/<slug:slug>/queries/<path:query_id>/", queries.query, name="query"),
+    path("datasets/<slug:slug>/rescores/<int:number>/", rescores.rescore, name="rescore"),
+    path("datasets/<slug:slug>/rescores/<int:number>/rescore.csv", rescores.rescore_csv, name="rescore-csv"),
     path("benchmarks/", public.benchmarks, name="benchmarks"),
     path("benchmarks/<slug:slug>/", boards.benchmark, name="benchmark"),
     path("compare/", compare_systems, name="compare"),

@@ -1,0 +1,236 @@
+"""Rescores: what changes with other judgements, and the decision to let a board stand on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.db.models import F, QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
+from django.urls import URLPattern, path, reverse
+
+from leaderboard import rescoring
+from leaderboard.admin.base import ReadOnlyAdmin, curator
+from leaderboard.admin.pages import AskForm, curation_page, object_crumb, require
+from leaderboard.audit import acting
+from leaderboard.models import Qrels, Rescore
+from leaderboard.publishing.switching import CannotSwitch, switch_board
+from leaderboard.rescoring.comparison import comparison_of, digest
+from leaderboard.rescoring.table import as_csv, stays_of, table_of
+
+RIGHT = "leaderboard.judge_dataset"
+State = Rescore.State
+
+
+class StartForm(AskForm):
+    """Which judgements the runs are to be evaluated on."""
+
+    qrels: forms.ModelChoiceField[Qrels] = forms.ModelChoiceField(
+        queryset=Qrels.objects.none(), label="Judgements"
+    )
+    field_order = ("qrels", "why")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        present = Qrels.objects.filter(version__dataset__current_version=F("version"))
+        others = present.exclude(pk=F("version__dataset__current_qrels")).exclude(
+            version__dataset__current_qrels=None
+        )
+        self.fields["qrels"].queryset = others.select_related("version__dataset").order_by(  # type: ignore[attr-defined]
+            "version__dataset__name", "-number"
+        )
+
+
+class DecideForm(AskForm):
+    """The reason, and the numbers that it was decided on."""
+
+    seen = forms.CharField(widget=forms.HiddenInput, required=False)
+
+
+def _switch(rescore: Rescore, seen: str) -> str:
+    dataset = switch_board(rescore, seen=seen)
+    return f"The board of {dataset} stands on qrels {rescore.to_qrels.number} now."
+
+
+def _discard(rescore: Rescore, seen: str) -> str:
+    rescoring.discard(rescore)
+    return f"Thrown away: the board of {rescore.dataset} stays on qrels {rescore.from_qrels.number}."
+
+
+def _go_on(rescore: Rescore, seen: str) -> str:
+    rescoring.go_on(rescore)
+    return "What is not evaluated is evaluated now."
+
+
+#: By the word in the address: the act, the page's title, what it explains, and the button.
+_ACTS: dict[str, tuple[Callable[[Rescore, str], str], str, str, str]] = {
+    "switch": (
+        _switch,
+        "Switch the board",
+        "All results below move at once. Old evaluations stay, and permalinks go on showing them.",
+        "Switch the board",
+    ),
+    "discard": (
+        _discard,
+        "Throw the rescore away",
+        "No board changes. The new judgements and evaluations stay, and can be taken up again.",
+        "Throw away",
+    ),
+    "evaluate": (
+        _go_on,
+        "Evaluate again",
+        "Runs that have no evaluation on the new judgements get one; the board stays as it is.",
+        "Evaluate",
+    ),
+}
+
+
+@admin.register(Rescore)
+class RescoreAdmin(ReadOnlyAdmin):
+    """Rescores by dataset; each has its comparison in the place of a form."""
+
+    list_display = (
+        "dataset",
+        "judgements",
+        "state",
+        "progress",
+        "reason",
+        "created_by",
+        "created_at",
+        "decided_by",
+    )
+    list_display_links = ("dataset", "judgements")
+    list_filter = ("state", "dataset")
+    search_fields = ("dataset__name", "dataset__slug", "reason")
+    list_select_related = ("dataset", "from_qrels", "to_qrels", "created_by", "decided_by")
+
+    @admin.display(description="judgements")
+    def judgements(self, rescore: Rescore) -> str:
+        """From which to which."""
+        return f"qrels {rescore.from_qrels.number} → {rescore.to_qrels.number}"
+
+    @admin.display(description="runs")
+    def progress(self, rescore: Rescore) -> str:
+        """How many are done."""
+        return f"{rescore.done:,} of {rescore.total:,}"
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        """Whoever extends judgements."""
+        return request.user.has_perm(RIGHT)
+
+    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Whoever extends judgements."""
+        return request.user.has_perm(RIGHT)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Whoever extends judgements."""
+        return request.user.has_perm(RIGHT)
+
+    def get_urls(self) -> list[URLPattern]:
+        """The comparison's CSV, and the page before each decision."""
+        wrap = self.admin_site.admin_view
+        return [
+            path("<int:key>/comparison.csv", wrap(self.csv_view), name="leaderboard_rescore_csv"),
+            *(
+                path(
+                    f"<int:key>/{act}/", wrap(self.act_view), {"act": act}, name=f"leaderboard_rescore_{act}"
+                )
+                for act in _ACTS
+            ),
+            *super().get_urls(),
+        ]
+
+    def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
+        """Start one by hand."""
+        require(request, RIGHT)
+        form = StartForm(request.POST or None)
+        problems = []
+        if request.method == "POST" and form.is_valid():
+            qrels, why = form.cleaned_data["qrels"], form.cleaned_data["why"]
+            try:
+                with acting(curator(request), why):
+                    rescore = rescoring.start(qrels.version.dataset, qrels, why)
+            except (rescoring.RescoreUnderWay, rescoring.CannotRescore) as error:
+                problems = [{"message": str(error)}]
+            else:
+                return HttpResponseRedirect(_address(rescore))
+        return curation_page(
+            request, self, "admin/leaderboard/rescore/start.html", "Rescore a dataset",
+            problems=problems, status=400 if problems or form.errors else 200, form=form,
+        )  # fmt: skip
+
+    def change_view(
+        self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
+    ) -> HttpResponse:
+        """The comparison."""
+        require(request, RIGHT)
+        rescore = _found(object_id)
+        comparison = comparison_of(rescore)
+        dataset = rescore.dataset
+        table = table_of(
+            comparison,
+            measure=request.GET.get("measure", ""),
+            sort=request.GET.get("sort", ""),
+            hidden=dataset.hidden,
+        )
+        return curation_page(
+            request, self, "admin/leaderboard/rescore/comparison.html",
+            f"{dataset}: qrels {rescore.from_qrels.number} → {rescore.to_qrels.number}",
+            rescore=rescore, dataset=dataset, table=table, stays=stays_of(comparison), seen=digest(comparison),
+            evaluating=rescore.state == State.EVALUATING, ready=rescore.state == State.READY,
+            failed=rescore.state == State.FAILED,
+        )  # fmt: skip
+
+    def csv_view(self, request: HttpRequest, key: int) -> HttpResponse:
+        """All of it, for a spreadsheet."""
+        require(request, RIGHT)
+        rescore = _found(key)
+        text = as_csv(comparison_of(rescore), hidden=rescore.dataset.hidden)
+        name = f"{rescore.dataset.slug}-rescore-{rescore.pk}.csv"
+        return HttpResponse(
+            text,
+            content_type="text/csv; charset=utf-8",
+            headers={"Content-Disposition": f'attachment; filename="{name}"'},
+        )
+
+    def act_view(self, request: HttpRequest, key: int, act: str) -> HttpResponse:
+        """Ask why, then decide."""
+        require(request, RIGHT)
+        rescore = _found(key)
+        verb, title, explanation, button = _ACTS[act]
+        form = DecideForm(
+            request.POST if request.method == "POST" else None, initial={"seen": request.GET.get("seen", "")}
+        )
+        problems = []
+        if request.method == "POST" and form.is_valid():
+            try:
+                with acting(curator(request), form.cleaned_data["why"]):
+                    said = verb(rescore, form.cleaned_data["seen"])
+            except (CannotSwitch, rescoring.CannotRescore, rescoring.RescoreUnderWay) as error:
+                problems = [{"message": str(error)}]
+            else:
+                messages.success(request, said)
+                return HttpResponseRedirect(_address(rescore))
+        comparison = comparison_of(rescore)
+        return curation_page(
+            request, self, "admin/leaderboard/rescore/decide.html", title,
+            crumbs=[object_crumb(self, rescore)], problems=problems,
+            status=409 if problems else 400 if form.errors else 200,
+            form=form, rescore=rescore, dataset=rescore.dataset, explanation=explanation, button=button,
+            danger=act == "discard", table=table_of(comparison, hidden=rescore.dataset.hidden),
+            stays=stays_of(comparison), back=_address(rescore),
+        )  # fmt: skip
+
+
+def _found(key: int | str) -> Rescore:
+    rescores: QuerySet[Rescore] = Rescore.objects.select_related(
+        "dataset__current_qrels", "from_qrels__version", "to_qrels__version", "created_by", "decided_by"
+    )
+    return get_object_or_404(rescores, pk=int(key) if str(key).isdigit() else 0)
+
+
+def _address(rescore: Rescore) -> str:
+    return reverse("admin:leaderboard_rescore_change", args=[rescore.pk])

@@ -1,0 +1,61 @@
+"""What changed on a board when it came to stand on other judgements, for everyone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.views.decorators.http import require_safe
+
+from leaderboard.models import Dataset, Entry, Rescore
+from leaderboard.rescoring.shown import switched
+from leaderboard.rescoring.table import as_csv, stays_of, table_of
+
+
+@require_safe
+def rescore(request: HttpRequest, slug: str, number: int) -> HttpResponse:
+    """Each public result before and after."""
+    found, comparison = _found(slug, number)
+    dataset = found.dataset
+    table = table_of(
+        comparison,
+        measure=request.GET.get("measure", ""),
+        sort=request.GET.get("sort", ""),
+        hidden=dataset.hidden,
+        public=True,
+    )
+    context = {
+        "section": "datasets", "dataset": dataset, "rescore": found, "number": number, "table": table,
+        "stays": stays_of(comparison, public=True),
+    }  # fmt: skip
+    return render(request, "leaderboard/rescore.html", context)
+
+
+@require_safe
+def rescore_csv(request: HttpRequest, slug: str, number: int) -> HttpResponse:
+    """The same for a spreadsheet, by every measure."""
+    found, comparison = _found(slug, number)
+    text = as_csv(comparison, hidden=found.dataset.hidden, public=True)
+    name = f"{slug}-rescore-{number}.csv"
+    return HttpResponse(
+        text,
+        content_type="text/csv; charset=utf-8",
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+
+
+def _found(slug: str, number: int) -> tuple[Rescore, dict[str, Any]]:
+    """The n-th switch of a dataset, with what may be shown of it now: what was taken off since is left out."""
+    dataset = get_object_or_404(Dataset.objects.listed(), slug=slug)
+    rescores = list(switched(dataset.pk))
+    if not 1 <= number <= len(rescores):
+        raise Http404
+    found = rescores[number - 1]
+    shown = set(
+        Entry.objects.filter(dataset=dataset, visibility=Entry.Visibility.PUBLIC).values_list("pk", flat=True)
+    )
+    kept = dict(found.comparison)
+    for part in ("rows", "stays"):
+        kept[part] = [row for row in kept.get(part, []) if row["entry"] in shown]
+    return found, kept
