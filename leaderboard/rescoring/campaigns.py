@@ -15,7 +15,7 @@ State = Rescore.State
 OPEN = (State.EVALUATING, State.READY)
 
 
-class RescoreUnderWay(Exception):
+class RescoreUnderWay(ValueError):
     """The dataset is being rescored already: `rescore` is to be decided first."""
 
     def __init__(self, rescore: Rescore) -> None:

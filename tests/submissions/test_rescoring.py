@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
 from django.utils import timezone
 
 from leaderboard import rescoring
@@ -243,3 +251,53 @@ def test_a_rescore_that_was_thrown_away_is_worked_on_no_further(campaign: Rescor
     work()
     assert not Evaluation.objects.filter(qrels=campaign.to_qrels).exists()
     assert Job.objects.get(kind=Job.Kind.RESCORE).state == State.CANCELLED
+
+
+def test_the_commands_do_what_the_pages_do(demo: Dataset, api: Api, curator: User, tmp_path: Path) -> None:
+    api.submit()
+    work()
+    more_judgements(demo, tmp_path)
+    who = {"by": curator.email, "why": "the pool of October"}
+    out = StringIO()
+    call_command("rescore", "demo", here=True, stdout=out, **who)
+    assert "1 of 1 runs, 0 cannot be evaluated: waiting for the curator." in out.getvalue()
+    with pytest.raises(CommandError, match="being rescored on qrels 2 already"):
+        call_command("rescore", "demo", **who)
+    call_command("discard_rescore", "demo", stdout=out, **who)
+    call_command("rescore", "demo", here=True, stdout=out, **who)
+    call_command("switch_board", "demo", stdout=out, **who)
+    assert "The board of Demo stands on qrels 2: 1 results moved, 0 stay as they were." in out.getvalue()
+    with pytest.raises(CommandError, match="Demo is not being rescored"):
+        call_command("switch_board", "demo", **who)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_that_is_killed_half_way_is_made_good_by_the_next(campaign: Rescore) -> None:
+    """A real process that is killed with SIGKILL over its third run."""
+    Job.objects.update(not_before=None)
+    kill = (
+        "import os, signal, django; django.setup()\n"
+        "from submissions import rescoring, working\n"
+        "evaluate, count = rescoring.evaluate_run, []\n"
+        "def third(*arguments):\n"
+        "    count.append(1)\n"
+        "    if len(count) == 3: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    return evaluate(*arguments)\n"
+        "rescoring.evaluate_run = third\n"
+        "working.work_through('score', 'the killed one')\n"
+    )
+    environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "leaderboard.settings"}
+    if url := os.environ.get("DATABASE_URL", ""):
+        name = connection.settings_dict["NAME"]
+        environment["DATABASE_URL"] = re.sub(r"/[^/?]*(\?|$)", rf"/{name}\1", url, count=1)
+    killed = subprocess.run([sys.executable, "-c", kill], env=environment, check=False, timeout=120)
+    assert killed.returncode == -signal.SIGKILL
+    assert Evaluation.objects.filter(qrels=campaign.to_qrels).count() == 2
+    Job.objects.filter(kind=Job.Kind.RESCORE).update(lease_expires_at=timezone.now() - timedelta(seconds=1))
+    assert reap() == 1
+    before = dict(Evaluation.objects.filter(qrels=campaign.to_qrels).values_list("pk", "created_at"))
+    work()
+    campaign.refresh_from_db()
+    assert (campaign.state, campaign.done, campaign.lost) == (Rescore.State.READY, 5, {})
+    after = dict(Evaluation.objects.filter(qrels=campaign.to_qrels).values_list("pk", "created_at"))
+    assert before.items() <= after.items()

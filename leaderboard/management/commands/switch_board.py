@@ -1,0 +1,36 @@
+"""`manage.py switch_board DATASET`: its board stands on the judgements that its runs were rescored on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from leaderboard import rescoring
+from leaderboard.management.curating import CurationCommand, find_dataset
+from leaderboard.publishing.switching import switch_board
+
+
+class Command(CurationCommand):
+    """Switches a board."""
+
+    help = "Let a dataset's board stand on the judgements of its rescore, with all new numbers at once."
+
+    def add_more(self, parser: CommandParser) -> None:
+        """Which one."""
+        parser.add_argument("dataset", help="its slug")
+
+    def curate(self, **options: Any) -> str:
+        """Switch it."""
+        dataset = find_dataset(options["dataset"])
+        rescore = rescoring.under_way(dataset)
+        if rescore is None:
+            raise CommandError(
+                f"{dataset} is not being rescored: begin with manage.py rescore {dataset.slug}."
+            )
+        switch_board(rescore)
+        moved, stayed = len(rescore.comparison["rows"]), len(rescore.comparison["stays"])
+        return (
+            f"The board of {dataset} stands on qrels {rescore.to_qrels.number}: {moved:,} results moved, {stayed:,} "
+            "stay as they were."
+        )
