@@ -7,6 +7,8 @@ from typing import Any
 from django.conf import settings
 from django.core.files.uploadhandler import StopUpload, TemporaryFileUploadHandler
 
+#: Those tables that curators may bring in.
+_TABLES = ("dataset", "system", "benchmark", "price", "hardwareclass")
 #: The views that take files, by their names. Elsewhere, and from strangers, no byte is written: the check against
 #: forged requests reads a form, files and all, before any view can ask who sends it.
 TAKE_FILES = frozenset(
@@ -17,6 +19,7 @@ TAKE_FILES = frozenset(
         "api-submissions",
         "admin:leaderboard_dataset_import",
         "admin:leaderboard_judgementimport_bring",
+        *(f"admin:leaderboard_{table}_table" for table in _TABLES),
     }
 )
 #: Those of them that take a model's checkpoint, in the field of this name.

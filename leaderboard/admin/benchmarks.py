@@ -7,7 +7,8 @@ from typing import Any
 from django.contrib import admin
 from django.http import HttpRequest
 
-from leaderboard.admin.base import CurationAdmin
+from leaderboard.admin.exchange import ExchangeAdmin
+from leaderboard.admin.resources import BenchmarkResource
 from leaderboard.board_versions import Kind, benchmark_changed, boards_changed
 from leaderboard.models import Benchmark, BenchmarkMember
 
@@ -21,9 +22,10 @@ class MemberInline(admin.TabularInline):
 
 
 @admin.register(Benchmark)
-class BenchmarkAdmin(CurationAdmin):
+class BenchmarkAdmin(ExchangeAdmin):
     """Which datasets a benchmark shows, and which of them count."""
 
+    resource = BenchmarkResource
     list_display = ("name", "slug", "measure", "source", "position")
     search_fields = ("name", "slug")
     prepopulated_fields = {"slug": ("name",)}

@@ -15,10 +15,12 @@ from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 
 from evaluation.errors import InvalidContent
-from leaderboard.admin.base import CurationAdmin, curator
+from leaderboard.admin.base import curator
+from leaderboard.admin.exchange import ExchangeAdmin
 from leaderboard.admin.import_form import ImportForm, path_of_upload
 from leaderboard.admin.measure_lists import measures_view
 from leaderboard.admin.protection import change_protection, reveal
+from leaderboard.admin.resources import DatasetResource
 from leaderboard.audit import acting
 from leaderboard.baselines import request_baseline
 from leaderboard.board_versions import Kind, boards_changed, lock_boards
@@ -27,12 +29,14 @@ from leaderboard.models import Dataset
 
 
 @admin.register(Dataset)
-class DatasetAdmin(CurationAdmin):
+class DatasetAdmin(ExchangeAdmin):
     """What may be said of a dataset. What decides its scores changes by importing only."""
 
+    resource = DatasetResource
+    change_list_template = "admin/leaderboard/dataset/change_list.html"
     list_display = ("name", "slug", "state", "judgements", "primary_measure", "current_version", "page")
-    list_filter = ("state", "hidden", "runs_only", "domain")
-    search_fields = ("name", "slug", "task")
+    list_filter = ("state", "hidden", "runs_only")
+    search_fields = ("name", "slug", "task", "domain")
     ordering = ("name",)
     actions = ("make_baseline", change_protection, reveal)
     readonly_fields = (

@@ -7,15 +7,18 @@ from typing import Any
 from django.contrib import admin
 from django.http import HttpRequest
 
-from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin
+from leaderboard.admin.base import ReadOnlyAdmin
+from leaderboard.admin.exchange import ExchangeAdmin
+from leaderboard.admin.resources import HardwareResource, PriceResource
 from leaderboard.efficiency import price_changed
 from leaderboard.models import HardwareClass, Measurement, Price
 
 
 @admin.register(HardwareClass)
-class HardwareClassAdmin(CurationAdmin):
+class HardwareClassAdmin(ExchangeAdmin):
     """Machines, as workers found them; how they are called is the curators' to say."""
 
+    resource = HardwareResource
     list_display = ("name", "slug", "created_at")
     search_fields = ("name", "slug")
     readonly_fields = ("slug", "details", "created_at")
@@ -45,9 +48,10 @@ class MeasurementAdmin(ReadOnlyAdmin):
 
 
 @admin.register(Price)
-class PriceAdmin(CurationAdmin):
+class PriceAdmin(ExchangeAdmin):
     """What an hour of a machine costs, from a day on. The history of each price says who wrote it."""
 
+    resource = PriceResource
     list_display = ("hardware", "valid_from", "per_hour", "currency", "note")
     list_filter = ("hardware",)
     list_select_related = ("hardware",)

@@ -8,13 +8,16 @@ from django.contrib import admin
 from django.http import HttpRequest
 
 from leaderboard.admin.base import CurationAdmin
+from leaderboard.admin.exchange import ExchangeAdmin
+from leaderboard.admin.resources import SystemResource
 from leaderboard.models import Source, System
 from leaderboard.publishing import source_changed, system_changed
 
 
-class SystemAdmin(CurationAdmin):
+class SystemAdmin(ExchangeAdmin):
     """What a system says of itself. `submissions.admin` registers it, with the way to merge duplicates."""
 
+    resource = SystemResource
     list_display = ("name", "architecture", "team", "source", "created_at")
     list_filter = ("architecture", "training_declared", "closed_api")
     list_select_related = ("team", "source")

@@ -1,0 +1,97 @@
+"""The pages of curation in a real browser: under the site's CSP, on a phone and a wide screen, in both schemes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from django.conf import settings
+from django.test import Client
+from playwright.sync_api import Page, expect
+
+from leaderboard.audit import acting
+from leaderboard.curators import make_curator
+from leaderboard.models import AuditRecord, Dataset
+from leaderboard.publishing import quarantine
+from tests.factories import make_user
+from tests.leaderboard.entries import make_source, make_system, score, scored_dataset
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+#: Set to a folder to keep pictures of every page.
+PICTURES = settings.BASE_DIR / "var" / "curation-pictures"
+
+
+@pytest.fixture
+def curation(page: Page, live_server: Any) -> dict[str, str]:
+    """A curator signed in at the browser, and the pages to look at, by name."""
+    carol = make_user("Carol")
+    make_curator(carol, read_qrels=True)
+    dataset = scored_dataset(slug="nuts", name="Nuts and bolts")
+    system = make_system("Tawny owl")
+    entry = score(dataset, system, ndcg=0.75)
+    score(dataset, "Barn owl", ndcg=0.5)
+    source = make_source("paper")
+    with acting(carol, "trained on the test queries"):
+        quarantine(entry, "trained on the test queries")
+        source.title = "On nests"
+        source.save()
+    client = Client()
+    client.force_login(carol)
+    session = client.cookies[settings.SESSION_COOKIE_NAME]
+    page.context.add_cookies([{"name": session.key, "value": session.value, "url": live_server.url}])
+    admin = "/admin/leaderboard"
+    return {
+        "index": "/admin/",
+        "datasets": f"{admin}/dataset/",
+        "dataset": f"{admin}/dataset/{dataset.pk}/change/",
+        "measures": f"{admin}/dataset/{dataset.pk}/measures/",
+        "table": f"{admin}/system/table/",
+        "entries": f"{admin}/entry/",
+        "merge": f"{admin}/system/{system.pk}/merge/",
+        "history": f"{admin}/source/{source.pk}/history/",
+        "delete": f"{admin}/source/{source.pk}/delete/",
+        "audit": f"{admin}/auditrecord/",
+        "record": f"{admin}/auditrecord/{AuditRecord.objects.filter(action='quarantined')[0].pk}/change/",
+        "board": "/datasets/nuts/",
+    }
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+def test_pages_of_curation_are_readable_by_everyone(
+    page: Page, curation: dict[str, str], width: int, scheme: Any
+) -> None:
+    page.set_viewport_size({"width": width, "height": 900 if width > 400 else 844})
+    page.emulate_media(color_scheme=scheme)
+    faults = []
+    for name, address in curation.items():
+        page.goto(address)
+        if PICTURES.exists():
+            page.screenshot(path=Path(PICTURES) / f"{name}-{width}-{scheme}.png", full_page=True)
+        for one in Axe().run(page).response["violations"]:
+            if one["impact"] in ("serious", "critical"):
+                faults += [f"{name}: {one['id']}: {node['html'][:160]}" for node in one["nodes"][:3]]
+        wider = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        if wider > 0:
+            faults.append(f"{name} is {wider} px wider than the screen")
+    assert not faults, "\n".join(faults)
+
+
+def test_a_curator_quarantines_and_edits_by_hand(page: Page, curation: dict[str, str]) -> None:
+    page.goto(curation["entries"])
+    page.get_by_role("row", name="Barn owl").get_by_role("checkbox").check()
+    page.locator("select[name=action]").select_option(
+        label="Quarantine: out of the ranking, with a public reason"
+    )
+    page.get_by_role("button", name="Run").or_(page.get_by_role("button", name="Go")).click()
+    page.get_by_label("Why").fill("the same run under another name")
+    page.get_by_role("button", name="Quarantine").click()
+    expect(page.get_by_text("is quarantined")).to_be_visible()
+    page.goto(curation["dataset"])
+    page.get_by_label("Licence").fill("CC BY 4.0")
+    page.get_by_label("Why").fill("its authors told us")
+    page.get_by_role("button", name="Save", exact=True).click()
+    expect(page.get_by_text("was changed successfully")).to_be_visible()
+    assert Dataset.objects.get(slug="nuts").licence == "CC BY 4.0"
