@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from leaderboard.boards.measures import better
+from leaderboard.boards.wording import MINUS
 from leaderboard.models import Dataset, Entry, Evaluation, Qrels, Round, RoundSummary
 from leaderboard.publishing import published_value
 from leaderboard.results import per_query_values
@@ -55,6 +56,11 @@ class Topic:
     def difference(self) -> float | None:
         """The own value less the median."""
         return None if self.own is None or self.median is None else self.own - self.median
+
+    @property
+    def less_median(self) -> str:
+        """The same as people read it."""
+        return "—" if self.difference is None else f"{self.difference:+.3f}".replace("-", MINUS)
 
 
 def runs_of(

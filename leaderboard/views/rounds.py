@@ -34,7 +34,11 @@ def rounds(request: HttpRequest) -> HttpResponse:
         "leaderboard/rounds.html",
         {
             "section": "rounds",
-            "on": [each for each in listed if each.phase != Phase.REVEALED],
+            # Those that take runs first, then what comes, the next one first.
+            "on": sorted(
+                (each for each in listed if each.phase != Phase.REVEALED),
+                key=lambda each: (each.phase == Phase.BEFORE, each.moment),
+            ),
             "over": [each for each in listed if each.phase == Phase.REVEALED],
         },
     )
