@@ -78,6 +78,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
     if facts is None:
         raise Http404
     results = system_page.results_of(facts["pk"])
+    challenges = challenges_of(facts["pk"])
     context = {
         "section": "system",
         "system": facts,
@@ -92,7 +93,8 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "costs": system_costs.cost_table(results),
         "depths": system_costs.depths(results),
         "made": made_by(facts["pk"]),
-        "challenges": challenges_of(facts["pk"]),
+        "challenges": challenges,
+        "challenged": any(each.state == "open" for each in challenges),
         "corrections": corrections_of(facts["pk"]),
         "more": system_more(facts, results, site_address(request)),
     }
