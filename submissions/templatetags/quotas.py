@@ -31,7 +31,7 @@ def own_quota(context: Context, slug: str) -> dict[str, Any]:
         return {"quotas": ()}
     datasets = list(Dataset.objects.open_for_runs().filter(slug=slug, hidden=True))
     found = quotas_for(person, list(teams_of(person)), datasets)
-    return {"quotas": [quota for quotas in found.values() for quota in quotas]}
+    return {"quotas": [quota for quotas in found.values() for quota in quotas], "label": "Your quota"}
 
 
 @register.inclusion_tag("submissions/_charged.html")
