@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,12 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
+from evaluation.errors import InvalidContent
 from evaluation.qrels import Qrels as Judged
 from leaderboard import judgements
 from leaderboard.audit import acting
+from leaderboard.importing.importer import import_dataset
+from leaderboard.importing.options import ImportOptions
 from leaderboard.models import (
     AuditRecord,
     BoardChange,
@@ -35,6 +39,7 @@ from leaderboard.results import record_evaluation, record_run
 from leaderboard.systems import house_system
 from tests.factories import make_user
 from tests.leaderboard.entries import make_system, scored_dataset
+from tests.leaderboard.tiny_collection import write_folder
 
 QUERIES = tuple(f"q{number:02d}" for number in range(30))
 
@@ -334,3 +339,21 @@ def test_opening_the_judgements_ends_a_competition(contest: Dataset) -> None:
     refresh_scores(contest)
     assert set(Entry.objects.values_list("visibility", flat=True)) == {"public"}
     assert all(entry.scores["nDCG@10"] > 0.4 for entry in Entry.objects.all())
+
+
+@pytest.mark.django_db
+def test_an_import_names_the_policy_of_a_new_dataset_and_changes_none(tmp_path: Path) -> None:
+    source = write_folder(tmp_path)
+
+    def codes(**options: Any) -> list[str]:
+        with pytest.raises(InvalidContent) as refused:
+            import_dataset(source, ImportOptions(slug="tiny", **options))
+        return [problem.code for problem in refused.value.report.problems]
+
+    assert codes(hidden=False, protection="competition") == ["nothing_to_protect"]
+    assert codes(public_share=1.5) != []
+    imported = import_dataset(source, ImportOptions(slug="tiny", protection="competition", public_share=0.5))
+    assert (imported.dataset.protection, imported.dataset.public_share) == ("competition", 0.5)
+    assert codes(protection="standard") == ["protection_changed"]
+    again = import_dataset(source, ImportOptions(slug="tiny"))
+    assert again.dataset.protection == "competition"
