@@ -90,7 +90,7 @@ class AnonymityField(forms.DateField):
         super().__init__(
             label="Anonymous until",
             required=False,
-            widget=forms.DateInput(attrs={"type": "date"}),
+            widget=forms.DateInput(format="%Y-%m-%d", attrs={"type": "date"}),
             help_text=f"For a review, {LONGEST_MONTHS} months at most; empty: not at all. {ADVICE}",
             **options,
         )
@@ -184,7 +184,7 @@ class SubmissionForm(forms.Form):
 
 
 class AnonymityForm(forms.Form):
-    """Until when a system's team is kept back; empty: no longer."""
+    """Until when a system's team is kept back."""
 
     anonymous_until = AnonymityField()
 
@@ -192,7 +192,8 @@ class AnonymityForm(forms.Form):
         day = system.anonymous_until.date() if system.anonymous_until else None
         super().__init__(*arguments, **options)
         self.fields["anonymous_until"].initial = day
-        self.fields["anonymous_until"].help_text = "Empty: everyone sees whose it is, now and for good."
+        self.fields["anonymous_until"].required = True
+        self.fields["anonymous_until"].help_text = ""
 
 
 class ChallengeForm(forms.Form):

@@ -12,6 +12,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from leaderboard.anonymity import ADVICE, EmbargoRefused, latest_end, lift, make_anonymous, may_be_anonymous
+from leaderboard.audit import acting
 from leaderboard.challenges import (
     ChallengeRefused,
     challenges_of,
@@ -33,20 +34,23 @@ def anonymity(request: HttpRequest, slug: str) -> HttpResponse:
     """Keep back whose the system is until a day, change the day, or end it."""
     system = get_object_or_404(editable_systems(request.user), slug=slug)
     posted = request.method == "POST"
+    lifting = posted and request.POST.get("action") == "lift"
     form = AnonymityForm(request.POST if posted else None, system=system, label_suffix="")
     status = 200
     if posted and (wait := seconds_to_wait(ChangeThrottle(), request)):
         form.add_error(None, slow_down(wait))
         status = 429
+    elif lifting:
+        with acting(request.user if isinstance(request.user, User) else None):
+            lift(system)
+        messages.success(request, "Everyone sees whose it is now.")
+        return redirect("system-anonymity", slug=slug)
     elif posted and form.is_valid():
         until = form.cleaned_data["anonymous_until"]
         try:
-            if until is None:
-                lift(system)
-                messages.success(request, "Everyone sees whose it is now.")
-            else:
+            with acting(request.user if isinstance(request.user, User) else None):
                 make_anonymous(system, until)
-                messages.success(request, f"Anonymous until {until:%-d %B %Y}.")
+            messages.success(request, f"Anonymous until {until:%-d %B %Y}.")
             return redirect("system-anonymity", slug=slug)
         except EmbargoRefused as error:
             form.add_error("anonymous_until", str(error))

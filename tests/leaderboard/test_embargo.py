@@ -269,12 +269,19 @@ def test_a_team_changes_the_day_on_its_page_and_a_stranger_finds_none(
 ) -> None:
     assert stranger.user is not None
     stranger.client.force_login(stranger.user)
-    assert stranger.client.post("/systems/planted/anonymity/", {"anonymous_until": ""}).status_code == 404
+    assert stranger.client.post("/systems/planted/anonymity/", {"action": "lift"}).status_code == 404
     late = latest_end(planted, timezone.now()) + timedelta(days=1)
     answer = signed_in.post("/systems/planted/anonymity/", {"anonymous_until": late.isoformat()})
     assert answer.status_code == 400
     assert "at the latest" in answer.content.decode()
-    assert signed_in.post("/systems/planted/anonymity/", {"anonymous_until": ""}).status_code == 302
+    assert planted.anonymous_until is not None
+    assert (
+        f'value="{planted.anonymous_until:%Y-%m-%d}"'
+        in signed_in.get("/systems/planted/anonymity/").content.decode()
+    )
+    # An empty field is no wish: names that are out stay out.
+    assert signed_in.post("/systems/planted/anonymity/", {"anonymous_until": ""}).status_code == 400
+    assert signed_in.post("/systems/planted/anonymity/", {"action": "lift"}).status_code == 302
     planted.refresh_from_db()
     assert planted.anonymous_until is None
     assert "Zyxteam" in stranger.client.get("/systems/planted/").content.decode()
