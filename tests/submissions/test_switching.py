@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from threading import Thread
+from threading import Event, Thread
+from time import sleep
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from leaderboard.models import (
     Dataset,
     Entry,
     Evaluation,
+    EvaluationPart,
     Rescore,
     Run,
     User,
@@ -280,3 +282,63 @@ def test_of_two_who_switch_at_once_one_does(demo: Dataset, api: Api, curator: Us
     on_board = rescore.state == Rescore.State.SWITCHED
     assert demo.current_qrels.number == (2 if on_board else 1)
     assert AuditRecord.objects.filter(action="rescored").exists() == on_board
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_result_that_is_being_published_comes_before_the_switch(
+    demo: Dataset, api: Api, curator: User, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    api.submit()
+    work()
+    rescore = rescored(demo, more_judgements(demo, tmp_path), curator)
+    api.submit(run_text(skip=1), system="Slow")
+    record, inside = scoring.record, Event()
+
+    def slowly(*arguments: Any) -> Any:
+        inside.set()  # the board is locked, and nothing of it is committed
+        sleep(0.5)
+        return record(*arguments)
+
+    monkeypatch.setattr(scoring, "record", slowly)
+
+    def publish() -> None:
+        try:
+            work()
+        finally:
+            connections["default"].close()
+
+    thread = Thread(target=publish)
+    thread.start()
+    assert inside.wait(10)
+    with pytest.raises(CannotSwitch, match="it is: evaluating"):
+        switched(rescore, curator)
+    thread.join()
+    slow = Entry.objects.get(system__name="Slow")
+    assert slow.evaluation is not None
+    assert slow.evaluation.qrels == rescore.from_qrels
+
+
+def test_a_competitions_parts_go_along_and_what_is_held_stays_without_scores(
+    api: Api, curator: User, tmp_path: Path
+) -> None:
+    secret = make_collection(
+        tmp_path, "secret", hidden=True, protection="competition", daily_quota=None, monthly_quota=None
+    )
+    api.submit(run_text(skip=0), dataset="secret", system="Good")
+    work()
+    api.submit(run_text(skip=0, tag="again"), dataset="secret", system="Good", configuration="again")
+    work()
+    held = Entry.objects.get(visibility=Entry.Visibility.HELD)
+    rescore = rescored(secret, more_judgements(secret, tmp_path), curator)
+    assert rescore.state == Rescore.State.READY
+    parts = EvaluationPart.objects.filter(evaluation__qrels=rescore.to_qrels)
+    assert parts.count() == 2 * Evaluation.objects.filter(qrels=rescore.to_qrels).count() == 4
+    switched(rescore, curator)
+    held.refresh_from_db()
+    assert (held.scores, held.visibility) == ({}, Entry.Visibility.HELD)
+    good = Entry.objects.get(visibility=Entry.Visibility.PUBLIC)
+    assert good.evaluation is not None
+    public = good.evaluation.parts.get(part="public").means
+    assert good.scores == {name: round(public[name], 3) for name in good.scores}
+    row = next(row for row in rescore.comparison["rows"] if row["entry"] == held.pk)
+    assert (row["before"], row["after"], row["hole_after"]) == ({}, {}, None)
