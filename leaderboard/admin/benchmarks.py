@@ -18,7 +18,6 @@ class MemberInline(admin.TabularInline):
 
     model = BenchmarkMember
     extra = 0
-    autocomplete_fields = ("dataset",)
 
 
 @admin.register(Benchmark)

@@ -57,7 +57,6 @@ class PriceAdmin(ExchangeAdmin):
     list_select_related = ("hardware",)
     date_hierarchy = "valid_from"
     search_fields = ("hardware__name", "note")
-    autocomplete_fields = ("hardware",)
 
     def save_model(self, request: HttpRequest, obj: Price, form: Any, change: bool) -> None:
         """Save, so that no cached page outlives the cost."""

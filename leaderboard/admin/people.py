@@ -44,7 +44,7 @@ class MembershipInline(admin.TabularInline):
 
     model = Membership
     extra = 0
-    autocomplete_fields = ("user",)
+    raw_id_fields = ("user",)
 
 
 @admin.register(Team)

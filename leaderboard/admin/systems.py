@@ -23,7 +23,8 @@ class SystemAdmin(ExchangeAdmin):
     list_select_related = ("team", "source")
     search_fields = ("name", "slug", "team__name")
     readonly_fields = ("slug", "team", "source", "created_at")
-    autocomplete_fields = ("variant_of",)
+    # Not autocomplete_fields: select2 sets styles inline, which the CSP refuses.
+    raw_id_fields = ("variant_of",)
 
     def save_model(self, request: HttpRequest, obj: System, form: Any, change: bool) -> None:
         """Save, so that its entries and every cached page follow."""

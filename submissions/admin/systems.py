@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django import forms
 from django.contrib import admin
-from django.contrib.admin.widgets import AutocompleteSelect
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
@@ -27,17 +24,14 @@ class MergeForm(AskForm):
     """Which system it is."""
 
     into = forms.ModelChoiceField(
-        System.objects.all(), label="It is", help_text="The system that stays, and gets all results."
+        System.objects.all(),
+        to_field_name="slug",
+        widget=forms.TextInput(attrs={"class": "vTextField", "autocomplete": "off"}),
+        label="It is",
+        help_text="The slug of the system that stays and gets all results: /systems/slug/",
+        error_messages={"invalid_choice": "There is no system with this slug."},
     )
     field_order = ("into", "why")
-
-    def __init__(self, *args: Any, duplicate: System, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        field = self.fields["into"]
-        assert isinstance(field, forms.ModelChoiceField)
-        field.queryset = System.objects.exclude(pk=duplicate.pk)
-        field.widget = AutocompleteSelect(System._meta.get_field("variant_of"), admin.site)
-        field.widget.choices = field.choices
 
 
 @admin.register(System)
@@ -60,7 +54,7 @@ class MergingSystemAdmin(SystemAdmin):
         """Ask which system it is and why; list all that stands against it, or merge."""
         require(request, RIGHT)
         duplicate = get_object_or_404(System, pk=pk)
-        form = MergeForm(request.POST or None, duplicate=duplicate)
+        form = MergeForm(request.POST or None)
         problems: list[dict[str, str]] = []
         if request.method == "POST" and form.is_valid():
             into, named = form.cleaned_data["into"], str(duplicate)
@@ -75,5 +69,5 @@ class MergingSystemAdmin(SystemAdmin):
         return curation_page(
             request, self, "admin/submissions/merge_system.html", f"Merge {duplicate}",
             crumbs=[object_crumb(self, duplicate)], problems=problems, form=form, duplicate=duplicate,
-            status=400 if problems or form.errors else 200, media=self.media + form.media,
+            status=400 if problems or form.errors else 200,
         )  # fmt: skip

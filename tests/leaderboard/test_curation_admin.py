@@ -83,12 +83,12 @@ def test_systems_are_merged_on_a_page_that_lists_what_stands_against_it(curator:
     score(dataset, other, ndcg=0.6)
     address = reverse("admin:leaderboard_system_merge", args=[duplicate.pk])
     assert "cannot be undone" in curator.get(address).content.decode()
-    refused = curator.post(address, {"into": other.pk, "why": "the same"})
+    refused = curator.post(address, {"into": other.slug, "why": "the same"})
     assert refused.status_code == 400
     assert "Both have a result" in refused.content.decode()
     assert (
         "Owl v1 is Owl now"
-        in curator.post(address, {"into": into.pk, "why": "the same"}, follow=True).content.decode()
+        in curator.post(address, {"into": into.slug, "why": "the same"}, follow=True).content.decode()
     )
     assert not System.objects.filter(name="Owl v1").exists()
 
