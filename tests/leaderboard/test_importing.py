@@ -241,7 +241,7 @@ def test_opening_hidden_judgements_publishes_the_scores_unrounded(tmp_path: Path
     tiny(folder, hidden=False)
     entry.refresh_from_db()
     assert entry.scores["nDCG@10"] == 0.123456
-    assert set(entry.scores) == set(DEFAULT_MEASURES)
+    assert set(entry.scores) == {*DEFAULT_MEASURES, "Judged@10"}
 
 
 def test_what_was_open_cannot_be_hidden_again(tmp_path: Path) -> None:

@@ -152,7 +152,7 @@ def run(command: str, *arguments: Any, **options: Any) -> str:
     return out.getvalue()
 
 
-def test_commands_draw_and_import_at_once(demo: Dataset, api: Api, tmp_path: Path) -> None:
+def test_commands_draw_and_import_at_once(demo: Dataset, api: Api, judge: Client, tmp_path: Path) -> None:
     api.submit(run_text(depth=5), system="Mine")
     work()
     by = {"by": with_rights("judge_dataset").email, "why": "October"}
@@ -167,6 +167,9 @@ def test_commands_draw_and_import_at_once(demo: Dataset, api: Api, tmp_path: Pat
     assert not JudgementImport.objects.exists()
     said = run("import_judgements", "demo", str(judged), pool=pool.pk, **by)
     assert "Qrels 2: the stored runs are rescored." in said
+    merged = JudgementImport.objects.get()
+    page = judge.get(f"{IMPORTS}{merged.pk}/change/").content.decode()
+    assert "compare the boards, then switch" in page
     judged.write_text("q1 0 d1 2\n")
     with pytest.raises(CommandError, match="say --conflicts"):
         run("import_judgements", "demo", str(judged), **by)
