@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import models, transaction
 
-from leaderboard.audit import acting
+from leaderboard.audit import acting, actor
 from leaderboard.models import Dataset, Entry, System, User
 
 Row = TypeVar("Row", bound=models.Model)
@@ -55,6 +55,15 @@ def find_person(email: str) -> User:
     if person is None:
         raise CommandError(f"There is no account with the address {email}.")
     return person
+
+
+def require_right(right: str) -> None:
+    """Raises CommandError where the person who acts lacks a permission, such as `leaderboard.reveal_dataset`."""
+    person = actor().person
+    if person is None or not person.has_perm(right):
+        raise CommandError(
+            f"{actor().name} has not the permission {right}: a superuser gives it in the admin."
+        )
 
 
 def find_dataset(slug: str) -> Dataset:

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandParser
 
-from leaderboard.management.curators import add_curator_arguments, curator_of
-from leaderboard.models import Dataset
-from leaderboard.protection.changing import CannotProtect, request_change
+from leaderboard.management.curating import CurationCommand, find_dataset, require_right
+from leaderboard.protection.changing import request_change
 
 
-class Command(BaseCommand):
+class Command(CurationCommand):
     """Asks the scorer to change a dataset's policy and all its published values."""
 
     help = "Make a hidden dataset a competition (public and private part, Ladder), or put it under the standard policy."
 
-    def add_arguments(self, parser: CommandParser) -> None:
-        """The dataset, the policy, and who asks."""
+    def add_more(self, parser: CommandParser) -> None:
+        """The dataset and the policy."""
         parser.add_argument("slug")
         policy = parser.add_mutually_exclusive_group(required=True)
         policy.add_argument("--competition", action="store_true", help="the board shows a public part")
@@ -32,23 +31,15 @@ class Command(BaseCommand):
             action="store_true",
             help="even where results were told over all queries: their private part can then be computed",
         )
-        add_curator_arguments(parser)
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        """Ask for it, or say what is in the way."""
-        dataset = Dataset.objects.filter(slug=options["slug"]).first()
-        if dataset is None:
-            raise CommandError(f"there is no dataset {options['slug']}")
-        with curator_of(options, "leaderboard.reveal_dataset"):
-            try:
-                request_change(
-                    dataset,
-                    competition=options["competition"],
-                    share=options["share"],
-                    although_told=options["although_told"],
-                )
-            except CannotProtect as error:
-                raise CommandError(str(error)) from error
-        self.stdout.write(
-            f"Asked for. A worker changes {dataset} and its board at once when the parts are drawn."
+    def curate(self, **options: Any) -> str:
+        """Ask for it."""
+        require_right("leaderboard.reveal_dataset")
+        dataset = find_dataset(options["slug"])
+        request_change(
+            dataset,
+            competition=options["competition"],
+            share=options["share"],
+            although_told=options["although_told"],
         )
+        return f"Asked for. A worker changes {dataset} and its board at once when the parts are drawn."
