@@ -35,6 +35,10 @@ def conflicts_of(duplicate: System, into: System) -> list[str]:
         )
     if duplicate.team_id is None and duplicate.source_id is None:
         found.append(f"{duplicate} is made by the site itself. Merge {into} into it instead.")
+    if (duplicate.anonymous_until is None) != (into.anonymous_until is None):
+        found.append(
+            "One of them is anonymous and the other says whose it is: end the anonymity first, or wait."
+        )
     return [*found, *_same_runs(duplicate, into), *_same_entries(duplicate, into)]
 
 

@@ -17,6 +17,7 @@ from django.utils import timezone
 
 from leaderboard import anonymity, embargo
 from leaderboard.anonymity import EmbargoRefused, latest_end, lift_due, make_anonymous
+from leaderboard.merging_systems import conflicts_of
 from leaderboard.models import AuditRecord, BoardChange, Dataset, System, Team, User
 from submissions.people.teams import rename_team
 from tests.factories import team_of
@@ -297,3 +298,11 @@ def test_a_facet_finds_anonymous_systems_apart_from_the_sites_own(planted: Syste
 def test_a_copy_without_names_is_never_the_row_itself(planted: System) -> None:
     assert embargo.shown_system(planted).team is None
     assert planted.team is not None
+
+
+def test_an_anonymous_system_is_not_merged_with_one_that_has_a_name(db: None) -> None:
+    anonymous, named = make_system("Blind"), make_system("Named")
+    assert not conflicts_of(anonymous, named)
+    make_anonymous(anonymous, in_days(9).date())
+    for one, other in ((anonymous, named), (named, anonymous)):
+        assert any("anonymous" in conflict for conflict in conflicts_of(one, other))
