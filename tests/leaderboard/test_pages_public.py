@@ -250,5 +250,5 @@ def test_a_board_takes_few_queries_however_many_rows_and_makes_no_entries(
         forget_pages()
         with CaptureQueriesContext(connection) as queries:
             assert client.get(address).status_code == 200
-        assert len(queries) <= 10, address
+        assert len(queries) <= 12, address  # a constant: rounds and protection are asked for too
     assert made == []
