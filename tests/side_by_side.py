@@ -35,7 +35,7 @@ LANES = (
         Part("from upload to verdict", "sqlite", ["tests/submissions", "tests/functional"]),
     ),
     (
-        Part("boards and pages", "sqlite", ["tests/leaderboard"]),
+        Part("boards and pages", "sqlite", ["tests/leaderboard", "tests/leaks", "tests/attack"]),
         Part("what touches the database", "postgresql", ["-m", "database"]),
     ),
 )
