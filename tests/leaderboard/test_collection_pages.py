@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from django.test import Client
 
+from leaderboard.audit import acting
 from leaderboard.collection_facts import lengths_of, neighbours, overlaps, retrieved_lengths
 from leaderboard.collection_figures import (
     find_beside,
@@ -20,12 +21,15 @@ from leaderboard.collection_figures import (
 from leaderboard.datasets import mark_published
 from leaderboard.importing.importer import import_dataset
 from leaderboard.importing.options import ImportOptions
-from leaderboard.models import Dataset, Entry, Run
+from leaderboard.models import Dataset, Entry, Rescore, Run
 from leaderboard.page_cache import forget_pages
 from leaderboard.publishing import publish_entry
+from leaderboard.publishing.switching import switch_board
 from leaderboard.results import record_evaluation, record_run
 from leaderboard.runs import store_run
 from leaderboard.systems import house_system
+from submissions.queue import take_requests
+from submissions.working import work_through
 from tests.leaderboard.figure_checks import column, drawn, trace
 from tests.leaderboard.tiny_collection import good_files, lines_of, write_folder
 
@@ -58,6 +62,14 @@ def collection(
         publish(imported.dataset, folder)
     look(imported.dataset)
     return Dataset.objects.get(pk=imported.dataset.pk)
+
+
+def switch_to_new_judgements(slug: str) -> None:
+    """What the rescore that an import started comes to: every run evaluated by a worker, and the switch."""
+    take_requests()
+    work_through("score", "test-worker")
+    with acting(None, "more was judged"):
+        switch_board(Rescore.objects.get(dataset__slug=slug))
 
 
 def publish(dataset: Dataset, folder: Path, name: str = "Words", values: float = 0.5) -> Entry:
@@ -171,6 +183,9 @@ def test_versions_of_the_judgements_say_what_changed_where_they_are_open(
     more = good_files()["qrels/test.tsv"] + "q3\td1\t1\n"
     folder = write_folder(tmp_path / "more", {"qrels/test.tsv": more})
     import_dataset(folder, ImportOptions(slug="tiny", hidden=hidden))
+    # Until its runs are evaluated on them and a curator has switched, nobody hears of new judgements.
+    assert [each["number"] for each in client.get("/api/v1/datasets/tiny/").json()["judgements"]] == [1]
+    switch_to_new_judgements("tiny")
     newest, oldest = client.get("/api/v1/datasets/tiny/").json()["judgements"]
     assert (newest["number"], newest["current"]) == (2, True)
     assert (oldest["number"], oldest["current"]) == (1, False)

@@ -79,9 +79,12 @@ def test_a_price_that_a_curator_writes_is_on_the_board_at_once_and_in_the_log(cl
     client.force_login(curator)
     hardware = HardwareClass.objects.get()
     said = {"hardware": hardware.pk, "per_hour": "1.5", "currency": "EUR", "valid_from": "2026-01-01"}
+    said["why"] = "the provider's list"
     assert client.post("/admin/leaderboard/price/add/", said).status_code == 302
     price = Price.objects.get()
-    assert "Added" in client.get(f"/admin/leaderboard/price/{price.pk}/history/").content.decode()
+    history = client.get(f"/admin/leaderboard/price/{price.pk}/history/").content.decode()
+    assert "curator@example.org" in history
+    assert "the provider&#x27;s list" in history
     assert (
         client.get(f"/admin/leaderboard/measurement/{Measurement.objects.get().pk}/change/").status_code
         == 200
@@ -90,7 +93,12 @@ def test_a_price_that_a_curator_writes_is_on_the_board_at_once_and_in_the_log(cl
     board = Client().get(f"/datasets/{dataset.slug}/").content.decode()
     assert "EUR per M queries" in board
     assert "15.0" in board
-    assert client.post(f"/admin/leaderboard/price/{price.pk}/delete/", {"post": "yes"}).status_code == 302
+    assert (
+        client.post(
+            f"/admin/leaderboard/price/{price.pk}/delete/", {"post": "yes", "why": "a mistake"}
+        ).status_code
+        == 302
+    )
     assert "per M queries" not in Client().get(f"/datasets/{dataset.slug}/").content.decode()
 
 
