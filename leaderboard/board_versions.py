@@ -47,8 +47,9 @@ _COMPARED = frozenset(
         Kind.PROTECTED,
     }
 )
-#: What may bring texts, or let everyone see them, and what may bring a run: there may be more to find out of them.
-_OF_TEXTS = frozenset({Kind.IMPORTED, Kind.DESCRIPTION})
+#: What may bring texts or judgements, or let everyone see them, and what may bring a run: there may be more to find
+#: out of them.
+_OF_TEXTS = frozenset({Kind.IMPORTED, Kind.DESCRIPTION, Kind.RESCORED})
 _OF_RUNS = frozenset({Kind.PUBLISHED, Kind.VISIBILITY})
 
 

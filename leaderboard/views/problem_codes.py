@@ -173,6 +173,8 @@ REQUEST_CODES = (
     ProblemCode("quota", "error", "You or your team have used the submissions that a dataset with hidden judgements "
                 "takes in a day or month, or your team its runs of models for today.",
                 "The message says when counting begins anew."),
+    ProblemCode("challenge_refused", "error", "The system cannot be challenged so: it was already, or by its own team, "
+                "or the text is missing.", "The message says what would be right."),
     ProblemCode("too_many_refusals", "error", "Many of your files for hidden datasets were refused today; only so many "
                 "cost nothing.", "Check files first, which is never counted."),
     ProblemCode("invalid", "error", "The request is not well formed.", "The sentence beside it says where."),

@@ -105,7 +105,7 @@ class ChallengesView(APIView):
             raise_challenge(system, request.user, **form.cleaned_data)
         except ChallengeRefused as error:
             raise ApiError(
-                "refused", str(error), problems=[problem("challenge_refused", str(error))]
+                "challenge_refused", str(error), problems=[problem("challenge_refused", str(error))]
             ) from error
         return Response(_answer(system), status=status.HTTP_201_CREATED)
 

@@ -49,7 +49,7 @@ def _trouble(job: JobStatus) -> str:
     """Why one dataset's part has no score, and what would be right."""
     file = f", {job.job.file_name}" if job.job.file_name else ""
     lines = [f"{job.job.dataset.name}{file}: {job.error or job.meaning}"]
-    lines += [f"- {_problem(found)}" for found in job.problems[:PROBLEMS]]
+    lines += [f"- {_problem_line(found)}" for found in job.problems[:PROBLEMS]]
     if len(job.problems) > PROBLEMS:
         lines.append(f"- and {len(job.problems) - PROBLEMS} more")
     if job.model.remedy:
@@ -59,7 +59,7 @@ def _trouble(job: JobStatus) -> str:
     return "\n".join(lines)
 
 
-def _problem(found: Mapping[str, Any]) -> str:
+def _problem_line(found: Mapping[str, Any]) -> str:
     lines: Sequence[int] = found.get("lines") or ()
     where = ""
     if lines:

@@ -78,10 +78,9 @@ def test_the_same_way_without_javascript(browser: Browser, live_server: object) 
     context.close()
 
 
-@pytest.mark.parametrize("size", [(1440, 900), (390, 844)])
-def test_the_open_tools_have_no_serious_fault_of_accessibility(page: Page, size: tuple[int, int]) -> None:
-    page.set_viewport_size({"width": size[0], "height": size[1]})
-    for scheme in ("light", "dark"):
+def test_the_open_tools_have_no_serious_fault_of_accessibility(page: Page) -> None:
+    for width, height, scheme in ((1440, 900, "light"), (390, 844, "dark")):
+        page.set_viewport_size({"width": width, "height": height})
         page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
         page.goto("/datasets/demo/?sort=nDCG@10&sort=R@100&architecture=dense&corpus=1000000")
         page.get_by_role("button", name="Pin System 1").click()

@@ -18,10 +18,12 @@ from leaderboard.models import (
     Dataset,
     Entry,
     Overlap,
+    Rescore,
     RunProfile,
     WorkRequest,
 )
 from leaderboard.publishing import set_visibility
+from leaderboard.publishing.switching import switch_board
 from submissions.lease import Lease, LeaseLost
 from submissions.models import Job, State
 from submissions.queue import claim, take_requests
@@ -125,6 +127,9 @@ def test_other_judgements_change_what_follows_from_them_and_nothing_else(tmp_pat
     qrels = "query-id\tcorpus-id\tscore\nq2\td4\t1\n"
     folder = write_folder(tmp_path / "2", {"qrels/test.tsv": qrels})
     import_dataset(folder, ImportOptions(slug="tiny", hidden=False))
+    work()
+    work_through("score", "test-worker")
+    switch_board(Rescore.objects.get())
     work()
     after = CollectionProfile.objects.get()
     assert after.terms_sha256 == before.terms_sha256
