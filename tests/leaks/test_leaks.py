@@ -23,7 +23,7 @@ from leaderboard.audit import acting
 from leaderboard.importing.importer import import_dataset
 from leaderboard.importing.options import ImportOptions
 from leaderboard.judgements import load_parts
-from leaderboard.models import Dataset, Entry, Evaluation, Membership, System, User
+from leaderboard.models import AuditRecord, Dataset, Entry, Evaluation, Membership, System, User
 from leaderboard.models.datasets import Visibility
 from leaderboard.protection.changing import request_change
 from leaderboard.publishing.moderation import quarantine
@@ -31,6 +31,7 @@ from submissions.people.tokens import make_token
 from submissions.queue import take_requests
 from tests.factories import make_user, team_of
 from tests.leaks import walking
+from tests.leaks.routes import Route, routes
 from tests.submissions.conftest import Api, upload, work
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -209,6 +210,34 @@ def test_nothing_of_hidden_judgements_is_given_away(
     assert search.looked_at > 5000
     assert not search.hits, "\n".join(map(str, search.hits[:20]))
     assert not files.hits, "\n".join(map(str, files.hits[:20]))
+
+
+def test_who_may_read_judgements_finds_them_where_reading_is_recorded_and_nowhere_else(
+    sealed: Dataset, contest: Dataset
+) -> None:
+    reader = make_user("Rita", is_staff=True, is_superuser=True)
+    client = Client()
+    client.force_login(reader)
+    search = walking.Search(markers(sealed, contest))
+    before = AuditRecord.objects.filter(actor=reader).count()
+    logged = ["leaderboard_qrels_read", "dataset-file"]
+    walking.walk(search, {"reader": client}, only=logged)
+    found = {
+        hit.where for hit in search.hits if hit.marker in ("a judged document", "words of a hidden query")
+    }
+    assert len(found) == 2 * 2  # judgements and queries of both data sets
+    assert len(search.hits) == len(found)
+    assert AuditRecord.objects.filter(actor=reader).count() == before + len(found)
+
+    elsewhere = walking.Search(search.markers)
+    others = [route.name for route in routes() if route.name not in logged and not unasked(route)]
+    walking.walk(elsewhere, {"reader": client}, only=others)
+    assert not elsewhere.hits, "\n".join(map(str, elsewhere.hits[:20]))
+
+
+def unasked(route: Route) -> bool:
+    """What has no more for a reader than for everyone: the other walk has been there."""
+    return route.text.startswith(("figures/", "account/", "api/v1/docs", "api/v1/schema"))
 
 
 def test_planted_leaks_are_found(
