@@ -36,6 +36,8 @@ def set_visibility(submission_reference: str, *, public: bool) -> None:
     )
     entries.update(visibility=wanted)
     _settle(touched)
+    if not public:
+        _hand_on_baseline(touched)
     for entry in touched:
         # What comes back is no news: everyone has seen it.
         first_seen = public and not entry.seen_before
@@ -55,6 +57,7 @@ def withdraw_entries(submission_reference: str, reason: str) -> None:
     entries.update(withdrawal_reason=reason[:300], public_wanted=False)
     seen.update(visibility=Entry.Visibility.WITHDRAWN)
     _settle(touched)
+    _hand_on_baseline(touched)
     for entry in touched:
         board_changed(entry.dataset, Kind.WITHDRAWN, entry)
 
@@ -64,6 +67,19 @@ def _settle(touched: Sequence[Entry]) -> None:
     for entry in touched:
         if entry.system.team_id is not None:
             settle_places(entry.dataset, entry.system.team_id)
+
+
+def _hand_on_baseline(gone: Sequence[Entry]) -> None:
+    """Where a team takes away what a board's deltas are taken against, the site's own first result is it again."""
+    for entry in gone:
+        if entry.is_baseline:
+            group = Entry.objects.filter(dataset=entry.dataset_id, comparison_group=entry.comparison_group)
+            own = group.filter(visibility=Entry.Visibility.PUBLIC, system__team=None)
+            first = own.exclude(pk=entry.pk).order_by("published_at", "pk").first()
+            group.filter(is_baseline=True).update(is_baseline=False)
+            if first is not None:
+                group.filter(pk=first.pk).update(is_baseline=True)
+                board_changed(entry.dataset, Kind.BASELINE, first)
 
 
 @transaction.atomic

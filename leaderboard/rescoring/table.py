@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leaderboard.boards import deltas, wording
+from leaderboard.boards.exports.spreadsheet import FORMULA_STARTS
 from leaderboard.boards.measures import better
 from leaderboard.publishing.values import HIDDEN_DECIMALS, published_value
 
@@ -191,4 +192,4 @@ def stays_of(comparison: Mapping[str, Any], *, public: bool = False) -> list[Map
 
 def _plain(text: str) -> str:
     """Text that no spreadsheet takes for a formula."""
-    return f"'{text}" if text[:1] in "=+-@\t\r" else text
+    return f"'{text}" if text.startswith(FORMULA_STARTS) else text

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from leaderboard.audit import acting
-from leaderboard.models import AuditRecord, Entry
+from leaderboard.models import AuditRecord, Entry, System
 from leaderboard.publishing import (
     CannotModerate,
     name_baseline,
@@ -147,3 +147,20 @@ def test_what_cannot_be_moderated_says_what_would_be_right() -> None:
     unpublish(entry, WHY)
     with pytest.raises(CannotModerate, match="it would have to be public"):
         quarantine(entry, WHY)
+
+
+@pytest.mark.parametrize("taken", ["kept back", "withdrawn"])
+def test_where_a_team_takes_the_baseline_away_the_sites_own_is_it_again(client: Client, taken: str) -> None:
+    dataset = scored_dataset()
+    house = System.objects.create(slug="bm25", name="BM25", architecture="lexical")
+    own = score(dataset, house, baseline=True, ndcg=0.3)
+    entry, _ = score(dataset, "Team's", ndcg=0.4), score(dataset, "Other", ndcg=0.5)
+    name_baseline(entry)
+    if taken == "withdrawn":
+        withdraw_entries(entry.submission_reference, "ours was wrong")
+    else:
+        set_visibility(entry.submission_reference, public=False)
+    assert list(Entry.objects.filter(is_baseline=True)) == [own]
+    assert "+0.2" in client.get(f"/datasets/{dataset.slug}/").content.decode()
+    set_visibility(entry.submission_reference, public=True)
+    assert list(Entry.objects.filter(is_baseline=True)) == [own]
