@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
+
+from django.db.models import Count, Q
 
 from leaderboard.models import Round, Run
 from leaderboard.rounds import Phase, in_words, phase
@@ -79,12 +82,18 @@ def timeline(row: Round, now: datetime) -> list[Step]:
     return steps
 
 
-def runs_that_came(row: Round) -> Came:
-    """How many submissions the round has had so far whose runs are stored, how many teams, and how many came late."""
-    runs = Run.objects.filter(round=row)
-    in_time = runs.filter(late=False)
-    return Came(
-        runs=in_time.values("submission_reference").distinct().count(),
-        teams=in_time.values("system__team").distinct().count(),
-        late=runs.filter(late=True).values("submission_reference").distinct().count(),
+def runs_that_came(rows: Iterable[Round]) -> dict[int, Came]:
+    """By round: how many submissions it has whose runs are stored, of how many teams, and how many late. One query."""
+    wanted = [row.pk for row in rows]
+    in_time, late = Q(late=False), Q(late=True)
+    counted = (
+        Run.objects.filter(round__in=wanted)
+        .values("round")
+        .annotate(
+            runs=Count("submission_reference", filter=in_time, distinct=True),
+            teams=Count("system__team", filter=in_time, distinct=True),
+            late_runs=Count("submission_reference", filter=late, distinct=True),
+        )
     )
+    found = {each["round"]: Came(each["runs"], each["teams"], each["late_runs"]) for each in counted}
+    return {key: found.get(key, Came(0, 0, 0)) for key in wanted}

@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from leaderboard import audit
@@ -78,6 +78,24 @@ def datasets_of(row: Round) -> list[Dataset]:
         return []
     members = row.benchmark.members.order_by("position", "pk").select_related("dataset")
     return [member.dataset for member in members]
+
+
+def listed_rounds() -> QuerySet[Round]:
+    """Every round that anybody may know of, with its datasets; not one of a dataset in preparation."""
+    rounds = Round.objects.exclude(dataset__state=Dataset.State.PREPARING).select_related(
+        "dataset", "benchmark"
+    )
+    return rounds.prefetch_related("benchmark__members__dataset")
+
+
+def listed_datasets(row: Round) -> list[Dataset]:
+    """Those of `datasets_of` that have a page: what is in preparation is named to nobody."""
+    if row.benchmark is None:
+        found = [row.dataset] if row.dataset is not None else []
+    else:  # as listed_rounds has read them
+        members = sorted(row.benchmark.members.all(), key=lambda member: (member.position, member.pk))
+        found = [member.dataset for member in members]
+    return [dataset for dataset in found if dataset.state != Dataset.State.PREPARING]
 
 
 def utc(moment: datetime) -> str:
@@ -213,17 +231,14 @@ def summary_of(row: Round, dataset: Dataset) -> RoundSummary | None:
 
 def not_over() -> list[Round]:
     """Every round that pages point to: announced, open, or closed until the reveal; by opening."""
-    rows = Round.objects.filter(revealed_at=None).select_related("dataset", "benchmark")
-    return sorted(
-        rows.exclude(dataset__state=Dataset.State.PREPARING), key=lambda row: (row.opens_at, row.pk)
-    )
+    return sorted(listed_rounds().filter(revealed_at=None), key=lambda row: (row.opens_at, row.pk))
 
 
 def announced(datasets: Iterable[int]) -> list[Round]:
     """Those of these datasets, their benchmarks' among them."""
     wanted = set(datasets)
     of_these = Q(dataset__in=wanted) | Q(benchmark__members__dataset__in=wanted)
-    rows = Round.objects.filter(of_these, revealed_at=None).distinct()
+    rows = listed_rounds().filter(of_these, revealed_at=None).distinct()
     return sorted(rows, key=lambda row: (row.opens_at, row.pk))
 
 

@@ -20,7 +20,7 @@ from django.utils import timezone
 from evaluation.problems import Problem
 from leaderboard.models import Dataset, Round, Team
 from leaderboard.results import set_priority as set_priority_of_runs
-from leaderboard.rounds import Phase, announced, current_round, datasets_of, in_words, phase, utc
+from leaderboard.rounds import Phase, announced, current_round, in_words, listed_datasets, phase, utc
 from submissions.models import Job, State, Submission
 from submissions.refusals import Refused
 
@@ -278,5 +278,7 @@ def standings(team: Team | None, now: datetime | None = None) -> list[Standing]:
         moment = row.opens_at if is_in == Phase.BEFORE else row.closes_at
         verb = {Phase.BEFORE: "opens", Phase.OPEN: "closes"}.get(is_in, "closed")
         until = f"{verb} {in_words(moment, now)}, {utc(moment)}"
-        found.append(Standing(row, datasets_of(row), is_in, len(there), free_priorities(row, there), until))
+        found.append(
+            Standing(row, listed_datasets(row), is_in, len(there), free_priorities(row, there), until)
+        )
     return found

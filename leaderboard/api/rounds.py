@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.http import Http404
@@ -13,8 +14,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from leaderboard.models import Round
-from leaderboard.round_pages import described, runs_that_came
-from leaderboard.rounds import datasets_of
+from leaderboard.round_pages import Came, described, runs_that_came
+from leaderboard.rounds import listed_datasets, listed_rounds
 from leaderboard.site_address import absolute
 
 
@@ -49,9 +50,13 @@ class RoundListSerializer(serializers.Serializer[Any]):
     rounds = RoundSerializer(many=True)
 
 
-def _answer(row: Round, request: Request) -> dict[str, Any]:
-    now = timezone.now()
-    found, came = described(row, now), runs_that_came(row)
+def _answers(rows: Iterable[Round], request: Request) -> list[dict[str, Any]]:
+    came = runs_that_came(rows)
+    return [_answer(row, came[row.pk], request) for row in rows]
+
+
+def _answer(row: Round, came: Came, request: Request) -> dict[str, Any]:
+    found = described(row, timezone.now())
     names = ("slug", "name", "opens_at", "closes_at", "reveals_at", "revealed_at", "runs_per_team",
              "visible_per_team", "takes_late", "per_topic_at_reveal", "description")  # fmt: skip
     return {
@@ -60,7 +65,7 @@ def _answer(row: Round, request: Request) -> dict[str, Any]:
         "next": found.next,
         "dataset": row.dataset.slug if row.dataset else None,
         "benchmark": row.benchmark.slug if row.benchmark else None,
-        "datasets": [dataset.slug for dataset in datasets_of(row)],
+        "datasets": [dataset.slug for dataset in listed_datasets(row)],
         "runs": came.runs,
         "teams": came.teams,
         "late": came.late,
@@ -74,8 +79,7 @@ class RoundsView(APIView):
     @extend_schema(operation_id="rounds", responses=RoundListSerializer)
     def get(self, request: Request) -> Response:
         """Every round with its phase, the latest to open first."""
-        rows = Round.objects.select_related("dataset", "benchmark")
-        return Response({"rounds": [_answer(row, request) for row in rows]})
+        return Response({"rounds": _answers(listed_rounds(), request)})
 
 
 class RoundView(APIView):
@@ -88,7 +92,7 @@ class RoundView(APIView):
     )
     def get(self, request: Request, slug: str) -> Response:
         """A round: its phase and times, what it asks, and how many runs have come."""
-        row = Round.objects.select_related("dataset", "benchmark").filter(slug=slug).first()
-        if row is None:
+        found = _answers(listed_rounds().filter(slug=slug), request)
+        if not found:
             raise Http404
-        return Response(_answer(row, request))
+        return Response(found[0])

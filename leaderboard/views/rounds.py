@@ -18,7 +18,7 @@ from leaderboard.figures.round_topics import FIGURE, plot
 from leaderboard.models import Dataset, Round, RoundSummary, Run
 from leaderboard.round_pages import described, runs_that_came, timeline
 from leaderboard.round_topics import RoundRun, Topic, runs_of, topics
-from leaderboard.rounds import Phase, datasets_of, phase, summary_of
+from leaderboard.rounds import Phase, listed_datasets, listed_rounds, phase, summary_of
 from leaderboard.views.viewer import own_teams
 
 
@@ -27,8 +27,7 @@ from leaderboard.views.viewer import own_teams
 def rounds(request: HttpRequest) -> HttpResponse:
     """Every round with its phase, those that take runs first."""
     now = timezone.now()
-    rows = Round.objects.select_related("dataset", "benchmark")
-    listed = [described(row, now) for row in rows]
+    listed = [described(row, now) for row in listed_rounds()]
     return render(
         request,
         "leaderboard/rounds.html",
@@ -48,16 +47,16 @@ def rounds(request: HttpRequest) -> HttpResponse:
 @never_cache
 def one_round(request: HttpRequest, slug: str) -> HttpResponse:
     """One round: its phases, what it asks, how many runs have come, its rules, and after the reveal its results."""
-    row = get_object_or_404(Round.objects.select_related("dataset", "benchmark"), slug=slug)
+    row = get_object_or_404(listed_rounds(), slug=slug)
     now, teams = timezone.now(), own_teams(request)
-    datasets = [dataset for dataset in datasets_of(row) if dataset.state != Dataset.State.PREPARING]
+    datasets = listed_datasets(row)
     context = {
         "section": "rounds",
         "round": row,
         "described": described(row, now),
         "timeline": timeline(row, now),
         "datasets": datasets,
-        "came": runs_that_came(row),
+        "came": runs_that_came([row])[row.pk],
         "own": _own_runs(row, teams),
         "topics": _offered(row, datasets, teams),
         "competition": any(dataset.hidden and dataset.protection == "competition" for dataset in datasets),
@@ -78,8 +77,13 @@ def _offered(row: Round, datasets: list[Dataset], teams: list[int]) -> list[Data
     return [
         dataset
         for dataset in datasets
-        if dataset.pk in summaries and runs_of(row, dataset, summaries[dataset.pk].qrels, teams)
+        if dataset.pk in summaries and _with_values(row, dataset, summaries[dataset.pk], teams)
     ]
+
+
+def _with_values(row: Round, dataset: Dataset, summary: RoundSummary, teams: list[int]) -> list[RoundRun]:
+    """The teams' runs of which any measure is shown still: a curator may have chosen others since."""
+    return [run for run in runs_of(row, dataset, summary.qrels, teams) if run.measures]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,12 +109,12 @@ class _Asked:
 
 def _asked(request: HttpRequest, slug: str, dataset_slug: str) -> _Asked:
     """Raises Http404 for everyone whose teams have no run there, and before the reveal."""
-    row = get_object_or_404(Round, slug=slug, revealed_at__isnull=False, per_topic_at_reveal=True)
-    dataset = next((each for each in datasets_of(row) if each.slug == dataset_slug), None)
+    row = get_object_or_404(listed_rounds(), slug=slug, revealed_at__isnull=False, per_topic_at_reveal=True)
+    dataset = next((each for each in listed_datasets(row) if each.slug == dataset_slug), None)
     summary = summary_of(row, dataset) if dataset is not None else None
     if dataset is None or summary is None:
         raise Http404("There are no scores by topic here.")
-    runs = runs_of(row, dataset, summary.qrels, own_teams(request))
+    runs = _with_values(row, dataset, summary, own_teams(request))
     if not runs:
         raise Http404("None of your teams has a run here.")
     wanted = request.GET.get("run", "")

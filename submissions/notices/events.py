@@ -10,7 +10,8 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
-from leaderboard.models import Challenge, Entry, Rescore, Round, User, WorkRequest
+from leaderboard.models import Challenge, Entry, Rescore, User, WorkRequest
+from leaderboard.rounds import listed_rounds
 from submissions.models import NoticeKind, Submission
 from submissions.notices.deliveries import deliver, has_webhooks
 from submissions.notices.outbox import members, tell
@@ -77,7 +78,7 @@ def _rescored(payload: Mapping[str, Any]) -> None:
 
 
 def _round_revealed(payload: Mapping[str, Any]) -> None:
-    round_ = Round.objects.filter(pk=payload["round"]).select_related("dataset", "benchmark").first()
+    round_ = listed_rounds().filter(pk=payload["round"]).first()
     if round_ is not None and round_.revealed_at is not None:
         kind = NoticeKind.ROUND_REVEALED
         tell(people_of_round(round_, kind), round_message(kind, round_))

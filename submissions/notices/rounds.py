@@ -9,8 +9,8 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from leaderboard.models import Dataset, Membership, Round, User
-from leaderboard.rounds import datasets_of
+from leaderboard.models import Membership, Round, User
+from leaderboard.rounds import datasets_of, listed_rounds
 from submissions.models import NoticeKind, Submission
 from submissions.notices.outbox import tell
 from submissions.notices.texts import round_message
@@ -51,8 +51,7 @@ def people_of_round(round_: Round, kind: NoticeKind) -> list[User]:
 
 def _under_way(now: datetime) -> QuerySet[Round]:
     """Those that take runs now; not those of a dataset that has no page yet."""
-    rounds = Round.objects.filter(opens_at__lte=now, closes_at__gt=now)
-    return rounds.exclude(dataset__state=Dataset.State.PREPARING).select_related("dataset", "benchmark")
+    return listed_rounds().filter(opens_at__lte=now, closes_at__gt=now)
 
 
 def _due(round_: Round, now: datetime) -> list[NoticeKind]:

@@ -253,3 +253,61 @@ def test_without_scores_by_topic_nothing_is_summed_up(tmp_path: Path) -> None:
     row = make_round(make_collection(tmp_path, "secret", hidden=True), per_topic_at_reveal=False)
     reveal(row, REVEALS)
     assert not WorkRequest.objects.filter(kind="reveal").exists()
+
+
+def test_a_round_of_a_dataset_in_preparation_is_shown_nowhere(
+    monkeypatch: pytest.MonkeyPatch, client: Client
+) -> None:
+    at(monkeypatch, OPENS + timedelta(days=1))
+    unseen = make_dataset(slug="unseen", name="Not To Be Named", state=Dataset.State.PREPARING)
+    shown = make_dataset(name="Shown")
+    make_round(unseen, slug="early", name="Early round")
+    both = Benchmark.objects.create(slug="both", name="Both")
+    for dataset in (unseen, shown):
+        both.members.create(dataset=dataset)
+    save_round(
+        Round(
+            slug="later", name="Later", benchmark=both, opens_at=CLOSES, closes_at=REVEALS, reveals_at=REVEALS
+        )
+    )
+    person = make_user("Eve", is_staff=True)
+    client.force_login(person)
+    for address in ("/", "/rounds/", "/rounds/later/", "/api/v1/rounds/", "/api/v1/rounds/later/", "/datasets/",
+                    "/benchmarks/both/", "/submit/", "/news/"):  # fmt: skip
+        answer = client.get(address)
+        assert answer.status_code == 200, address
+        for word in ("Not To Be Named", "unseen", "Early round"):
+            assert word not in answer.content.decode(), (address, word)
+    for address in ("/rounds/early/", "/api/v1/rounds/early/", "/rounds/early/topics/unseen/"):
+        assert client.get(address).status_code == 404
+    assert [row["slug"] for row in client.get("/api/v1/rounds/").json()["rounds"]] == ["later"]
+    assert client.get("/api/v1/rounds/later/").json()["datasets"] == [shown.slug]
+    Dataset.objects.filter(pk=unseen.pk).update(state=Dataset.State.PUBLISHED)
+    assert client.get("/rounds/early/").status_code == 200
+
+
+@pytest.mark.parametrize("address", ["/rounds/", "/api/v1/rounds/"])
+def test_many_rounds_take_no_more_queries_than_one(
+    address: str, client: Client, django_assert_max_num_queries: Any
+) -> None:
+    dataset, benchmark = make_dataset(), Benchmark.objects.create(slug="both", name="Both")
+    benchmark.members.create(dataset=make_dataset())
+    for number in range(8):
+        of = {"dataset": dataset} if number % 2 else {"dataset": None, "benchmark": benchmark}
+        days = timedelta(days=60 * number)
+        make_round(slug=f"r{number}", name=f"Round {number}", opens_at=OPENS + days, closes_at=CLOSES + days,
+                   reveals_at=REVEALS + days, **of)  # fmt: skip
+    with django_assert_max_num_queries(5):
+        assert "r7" in client.get(address).content.decode()
+
+
+def test_where_no_measure_of_a_run_is_shown_any_more_there_are_no_scores_by_topic(
+    revealed: tuple[Round, list[User]],
+) -> None:
+    _, (ann, *_) = revealed
+    client = Client()
+    client.force_login(ann)
+    assert "Your scores by topic" in client.get("/rounds/autumn/").content.decode()
+    Dataset.objects.update(measures=["P@7"])
+    assert "Your scores by topic" not in client.get("/rounds/autumn/").content.decode()
+    assert client.get("/rounds/autumn/topics/secret/").status_code == 404
