@@ -17,7 +17,8 @@ from tests.factories import make_user
 from tests.leaderboard.tiny_collection import write_folder
 from tests.submissions.conftest import Api
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+# Committed: the heartbeat of a job that takes long looks from a connection of its own.
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
 
 
 def test_runs_wait_for_the_first_judgements_and_are_then_scored(tmp_path: Path) -> None:
