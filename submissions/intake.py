@@ -66,14 +66,14 @@ def accept_submission(
         runs, problems = label_seeds(found, seeds)
         checked = list(check_files(runs))
         datasets, tags = [run.dataset for run in runs], [_tag_of(file) for file in checked]
-        _, not_admitted = examine(_known_team(submitter, system, team), datasets, said, tags)
+        _, not_admitted = examine(submitter, _known_team(submitter, system, team), datasets, said, tags)
         _refuse_wrong(checked, problems, not_admitted)
         arrivals = [_store_bytes(file) for file in checked]
         _refuse_same_runs(arrivals)
     with transaction.atomic():
         team = expected_team(submitter, system, team)
         quotas.hold(submitter, team)
-        admission = admit(team, datasets, said, tags)
+        admission = admit(submitter, team, datasets, said, tags)
         row = system_row(submitter, system, team, anonymous_until)
         _refuse_repeats(row, configuration, arrivals)
         submission = Submission.objects.create(

@@ -3,7 +3,8 @@
 The page and the API, runs and models come through `admit`, under the locks of the quota: of two at once the second one
 sees the first. A submission counts once in its round, however many of the round's datasets it is for. One whose runs
 were all refused, cancelled or lost, or that was withdrawn, does not count: withdrawing before the round closes frees
-its place. What comes late is marked, and takes no place.
+its place. A place is taken of the team and of the person who sends: more teams give nobody more runs. What comes late
+is marked, and takes no place.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
 from evaluation.problems import Problem
-from leaderboard.models import Dataset, Round, Team
+from leaderboard.models import Dataset, Round, Team, User
 from leaderboard.results import set_priority as set_priority_of_runs
 from leaderboard.rounds import Phase, announced, current_round, in_words, listed_datasets, phase, utc
 from submissions.models import Job, State, Submission
@@ -53,7 +54,7 @@ class Admission:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a team has in a round, for the submit page."""
+    """What a team has in a round, for the submit page; `used` counts what the person sent for other teams, if more."""
 
     round: Round
     datasets: Sequence[Dataset]
@@ -64,19 +65,28 @@ class Standing:
 
     @property
     def left(self) -> int:
-        """How many more runs the team may send."""
+        """How many more runs the person may send for the team."""
         return max(0, self.round.runs_per_team - self.used)
 
 
 def counted(row: Round, team: Team | None) -> QuerySet[Submission]:
     """The team's submissions that take a place in the round, oldest first."""
+    return _standing(row).filter(team=team)
+
+
+def sent_by(row: Round, person: User) -> QuerySet[Submission]:
+    """What the person sent, for any team, that takes a place in the round, oldest first."""
+    return _standing(row).filter(submitter=person)
+
+
+def _standing(row: Round) -> QuerySet[Submission]:
     alive = Job.objects.filter(submission=OuterRef("pk")).exclude(state__in=LOST)
-    return Submission.objects.filter(
-        Exists(alive), round=row, team=team, late=False, withdrawn_at=None
-    ).order_by("created_at")
+    found = Submission.objects.filter(Exists(alive), round=row, late=False, withdrawn_at=None)
+    return found.order_by("created_at")
 
 
 def admit(
+    person: User,
     team: Team | None,
     datasets: Iterable[Dataset],
     said: Said,
@@ -87,13 +97,14 @@ def admit(
 
     `tags` are those of its files, None for one that nobody has read yet, empty for a model.
     """
-    found, problems = examine(team, datasets, said, tags, now)
+    found, problems = examine(person, team, datasets, said, tags, now)
     if problems:
         raise Refused(problems[0].code, problems[0].message, problems)
     return found
 
 
 def examine(
+    person: User,
     team: Team | None,
     datasets: Iterable[Dataset],
     said: Said,
@@ -119,7 +130,7 @@ def examine(
     problems += _asked_for(row, team, said, tags)
     if late:
         return Admission(row, True, replace(said, priority=None)), problems
-    priority, more = _place(row, team, said)
+    priority, more = _place(row, person, team, said)
     return Admission(row, False, replace(said, priority=priority)), [*problems, *more]
 
 
@@ -157,18 +168,14 @@ def _asked_for(row: Round, team: Team | None, said: Said, tags: Sequence[str | N
     return problems
 
 
-def _place(row: Round, team: Team | None, said: Said) -> tuple[int | None, list[Problem]]:
+def _place(row: Round, person: User, team: Team | None, said: Said) -> tuple[int | None, list[Problem]]:
     """The run's priority among its team's, and what is wrong: no place is left, or the priority is another's."""
     there = list(counted(row, team))
     if len(there) >= row.runs_per_team:
-        runs = "run" if row.runs_per_team == 1 else "runs"
-        return None, [
-            _problem(
-                "round_full",
-                f"{row} takes {row.runs_per_team} {runs} of each team, and yours has sent {len(there)}.",
-                f"Withdraw one before the round closes at {utc(row.closes_at)}: {_listed(there)}.",
-            )
-        ]
+        return None, [_full(row, there, "of each team, and yours has sent")]
+    own = list(sent_by(row, person))
+    if len(own) >= row.runs_per_team:
+        return None, [_full(row, own, "of each person, over all teams, and you have sent")]
     free = free_priorities(row, there)
     if said.priority is None:
         return free[0], []
@@ -181,6 +188,15 @@ def _place(row: Round, team: Team | None, said: Said) -> tuple[int | None, list[
     other = next(each for each in there if each.priority == said.priority)
     message = f"Priority {said.priority} is that of {other.get_absolute_url()}."
     return None, [_problem("priority_taken", message, choose)]
+
+
+def _full(row: Round, there: Sequence[Submission], whose: str) -> Problem:
+    runs = "run" if row.runs_per_team == 1 else "runs"
+    return _problem(
+        "round_full",
+        f"{row} takes {row.runs_per_team} {runs} {whose} {len(there)}.",
+        f"Withdraw one before the round closes at {utc(row.closes_at)}: {_listed(there)}.",
+    )
 
 
 def free_priorities(row: Round, there: Iterable[Submission]) -> list[int]:
@@ -267,18 +283,17 @@ def set_priority(submission: Submission, priority: int, now: datetime | None = N
     submission.priority = priority
 
 
-def standings(team: Team | None, now: datetime | None = None) -> list[Standing]:
-    """The rounds that take runs now, or will, with what the team has in each, by opening."""
+def standings(person: User, team: Team | None, now: datetime | None = None) -> list[Standing]:
+    """The rounds that take runs now, or will, with what the person and the team have in each, by opening."""
     now = now or timezone.now()
     taking = Dataset.objects.open_for_runs().values_list("pk", flat=True)
     found = []
     for row in announced(taking):
         is_in = phase(row, now)
         there = list(counted(row, team)) if team is not None else []
+        used = max(len(there), sent_by(row, person).count())
         moment = row.opens_at if is_in == Phase.BEFORE else row.closes_at
         verb = {Phase.BEFORE: "opens", Phase.OPEN: "closes"}.get(is_in, "closed")
         until = f"{verb} {in_words(moment, now)}, {utc(moment)}"
-        found.append(
-            Standing(row, listed_datasets(row), is_in, len(there), free_priorities(row, there), until)
-        )
+        found.append(Standing(row, listed_datasets(row), is_in, used, free_priorities(row, there), until))
     return found

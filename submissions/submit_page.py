@@ -186,7 +186,7 @@ class SubmissionPage:
             "optional_groups": self._optional_groups(),
             "architecture": self.architecture,
             "team_form": self.team_form,
-            "standings": standings(teams_of(self.person).first()),
+            "standings": standings(self.person, teams_of(self.person).first()),
             "systems": self.systems,
             "dataset_quotas": self._quotas(),
             "files_lost": self.request.method == "POST" and bool(self.request.FILES),

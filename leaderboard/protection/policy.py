@@ -86,7 +86,10 @@ class Policy:
             f"than {STEP} and more than the standard error of the difference on the public part. Otherwise its team is "
             "told “no significant change”, and nothing moves. This keeps noise and guesses off the board."
         )
-        yield "A team has one place on the board, or as many as its round says. Its better result takes it."
+        yield (
+            "A team has one place on the board, or as many as its round says, and so has a person over all their "
+            "teams. The better result takes it."
+        )
 
 
 def _times(count: int) -> str:

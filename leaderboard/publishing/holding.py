@@ -1,4 +1,4 @@
-"""What a competition's Ladder holds back, and how many results of a team stand on its board at a time.
+"""What a competition's Ladder holds back, and how many results of a team or a person stand on its board.
 
 A result of a team is told only where it beats the best that the team or its submitter knows of (`evaluation.ladder` has
 the formula). Else it is kept as a HELD entry without scores, and nothing that anybody can see moves. Of those that
@@ -9,10 +9,12 @@ Call what is here with the dataset's board locked: of two results that end at on
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-from django.db.models import Q, QuerySet
+from django.db.models import Q
 from numpy.typing import NDArray
 
 from evaluation.ladder import paired_standard_error, rung
@@ -23,7 +25,7 @@ from leaderboard.publishing.values import over_seeds, published_scores
 from leaderboard.results import per_query_values
 
 Visibility = Entry.Visibility
-#: Results of one team that a competition's board shows at a time, outside of a round.
+#: Results of one team, and of one person over all teams, that a competition's board shows outside of a round.
 PLACES = 1
 
 
@@ -121,36 +123,38 @@ def shown_instead(entry: Entry) -> Entry | None:
     return max(told.order_by("pk"), key=lambda each: each.scores.get(measure, float("-inf")), default=None)
 
 
-def settle_places(dataset: Dataset, team: int | None = None) -> bool:
-    """Leave on the board the best results of the team, or of each, as many as a round says; True if any came or went.
+def settle_places(dataset: Dataset) -> bool:
+    """Leave on the board the best results of each team and person, as many as a round says; True if any came or went.
 
     The others are superseded, or come back where a better one is gone. Of equal ones the earlier stays. Outside of a
-    competition all are shown.
+    competition all are shown. Always the whole board: one person's results tie the places of several teams together.
     """
     ranked = Entry.objects.filter(
         dataset=dataset, system__team__isnull=False, visibility__in=(Visibility.PUBLIC, Visibility.SUPERSEDED)
     ).exclude(provenance=Entry.Provenance.REPORTED)
-    if team is not None:
-        ranked = ranked.filter(system__team=team)
-    if policy_of(dataset).competition:
-        kept = _best(ranked.select_related("system"), dataset.primary_measure)
-    else:
-        kept = set(ranked.values_list("pk", flat=True))
-    back = ranked.filter(visibility=Visibility.SUPERSEDED, pk__in=kept).update(visibility=Visibility.PUBLIC)
-    gone = ranked.filter(visibility=Visibility.PUBLIC).exclude(pk__in=kept)
-    return bool(back + gone.update(visibility=Visibility.SUPERSEDED))
+    if not policy_of(dataset).competition:
+        return bool(ranked.filter(visibility=Visibility.SUPERSEDED).update(visibility=Visibility.PUBLIC))
+    entries = list(ranked.select_related("system").order_by("published_at", "pk"))
+    kept = _best(entries, dataset.primary_measure)
+    changed = 0
+    for to, standing in ((Visibility.PUBLIC, True), (Visibility.SUPERSEDED, False)):
+        moving = [each.pk for each in entries if (each.pk in kept) == standing and each.visibility != to]
+        changed += Entry.objects.filter(pk__in=moving).update(visibility=to)
+    return bool(changed)
 
 
-def _best(entries: QuerySet[Entry], measure: str) -> set[int]:
-    """Of each team, and of each round it took part in, the best of every comparison group."""
+def _best(entries: Sequence[Entry], measure: str) -> set[int]:
+    """In each round, and outside of rounds, the best of every comparison group for whose team and sender is a place."""
     places = dict(Round.objects.filter(entries__in=entries).values_list("pk", "visible_per_team"))
-    groups: dict[tuple[int | None, int | None, str], list[Entry]] = {}
-    for entry in entries.order_by("published_at", "pk"):
-        key = (entry.system.team_id, entry.round_id, entry.comparison_group)
-        groups.setdefault(key, []).append(entry)
+    taken: Counter[tuple[Any, ...]] = Counter()
     kept: set[int] = set()
-    for (_, round_id, _), members in groups.items():
-        members.sort(key=lambda each: each.scores.get(measure, float("-inf")), reverse=True)
-        limit = places.get(round_id, PLACES) if round_id is not None else PLACES
-        kept.update(each.pk for each in members[:limit])
+    for entry in sorted(entries, key=lambda each: each.scores.get(measure, float("-inf")), reverse=True):
+        board = (entry.round_id, entry.comparison_group)
+        holders: list[tuple[Any, ...]] = [("team", entry.system.team_id, *board)]
+        if entry.submitter_id is not None:
+            holders.append(("person", entry.submitter_id, *board))
+        limit = PLACES if entry.round_id is None else places[entry.round_id]
+        if all(taken[holder] < limit for holder in holders):
+            taken.update(holders)
+            kept.add(entry.pk)
     return kept

@@ -94,7 +94,7 @@ def _tell(entry: Entry, was: Entry.Visibility, kind: Kind) -> None:
     In a competition another result of its team may take its place, or lose it.
     """
     if entry.system.team_id is not None:
-        settle_places(entry.dataset, entry.system.team_id)
+        settle_places(entry.dataset)
         entry.refresh_from_db()
     if was in Entry.SEEN or entry.visibility in Entry.SEEN:
         board_changed(entry.dataset, kind, entry)

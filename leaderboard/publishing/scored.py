@@ -155,7 +155,7 @@ def _shown(dataset: Dataset, entry: Entry) -> None:
     """Count the change of the board, where the new entry is one."""
     if entry.visibility == Entry.Visibility.PUBLIC:
         if entry.system.team_id is not None:
-            settle_places(dataset, entry.system.team_id)
+            settle_places(dataset)
             entry.refresh_from_db(fields=["visibility"])
         board_changed(dataset, Kind.PUBLISHED, entry)
 

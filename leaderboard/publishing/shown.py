@@ -66,7 +66,7 @@ def _settle(touched: Sequence[Entry]) -> None:
     """In competitions another result of the team may take a place on the board, or lose it."""
     for entry in touched:
         if entry.system.team_id is not None:
-            settle_places(entry.dataset, entry.system.team_id)
+            settle_places(entry.dataset)
 
 
 def _hand_on_baseline(gone: Sequence[Entry]) -> None:

@@ -98,13 +98,13 @@ def accept_model(
     team = expected_team(submitter, system, team)
     plan = _plan(request, team, system, unprotected=ready.unprotected)
     refuse_beyond_quota(team, len(plan.datasets))
-    admit(team, plan.datasets, said, ())
+    admit(submitter, team, plan.datasets, said, ())
     with quotas.reading_for(submitter, plan.datasets):
         kept = _kept(request.model, plan.engine, team)
     with transaction.atomic():
         quotas.hold(submitter, team)
         refuse_beyond_quota(team, len(plan.datasets))
-        admission = admit(team, plan.datasets, said, ())
+        admission = admit(submitter, team, plan.datasets, said, ())
         submission = Submission(
             kind=Submission.Kind.MODEL,
             submitter=submitter,

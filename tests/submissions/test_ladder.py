@@ -15,6 +15,7 @@ from leaderboard.judgements import load_parts
 from leaderboard.models import BoardChange, Dataset, Entry, Membership, Team, User
 from leaderboard.protection.changing import request_change
 from submissions.models import Submission
+from submissions.people.membership import create_team
 from submissions.queue import take_requests
 from submissions.status_scores import outcome_text
 from submissions.withdrawal import set_public, withdraw
@@ -133,6 +134,24 @@ def test_visible_entries_are_counted_by_team(contest: Dataset, api: Api, strange
     submit(api, public[:4])
     other = submit(stranger, public[:2], system="Theirs")
     assert entry_of(other).visibility == "public", "the first result of a team is told"
+
+
+def test_a_persons_results_for_several_teams_take_the_same_place(
+    contest: Dataset, api: Api, stranger: Api, alice: User
+) -> None:
+    public = public_queries(contest)
+    teams = [create_team(f"Team {number}", alice) for number in range(2)]
+    colleague = User.objects.get(pk=stranger.user.pk)
+    Membership.objects.create(team=teams[0], user=colleague)
+    theirs = submit(stranger, public[:1], system="Colleague", team=teams[0].slug)
+    first = submit(api, public[:3], system="First", team=teams[0].slug)
+    assert [entry_of(each).visibility for each in (theirs, first)] == ["superseded", "public"]
+    second = submit(api, public[:5], system="Second", team=teams[1].slug)
+    # The first team's place is free again, and its other member's result takes it.
+    standing = [entry_of(each).visibility for each in (theirs, first, second)]
+    assert standing == ["public", "superseded", "public"]
+    withdraw(second, "a mistake", alice)
+    assert [entry_of(each).visibility for each in (theirs, first)] == ["superseded", "public"]
 
 
 @pytest.mark.parametrize("way", ["private", "withdrawn", "left team", "another system"])

@@ -10,9 +10,10 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from leaderboard.models import Benchmark, Dataset, Entry, Round, Run, User
+from leaderboard.models import Benchmark, Dataset, Entry, Membership, Round, Run, User
 from leaderboard.rounds import current_round, save_round
 from submissions.models import Submission
+from submissions.people.membership import create_team
 from submissions.refusals import Refused
 from submissions.rounds import Said, admit, counted, set_priority
 from submissions.withdrawal import withdraw
@@ -123,6 +124,26 @@ def test_a_team_has_so_many_places_and_withdrawing_frees_one(
     assert Submission.objects.get(pk=again.body["id"]).priority == 1  # the place that came free
 
 
+def test_more_teams_give_a_person_no_more_places(
+    held: Round, api: Api, stranger: Api, alice: User, signed_in: Client, clock: Clock
+) -> None:
+    clock(IN_TIME)
+    teams = [create_team(f"Team {number}", alice) for number in range(3)]
+    sent = [send(api, number, system=f"System {number}", team=team.slug) for number, team in enumerate(teams)]
+    assert [answer.status for answer in sent] == [201, 201, 400]
+    problem = sent[2].problem("round_full")
+    assert "takes 2 runs of each person, over all teams, and you have sent 2" in problem["message"]
+    assert sent[0].body["id"] in problem["hint"]
+    assert "0 of 2 runs left" in signed_in.get("/submit/").content.decode()
+    # A colleague's places in one of these teams are left.
+    colleague = User.objects.get(pk=stranger.user.pk)
+    Membership.objects.create(team=teams[0], user=colleague)
+    theirs = send(stranger, 7, system="Another", team=teams[0].slug)
+    assert theirs.status == 201, theirs.body
+    withdraw(Submission.objects.get(pk=sent[0].body["id"]), "wrong index", alice)
+    assert send(api, 9, system="System 9", team=teams[2].slug).status == 201
+
+
 def test_a_refused_large_file_takes_no_place(held: Round, api: Api, clock: Clock, settings: Any) -> None:
     clock(IN_TIME)
     settings.VALIDATE_AT_ONCE_BYTES = 100
@@ -181,7 +202,7 @@ def test_a_round_may_take_nothing_late(held: Round, api: Api, clock: Clock) -> N
 
 def test_after_the_reveal_runs_come_outside_of_the_round(held: Round, demo: Dataset, alice: User) -> None:
     Round.objects.update(revealed_at=REVEALS)
-    found = admit(team_of(alice), [demo], Said(), [""], REVEALS + timedelta(days=1))
+    found = admit(alice, team_of(alice), [demo], Said(), [""], REVEALS + timedelta(days=1))
     assert (found.round, found.late) == (None, False)
 
 
@@ -201,7 +222,7 @@ def test_a_benchmark_round_counts_a_submission_once(
     assert sent.status == 201, sent.body
     assert [row.priority for row in counted(held, team_of(alice))] == [1]
     with pytest.raises(Refused, match="not in one round"):
-        admit(team_of(alice), [demo, outside], Said(run_type="automatic"), ["a", "a"], IN_TIME)
+        admit(alice, team_of(alice), [demo, outside], Said(run_type="automatic"), ["a", "a"], IN_TIME)
 
 
 def test_the_page_names_the_round_and_the_places_that_are_left(
