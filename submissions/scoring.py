@@ -34,7 +34,7 @@ from submissions.seed_sets import publish_seed
 _LOGGED: Mapping[str, str] = {
     Entry.Visibility.PUBLIC: "Scored and published.",
     Entry.Visibility.HELD: "Scored: no significant change.",
-    Entry.Visibility.SUPERSEDED: "Scored; a better result of the team stands on the board.",
+    Entry.Visibility.SUPERSEDED: "Scored; a better result of the team or of its sender stands on the board.",
 }
 
 

@@ -109,10 +109,10 @@ _GONE: Mapping[str, str] = {
     Entry.Visibility.PRIVATE: "kept back by its team",
     Entry.Visibility.UNPUBLISHED: "taken off by a curator",
     Entry.Visibility.HELD: "no longer on the board",
-    Entry.Visibility.SUPERSEDED: "replaced by a better result of its team",
+    Entry.Visibility.SUPERSEDED: "replaced by a better result of its team or submitter",
 }
 
-#: What an old board still shows: what gave way to a better result of its team is as true as it was.
+#: What an old board still shows: what gave way to a better result is as true as it was.
 _STANDS = (Entry.Visibility.PUBLIC, Entry.Visibility.SUPERSEDED)
 _remembered: Remembered[PastRows] = Remembered(64)
 

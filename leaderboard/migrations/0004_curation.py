@@ -1113,7 +1113,7 @@ class Migration(migrations.Migration):
                     ("quarantined", "quarantined"),
                     ("unpublished", "taken off the board by a curator"),
                     ("held", "no significant change"),
-                    ("superseded", "replaced by a better result of its team"),
+                    ("superseded", "replaced by a better result of its team or submitter"),
                 ],
                 default="public",
                 max_length=12,

@@ -122,7 +122,7 @@ class EntryQuerySet(models.QuerySet["Entry"]):
         return self.listed().filter(visibility__in=Entry.SEEN)
 
     def known(self) -> Self:
-        """Those, and what stood on a competition's board until a better result of its team came."""
+        """Those, and what stood on a competition's board until a better result of its team or submitter came."""
         return self.listed().filter(visibility__in=(*Entry.SEEN, Entry.Visibility.SUPERSEDED))
 
     def listed(self) -> Self:
@@ -154,7 +154,7 @@ class Entry(models.Model):
         QUARANTINED = "quarantined", "quarantined"
         UNPUBLISHED = "unpublished", "taken off the board by a curator"
         HELD = "held", "no significant change"
-        SUPERSEDED = "superseded", "replaced by a better result of its team"
+        SUPERSEDED = "superseded", "replaced by a better result of its team or submitter"
 
     #: Those that stand on a board, or leave their place and a reason there.
     SEEN = (Visibility.PUBLIC, Visibility.WITHDRAWN, Visibility.QUARANTINED)

@@ -22,7 +22,7 @@ def set_visibility(submission_reference: str, *, public: bool) -> None:
     of_submission = Entry.objects.filter(submission_reference=submission_reference)
     lock_boards(of_submission.values_list("dataset_id", flat=True))
     of_submission.update(public_wanted=public)
-    # What gave way to a better result of its team is shown already, as far as that goes.
+    # What gave way to a better result is shown already, as far as that goes.
     there = [
         Entry.Visibility.WITHDRAWN,
         *Entry.CURATED,
