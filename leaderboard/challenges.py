@@ -16,7 +16,7 @@ from leaderboard import audit
 from leaderboard.board_versions import lock_boards
 from leaderboard.models import Challenge, Dataset, Entry, Membership, System, User
 from leaderboard.models.results import EntryQuerySet
-from leaderboard.publishing import system_changed
+from leaderboard.publishing import challenge_changed, system_changed
 from leaderboard.work import request_notice
 
 State = Challenge.State
@@ -26,6 +26,11 @@ LONGEST_TEXT = 4000
 SHORTEST_TEXT = 20
 #: How many challenges of one person may be open.
 MOST_OPEN = 10
+#: What a decision may correct: from then on these are a curator's to change, and their team's no more.
+CLAIMS = ("training_declared", "training_datasets", "adapted_to")
+#: What stands, in Markdown, where a curator took a challenge's words out: all of them, or some.
+TAKEN_OUT = "*A curator took the text out.*"
+WORDS_TAKEN_OUT = "*A curator took words out of this.*"
 
 
 class ChallengeRefused(ValueError):
@@ -110,7 +115,7 @@ def raise_challenge(
     found = Challenge.objects.create(system=system, raised_by=person, claim=claim, text=text, dataset=dataset)
     with audit.acting(person):
         audit.record("challenged", system, dataset=dataset, after={"challenge": found.pk, "claim": claim})
-    system_changed(system)
+    challenge_changed(system)
     request_notice("challenged", challenge=found.pk)
     return found
 
@@ -125,7 +130,7 @@ def retract(challenge: Challenge, person: User) -> None:
     row.save(update_fields=["state", "settled_at"])
     with audit.acting(person):
         audit.record("challenge retracted", row.system, dataset=row.dataset, after={"challenge": row.pk})
-    system_changed(row.system)
+    challenge_changed(row.system)
 
 
 @transaction.atomic
@@ -148,8 +153,9 @@ def settle(
             setattr(row.system, name, value)
         row.system.save(update_fields=list(asdict(correction)))
     row.state = State.UPHELD if upheld else State.REJECTED
+    row.corrected = correction is not None
     row.decision, row.settled_by, row.settled_at = decision, audit.actor().person, timezone.now()
-    row.save(update_fields=["state", "decision", "settled_by", "settled_at"])
+    row.save(update_fields=["state", "corrected", "decision", "settled_by", "settled_at"])
     audit.record(
         "challenge settled",
         row.system,
@@ -157,13 +163,41 @@ def settle(
         before={"challenge": row.pk, "state": State.OPEN.value, **before},
         after={"challenge": row.pk, "state": row.state, **_claims(row.system)},
     )
-    system_changed(row.system)
+    if correction is not None:
+        system_changed(row.system)
+    else:
+        challenge_changed(row.system)
     request_notice("challenged", challenge=row.pk)
     return row
 
 
+@transaction.atomic
+def redact(challenge: Challenge, text: str = "") -> Challenge:
+    """Put other words in the place of a challenge's text, such as one that names an anonymous system's team.
+
+    Readers are told that a curator did; the old words are kept nowhere. Raises ChallengeRefused for words too long.
+    Call within `leaderboard.audit.acting`.
+    """
+    _hold(challenge.system)
+    row = Challenge.objects.select_related("system", "dataset").get(pk=challenge.pk)
+    text = text.strip()
+    if len(text) > LONGEST_TEXT:
+        raise ChallengeRefused(f"The text has {len(text):,} characters; at most {LONGEST_TEXT:,} are kept.")
+    row.text = f"{text}\n\n{WORDS_TAKEN_OUT}" if text else TAKEN_OUT
+    row.save(update_fields=["text"])
+    audit.record("challenge redacted", row.system, dataset=row.dataset, after={"challenge": row.pk})
+    challenge_changed(row.system)
+    return row
+
+
+def settlement_of(system: System) -> Challenge | None:
+    """The newest challenge whose decision corrected what the system claims; None where none did."""
+    upheld = Challenge.objects.filter(system=system, state=State.UPHELD, corrected=True)
+    return upheld.order_by("-settled_at", "-pk").first()
+
+
 def _claims(system: System) -> dict[str, object]:
-    return {name: getattr(system, name) for name in ("training_declared", "training_datasets", "adapted_to")}
+    return {name: getattr(system, name) for name in CLAIMS}
 
 
 def _hold(system: System) -> None:

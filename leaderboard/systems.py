@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
+from dataclasses import fields as dataclass_fields
 from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.utils.text import slugify
 
-from leaderboard.models import Dataset, System, SystemRedirect, Team
+from leaderboard.board_versions import lock_boards
+from leaderboard.challenges import CLAIMS, settlement_of
+from leaderboard.models import Dataset, Entry, System, SystemRedirect, Team
 from leaderboard.publishing import system_changed
 
 
@@ -51,6 +54,18 @@ class NameTaken(Exception):
     def __init__(self, system: System) -> None:
         self.system = system
         super().__init__(f"your team has a system named “{system.name}” already")
+
+
+class ChangedMeanwhile(Exception):
+    """Somebody else changed the system since the form was made; `fields` are what they changed, in words."""
+
+    def __init__(self, fields: list[str]) -> None:
+        self.fields = fields
+        super().__init__(f"{', '.join(fields)} changed while you were editing")
+
+
+class ClaimsSettled(Exception):
+    """A challenge that was upheld settled what the system says of its training: only a curator changes it."""
 
 
 def create_system(team: Team, fields: SystemFields) -> System:
@@ -105,16 +120,47 @@ def house_system(
 
 
 @transaction.atomic
-def update_system(system: System, fields: SystemFields) -> System:
-    """Change what the system says of itself, on its boards too; its address and team stay. Raises NameTaken."""
-    taken = System.objects.filter(team=system.team, name=fields.name).exclude(pk=system.pk).first()
+def update_system(system: System, fields: SystemFields, *, seen: int | None = None) -> System:
+    """Change what the system says of itself, on its boards too; its address and team stay.
+
+    `seen` is the state (`state_of`) that the fields were made from. Raises NameTaken; ChangedMeanwhile where the system
+    says something else by now; ClaimsSettled where the fields undo the decision on a challenge.
+    """
+    lock_boards(Entry.objects.filter(system=system).values_list("dataset_id", flat=True))
+    row = System.objects.select_for_update(no_key=True).get(pk=system.pk)
+    if seen is not None and (changed := _changed_since(row, seen)):
+        raise ChangedMeanwhile(changed)
+    taken = System.objects.filter(team=row.team_id, name=fields.name).exclude(pk=row.pk).first()
     if taken is not None:
         raise NameTaken(taken)
-    for name, value in asdict(fields).items():
-        setattr(system, name, value)
-    system.save(update_fields=list(asdict(fields)))
-    system_changed(system)
-    return system
+    values = asdict(fields)
+    if any(getattr(row, name) != values[name] for name in CLAIMS) and settlement_of(row) is not None:
+        raise ClaimsSettled
+    for name, value in values.items():
+        setattr(row, name, value)
+    row.save(update_fields=list(values))
+    system_changed(row)
+    return row
+
+
+def state_of(system: System) -> int:
+    """Which state of the system this is: the newest row of its history, 0 where it has none."""
+    history: Any = System.history
+    newest = history.filter(id=system.pk).order_by("-history_id").values_list("history_id", flat=True)
+    return newest.first() or 0
+
+
+def _changed_since(system: System, seen: int) -> list[str]:
+    """What the system says otherwise than it did in that state, in words."""
+    if seen == state_of(system):
+        return []
+    history: Any = System.history
+    then = history.filter(id=system.pk, history_id=seen).first()
+    if then is None:
+        return ["The system"]
+    names = [each.name for each in dataclass_fields(SystemFields)]
+    changed = [name for name in names if getattr(then, name) != getattr(system, name)]
+    return [name.removesuffix("_id").replace("_", " ").capitalize() for name in changed]
 
 
 def free_slug(name: str) -> str:

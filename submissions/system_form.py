@@ -9,8 +9,10 @@ from typing import Any
 from django import forms
 from django.forms import ValidationError
 from django.utils import timezone
+from django.utils.html import format_html
 
-from leaderboard.models import Architecture, Dataset, Entry, System
+from leaderboard.challenges import CLAIMS, settlement_of
+from leaderboard.models import Architecture, Challenge, Dataset, Entry, System
 from leaderboard.models.results import EntryQuerySet
 from leaderboard.systems import SystemFields, canonical_datasets
 from submissions.forms import ParametersField, WebAddressField
@@ -139,6 +141,21 @@ class SystemForm(forms.Form):
     def __init__(self, *arguments: Any, system: System | None = None, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self.system = system
+        self.settlement = settlement_of(system) if system is not None else None
+        if system is not None and self.settlement is not None:
+            self._settle(system, self.settlement)
+
+    def _settle(self, system: System, settlement: Challenge) -> None:
+        """Show what a challenge corrected as settled: it is not read, whatever is sent."""
+        said = self.initial_of(system)
+        for name in _OF_TRAINING:
+            field = self.fields[name]
+            field.disabled, self.initial[name] = True, said[name]
+            field.help_text = format_html(
+                'Settled by <a href="{}#challenge-{}">a challenge that was upheld</a>. Only a curator changes it.',
+                system.get_absolute_url(),
+                settlement.pk,
+            )
 
     def clean_year(self) -> int | None:
         """The year. Raises ValidationError for one that is yet to come."""
@@ -150,6 +167,8 @@ class SystemForm(forms.Form):
 
     def clean_adapted_to(self) -> list[str]:
         """Slugs of datasets. Raises ValidationError for what is no dataset here."""
+        if self.system is not None and self.settlement is not None:
+            return self.system.adapted_to
         names = canonical_datasets(_names(self.cleaned_data["adapted_to"]))
         known = set(Dataset.objects.listed().filter(slug__in=names).values_list("slug", flat=True))
         if unknown := [name for name in names if name not in known]:
@@ -181,7 +200,23 @@ class SystemForm(forms.Form):
         if names and cleaned.get("training_none"):
             self.add_error("training_none", "Either name the training datasets, or say that there are none.")
         cleaned["training_names"] = names
+        if self.system is not None and self.settlement is not None:
+            self._refuse_undoing(self.system)
         return cleaned
+
+    def _refuse_undoing(self, system: System) -> None:
+        """A page that was opened before the decision, or a request, may say otherwise; repeating it is no matter."""
+        settled = {"training_datasets": system.training_datasets, "adapted_to": system.adapted_to}
+        for name, value in settled.items():
+            sent = self.data.get(self.add_prefix(name))
+            if sent is not None and set(canonical_datasets(_names(sent))) != set(canonical_datasets(value)):
+                stays = ", ".join(value) or "none"
+                self.add_error(
+                    name, f"A challenge settled it: it stays “{stays}”. Leave it out, or ask a curator."
+                )
+        ticked = self.data.get(self.add_prefix("training_none")) not in (None, "", "false", "False")
+        if ticked and not self.initial["training_none"]:
+            self.add_error("training_none", "A challenge settled it. Leave it out, or ask a curator.")
 
     @staticmethod
     def initial_of(system: System) -> dict[str, Any]:
@@ -207,10 +242,15 @@ class SystemForm(forms.Form):
         }
         names = canonical_datasets(self.cleaned_data["training_names"])
         declared = bool(names) or self.cleaned_data["training_none"]
-        return SystemFields(**values, training_datasets=names, training_declared=declared)
+        values.update(training_datasets=names, training_declared=declared)
+        if self.system is not None and self.settlement is not None:
+            values.update({name: getattr(self.system, name) for name in CLAIMS})
+        return SystemFields(**values)
 
 
 _NOT_COLUMNS = {"training_datasets", "training_none"}
+#: What a challenge that is upheld may settle.
+_OF_TRAINING = ("training_datasets", "training_none", "adapted_to")
 #: Fields of the form that are columns under another name.
 COLUMNS = {"variant_of": "variant_of_id"}
 

@@ -17,9 +17,9 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from evaluation.engines import ENGINES
 from leaderboard.audit import acting
-from leaderboard.models import Run, User
+from leaderboard.models import Run, System, User
 from leaderboard.runs import gzipped_run
-from leaderboard.systems import NameTaken, update_system
+from leaderboard.systems import ChangedMeanwhile, ClaimsSettled, NameTaken, state_of, update_system
 from leaderboard.views.files import attachment
 from submissions import withdrawal
 from submissions.forms import WithdrawalForm
@@ -210,19 +210,40 @@ def edit_system(request: HttpRequest, slug: str) -> HttpResponse:
     form = SystemForm(data, system=system, initial=SystemForm.initial_of(system), label_suffix="")
     if data is not None and (wait := seconds_to_wait(ChangeThrottle(), request)):
         form.add_error(None, slow_down(wait))
-        context = {"section": "submissions", "system": system, "form": form}
-        return render(request, "submissions/system.html", context, status=429)
-    if data is not None and form.is_valid():
-        try:
-            with acting(_person(request), "described anew"):
-                update_system(system, form.fields_of_system())
-        except NameTaken as error:
-            form.add_error("name", f"{str(error)[0].upper()}{str(error)[1:]}.")
-        else:
-            messages.success(request, "Saved. The boards show it from now on.")
-            return redirect(system)
-    context = {"section": "submissions", "system": system, "form": form}
-    return render(request, "submissions/system.html", context, status=400 if form.errors else 200)
+        status = 429
+    elif data is not None and form.is_valid() and _describe_anew(request, system, form):
+        messages.success(request, "Saved. The boards show it from now on.")
+        return redirect(system)
+    else:
+        status = 400 if form.errors else 200
+    # Shown again, the form is made from what is there now: who saves it then was told of the change.
+    context = {"section": "submissions", "system": system, "form": form, "rendered_from": state_of(system)}
+    return render(request, "submissions/system.html", context, status=status)
+
+
+def _describe_anew(request: HttpRequest, system: System, form: SystemForm) -> bool:
+    """Save what a form says; what stands against it is put into the form."""
+    seen = request.POST.get("rendered_from", "")
+    if not (seen.isascii() and seen.isdecimal() and len(seen) < 19):
+        form.add_error(None, "The form does not say what it was made from. Look it over and save it again.")
+        return False
+    try:
+        with acting(_person(request), "described anew"):
+            update_system(system, form.fields_of_system(), seen=int(seen))
+    except NameTaken as error:
+        form.add_error("name", f"{str(error)[0].upper()}{str(error)[1:]}.")
+    except ChangedMeanwhile as error:
+        form.add_error(
+            None,
+            f"Not saved: {error}. What you typed is below. Look it over and save it again; it then replaces that.",
+        )
+    except ClaimsSettled:
+        form.add_error(
+            None, "Not saved: a challenge just settled what it says of its training. Open the page anew."
+        )
+    else:
+        return True
+    return False
 
 
 def _person(request: HttpRequest) -> User:

@@ -13,7 +13,7 @@ from django.template.response import TemplateResponse
 
 from leaderboard.admin.base import ReadOnlyAdmin
 from leaderboard.admin.pages import AskForm, NotDone, ask
-from leaderboard.challenges import LONGEST_TEXT, ChallengeRefused, Correction, settle
+from leaderboard.challenges import LONGEST_TEXT, ChallengeRefused, Correction, redact, settle
 from leaderboard.models import Challenge
 from leaderboard.systems import canonical_datasets
 
@@ -34,7 +34,7 @@ class UpholdForm(DecisionForm):
     correct = forms.BooleanField(
         required=False,
         label="Correct what it says of its training",
-        help_text="Then the two lists below are what it says from now on, and boards follow.",
+        help_text="Then the two lists below are what it says from now on. Boards follow; its team cannot change them.",
     )
     training_datasets = forms.CharField(
         required=False, label="Trained on", help_text="Slugs or names, separated by commas; empty: none."
@@ -44,15 +44,27 @@ class UpholdForm(DecisionForm):
     )
 
 
+class RedactForm(AskForm):
+    """What stands in the place of what was said."""
+
+    text = forms.CharField(
+        required=False,
+        max_length=LONGEST_TEXT,
+        widget=forms.Textarea(attrs={"rows": 5, "class": "vLargeTextField"}),
+        help_text="What everyone reads from now on: public. Markdown. Empty: only that a curator took the text out.",
+    )
+    field_order = ("text", "why")
+
+
 @admin.register(Challenge)
 class ChallengeAdmin(ReadOnlyAdmin):
-    """Doubts on record. They are settled by the actions of this list, and never edited."""
+    """Doubts on record. The actions of this list settle them and take words out; nothing else is edited."""
 
     list_display = ("system", "claim", "dataset", "state", "raised_by", "raised_at", "settled_by")
     list_filter = ("state", "claim", "dataset")
     list_select_related = ("system", "dataset", "raised_by", "settled_by")
     search_fields = ("system__name", "system__slug", "text", "decision")
-    actions = ("uphold", "reject")
+    actions = ("uphold", "reject", "take_words_out")
 
     def has_settle_permission(self, request: HttpRequest) -> bool:
         """Whoever may change challenges settles them."""
@@ -76,6 +88,15 @@ class ChallengeAdmin(ReadOnlyAdmin):
             explanation="The system's claim stands. The decision is public.",
         )  # fmt: skip
 
+    @admin.action(description="Take words out of the text", permissions=["settle"])
+    def take_words_out(self, request: HttpRequest, chosen: QuerySet[Challenge]) -> TemplateResponse | None:
+        """What was said names an anonymous system's team, or somebody who has no part in it."""
+        return ask(
+            self, request, chosen, _redact,
+            title="Take words out", form_class=RedactForm, button="Take them out",
+            explanation="The new text takes the place of the old, which is kept nowhere. Readers are told so.",
+        )  # fmt: skip
+
 
 def _uphold(challenge: Challenge, values: Mapping[str, Any]) -> str:
     correction = None
@@ -87,6 +108,13 @@ def _uphold(challenge: Challenge, values: Mapping[str, Any]) -> str:
 
 def _reject(challenge: Challenge, values: Mapping[str, Any]) -> str:
     return _settle(challenge, values, upheld=False, correction=None)
+
+
+def _redact(challenge: Challenge, values: Mapping[str, Any]) -> str:
+    try:
+        return f"{redact(challenge, values['text'])}: the text is another now."
+    except ChallengeRefused as error:
+        raise NotDone(str(error)) from error
 
 
 def _settle(

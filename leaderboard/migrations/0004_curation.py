@@ -79,6 +79,13 @@ class Migration(migrations.Migration):
                         max_length=10,
                     ),
                 ),
+                (
+                    "corrected",
+                    models.BooleanField(
+                        default=False,
+                        help_text="Its decision corrected what the system says of its training, which its team changes no more.",
+                    ),
+                ),
                 ("raised_at", models.DateTimeField(auto_now_add=True)),
                 ("decision", models.TextField(blank=True, help_text="Markdown, public", max_length=4000)),
                 ("settled_at", models.DateTimeField(blank=True, null=True)),
@@ -1097,6 +1104,7 @@ class Migration(migrations.Migration):
                     ("rescored", "board switched to new judgements"),
                     ("revealed", "private part revealed"),
                     ("protected", "protection changed"),
+                    ("challenged", "challenge raised or settled"),
                     ("recorded", "recorded as it was found"),
                 ],
                 max_length=12,

@@ -214,6 +214,10 @@ class Challenge(models.Model):
     claim = models.CharField(max_length=12, choices=Claim.choices)
     text = models.TextField(max_length=4000, help_text="Markdown, public")
     state = models.CharField(max_length=10, choices=State.choices, default=State.OPEN, db_index=True)
+    corrected = models.BooleanField(
+        default=False,
+        help_text="Its decision corrected what the system says of its training, which its team changes no more.",
+    )
     raised_by = models.ForeignKey("User", on_delete=models.PROTECT, related_name="challenges")
     raised_at = models.DateTimeField(auto_now_add=True)
     decision = models.TextField(blank=True, max_length=4000, help_text="Markdown, public")

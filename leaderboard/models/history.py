@@ -33,6 +33,7 @@ class BoardChange(models.Model):
         RESCORED = "rescored", "board switched to new judgements"
         REVEALED = "revealed", "private part revealed"
         PROTECTED = "protected", "protection changed"
+        CHALLENGED = "challenged", "challenge raised or settled"
         RECORDED = "recorded", "recorded as it was found"
 
     dataset = models.ForeignKey("Dataset", on_delete=models.CASCADE, related_name="board_changes")

@@ -1,6 +1,6 @@
 """Put entries on boards and take them off: the only writer of `Entry` and `Seed`."""
 
-from leaderboard.publishing.described import source_changed, system_changed, team_changed
+from leaderboard.publishing.described import challenge_changed, source_changed, system_changed, team_changed
 from leaderboard.publishing.holding import settle_places, shown_instead
 from leaderboard.publishing.marks import EntryMarks, mark_pooled
 from leaderboard.publishing.moderation import CannotModerate, quarantine, restore, unpublish
@@ -26,6 +26,7 @@ __all__ = [
     "EntryMarks",
     "ReportedEntry",
     "Revealed",
+    "challenge_changed",
     "comparison_group",
     "mark_pooled",
     "name_baseline",

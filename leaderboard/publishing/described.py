@@ -19,6 +19,11 @@ def system_changed(system: System) -> None:
     boards_changed(_of(Entry.objects.filter(system=system)), Kind.SYSTEM)
 
 
+def challenge_changed(system: System) -> None:
+    """Count a change of every board that marks the system as challenged, or no longer; no number follows."""
+    boards_changed(_of(Entry.objects.filter(system=system)), Kind.CHALLENGED)
+
+
 def source_changed(source: Source) -> None:
     """Count a change of every board that names the publication."""
     of_source = Entry.objects.filter(Q(source=source) | Q(system__source=source))

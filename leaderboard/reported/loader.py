@@ -9,6 +9,7 @@ from typing import Any
 from django.db import transaction
 
 from leaderboard.board_versions import benchmark_changed
+from leaderboard.challenges import CLAIMS, settlement_of
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Source, System
 from leaderboard.publishing import ReportedEntry, publish_reported, training_exposure
 from leaderboard.reported import tables
@@ -170,19 +171,19 @@ def _system(row: tables.SystemRow, source: Source, numbers: Mapping[tables.Place
         if (place.source, place.system) == (row.source, row.name)
     }
     on = dict.fromkeys(place.dataset for place in mine)
-    system, _ = System.objects.update_or_create(
-        source=source,
-        name=row.name,
-        defaults={
-            "slug": row.slug,
-            "architecture": row.architecture,
-            "training_declared": row.training_declared,
-            "training_datasets": row.training_datasets,
-            "paper_url": row.paper_url,
-            "adapted_to": [name for name in on if row.adapted and name not in row.training_datasets],
-            "dimension": _dimension(mine.values()),
-        },
-    )
+    printed = {
+        "slug": row.slug,
+        "architecture": row.architecture,
+        "training_declared": row.training_declared,
+        "training_datasets": row.training_datasets,
+        "paper_url": row.paper_url,
+        "adapted_to": [name for name in on if row.adapted and name not in row.training_datasets],
+        "dimension": _dimension(mine.values()),
+    }
+    known = System.objects.filter(source=source, name=row.name).first()
+    if known is not None and settlement_of(known) is not None:
+        printed = {name: value for name, value in printed.items() if name not in CLAIMS}
+    system, _ = System.objects.update_or_create(source=source, name=row.name, defaults=printed)
     return system
 
 

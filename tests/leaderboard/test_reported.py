@@ -7,11 +7,14 @@ from io import StringIO
 import pytest
 from django.core.management import call_command
 
+from leaderboard.audit import acting
+from leaderboard.challenges import Correction, raise_challenge, settle
 from leaderboard.models import Benchmark, Dataset, DatasetVersion, Entry, Source, System
 from leaderboard.publishing import training_exposure
 from leaderboard.reported import tables
 from leaderboard.reported.loader import load_reported
 from leaderboard.reported.tables import printed_over_all
+from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db
 
@@ -223,6 +226,20 @@ def test_loading_again_restores_a_changed_number() -> None:
     Entry.objects.filter(system__slug="bm25-beir-2021", dataset__slug="fiqa").update(scores={"nDCG@10": 0.9})
     assert load_reported().changed == 1
     assert beir_entries()["BM25", "fiqa"].scores["nDCG@10"] == 0.236
+
+
+@pytest.mark.usefixtures("_loaded")
+def test_loading_again_keeps_what_a_challenge_corrected() -> None:
+    entry = beir_entries()["ColBERT", "scifact"]
+    doubt = raise_challenge(entry.system, make_user("Bob"), "training", "Its repository names SciFact too.")
+    with acting(None, "read it"):
+        settle(
+            doubt, upheld=True, decision="It does.", correction=Correction(True, ["msmarco", "scifact"], [])
+        )
+    load_reported()
+    entry = beir_entries()["ColBERT", "scifact"]
+    assert entry.system.training_datasets == ["msmarco", "scifact"]
+    assert entry.training == "in-domain"
 
 
 def test_an_imported_dataset_keeps_its_settings_and_gains_the_reported_entries() -> None:

@@ -11,10 +11,11 @@ from django.test import Client
 from leaderboard.audit import acting
 from leaderboard.challenges import ChallengeRefused, Correction, raise_challenge, retract, settle
 from leaderboard.models import AuditRecord, BoardChange, Challenge, Dataset, Entry, System, User, WorkRequest
+from leaderboard.systems import ClaimsSettled, SystemFields, update_system
 from submissions.models import Notice
 from submissions.notices.events import take_events
 from tests.factories import make_user
-from tests.submissions.conftest import Api, work
+from tests.submissions.conftest import Api, describe_anew, run_text, work
 
 pytestmark = pytest.mark.django_db
 
@@ -105,6 +106,102 @@ def test_what_is_upheld_corrects_the_system_in_the_same_step(challenge: Challeng
     assert (
         AuditRecord.objects.filter(action="system", reason="its model card").count() == 0
     )  # no number changed
+
+
+def uphold(challenge: Challenge, curator: User, *trained_on: str) -> None:
+    """The doubt is right: it was trained on these, and saw no other corpus."""
+    with acting(curator, "its model card"):
+        settle(challenge, upheld=True, decision="So it is.", correction=Correction(True, [*trained_on], []))
+
+
+@pytest.mark.parametrize("undoing", [{"training_none": "on"}, {"training_datasets": "Elsewhere"}])
+def test_no_team_undoes_a_decision(
+    challenge: Challenge, curator: User, signed_in: Client, api: Api, undoing: dict[str, str]
+) -> None:
+    uphold(challenge, curator, "demo")
+    page = signed_in.get("/systems/my-system/edit/").content.decode()
+    assert f'href="/systems/my-system/#challenge-{challenge.pk}"' in page
+    assert f'id="challenge-{challenge.pk}"' in page_of()
+    refused = describe_anew(signed_in, name="My system", licence="MIT", **undoing)
+    assert refused.status_code == 400
+    assert "A challenge settled it" in refused.content.decode()
+    assert Entry.objects.get(system__slug="my-system").training == "in-domain"
+    # The rest is still the team's to say, with what was settled repeated or left out.
+    for sent in ({}, {"training_datasets": "Demo"}):
+        assert describe_anew(signed_in, name="My system", licence="MIT", **sent).status_code == 302
+    system = System.objects.get(slug="my-system")
+    assert (system.licence, system.training_datasets) == ("MIT", ["demo"])
+    answer = api.submit(run_text(depth=9), training_datasets="none")
+    assert "it stays “demo”" in answer.problem("invalid_training_datasets")["message"]
+    assert api.submit(run_text(depth=9), training_datasets="demo", configuration="b").status == 201
+
+
+def test_a_form_opened_before_the_decision_does_not_undo_it(
+    challenge: Challenge, curator: User, signed_in: Client
+) -> None:
+    form = signed_in.get("/systems/my-system/edit/")
+    fields = {"name": "My system", "architecture": "dense", "training_datasets": "", "training_none": "on"}
+    uphold(challenge, curator, "demo")
+    sent = {**fields, "rendered_from": form.context["rendered_from"]}
+    assert signed_in.post("/systems/my-system/edit/", sent).status_code == 400
+    system = System.objects.get(slug="my-system")
+    with pytest.raises(ClaimsSettled):
+        update_system(system, SystemFields(name="My system", architecture="dense", training_declared=True))
+    assert System.objects.get(slug="my-system").training_datasets == ["demo"]
+
+
+def test_what_was_upheld_without_a_correction_its_team_corrects(
+    challenge: Challenge, curator: User, signed_in: Client
+) -> None:
+    with acting(curator, "its model card"):
+        settle(challenge, upheld=True, decision="Its team should say what it used.")
+    assert describe_anew(signed_in, name="My system", training_datasets="Demo").status_code == 302
+    assert Entry.objects.get(system__slug="my-system").training == "in-domain"
+
+
+def test_a_doubt_asks_for_no_test_anew(challenge: Challenge, bob: User, curator: User) -> None:
+    def asked() -> int:
+        return WorkRequest.objects.filter(kind=WorkRequest.Kind.CERTAINTY, taken_at=None).count()
+
+    WorkRequest.objects.filter(kind=WorkRequest.Kind.CERTAINTY).delete()
+    retract(challenge, bob)
+    again = raise_challenge(challenge.system, bob, "training", WHY)
+    with acting(curator, "looked up"):
+        settle(again, upheld=False, decision="No.")
+    assert asked() == 0
+    kinds = (
+        BoardChange.objects.filter(dataset__slug="demo").order_by("-revision").values_list("kind", flat=True)
+    )
+    assert list(kinds[:3]) == ["challenged"] * 3
+    uphold(raise_challenge(challenge.system, bob, "training", WHY), curator, "demo")
+    assert asked() == 1
+
+
+def test_a_curator_takes_words_out_and_the_record_has_none_of_them(
+    challenge: Challenge, curator: User, bob: User, nobody: Api
+) -> None:
+    client = Client()
+    client.force_login(curator)
+    assert "NFCorpus" in page_of()
+    path = "/admin/leaderboard/challenge/"
+    chosen = {"action": "take_words_out", "_selected_action": challenge.pk}
+    assert "public" in client.post(path, chosen).content.decode()
+    sent = {**chosen, "confirmed": "yes", "text": "Its model card names Demo."}
+    assert client.post(path, sent).status_code == 400
+    assert client.post(path, {**sent, "why": "names the team"}).status_code == 302
+    page = page_of()
+    assert "NFCorpus" not in page
+    assert "Its model card names Demo." in page
+    assert "A curator took words out" in page
+    assert "NFCorpus" not in str(nobody.get("systems/my-system/challenges/").body)
+    record = AuditRecord.objects.get(action="challenge redacted")
+    assert (record.actor, record.reason) == (curator, "names the team")
+    assert "NFCorpus" not in f"{record.before}{record.after}{record.subject}"
+    call_command("redact_challenge", challenge.pk, by=curator.email, why="all of it")
+    assert "A curator took the text out." in page_of()
+    assert "model card" not in page_of()
+    with pytest.raises(CommandError, match="no challenge"):
+        call_command("redact_challenge", 0, by=curator.email, why="all of it")
 
 
 def test_a_settled_challenge_stays_settled(challenge: Challenge, curator: User, bob: User) -> None:

@@ -15,7 +15,7 @@ from leaderboard.boards.corrections import corrections_of
 from leaderboard.models import Dataset, Entry, System, User
 from leaderboard.systems import SystemFields, update_system
 from tests.factories import make_user
-from tests.submissions.conftest import Api, work
+from tests.submissions.conftest import Api, describe_anew, work
 
 pytestmark = pytest.mark.django_db
 
@@ -45,13 +45,27 @@ def test_everyone_reads_what_a_team_corrected(
     public: str, alice: User, signed_in: Client, nobody: Api
 ) -> None:
     fields = {"name": "My system", "architecture": "dense", "training_datasets": "Demo", "licence": "MIT"}
-    assert signed_in.post("/systems/my-system/edit/", fields).status_code == 302
+    assert describe_anew(signed_in, **fields).status_code == 302
     page = Client().get("/systems/my-system/").content.decode()
     assert "Trained on: <del>none</del> → <ins>demo</ins>" in page
     assert "Licence: <del>not said</del> → <ins>MIT</ins>" in page
     assert alice.email not in page
     told = nobody.get("systems/my-system/").body["corrections"]
     assert told[0]["changes"][0] == {"field": "Trained on", "before": "none", "after": "demo"}
+
+
+def test_a_form_that_is_older_than_the_system_writes_nothing_over(public: str, signed_in: Client) -> None:
+    opened = signed_in.get("/systems/my-system/edit/").context["rendered_from"]
+    edit(licence="MIT", dimension=768)
+    fields = {"name": "My system", "architecture": "dense", "training_none": "on"}
+    stale = signed_in.post("/systems/my-system/edit/", {**fields, "rendered_from": opened})
+    assert stale.status_code == 400
+    assert "Dimension, Licence changed while you were editing" in stale.content.decode()
+    assert System.objects.get(slug="my-system").licence == "MIT"
+    again = {**fields, "licence": "BSD", "rendered_from": stale.context["rendered_from"]}
+    assert signed_in.post("/systems/my-system/edit/", again).status_code == 302
+    assert System.objects.get(slug="my-system").licence == "BSD"
+    assert signed_in.post("/systems/my-system/edit/", fields).status_code == 400
 
 
 def test_what_was_changed_before_anyone_saw_it_is_the_teams_own(demo: Dataset, api: Api) -> None:

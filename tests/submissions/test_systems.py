@@ -8,7 +8,7 @@ from django.test import Client
 from leaderboard.models import Dataset, Entry, System, Team
 from leaderboard.systems import SystemFields, create_system, find_system, free_slug, house_system
 from submissions.throttling import ChangeThrottle
-from tests.submissions.conftest import Api, run_text, work
+from tests.submissions.conftest import Api, describe_anew, run_text, work
 
 pytestmark = pytest.mark.django_db
 
@@ -52,7 +52,7 @@ def test_editing_a_system_changes_its_marks_on_boards(demo: Dataset, api: Api, s
         "training_datasets": "Demo",
         "parameters": "k1=1.2",
     }
-    assert signed_in.post("/systems/my-system/edit/", fields).status_code == 302
+    assert describe_anew(signed_in, **fields).status_code == 302
     assert System.objects.get().parameters == {"k1": 1.2}
     assert Entry.objects.get().training == "in-domain"
     assert Dataset.objects.get(pk=demo.pk).board_revision > revision
@@ -61,7 +61,7 @@ def test_editing_a_system_changes_its_marks_on_boards(demo: Dataset, api: Api, s
 def test_editing_shows_what_is_wrong(demo: Dataset, api: Api, signed_in: Client) -> None:
     api.submit()
     api.submit(system="Another")
-    response = signed_in.post("/systems/another/edit/", {"name": "My system", "architecture": "dense"})
+    response = describe_anew(signed_in, "another", name="My system")
     assert response.status_code == 400
     assert "has a system named “My system” already" in response.content.decode()
     response = signed_in.post("/systems/another/edit/", {"name": "", "architecture": "dense"})
@@ -140,11 +140,11 @@ def test_what_nobody_said_stays_unsaid_when_a_system_is_edited(
     page = signed_in.get(f"/systems/{system.slug}/edit/").content.decode()
     assert "Not said" in page
     fields = {"name": system.name, "architecture": "dense", "open_weights": "no", "year": "2020"}
-    saved = signed_in.post(f"/systems/{system.slug}/edit/", {**fields, "variant_of": ""})
+    saved = describe_anew(signed_in, **fields, variant_of="")
     assert saved.status_code == 302
     system.refresh_from_db()
     assert (system.open_weights, system.commercial_use, system.year) == (False, None, 2020)
-    itself = signed_in.post(f"/systems/{system.slug}/edit/", {**fields, "variant_of": system.slug})
+    itself = describe_anew(signed_in, **fields, variant_of=system.slug)
     assert itself.status_code == 400
 
 
@@ -171,7 +171,7 @@ def test_who_changes_much_in_a_short_time_is_slowed_down(
     ]
     assert shown == [200, 200]
     described = {"name": "My system", "architecture": "dense"}
-    assert signed_in.post("/systems/my-system/edit/", described).status_code == 302
+    assert describe_anew(signed_in, **described).status_code == 302
     revision = Dataset.objects.get(pk=demo.pk).board_revision
     limited = api.post(f"submissions/{identifier}/visibility/", public="no")
     assert (limited.status, limited.body["code"]) == (429, "throttled")
