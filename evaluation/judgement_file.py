@@ -2,7 +2,8 @@
 or a pool's CSV filled in.
 
 A line without a grade, or with a negative one, is *not judged yet*: it is counted, and changes nothing. Grades are
-whole numbers from -2 (TREC's mark of spam) to 10, or to the highest grade that the dataset knows already.
+whole numbers from -2 (TREC's mark of spam) to 10, or to the highest grade that the dataset knows already. Where it
+knows some, a higher one is a slip of the finger unless the curator says that the scale grew.
 """
 
 from __future__ import annotations
@@ -53,6 +54,10 @@ _PROBLEMS = {
         "a grade that is not a whole number from {lowest} to {highest}: {lines}",
         "Write 0 for not relevant and 1, 2 … for relevant; leave a grade empty where nobody judged yet.",
     ),
+    "above_scale": (
+        "a grade above {scale}, the highest among the present judgements: {lines}",
+        "Write a grade of the present scale. If the scale grew, say so: tick “The scale grew”, or --scale-grew.",
+    ),
     "duplicate": ("the same judgement twice: {lines}", "Keep one line for each query and document."),
     "contradictory": (
         "another grade for a query and document of an earlier line: {lines}",
@@ -102,6 +107,7 @@ class _Findings:
     """Problems by code, with the lines of each."""
 
     highest: int
+    scale: int | None = None
     lines: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
 
     def note(self, code: str, line: int) -> None:
@@ -112,7 +118,9 @@ class _Findings:
 
     def _problem(self, code: str, lines: list[int]) -> Problem:
         message, hint = _PROBLEMS[code]
-        said = message.format(lines=number_of(len(lines), "line"), lowest=LOWEST_GRADE, highest=self.highest)
+        said = message.format(
+            lines=number_of(len(lines), "line"), lowest=LOWEST_GRADE, highest=self.highest, scale=self.scale
+        )
         return Problem("error", code, len(lines), said, hint, tuple(lines[:LINES_NAMED]))
 
 
@@ -122,14 +130,16 @@ def read_judgements(
     documents: DocumentIds | None,
     *,
     highest: int = HIGHEST_GRADE,
+    scale: int | None = None,
     limits: Limits = LIMITS,
 ) -> NewJudgements:
     """The judgements of a file (plain, gzip, zstd or bz2) for a dataset with these queries and documents.
 
-    `documents` of None: any are possible. `highest` is the highest grade that the dataset knows, if above 10.
+    `documents` of None: any are possible. `highest` is the highest grade that the dataset knows, if above 10;
+    `scale` that grade where no higher one is to be taken, None where any may come.
     Raises InvalidContent with every class of problem in the file and its first five lines.
     """
-    findings = _Findings(max(highest, HIGHEST_GRADE))
+    findings = _Findings(max(highest, HIGHEST_GRADE), scale)
     lines = list(_lines(path, findings, limits))
     if not lines and not findings.lines:
         raise InvalidContent.of(Problem("error", "empty", 1, *_PROBLEMS["empty"]))
@@ -272,6 +282,8 @@ def _graded(lines: list[Line], findings: _Findings) -> NewJudgements:
         if line.grade and (grade is None or not LOWEST_GRADE <= grade <= findings.highest):
             findings.note("grade", line.number)
             continue
+        if grade is not None and findings.scale is not None and grade > findings.scale:
+            findings.note("above_scale", line.number)
         pair, said = (line.query, line.document), str(grade)
         if pair in seen:
             findings.note("duplicate" if seen[pair] == said else "contradictory", line.number)

@@ -33,12 +33,14 @@ class DrawnPool:
 
     `by_run`: how many of them each run has among its first documents, in the order of the runs. `found_by`: how many
     pairs were found by exactly so many runs. `judged`: pairs within the depth that were left out, being judged.
+    `other_queries`: queries of the runs that were left out, being none of those asked for.
     """
 
     pairs: tuple[tuple[str, str], ...]
     by_run: tuple[int, ...]
     found_by: dict[int, int]
     judged: int
+    other_queries: int = 0
 
     @property
     def queries(self) -> int:
@@ -51,6 +53,7 @@ class DrawnPool:
             "pairs": len(self.pairs),
             "queries": self.queries,
             "judged": self.judged,
+            "other_queries": self.other_queries,
             "by_run": sorted(self.by_run, reverse=True),
             "found_by": {str(runs): count for runs, count in sorted(self.found_by.items())},
         }
@@ -81,10 +84,12 @@ def draw_pool(
     found: dict[bytes, Counter[bytes]] = {}
     by_run: list[int] = []
     left_out: Pairs = {}
+    others: set[bytes] = set()
     for number, run in enumerate(runs, 1):
         by_run.append(0)
         for query, kept in _first(run, depth, documents, drop_self_matches).items():
             if known is not None and query not in known:
+                others.add(query)
                 continue
             of_query = judged.get(query, frozenset())
             new = [each for each in kept if each not in of_query]
@@ -99,6 +104,7 @@ def draw_pool(
         by_run=tuple(by_run),
         found_by=dict(Counter(count for of_query in found.values() for count in of_query.values())),
         judged=sum(map(len, left_out.values())),
+        other_queries=len(others),
     )
 
 

@@ -27,6 +27,13 @@ class Problem:
     hint: str
     lines: tuple[int, ...] = ()
 
+    def sentences(self) -> str:
+        """What is wrong and what would be right, as sentences. Names of files and measures stay as they are."""
+        first = self.message.split(" ", 1)[0]
+        begins = self.message[:1].upper() if first.isalpha() and first.islower() else self.message[:1]
+        ends = "" if self.message.endswith((".", "?", "!")) else "."
+        return f"{begins}{self.message[1:]}{ends} {self.hint}".strip()
+
     def as_dict(self) -> dict[str, Any]:
         """The problem as it appears in JSON reports."""
         return {**asdict(self), "lines": list(self.lines)}

@@ -19,7 +19,7 @@ class RefusedMeasures(ValueError):
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = list(problems)
-        super().__init__(" ".join(f"{each.message} {each.hint}" for each in self.problems))
+        super().__init__(" ".join(each.sentences() for each in self.problems))
 
 
 @transaction.atomic

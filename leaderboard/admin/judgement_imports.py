@@ -55,7 +55,12 @@ class BringForm(DatasetForm):
         help_text="Where they are from: public, beside the new version of the judgements.",
         widget=forms.TextInput(attrs={"class": "vTextField"}),
     )
-    field_order = ("dataset", "file", "pool", "note", "why")
+    scale_grew = forms.BooleanField(
+        label="The scale grew",
+        required=False,
+        help_text="Grades above the highest present one are meant; otherwise they are taken for slips.",
+    )
+    field_order = ("dataset", "file", "scale_grew", "pool", "note", "why")
 
 
 class SettleForm(AskForm):
@@ -120,7 +125,7 @@ class JudgementImportAdmin(JudgingAdmin):
                 with acting(curator(request), said["why"]):
                     brought = bring_judgements(
                         said["dataset"], uploaded,
-                        name=said["file"].name, note=said["note"], pool=said["pool"],
+                        name=said["file"].name, note=said["note"], pool=said["pool"], scale_grew=said["scale_grew"],
                     )  # fmt: skip
             except InvalidContent as error:
                 problems = [each.as_dict() for each in error.report.problems]

@@ -118,6 +118,7 @@ def inspect(source: Source, options: ImportOptions, work: Path, progress: Progre
                 judgements[split] = read
                 problems += _strangers(read.qrels, split, query_ids, id_table, whole=not unreadable)
         progress(f"{split} qrels", 1.0)
+    problems += check_collecting(options, judgements)
     if problems or queries is None or source.queries is None:
         raise InvalidContent.of(*problems)
     wanted = topic_ids(query_ids, {split: each.qrels for split, each in judgements.items()}, options)
@@ -242,6 +243,17 @@ def _batches(qrels: Qrels) -> Iterator[list[str]]:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_collecting(options: ImportOptions, judgements: dict[str, Judgements]) -> Iterator[Problem]:
+    """Whether a dataset that is to collect runs is without the judgements that they would be scored against."""
+    if options.collecting and options.split in judgements:
+        yield problem(
+            "collecting_with_judgements",
+            f"{options.split} qrels are there, and the dataset is to collect runs before there are judgements",
+            f"Leave out --collecting to have runs scored now; or take qrels/{options.split}.tsv (qrels.txt) out of the "
+            "folder, and import it when the runs are in.",
+        )
 
 
 def check_split(split: str) -> Iterator[Problem]:

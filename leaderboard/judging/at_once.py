@@ -39,9 +39,10 @@ def draw_now(pool: Pool) -> None:
     pool.refresh_from_db()
 
 
-def try_judgements(dataset: Dataset, path: Path) -> Comparison:
+def try_judgements(dataset: Dataset, path: Path, *, scale_grew: bool = False) -> Comparison:
     """What a file would bring, with nothing stored. Raises as `imports.check_judgements`."""
-    return compare(present_grades(dataset.current_qrels), check_judgements(dataset, path).grades)
+    found = check_judgements(dataset, path, scale_grew=scale_grew)
+    return compare(present_grades(dataset.current_qrels), found.grades)
 
 
 def compare_now(brought: JudgementImport) -> None:

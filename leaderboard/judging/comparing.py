@@ -132,7 +132,8 @@ def present_grades(qrels: Qrels | None) -> dict[bytes, dict[bytes, int]]:
 
 
 def _new(brought: JudgementImport, against: Qrels | None) -> dict[bytes, dict[bytes, int]]:
-    return read_for(brought.version, path_of(Area.CURATION, brought.sha256), against).grades
+    # Whether the scale may grow was asked when the file was brought.
+    return read_for(brought.version, path_of(Area.CURATION, brought.sha256), against, scale_grew=True).grades
 
 
 def listed_conflicts(brought: JudgementImport, first: int = 0, most: int | None = None) -> Iterator[Conflict]:

@@ -30,11 +30,12 @@ class StoredPool:
 def draw(pool: Pool, folder: Path, progress: Callable[[float], None]) -> StoredPool:
     """Draw the pool from its runs against the present judgements, and store its files; `folder` is for scratch.
 
-    Runs are read half the time, the corpus the other half. Raises evaluation.pooling.PoolTooLarge.
+    Only the topics are drawn, as only they are scored. Runs are read half the time, the corpus the other half.
+    Raises evaluation.pooling.PoolTooLarge.
     """
     dataset, version = pool.dataset, pool.version
     qrels = dataset.current_qrels if dataset.current_version_id == version.pk else None
-    queries = path_of(Area.FILES, version.queries_sha256)
+    topics = path_of(Area.FILES, version.topics_sha256)
     known = version.document_ids_sha256
     drawn = draw_pool(
         # In the order of their bytes' names, so that nothing depends on which was asked for first.
@@ -42,7 +43,7 @@ def draw(pool: Pool, folder: Path, progress: Callable[[float], None]) -> StoredP
         depth=pool.depth,
         seed=secrets.randbits(64),
         qrels=load_qrels(qrels) if qrels is not None else None,
-        queries={query.id for query in read_queries(queries)},
+        queries={query.id for query in read_queries(topics)},
         documents=DocumentIds.open(path_of(Area.INDEXES, known)) if known else None,
         drop_self_matches=dataset.drop_self_matches,
         progress=lambda share: progress(0.5 * share),
@@ -54,7 +55,7 @@ def _stored(
     pool: Pool, qrels: Qrels | None, drawn: DrawnPool, folder: Path, progress: Callable[[float], None]
 ) -> StoredPool:
     version = pool.version
-    asked = texts_of_queries(path_of(Area.FILES, version.queries_sha256), {query for query, _ in drawn.pairs})
+    asked = texts_of_queries(path_of(Area.FILES, version.topics_sha256), {query for query, _ in drawn.pairs})
     corpus = path_of(Area.FILES, version.corpus_sha256) if version.corpus_sha256 else None
     table, lines = folder / "pool.csv", folder / "pool.qrels"
     wanted = {document for _, document in drawn.pairs}

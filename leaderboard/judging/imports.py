@@ -25,23 +25,29 @@ OPEN = (State.COMPARING, State.READY, State.MERGING)
 WORKING = (State.COMPARING, State.MERGING)
 
 
-def check_judgements(dataset: Dataset, path: Path) -> NewJudgements:
+def check_judgements(dataset: Dataset, path: Path, *, scale_grew: bool = False) -> NewJudgements:
     """What the file says of the dataset's queries and documents; nothing is stored.
 
+    `scale_grew`: grades above those of the present judgements are meant.
     Raises evaluation.errors.InvalidContent with everything that is wrong, JudgingRefused for a dataset without content.
     """
-    return read_for(_version(dataset), path, dataset.current_qrels)
+    return read_for(_version(dataset), path, dataset.current_qrels, scale_grew=scale_grew)
 
 
-def read_for(version: DatasetVersion, path: Path, present: Qrels | None) -> NewJudgements:
+def read_for(
+    version: DatasetVersion, path: Path, present: Qrels | None, *, scale_grew: bool
+) -> NewJudgements:
     """The judgements in a file, for a version that has `present` ones. Raises InvalidContent."""
     table = version.document_ids_sha256
     grades = (present.statistics if present is not None else {}).get("grades", {})
+    known = max(map(int, grades), default=0)
     return read_judgements(
         path,
         {query.id for query in read_queries(path_of(Area.FILES, version.queries_sha256))},
         DocumentIds.open(path_of(Area.INDEXES, table)) if table else None,
-        highest=max([HIGHEST_GRADE, *map(int, grades)]),
+        highest=max(HIGHEST_GRADE, known),
+        # Where nothing is judged relevant yet there is no scale to keep to.
+        scale=known if known > 0 and not scale_grew else None,
     )
 
 
@@ -52,7 +58,13 @@ def _version(dataset: Dataset) -> DatasetVersion:
 
 
 def bring_judgements(
-    dataset: Dataset, path: Path, *, name: str = "", note: str = "", pool: Pool | None = None
+    dataset: Dataset,
+    path: Path,
+    *,
+    name: str = "",
+    note: str = "",
+    pool: Pool | None = None,
+    scale_grew: bool = False,
 ) -> JudgementImport:
     """Take the file in, to be held against the present judgements by the scorer. Within `audit.acting`.
 
@@ -62,7 +74,7 @@ def bring_judgements(
     version = _version(dataset)
     if pool is not None and pool.version_id != version.pk:
         raise JudgingRefused(f"{pool} is not of the dataset's present version.")
-    found = check_judgements(dataset, path)
+    found = check_judgements(dataset, path, scale_grew=scale_grew)
     sha256 = put(Area.CURATION, path)
     with transaction.atomic():
         brought = JudgementImport.objects.create(

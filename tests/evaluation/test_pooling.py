@@ -76,17 +76,16 @@ def test_the_order_tells_nothing_of_runs_and_ranks(tmp_path: Path) -> None:
     of_query = [name for query, name in first.pairs if query == "q1"]
     assert of_query not in (documents, documents[::-1])
     assert first.statistics() == {
-        "pairs": 80, "queries": 2, "judged": 0, "by_run": [80, 80], "found_by": {"2": 80},
+        "pairs": 80, "queries": 2, "judged": 0, "other_queries": 0, "by_run": [80, 80], "found_by": {"2": 80},
     }  # fmt: skip
 
 
 def test_only_the_datasets_queries_and_documents_are_pooled(tmp_path: Path) -> None:
     run = write(tmp_path / "run", {"q1": {"a": 3.0, "nowhere": 2.0, "b": 1.0}, "stranger": {"b": 1.0}})
     documents = DocumentIds.build(["a", "b"], tmp_path / "ids")
-    assert set(draw_pool([run], depth=5, seed=1, queries={"q1"}, documents=documents).pairs) == {
-        ("q1", "a"),
-        ("q1", "b"),
-    }
+    pool = draw_pool([run], depth=5, seed=1, queries={"q1"}, documents=documents)
+    assert set(pool.pairs) == {("q1", "a"), ("q1", "b")}
+    assert pool.other_queries == 1
     # It takes its place, as where the run is scored.
     assert draw_pool([run], depth=2, seed=1, queries={"q1"}, documents=documents).pairs == (("q1", "a"),)
 

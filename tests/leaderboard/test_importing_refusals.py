@@ -217,6 +217,13 @@ def test_an_import_without_the_hidden_judgements_is_held_against_those_kept(tmp_
     assert (problem.code, problem.count) == ("split_overlaps", 1)
 
 
+def test_a_dataset_with_judgements_does_not_collect(tmp_path: Path) -> None:
+    (problem,) = problems_of(write_folder(tmp_path), collecting=True)
+    assert problem.code == "collecting_with_judgements"
+    assert "Leave out --collecting" in problem.hint
+    assert not Dataset.objects.exists()
+
+
 def test_the_splits_of_a_real_collection_do_not_overlap(shared_folder: Path) -> None:
     folder = shared_folder / "data" / "nfcorpus" / "qrels"
     test, *others = (read_qrels(folder / f"{split}.tsv") for split in ("test", "dev", "train"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,12 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from leaderboard.judgements import load_qrels
-from leaderboard.models import AuditRecord, Dataset, JudgementImport, Pool, User
+from leaderboard.models import AuditRecord, Dataset, DatasetVersion, JudgementImport, Pool, Qrels, User
+from leaderboard.store import Area, put
 from submissions.queue import take_requests
 from submissions.working import work_through
 from tests.factories import make_user
-from tests.submissions.conftest import Api, run_text, upload, work
+from tests.submissions.conftest import QUERIES, Api, run_text, upload, work
 
 pytestmark = pytest.mark.django_db
 
@@ -152,13 +154,50 @@ def run(command: str, *arguments: Any, **options: Any) -> str:
     return out.getvalue()
 
 
+def test_only_topics_are_pooled_and_what_was_left_out_is_said(
+    demo: Dataset, api: Api, judge: Client, tmp_path: Path
+) -> None:
+    topics = tmp_path / "topics.jsonl"
+    topics.write_text("".join(json.dumps({"_id": name, "text": "asked"}) + "\n" for name in QUERIES[:3]))
+    DatasetVersion.objects.update(topics_sha256=put(Area.FILES, topics))
+    api.submit(run_text(depth=5), system="Mine")
+    work()
+    by = {"by": with_rights("judge_dataset").email, "why": "October"}
+    said = run("draw_pool", "demo", depth=4, to=tmp_path, **by)
+    assert "6 pairs of 3 queries from 1 run; 6 were judged already." in said
+    assert "Left out: 9 queries of the runs that the dataset does not ask." in said
+    page = judge.get(f"/admin/leaderboard/pool/{Pool.objects.get().pk}/change/").content.decode()
+    assert "not asked by the dataset</dt><dd>9</dd>" in page
+
+
+def test_a_grade_above_the_present_scale_is_a_slip_unless_the_scale_grew(
+    demo: Dataset, judge: Client, tmp_path: Path
+) -> None:
+    Qrels.objects.update(statistics={"grades": {"0": 3, "1": 20}})
+    data = {"dataset": "demo", "why": "assessed"}
+    refused = judge.post(f"{IMPORTS}bring/", {**data, "file": upload("q1 0 d2 9\n", "judged.qrels")})
+    assert refused.status_code == 400
+    assert "a grade above 1, the highest among the present judgements" in refused.content.decode()
+    assert not JudgementImport.objects.exists()
+    bring(judge, "q1 0 d2 2\n", scale_grew="on")
+    scorer()
+    assert JudgementImport.objects.get().counts["new"] == 1
+    path = tmp_path / "judged.qrels"
+    path.write_text("q1 0 d1 2\n")
+    by = {"by": with_rights("judge_dataset").email, "why": "October", "dry_run": True}
+    with pytest.raises(CommandError, match="--scale-grew"):
+        run("import_judgements", "demo", str(path), **by)
+    said = run("import_judgements", "demo", str(path), scale_grew=True, **by)
+    assert said.startswith("0 new, 0 the same, 1 conflict (1 higher, 0 lower); 1 query, 0 of them")
+
+
 def test_commands_draw_and_import_at_once(demo: Dataset, api: Api, judge: Client, tmp_path: Path) -> None:
     api.submit(run_text(depth=5), system="Mine")
     work()
     by = {"by": with_rights("judge_dataset").email, "why": "October"}
     said = run("draw_pool", "demo", depth=4, to=tmp_path, **by)
     pool = Pool.objects.get()
-    assert f"Pool {pool.pk}: 28 pairs of 12 queries from 1 runs; 20 were judged already." in said
+    assert f"Pool {pool.pk}: 28 pairs of 12 queries from 1 run; 20 were judged already." in said
     lines = (tmp_path / f"pool-demo-{pool.pk}.qrels").read_text().splitlines()
     judged = tmp_path / "judged.qrels"
     judged.write_text("".join(line.replace(" -1", " 1\n") for line in lines))

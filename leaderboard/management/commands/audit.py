@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
@@ -32,8 +34,13 @@ class Command(BaseCommand):
             "at__date__gte": options["since"],
         }
         records = records.filter(**{name: value for name, value in wanted.items() if value})
-        for row in records[: options["limit"]]:
-            self.stdout.write(line_of(row))
+        try:
+            for row in records[: options["limit"]]:
+                self.stdout.write(line_of(row))
+            self.stdout.flush()
+        except BrokenPipeError:
+            # Whoever reads has seen enough, as `head` has. What Python flushes at its end goes nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def line_of(row: AuditRecord) -> str:

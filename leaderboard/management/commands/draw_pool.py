@@ -8,6 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from evaluation.formats.run_problems import number_of
 from evaluation.pooling import PoolTooLarge
 from leaderboard.audit import acting
 from leaderboard.judging.at_once import draw_now
@@ -53,8 +54,9 @@ class Command(BaseCommand):
                 self.stdout.write(str(folder / name))
         found = pool.statistics
         self.stdout.write(
-            f"Pool {pool.pk}: {found['pairs']:,} pairs of {found['queries']:,} queries from {found['runs']:,} runs; "
-            f"{found['judged']:,} were judged already."
+            f"Pool {pool.pk}: {found['pairs']:,} pairs of {found['queries']:,} queries "
+            f"from {number_of(found['runs'], 'run')}; "
+            f"{found['judged']:,} were judged already.{_others(found['other_queries'])}"
         )
 
     def _drawn(self, options: dict[str, Any]) -> Pool:
@@ -79,3 +81,9 @@ class Command(BaseCommand):
             give_up_pool(pool.pk, str(error))
             raise CommandError(str(error)) from error
         return pool
+
+
+def _others(count: int) -> str:
+    if not count:
+        return ""
+    return f" Left out: {number_of(count, 'query', 'queries')} of the runs that the dataset does not ask."

@@ -8,6 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from evaluation.errors import InvalidContent
+from evaluation.formats.run_problems import number_of
 from leaderboard.audit import acting
 from leaderboard.judging.at_once import compare_now, merge_now, try_judgements
 from leaderboard.judging.imports import Conflicts, State, bring_judgements, discard_import, request_merge
@@ -35,6 +36,9 @@ class Command(BaseCommand):
         )  # fmt: skip
         parser.add_argument("--note", default="", help="where they are from; public")
         parser.add_argument("--pool", type=int, help="the number of the pool that was judged")
+        parser.add_argument(
+            "--scale-grew", action="store_true", help="grades above the highest present one are meant"
+        )
         parser.add_argument("--dry-run", action="store_true", help="say what would come of it; store nothing")
         parser.add_argument("--by", required=True, metavar="EMAIL", help="whose act it is: an account here")
         parser.add_argument("--why", required=True, help="kept in the record")
@@ -54,12 +58,15 @@ class Command(BaseCommand):
 
     def _import(self, dataset: Dataset, options: dict[str, Any]) -> None:
         if options["dry_run"]:
-            self._say(try_judgements(dataset, options["file"]).counts())
+            found = try_judgements(dataset, options["file"], scale_grew=options["scale_grew"])
+            self._say(found.counts())
             return
         pool = Pool.objects.filter(pk=options["pool"], dataset=dataset).first() if options["pool"] else None
         if options["pool"] and pool is None:
             raise CommandError(f"{dataset} has no pool {options['pool']}.")
-        brought = bring_judgements(dataset, options["file"], note=options["note"], pool=pool)
+        brought = bring_judgements(
+            dataset, options["file"], note=options["note"], pool=pool, scale_grew=options["scale_grew"]
+        )
         compare_now(brought)
         self._say(brought.counts)
         if brought.state == State.DISCARDED:
@@ -79,7 +86,7 @@ class Command(BaseCommand):
 
     def _say(self, counts: dict[str, Any]) -> None:
         self.stdout.write(
-            f"{counts['new']:,} new, {counts['same']:,} the same, {counts['conflicts']:,} conflicts "
-            f"({counts['raised']:,} higher, {counts['lowered']:,} lower); {counts['queries']:,} queries, "
-            f"{counts['new_queries']:,} of them not judged before."
+            f"{counts['new']:,} new, {counts['same']:,} the same, {number_of(counts['conflicts'], 'conflict')} "
+            f"({counts['raised']:,} higher, {counts['lowered']:,} lower); "
+            f"{number_of(counts['queries'], 'query', 'queries')}, {counts['new_queries']:,} of them not judged before."
         )
