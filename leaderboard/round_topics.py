@@ -1,25 +1,28 @@
-"""Scores by topic at a round's end: a run's own beside best, median and worst over all runs that came in time.
+"""Scores by topic at a round's end: a run's own beside best, median and worst over what came in time.
 
 As TREC gives them to its participants. The scorer makes the summary, since it alone knows which queries are judged;
-what is told of a run is its own team's. Of fewer than three runs nothing is told but one's own.
+what is told of a run is its own team's. Best, median and worst are over the public runs, of four parties at least, so
+that whoever reads them has three others in them: of fewer, one's own values and these would give away another's. A
+*party* is a team with every other that shares a member or a sender with it (`parties`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from leaderboard.boards.measures import better
 from leaderboard.boards.wording import MINUS
-from leaderboard.models import Dataset, Entry, Evaluation, Qrels, Round, RoundSummary
+from leaderboard.models import Dataset, Entry, Evaluation, Membership, Qrels, Round, RoundSummary
 from leaderboard.publishing import published_value
 from leaderboard.results import per_query_values
 
-#: Fewer runs would tell one team what another has.
-LEAST_RUNS = 3
+#: Parties beside the reader's own: from fewer, a reader who takes the own values away learns what one other has.
+LEAST_OTHERS = 3
 #: What is no run of a round any more, and what nothing is told of: a competition's held results stay held.
 TAKEN_OFF = (
     Entry.Visibility.WITHDRAWN,
@@ -27,6 +30,8 @@ TAKEN_OFF = (
     Entry.Visibility.UNPUBLISHED,
     Entry.Visibility.HELD,
 )
+#: What is summed up: a private result is for its own team, in the summary too.
+SUMMED_UP = (Entry.Visibility.PUBLIC, Entry.Visibility.SUPERSEDED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,17 +99,36 @@ def _run(entry: Entry, evaluations: Sequence[Evaluation], dataset: Dataset) -> R
     return RoundRun(entry, label, measures, np.mean(of_seeds, axis=0))
 
 
+def parties(entries: Iterable[Entry]) -> dict[int, int]:
+    """By team, those of the entries: which party it is of. Teams with a member or a sender in common are one party."""
+    people: dict[int, set[int]] = {}
+    for entry in entries:
+        if entry.system.team_id is not None:
+            sender = [entry.submitter_id] if entry.submitter_id is not None else []
+            people.setdefault(entry.system.team_id, set()).update(sender)
+    for team, person in Membership.objects.filter(team__in=people).values_list("team", "user"):
+        people[team].add(person)
+    party = {team: team for team in people}
+    for one, other in combinations(people, 2):
+        if people[one] & people[other] and party[one] != party[other]:
+            party = {team: party[one] if each == party[other] else each for team, each in party.items()}
+    return party
+
+
 def sum_up(row: Round, dataset: Dataset, qrels: Qrels, queries: Sequence[str]) -> RoundSummary:
-    """Best, median and worst by query over the round's runs; `queries` are the judged ones in the judgements' order.
+    """Best, median and worst by query over the round's public runs; `queries` are the judged ones in their order.
 
     For the scorer. Made once; again, the first one stays.
     """
-    runs = runs_of(row, dataset, qrels)
+    runs = [run for run in runs_of(row, dataset, qrels) if run.entry.visibility in SUMMED_UP]
+    party = parties(run.entry for run in runs)
     values: dict[str, dict[str, list[float]]] = {}
-    for measure in dataset.measures if len(runs) >= LEAST_RUNS else ():
-        columns = [run.values[:, run.measures.index(measure)] for run in runs if measure in run.measures]
-        if len(columns) >= LEAST_RUNS:
-            values[measure] = _summary(np.stack(columns), measure, hidden=dataset.hidden)
+    for measure in dataset.measures:
+        having = [run for run in runs if measure in run.measures]
+        teams = {run.entry.system.team_id for run in having}
+        if len({party[team] for team in teams if team is not None}) > LEAST_OTHERS:
+            columns = np.stack([run.values[:, run.measures.index(measure)] for run in having])
+            values[measure] = _summary(columns, measure, hidden=dataset.hidden)
     summary, _ = RoundSummary.objects.get_or_create(
         round=row,
         dataset=dataset,

@@ -8,7 +8,7 @@ from leaderboard.boards.measures import better
 from leaderboard.figures.model import Figure, Plot, Table
 from leaderboard.figures.palette import BETTER, WORSE
 from leaderboard.figures.request import FigureRequest
-from leaderboard.round_topics import LEAST_RUNS, Topic
+from leaderboard.round_topics import LEAST_OTHERS, Topic
 
 #: More bars are thinner than a line.
 MOST_BARS = 400
@@ -19,7 +19,7 @@ def plot(topics: Sequence[Topic], run: str, measure: str, of_round: str) -> Plot
     """The run's value less the median by query, from the largest down, with the best and the worst as a band."""
     known = [topic for topic in topics if topic.difference is not None]
     if not known:
-        return Plot.empty(f"Of fewer than {LEAST_RUNS} runs no median is told.")
+        return Plot.empty(f"No median is told where fewer than {LEAST_OTHERS} other teams have public runs.")
     ordered = sorted(known, key=lambda topic: -(topic.difference or 0.0))
     step = -(-len(ordered) // MOST_BARS)
     shown = ordered[::step]

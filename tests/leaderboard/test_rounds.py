@@ -16,10 +16,23 @@ from django.test import Client
 from django.utils import timezone
 
 from leaderboard.audit import acting
-from leaderboard.models import AuditRecord, Benchmark, Dataset, Entry, Pool, Round, Run, User, WorkRequest
+from leaderboard.models import (
+    AuditRecord,
+    Benchmark,
+    Dataset,
+    Entry,
+    Membership,
+    Pool,
+    Round,
+    RoundSummary,
+    Run,
+    User,
+    WorkRequest,
+)
+from leaderboard.round_topics import sum_up
 from leaderboard.rounds import NotYet, Phase, current_round, in_words, phase, reveal, save_round
 from submissions.queue import take_requests
-from tests.factories import make_dataset, make_user
+from tests.factories import make_dataset, make_user, team_of
 from tests.submissions.conftest import Api, make_collection, run_text, work
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -181,14 +194,14 @@ def test_pages_and_api_say_phases_and_counts(monkeypatch: pytest.MonkeyPatch, cl
 
 @pytest.fixture
 def revealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Round, list[User]]:
-    """A round of a hidden dataset with four teams of one run each, one of which is late; revealed."""
+    """A round of a hidden dataset with five teams of one run each, one of which is late; revealed."""
     dataset = make_collection(tmp_path, "secret", hidden=True)
     row = make_round(dataset)
-    people = [make_user(name) for name in ("Ann", "Ben", "Cleo", "Dan")]
+    people = [make_user(name) for name in ("Ann", "Ben", "Cleo", "Dan", "Eli")]
     for number, person in enumerate(people):
         at(monkeypatch, CLOSES + SECOND if number == 3 else OPENS + timedelta(hours=number))
         sent = Api(person).submit(
-            run_text(depth=10, skip=number), dataset="secret", system=f"System {person.name}",
+            run_text(depth=10 + number, skip=number % 4), dataset="secret", system=f"System {person.name}",
             run_type="automatic", tag=f"tag{number}",
         )  # fmt: skip
         assert sent.status == 201, sent.body
@@ -210,9 +223,9 @@ def revealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Round, li
 def test_each_team_gets_its_own_topics_beside_best_median_and_worst(
     revealed: tuple[Round, list[User]],
 ) -> None:
-    row, (_ann, ben, _, dan) = revealed
+    row, (_ann, ben, _cleo, dan, _eli) = revealed
     summary = row.summaries.get()
-    assert summary.runs == 3  # the late one is not summed up
+    assert summary.runs == 4  # the late one is not summed up
     assert len(summary.queries) == 10
     client = Client()
     client.force_login(ben)
@@ -223,7 +236,7 @@ def test_each_team_gets_its_own_topics_beside_best_median_and_worst(
     lines = list(csv.DictReader(io.StringIO(
         client.get("/rounds/autumn/topics/secret.csv?measure=RR@10").content.decode())))  # fmt: skip
     assert len(lines) == 10
-    # d1 and d3 are relevant: first at ranks 1, 2 and 1 when 0, 1 and 2 documents are left out.
+    # d1 and d3 are relevant: first at ranks 1, 2, 1 and 1 when 0, 1, 2 and 0 documents are left out.
     assert {(line["own"], line["best"], line["median"], line["worst"]) for line in lines} == {
         ("0.5", "1.0", "1.0", "0.5")
     }
@@ -237,6 +250,34 @@ def test_each_team_gets_its_own_topics_beside_best_median_and_worst(
             assert other.get(f"/rounds/autumn/{address}").status_code in (302, 404)
 
 
+def test_best_median_and_worst_give_away_no_other_teams_values(revealed: tuple[Round, list[User]]) -> None:
+    row, (ann, ben, cleo, _dan, eli) = revealed
+    first = row.summaries.select_related("dataset", "qrels").get()
+
+    def again() -> RoundSummary:
+        row.summaries.all().delete()
+        return sum_up(row, first.dataset, first.qrels, first.queries)
+
+    assert set(again().values) == set(first.values) == {"nDCG@10", "RR@10", "R@100"}
+    of_cleo = Entry.objects.filter(system__team__members=cleo)
+    # A private result is its own team's alone; and the three runs of the others would tell Ann who has what.
+    of_cleo.update(visibility=Entry.Visibility.PRIVATE)
+    assert (again().runs, again().values) == (3, {})
+    of_cleo.update(visibility=Entry.Visibility.PUBLIC)
+    # Whoever is in two of the teams knows of both, and so does whoever sent for one and left it.
+    shared = Membership.objects.create(team=team_of(cleo), user=ann)
+    assert (again().runs, again().values) == (4, {})
+    client = Client()
+    client.force_login(ben)
+    page = client.get("/rounds/autumn/topics/secret/")
+    assert "fewer than three other teams" in page.content.decode()
+    assert client.get("/rounds/autumn/topics/secret.csv").content.decode().splitlines()[1].endswith(",,,")
+    shared.delete()
+    assert again().values
+    of_cleo.update(submitter=eli)
+    assert again().values == {}
+
+
 def test_marks_stand_on_the_board_with_their_footnotes(revealed: tuple[Round, list[User]]) -> None:
     board = Client().get("/datasets/secret/").content.decode()
     assert "§ pooled: its run fed the pool" in board
@@ -245,7 +286,7 @@ def test_marks_stand_on_the_board_with_their_footnotes(revealed: tuple[Round, li
     rows = Client().get("/api/v1/datasets/secret/board/").json()["rows"]
     assert {row["system"]: (row["late"], row["pooled"]) for row in rows} == {
         "System Ann": (False, False), "System Ben": (False, True), "System Cleo": (False, False),
-        "System Dan": (True, False),
+        "System Dan": (True, False), "System Eli": (False, False),
     }  # fmt: skip
 
 
