@@ -12,6 +12,7 @@ from django.db.models import Q
 
 from leaderboard.audit import record
 from leaderboard.board_versions import lock_boards
+from leaderboard.challenges import CLAIMS, settlement_of
 from leaderboard.models import Challenge, Entry, Run, System, SystemRedirect
 from leaderboard.publishing import system_changed
 
@@ -31,13 +32,25 @@ def conflicts_of(duplicate: System, into: System) -> list[str]:
     found = []
     if duplicate.source_id is not None:
         found.append(
-            f"{duplicate} comes with the reported tables and would come back with them. Merge {into} into it instead."
+            f"{duplicate} comes with the reported tables and would come back with them: it stays what it is."
         )
-    if duplicate.team_id is None and duplicate.source_id is None:
-        found.append(f"{duplicate} is made by the site itself. Merge {into} into it instead.")
+    elif duplicate.team_id is None:
+        found.append(f"{duplicate} is made by the site itself and would be made again: it stays what it is.")
+    elif duplicate.team_id != into.team_id:
+        found.append(
+            f"{duplicate} is a system of {duplicate.team} and {into} of {into.team or 'no team'}: results, submissions "
+            f"and places would change hands. Have its team withdraw them and send them again for {into}, or leave both "
+            "and name one the variant of the other."
+        )
     if (duplicate.anonymous_until is None) != (into.anonymous_until is None):
         found.append(
             "One of them is anonymous and the other says whose it is: end the anonymity first, or wait."
+        )
+    if settlement_of(duplicate) is not None and any(
+        getattr(duplicate, name) != getattr(into, name) for name in CLAIMS
+    ):
+        found.append(
+            f"A challenge settled what {duplicate} says of its training, and {into} says otherwise. Correct that first."
         )
     return [*found, *_same_runs(duplicate, into), *_same_entries(duplicate, into)]
 
@@ -55,17 +68,21 @@ def _same_runs(duplicate: System, into: System) -> Iterator[str]:
 
 
 def _same_entries(duplicate: System, into: System) -> Iterator[str]:
-    """Two results that would stand on a board under one name, with nothing to tell them apart."""
+    """Two results that stand on a board under one name, or may come to, with nothing to tell them apart.
+
+    What is kept back, held, superseded or taken off may come back; what its team withdrew does not.
+    """
     columns = ("dataset_id", "configuration", "comparison_group")
-    on_boards = Q(visibility__in=[Entry.Visibility.PUBLIC, Entry.Visibility.QUARANTINED])
-    known = set(Entry.objects.filter(on_boards, system=into).values_list(*columns))
-    mine = Entry.objects.filter(on_boards, system=duplicate).select_related("dataset")
+    there = Q(visibility__in=[Entry.Visibility.PUBLIC, Entry.Visibility.QUARANTINED])
+    may_come = ~Q(visibility=Entry.Visibility.WITHDRAWN) & Q(withdrawal_reason="")
+    known = set(Entry.objects.filter(there | may_come, system=into).values_list(*columns))
+    mine = Entry.objects.filter(there | may_come, system=duplicate).select_related("dataset")
     for entry in mine.order_by("dataset__name", "pk"):
         if (entry.dataset_id, entry.configuration, entry.comparison_group) in known:
             label = f"“{entry.configuration}”" if entry.configuration else "without a label"
             yield (
-                f"Both have a result on {entry.dataset} {label} (entry {entry.pk} is the duplicate's). Un-publish the "
-                "one that is not to stand."
+                f"Both have a result on {entry.dataset} {label}; entry {entry.pk} is the duplicate's "
+                f"({entry.get_visibility_display()}). Withdraw the submission of the one that is not to stand."
             )
 
 
@@ -73,7 +90,8 @@ def _same_entries(duplicate: System, into: System) -> Iterator[str]:
 def merge_systems(duplicate: System, into: System) -> System:
     """Move everything of the duplicate to the other system; its address leads there from now on.
 
-    Raises CannotMerge with all conflicts, and nothing is changed. Call within `leaderboard.audit.acting`.
+    Both are of one team, so that its places on boards and what it may manage stay as they are. Raises CannotMerge with
+    all conflicts, and nothing is changed. Call within `leaderboard.audit.acting`.
     """
     both = Entry.objects.filter(system__in=[duplicate, into])
     lock_boards(both.values_list("dataset_id", flat=True))

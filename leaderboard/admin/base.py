@@ -10,9 +10,10 @@ from __future__ import annotations
 from typing import Any, cast
 
 from django.contrib import admin, messages
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.forms.models import _get_foreign_key
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from simple_history.admin import SimpleHistoryAdmin
 
@@ -23,6 +24,8 @@ from leaderboard.models import Dataset, User
 
 #: Values in records are cut off after so many characters.
 _LONGEST = 500
+#: No database here has a key as large.
+_PAST_ANY_KEY = 2**63
 
 
 class CurationAdmin(SimpleHistoryAdmin):
@@ -65,14 +68,25 @@ class CurationAdmin(SimpleHistoryAdmin):
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
         """The object; while it is saved its row stays locked, so that of two who save at once the second sees it."""
+        self.key_of(object_id)
         if request.method == "POST":
             self.lock(object_id, from_field)
         return super().get_object(request, object_id, from_field)
 
+    def key_of(self, object_id: str) -> Any:
+        """The key that an address names. Raises Http404 for what can be none."""
+        try:
+            key = self.model._meta.pk.to_python(object_id)
+        except ValidationError:
+            key = None
+        if key is None or (isinstance(key, int) and not 0 <= key < _PAST_ANY_KEY):
+            raise Http404(f"No {self.model._meta.verbose_name} has this number.")
+        return key
+
     def lock(self, object_id: str, from_field: str | None = None) -> None:
         """Lock the row until the commit. Where boards are to be locked as well, override it and do that first."""
-        pk = self.model._meta.pk.to_python(object_id)
-        list(self.model._default_manager.select_for_update(no_key=True).filter(pk=pk).values_list("pk"))
+        rows = self.model._default_manager.select_for_update(no_key=True).filter(pk=self.key_of(object_id))
+        list(rows.values_list("pk"))
 
     def tools(self, request: HttpRequest, obj: Any) -> list[tuple[str, str]]:
         """Further pages about the object, as words and address: links on top of its own page."""
@@ -82,7 +96,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> Any:
         """The object's page, with the links to further ones."""
-        obj = self.get_queryset(request).filter(pk=object_id).first() if object_id.isdigit() else None
+        obj = self.get_queryset(request).filter(pk=self.key_of(object_id)).first()
         tools = self.tools(request, obj) if obj is not None else []
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), "tools": tools})
 
@@ -142,6 +156,7 @@ class CurationAdmin(SimpleHistoryAdmin):
 
     def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
         """Who changed what, when and why; where no history is kept, the admin's own log."""
+        self.key_of(object_id)
         if not has_history(self.model):
             return admin.ModelAdmin.history_view(self, request, object_id, extra_context)
         return super().history_view(request, object_id, extra_context)

@@ -112,8 +112,7 @@ class DatasetAdmin(ExchangeAdmin):
 
     def lock(self, object_id: str, from_field: str | None = None) -> None:
         """Lock the board, in the order in which all boards are locked."""
-        if object_id.isdigit():
-            lock_boards([int(object_id)])
+        lock_boards([self.key_of(object_id)])
 
     def save_model(self, request: HttpRequest, obj: Dataset, form: Any, change: bool) -> None:
         """Save, so that no cached page outlives it: neither its own nor that of a dataset that it was a part of."""

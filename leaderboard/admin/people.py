@@ -7,6 +7,8 @@ from typing import Any
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.forms import AdminUserCreationForm
+from django.core.exceptions import ValidationError
+from django.forms import BaseInlineFormSet
 from django.http import HttpRequest
 
 from leaderboard.admin.base import CurationAdmin
@@ -39,10 +41,26 @@ class PersonAdmin(UserAdmin):
     readonly_fields = ("last_login", "date_joined")
 
 
+class MembershipFormSet(BaseInlineFormSet):
+    """The members of a team, one of whom at least decides for it."""
+
+    def clean(self) -> None:
+        """Raises ValidationError where a change, or a new team, would have nobody who owns it."""
+        super().clean()
+        if any(form.errors for form in self.forms) or not (self.has_changed() or self.instance._state.adding):
+            return
+        kept = [form for form in self.forms if form not in self.deleted_forms]
+        if not any(form.cleaned_data.get("owner") for form in kept):
+            raise ValidationError(
+                "A team is never without an owner. Tick “owner” for a member who stays, or add one."
+            )
+
+
 class MembershipInline(admin.TabularInline):
     """Who is in a team."""
 
     model = Membership
+    formset = MembershipFormSet
     extra = 0
     raw_id_fields = ("user",)
 

@@ -229,7 +229,9 @@ def _found(key: int | str) -> Rescore:
     rescores: QuerySet[Rescore] = Rescore.objects.select_related(
         "dataset__current_qrels", "from_qrels__version", "to_qrels__version", "created_by", "decided_by"
     )
-    return get_object_or_404(rescores, pk=int(key) if str(key).isdigit() else 0)
+    number = str(key)
+    known = number.isascii() and number.isdecimal() and len(number) < 19
+    return get_object_or_404(rescores, pk=int(number) if known else 0)
 
 
 def _address(rescore: Rescore) -> str:

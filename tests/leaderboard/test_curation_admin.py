@@ -13,7 +13,7 @@ from django.urls import reverse
 from leaderboard.curators import make_curator
 from leaderboard.importing.importer import import_dataset
 from leaderboard.importing.options import ImportOptions
-from leaderboard.models import AuditRecord, Entry, HardwareClass, Qrels, System, User
+from leaderboard.models import AuditRecord, Entry, HardwareClass, Membership, Qrels, System, Team, User
 from tests.curating import save
 from tests.factories import make_user
 from tests.leaderboard.entries import cost, make_system, score, scored_dataset
@@ -78,7 +78,8 @@ def test_who_may_only_look_at_entries_is_offered_no_action() -> None:
 
 def test_systems_are_merged_on_a_page_that_lists_what_stands_against_it(curator: Client) -> None:
     dataset = scored_dataset()
-    duplicate, into, other = make_system("Owl v1"), make_system("Owl"), make_system("Else")
+    into = make_system("Owl")
+    duplicate, other = (make_system(name, team=into.team) for name in ("Owl v1", "Else"))
     score(dataset, duplicate, ndcg=0.5)
     score(dataset, other, ndcg=0.6)
     address = reverse("admin:leaderboard_system_merge", args=[duplicate.pk])
@@ -91,6 +92,41 @@ def test_systems_are_merged_on_a_page_that_lists_what_stands_against_it(curator:
         in curator.post(address, {"into": into.slug, "why": "the same"}, follow=True).content.decode()
     )
     assert not System.objects.filter(name="Owl v1").exists()
+
+
+@pytest.mark.parametrize("given", ["abc", "²", "-1", "9" * 25])
+def test_an_address_with_no_number_in_it_is_not_found(given: str) -> None:
+    root = signed_in(make_user("Root", is_staff=True, is_superuser=True))
+    for model in (
+        "system", "dataset", "round", "rescore", "pool", "judgementimport", "challenge", "team", "entry", "qrels",
+        "auditrecord",
+    ):  # fmt: skip
+        address = f"/admin/leaderboard/{model}/{given}"
+        for page in ("change", "history", "delete"):
+            found = [
+                root.get(f"{address}/{page}/").status_code,
+                root.post(f"{address}/{page}/", {"why": "x"}).status_code,
+            ]
+            assert found in ([404, 404], [404, 405], [403, 403]), (model, page, found)
+
+
+def test_no_team_is_left_without_an_owner(curator: Client) -> None:
+    root = signed_in(make_user("Root", is_staff=True, is_superuser=True))
+    team = Team.objects.create(slug="owls", name="Owls")
+    owner, member = make_user("Olga"), make_user("Max")
+    Membership.objects.create(team=team, user=owner, owner=True)
+    second = Membership.objects.create(team=team, user=member)
+    address = reverse("admin:leaderboard_team_change", args=[team.pk])
+    for changes in ({"memberships-0-owner": None}, {"memberships-0-DELETE": "on"}):
+        refused = save(root, address, **changes)
+        assert refused.status_code == 200
+        assert "never without an owner" in refused.content.decode()
+    assert Membership.objects.get(team=team, owner=True).user == owner
+    handed_over = {"memberships-0-DELETE": "on", "memberships-1-owner": "on"}
+    assert save(root, address, **handed_over).status_code == 302
+    assert Membership.objects.get(team=team) == second
+    nobodys = save(root, reverse("admin:leaderboard_team_add"), name="Nobody's", slug="nobodys")
+    assert "never without an owner" in nobodys.content.decode()
 
 
 def test_measures_are_changed_on_their_own_page(curator: Client) -> None:

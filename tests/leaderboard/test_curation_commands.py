@@ -8,6 +8,9 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
+from leaderboard.audit import acting
+from leaderboard.challenges import Correction, raise_challenge, settle
+from leaderboard.merging_systems import conflicts_of
 from leaderboard.models import AuditRecord, Entry, System, SystemRedirect
 from submissions.models import Submission
 from tests.factories import make_user
@@ -77,7 +80,8 @@ def test_the_measures_of_a_board_change_with_what_is_stored(client: Client) -> N
 def test_a_duplicate_goes_into_the_system_that_it_is(client: Client) -> None:
     carol = make_user("Carol")
     dataset, other = scored_dataset(slug="nuts"), scored_dataset(slug="bolts")
-    duplicate, into = make_system("Owl v1"), make_system("Owl")
+    into = make_system("Owl")
+    duplicate = make_system("Owl v1", team=into.team)
     old = duplicate.slug
     score(dataset, duplicate, ndcg=0.5)
     score(other, into, ndcg=0.6)
@@ -104,9 +108,21 @@ def test_a_duplicate_goes_into_the_system_that_it_is(client: Client) -> None:
 def test_what_cannot_be_merged_is_listed_and_nothing_changes() -> None:
     carol = make_user("Carol")
     dataset = scored_dataset(slug="nuts")
-    duplicate, into = make_system("Owl v1"), make_system("Owl")
-    score(dataset, duplicate, ndcg=0.5)
+    into = make_system("Owl")
+    duplicate = make_system("Owl v1", team=into.team)
+    twin = score(dataset, duplicate, ndcg=0.5)
     score(dataset, into, ndcg=0.6)
+    for state in ("private", "held", "superseded", "unpublished"):
+        Entry.objects.filter(pk=twin.pk).update(visibility=state)
+        assert any("Withdraw the submission" in conflict for conflict in conflicts_of(duplicate, into))
+        assert conflicts_of(into, duplicate)
+    Entry.objects.filter(pk=twin.pk).update(visibility="withdrawn")
+    assert not conflicts_of(duplicate, into)
+    Entry.objects.filter(pk=twin.pk).update(visibility="public")
+    elsewhere = make_system("Owl of theirs")
+    score(dataset, elsewhere, ndcg=0.55)
+    with pytest.raises(CommandError, match="would change hands"):
+        run("merge_systems", elsewhere.slug, into.slug, by=carol.email)
     with pytest.raises(CommandError, match=f"Both have a result on {dataset}"):
         run("merge_systems", duplicate.slug, into.slug, by=carol.email)
     report(dataset, make_source("paper"), "Printed", ndcg=0.4)
@@ -115,7 +131,24 @@ def test_what_cannot_be_merged_is_listed_and_nothing_changes() -> None:
         run("merge_systems", printed.slug, into.slug, by=carol.email)
     with pytest.raises(CommandError, match="into itself"):
         run("merge_systems", into.slug, into.slug, by=carol.email)
+    with pytest.raises(CommandError, match="would change hands"):
+        run("merge_systems", duplicate.slug, printed.slug, by=carol.email)
     assert System.objects.filter(pk=duplicate.pk).exists()
+
+
+def test_what_a_challenge_corrected_is_not_merged_away() -> None:
+    dataset = scored_dataset(slug="nuts")
+    into = make_system("Owl")
+    duplicate = make_system("Owl v1", team=into.team)
+    score(dataset, duplicate, ndcg=0.5)
+    doubt = raise_challenge(duplicate, make_user("Bob"), "training", "Its repository names these nuts too.")
+    with acting(None, "read it"):
+        settle(doubt, upheld=True, decision="It does.", correction=Correction(True, ["nuts"], []))
+    duplicate.refresh_from_db()
+    assert any("Correct that first" in conflict for conflict in conflicts_of(duplicate, into))
+    System.objects.filter(pk=into.pk).update(training_declared=True, training_datasets=["nuts"])
+    into.refresh_from_db()
+    assert not conflicts_of(duplicate, into)
 
 
 def test_a_curator_may_curate_but_not_read_hidden_judgements() -> None:

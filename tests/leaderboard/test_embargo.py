@@ -301,7 +301,8 @@ def test_a_copy_without_names_is_never_the_row_itself(planted: System) -> None:
 
 
 def test_an_anonymous_system_is_not_merged_with_one_that_has_a_name(db: None) -> None:
-    anonymous, named = make_system("Blind"), make_system("Named")
+    anonymous = make_system("Blind")
+    named = make_system("Named", team=anonymous.team)
     assert not conflicts_of(anonymous, named)
     make_anonymous(anonymous, in_days(9).date())
     for one, other in ((anonymous, named), (named, anonymous)):
