@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from leaderboard.boards.measures import better
 from leaderboard.boards.word_pieces import is_word_pieces
-from leaderboard.models import Entry
+from leaderboard.models import Dataset, Entry
 from leaderboard.protection import HIDDEN_DECIMALS, policy_of
 from leaderboard.publishing import comparison_group, published_scores, shown_instead
 from submissions.models import Job, State, Submission
@@ -68,8 +68,8 @@ def held_meaning(entry: Entry) -> str:
     return "No significant change. The scores are those that your team has already; nothing else is told."
 
 
-def outcome_text(submission: Submission) -> str:
-    """How the submission ended, for mails and webhooks: plain text, a line for each dataset.
+def outcome_text(submission: Submission, dataset: Dataset | None = None) -> str:
+    """How the submission ended, for mails and webhooks: plain text, a line for each dataset, or for one alone.
 
     Its jobs must all have ended. Scores stand beside the baseline's.
     """
@@ -77,7 +77,7 @@ def outcome_text(submission: Submission) -> str:
         "dataset", "entry__dataset", "entry__system"
     )
     by_dataset: dict[int, list[Job]] = {}
-    for job in jobs:
+    for job in jobs if dataset is None else jobs.filter(dataset=dataset):
         by_dataset.setdefault(job.dataset_id, []).append(job)
     return "\n".join(_outcome(members) for members in by_dataset.values())
 

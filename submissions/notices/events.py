@@ -64,7 +64,7 @@ def _rescored(payload: Mapping[str, Any]) -> None:
     for submission in submissions.select_related("system", "team").order_by("-created_at"):
         by_team[submission.team_id].append(submission)
     said = {
-        team: [(each.system.name, outcome_text(each)) for each in own[:OUTCOMES]]
+        team: [(each.system.name, outcome_text(each, rescore.dataset)) for each in own[:OUTCOMES]]
         for team, own in by_team.items()
     }
     for person in members(by_team):

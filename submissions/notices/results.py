@@ -28,7 +28,7 @@ def result_body(
         "state": status.state.value,
         "datasets": [part.jobs[0].job.dataset.slug for part in parts],
         "scores": {part.jobs[0].job.dataset.slug: _values(_scores(part)) for part in parts},
-        "outcome": outcome_text(submission),
+        "outcome": outcome_text(submission, dataset),
     }
 
 

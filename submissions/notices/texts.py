@@ -10,6 +10,7 @@ from leaderboard.models import Challenge, Rescore, Round
 from leaderboard.rounds import utc
 from submissions.models import NoticeKind, State
 from submissions.notices.outbox import Message
+from submissions.quotas.shown import Charged, charged
 from submissions.status import JobStatus, SubmissionStatus
 from submissions.status_scores import outcome_text
 
@@ -36,6 +37,7 @@ def ended_message(kind: NoticeKind, status: SubmissionStatus) -> Message:
     else:
         lines = [f"{what} was not scored."]
     lines += [_trouble(job) for job in status.jobs if job.state not in (State.DONE, State.WITHDRAWN)]
+    lines += [_given_back(each) for each in charged(submission, now=False) if each.refunded]
     return Message(
         kind=kind,
         key=f"submission-{submission.pk}",
@@ -54,9 +56,13 @@ def _trouble(job: JobStatus) -> str:
         lines.append(f"- and {len(job.problems) - PROBLEMS} more")
     if job.model.remedy:
         lines.append(job.model.remedy)
-    if job.state == State.FAILED:
-        lines.append("What it had taken of a quota is given back.")
     return "\n".join(lines)
+
+
+def _given_back(cost: Charged) -> str:
+    """What the ledger says, which alone knows what counts."""
+    why = f", because {cost.refund_reason}" if cost.refund_reason else ""
+    return f"It does not count towards the quota on {cost.dataset.name}{why}."
 
 
 def _problem_line(found: Mapping[str, Any]) -> str:

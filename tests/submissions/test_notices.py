@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from django.core import mail
+from django.core.cache import cache
 from django.db import connections
 from django.test import Client
 from django.utils import timezone
@@ -24,14 +25,25 @@ from leaderboard.models import (
     User,
 )
 from leaderboard.work import request_notice
-from submissions.models import Job, Notice, NoticeKind, NoticePreference, State, Submission
-from submissions.notices import ended
+from submissions.lifecycle import advance
+from submissions.models import (
+    Job,
+    Notice,
+    NoticeKind,
+    NoticePreference,
+    QuotaUse,
+    State,
+    Submission,
+    Webhook,
+)
+from submissions.notices import ended, sending
 from submissions.notices.ended import tell_of_ended
 from submissions.notices.outbox import Message, tell
 from submissions.notices.sending import ring_for_notices, take_turn
 from submissions.people.teams import personal_team
 from tests.factories import make_user
-from tests.submissions.conftest import Api, work
+from tests.submissions.conftest import Api, run_text, upload, work
+from tests.submissions.receiver import Receiver
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
@@ -155,14 +167,14 @@ def test_a_rejected_file_is_told_with_lines_and_hints(demo: Dataset, api: Api, a
     assert notice.path == f"/submissions/{identifier}/"
 
 
-def test_a_fault_of_ours_is_told_with_its_id_and_the_quota(demo: Dataset, api: Api, alice: User) -> None:
-    scored(api)
-    Job.objects.update(state=State.FAILED, entry=None, fault="deadbeef", error_code="fault")
+def test_a_fault_of_ours_is_told_with_its_id_and_the_quota(secret: Dataset, api: Api, alice: User) -> None:
+    api.submit(dataset="secret")
+    assert advance(Job.objects.get().pk, State.FAILED, fault="deadbeef", error_code="fault")
     tell_of_ended()
     notice = only_notice(alice)
     assert notice.kind == NoticeKind.FAILED
     assert "deadbeef" in notice.text
-    assert "quota is given back" in notice.text
+    assert "does not count towards the quota on Secret, because the fault was ours" in notice.text
 
 
 @pytest.mark.parametrize("state", [State.CANCELLED, State.WITHDRAWN])
@@ -193,6 +205,21 @@ def test_a_held_result_is_told_without_its_score(secret: Dataset, api: Api, alic
     assert score not in text
 
 
+@pytest.mark.parametrize("kind", [Job.Kind.SCORE, Job.Kind.MODEL])
+def test_what_ran_too_long_is_told_as_the_ledger_has_it(
+    secret: Dataset, api: Api, alice: User, kind: str
+) -> None:
+    """A run that took the scorer too long costs nothing; a model's own time is its owner's affair."""
+    identifier = str(api.submit(dataset="secret").body["id"])
+    Job.objects.update(kind=kind, started_at=timezone.now())
+    job = Job.objects.get(submission=identifier)
+    assert advance(job.pk, State.SCORING)
+    assert advance(job.pk, State.TIMED_OUT)
+    tell_of_ended()
+    told = "not count towards the quota on Secret, because the fault was ours." in only_notice(alice).text
+    assert told is (QuotaUse.objects.get().refunded_at is not None) is (kind == Job.Kind.SCORE)
+
+
 # --- events of boards
 
 
@@ -213,6 +240,27 @@ def test_a_rescore_is_told_to_teams_with_results_there(
     assert "My system: Demo: nDCG@10 " in notice.text
     assert stranger.user is not None
     assert notices_of(stranger.user) == []
+
+
+def test_a_rescore_tells_of_its_dataset_alone(
+    demo: Dataset, secret: Dataset, api: Api, receiver: Receiver, webhook: Webhook, alice: User
+) -> None:
+    answer = api.submit(dataset=["demo", "secret"], file=[upload(run_text()), upload(run_text())])
+    assert answer.status == 201, answer.body
+    work()
+    tell_of_ended()
+    qrels = secret.current_qrels
+    rescore = Rescore.objects.create(
+        dataset=secret, from_qrels=qrels, to_qrels=qrels, state=Rescore.State.SWITCHED
+    )
+    request_notice("rescored", rescore=rescore.pk)
+    take_turn()
+    text = Notice.objects.get(person=alice, kind=NoticeKind.RESCORED).text
+    message = receiver.json()
+    assert (message["event"], message["datasets"]) == ("rescored", ["secret"])
+    for said in (text, message["outcome"]):
+        assert "Secret: nDCG@10 " in said
+        assert "Demo" not in said
 
 
 def test_a_rescore_that_was_thrown_away_is_told_to_nobody(demo: Dataset, api: Api, alice: User) -> None:
@@ -254,6 +302,25 @@ def test_an_event_whose_rows_are_gone_is_taken_and_told_to_nobody(db: None) -> N
     take_turn()
     assert not Notice.objects.exists()
     assert not ring_for_notices()
+
+
+def test_a_turn_that_took_too_long_leaves_the_next_ones_lock_alone(
+    db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held: list[bool] = []
+
+    def while_it_sends(until: float) -> int:
+        held.append(cache.add("notices-turn", "another's"))
+        cache.set("notices-turn", "another's")  # ours has run out, and another has begun
+        return 0
+
+    monkeypatch.setattr(sending, "send_mail", while_it_sends)
+    cache.delete("notices-turn")
+    take_turn()
+    take_turn()
+    assert held == [False]
+    assert cache.get("notices-turn") == "another's"
+    cache.delete("notices-turn")
 
 
 # --- preferences
