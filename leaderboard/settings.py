@@ -22,6 +22,8 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 #: The folder of all state.
 VAR = Path(env.str("RUNBOARD_VAR", default=str(BASE_DIR / "var"))).resolve()
 VAR.mkdir(parents=True, exist_ok=True, mode=0o700)  # it holds judgements and a database of unrounded values
+#: Whether this process may have the paths of what is private. Off in the one that sends to strangers' addresses.
+PRIVATE_STORAGE = env.bool("PRIVATE_STORAGE", default=True)
 
 # Read in `evaluation` on first use: where the reader of runs (C) and BM25 (numba) keep what was compiled.
 os.environ.setdefault("RUNBOARD_KERNEL_CACHE", str(VAR / "cache" / "kernel"))
@@ -205,12 +207,12 @@ ACCOUNT_LOGOUT_REDIRECT_URL = "/"
 EMAIL_URL = env.str("EMAIL_URL", default="consolemail://")
 vars().update(env.email_url("EMAIL_URL", default="consolemail://"))
 DEFAULT_FROM_EMAIL = env.str("DEFAULT_FROM_EMAIL", default="Runboard <runboard@localhost>")
-#: How long a mail server may take to answer, in seconds: mail is sent by a worker that has more to do.
+#: How long a mail server may take to answer, in seconds: others wait for their mail meanwhile.
 EMAIL_TIMEOUT = 10
 #: Whether teams may have results sent to addresses of their own; workers then need a way to the internet.
 WEBHOOKS_ENABLED = env.bool("WEBHOOKS_ENABLED", default=True)
-#: Whether these may also be programs on this machine, by http. Where only this machine reaches the site.
-WEBHOOKS_LOOPBACK = env.bool("WEBHOOKS_LOOPBACK", default=EMBEDDED)
+#: Whether these may also be programs on this machine, by http: for trials, since any sign-up may then reach its ports.
+WEBHOOKS_LOOPBACK = env.bool("WEBHOOKS_LOOPBACK", default=False)
 # Without a mail server nobody could verify an address: verification is asked for once there is one.
 ACCOUNT_EMAIL_VERIFICATION = "optional" if EMAIL_URL.startswith("consolemail") else "mandatory"
 

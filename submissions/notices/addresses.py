@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+import threading
+from concurrent.futures import Future
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -15,8 +17,17 @@ from django.conf import settings
 
 #: The ports of the internet's https. Others are of services that a signed message should not reach.
 PORTS = (443, 8443)
+#: How long a name may take to resolve, in seconds: the system's own patience is half a minute, and not ours to set.
+RESOLVING = 5.0
 #: A port of this machine's own, where that is allowed: none that only the system may open.
 LOOPBACK_PORTS = range(1024, 65536)
+
+#: What `is_global` passes, all of it or a part, though no host of the internet is there: protocol assignments
+#: (RFC 6890; a cloud has its metadata in them), relays of old (RFC 7526), another cloud's own address for every virtual
+#: machine, and documentation (RFC 9637).
+_NOT_HOSTS = tuple(
+    ipaddress.ip_network(each) for each in ("192.0.0.0/24", "192.88.99.0/24", "168.63.129.16/32", "3fff::/20")
+)
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -74,23 +85,42 @@ def target_of(url: str) -> Target:
 
 
 def resolve(target: Target) -> list[str]:
-    """The addresses of the target's host. Raises AddressRefused where one of them is not on the internet, or none is.
+    """The addresses of the target's host. Raises AddressRefused where one is not on the internet, or none is known.
 
     One that is not is enough: who controls a name could put the other one there for the check alone.
     """
-    try:
-        found = socket.getaddrinfo(
-            target.host, target.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
-        )
-    except (OSError, UnicodeError):
-        raise AddressRefused("The host name is not known.") from None
-    addresses = list(dict.fromkeys(str(each[4][0]) for each in found))
+    addresses = _look_up(target)
     own = settings.WEBHOOKS_LOOPBACK and _is_own_machine(target.host)
     for text in addresses:
         address = ipaddress.ip_address(text)
         if not (address.is_loopback if own else is_public(address)):
             raise AddressRefused("The host is not on the internet.")
     return addresses
+
+
+def _look_up(target: Target) -> list[str]:
+    """The addresses as the system knows them, within `RESOLVING` seconds. Raises AddressRefused.
+
+    A resolver cannot be called off: one that hangs is left to itself, in a thread that ends when it does.
+    """
+    answer: Future[list[str]] = Future()
+
+    def ask() -> None:
+        try:
+            found = socket.getaddrinfo(
+                target.host, target.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
+            )
+            answer.set_result(list(dict.fromkeys(str(each[4][0]) for each in found)))
+        except Exception as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=ask, daemon=True, name="resolving").start()
+    try:
+        return answer.result(timeout=RESOLVING)
+    except TimeoutError:
+        raise AddressRefused(f"The host name was not resolved within {RESOLVING:g} s.") from None
+    except (OSError, UnicodeError):
+        raise AddressRefused("The host name is not known.") from None
 
 
 def is_public(address: IPAddress) -> bool:
@@ -105,6 +135,8 @@ def is_public(address: IPAddress) -> bool:
         or address.is_site_local
         or any(address in network for network in _CARRIERS)
     ):
+        return False
+    if any(address in network for network in _NOT_HOSTS):
         return False
     return address.is_global and not address.is_multicast and not address.is_reserved
 

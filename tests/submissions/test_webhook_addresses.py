@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import socket
 import ssl
+import threading
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from submissions.models import Delivery, Webhook
+from submissions.notices import addresses
 from submissions.notices.addresses import AddressRefused, resolve, target_of
 from submissions.notices.deliveries import send_deliveries, send_test
 from submissions.notices.posting import post
@@ -45,8 +48,8 @@ FOREVER = float("inf")
         "",
     ],
 )
-def test_such_an_address_is_refused_at_once(url: str, settings: Any) -> None:
-    settings.WEBHOOKS_LOOPBACK = False
+def test_such_an_address_is_refused_at_once(url: str) -> None:
+    """Also by http on this machine, unless an operator has switched that on."""
     with pytest.raises(AddressRefused):
         target_of(url)
 
@@ -63,6 +66,9 @@ def test_such_an_address_is_refused_at_once(url: str, settings: Any) -> None:
         "100.64.0.1",
         "169.254.169.254",
         "192.0.0.170",
+        "192.0.0.192",
+        "192.88.99.1",
+        "168.63.129.16",
         "198.18.0.1",
         "224.0.0.1",
         "240.0.0.1",
@@ -85,6 +91,9 @@ def test_such_an_address_is_refused_at_once(url: str, settings: Any) -> None:
         "fd00:ec2::254",
         "ff02::1",
         "2001:db8::1",
+        "2001:20::1",
+        "3fff::1",
+        "5f00::1",
     ],
 )
 def test_a_name_of_such_an_address_is_refused(
@@ -107,10 +116,10 @@ def test_ways_to_write_this_machine_lead_nowhere(host: str, settings: Any) -> No
     settings.WEBHOOKS_LOOPBACK = False
     try:
         target = target_of(f"https://{host}/")
-        addresses = socket.getaddrinfo(target.host, 443)
+        found = socket.getaddrinfo(target.host, 443)
     except (AddressRefused, OSError, RuntimeError):
         return
-    assert addresses
+    assert found
     with pytest.raises(AddressRefused):
         resolve(target)
 
@@ -148,6 +157,26 @@ def test_an_address_that_turned_private_later_is_not_sent_to(
     send_test(webhook)
     send_deliveries(FOREVER)
     assert Delivery.objects.get().answer == "not sent: The host is not on the internet."
+
+
+def test_a_name_that_is_not_resolved_in_time_keeps_nobody_waiting(
+    webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = threading.Event()
+
+    def hanging(host: str, port: int, **_: Any) -> list[Any]:
+        release.wait(10)
+        return resolved(["93.184.216.34"], port)
+
+    monkeypatch.setattr(socket, "getaddrinfo", hanging)
+    monkeypatch.setattr(addresses, "RESOLVING", 0.2)
+    Webhook.objects.update(url="https://slow.example.org/")
+    send_test(webhook)
+    began = time.monotonic()
+    send_deliveries(FOREVER)
+    assert time.monotonic() - began < 3
+    release.set()
+    assert Delivery.objects.get().answer == "not sent: The host name was not resolved within 0.2 s."
 
 
 def certificate_for_localhost(folder: Path) -> Path:
