@@ -35,8 +35,17 @@ class Area(StrEnum):
     CURATION = "private/curation"
 
 
+_PRIVATE = (Area.QRELS, Area.CURATION)
+
+
 def path_of(area: Area, sha256: str) -> Path:
-    """The path of the content with this checksum. Raises ValueError for anything but 64 hexadecimal digits."""
+    """The path of the content with this checksum.
+
+    Raises ValueError for anything but 64 hexadecimal digits, PermissionError for private content in a process that is
+    to have none.
+    """
+    if area in _PRIVATE and not settings.PRIVATE_STORAGE:
+        raise PermissionError(f"{area.value} is not for this process")
     if len(sha256) != 64 or not set(sha256) <= set("0123456789abcdef"):
         raise ValueError("not a sha256")
     return Path(settings.VAR) / area.value / sha256[:2] / sha256

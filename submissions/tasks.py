@@ -9,6 +9,7 @@ from typing import Any
 
 from celery import shared_task
 from celery.signals import worker_process_init, worker_ready, worker_shutdown
+from django.conf import settings
 from django.utils import timezone
 
 from leaderboard.anonymity import lift_due
@@ -87,6 +88,8 @@ def leave(**_: Any) -> None:
 @worker_process_init.connect
 def warm_up(**_: Any) -> None:
     """Load the compiled kernels before the first run comes, so that nobody waits for them."""
+    if not settings.PRIVATE_STORAGE:
+        return  # none comes to who can read no judgements
     from evaluation.warming import warm_up as warm_up_kernels
 
     warm_up_kernels()

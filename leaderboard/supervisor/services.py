@@ -36,6 +36,14 @@ def scorer(environment: Mapping[str, str]) -> Command:
     return worker("scorer", "score,dispatch", SCORING_PROCESSES, environment)
 
 
+def notifier(environment: Mapping[str, str]) -> Command:
+    """A Celery worker that sends mail and webhooks, apart from whoever may read private storage.
+
+    It works in the process that takes messages, without a pool: it waits for servers, and the memory counts.
+    """
+    return worker("notifier", "notices", 0, {**environment, "PRIVATE_STORAGE": "off"})
+
+
 def retriever(environment: Mapping[str, str]) -> Command:
     """A Celery worker that retrieves, one job at a time so that measuring runs alone; on a GPU where there is one."""
     queues = "cpu,gpu" if _GPU.exists() else "cpu"
@@ -43,18 +51,10 @@ def retriever(environment: Mapping[str, str]) -> Command:
 
 
 def worker(name: str, queues: str, processes: int, environment: Mapping[str, str]) -> Command:
-    """A Celery worker of so many processes for these queues, separated by commas."""
+    """A Celery worker of so many processes for these queues, separated by commas; of 0, it works in its own."""
+    pool = ("prefork", "--concurrency", str(processes)) if processes else ("solo",)
     options = [
-        *(
-            "--pool",
-            "prefork",
-            "--concurrency",
-            str(processes),
-            "--queues",
-            queues,
-            "--hostname",
-            f"{name}@%h",
-        ),
+        *("--pool", *pool, "--queues", queues, "--hostname", f"{name}@%h"),
         *("--prefetch-multiplier", "1", "--without-gossip", "--without-mingle", "--loglevel", "INFO"),
     ]
     return Command(name, [*_celery("worker"), *options], environment)

@@ -72,6 +72,7 @@ class Site:
         connection.close()
         seconds = time.monotonic() - started
         say(" ".join(f"Ready in {seconds:.0f} s: {self.address} {self._welcome()}".split()))
+        family.start(services.notifier(environment))  # nobody waits for it: what there is to tell is in rows
         family.run_until(lambda: False, every=1.0)
 
     def _start_broker(self, family: Family) -> str:

@@ -1,9 +1,10 @@
-"""The work of telling, apart from the dispatcher's own look, which must not wait for anybody's server."""
+"""The work of telling, in a process of its own: nobody else waits for a stranger's server or connects to it."""
 
 from __future__ import annotations
 
 import logging
 import time
+import uuid
 
 from django.core.cache import cache
 
@@ -17,11 +18,11 @@ from submissions.notices.rounds import announce_rounds, has_announcements
 
 logger = logging.getLogger(__name__)
 
-#: The task. A name on the wire.
-NOTIFY = "runboard.notify"
+#: The task and its queue, whose worker reads no private storage. Names on the wire.
+NOTIFY, QUEUE = "runboard.notify", "notices"
 #: How long one turn sends, in seconds, half of it mail. What is left over has its turn after the next look.
 TURN = 20.0
-#: One turn at a time, so that slow servers keep no more than one process busy; rows are claimed all the same.
+#: One turn at a time where there are several workers. The lock ends by itself; rows are claimed all the same.
 _LOCK, _LOCK_SECONDS = "notices-turn", 60
 
 
@@ -30,7 +31,7 @@ def ring_for_notices() -> bool:
     if not anything_to_tell():
         return False
     try:
-        app.send_task(NOTIFY, queue="dispatch", retry=False, ignore_result=True, expires=30.0)
+        app.send_task(NOTIFY, queue=QUEUE, retry=False, ignore_result=True, expires=30.0)
     except Exception as error:  # the broker may be away: the next look rings again
         logger.info("no bell rung for notices: %s", type(error).__name__)
     return True
@@ -50,7 +51,8 @@ def anything_to_tell() -> bool:
 
 def take_turn() -> None:
     """Write down what happened, then send what waits, for `TURN` seconds at most, unless somebody is at it."""
-    if not cache.add(_LOCK, 1, timeout=_LOCK_SECONDS):
+    token = uuid.uuid4().hex
+    if not cache.add(_LOCK, token, timeout=_LOCK_SECONDS):
         return
     try:
         tell_of_ended()
@@ -60,4 +62,5 @@ def take_turn() -> None:
         send_mail(until=now + TURN / 2)
         send_deliveries(until=now + TURN)
     finally:
-        cache.delete(_LOCK)
+        if cache.get(_LOCK) == token:  # else it ended before the turn did, and may be another's by now
+            cache.delete(_LOCK)

@@ -100,7 +100,19 @@ def test_every_queue_has_a_worker_and_what_measures_runs_one_job_at_a_time() -> 
         for name, command in commands.items()
         if "--queues " in command
     }
-    assert queues == {"scorer": ["score", "dispatch"], "retriever": ["cpu"], "retriever-gpu": ["gpu"]}
+    assert queues == {
+        "scorer": ["score", "dispatch"],
+        "notifier": ["notices"],
+        "retriever": ["cpu"],
+        "retriever-gpu": ["gpu"],
+    }
     for name in ("retriever", "retriever-gpu"):
         assert "--concurrency 1 " in commands[name]
     assert services()["retriever-gpu"]["profiles"] == ["gpu"]
+
+
+def test_who_sends_to_strangers_servers_has_neither_judgements_nor_runs() -> None:
+    notifier = services()["notifier"]
+    assert notifier["volumes"] == []
+    assert notifier["environment"]["PRIVATE_STORAGE"] == "off"
+    assert "PRIVATE_STORAGE" not in services()["scorer"]["environment"]

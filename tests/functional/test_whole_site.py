@@ -72,6 +72,12 @@ def test_first_start_serves_restarts_the_dead_refuses_a_second_and_stops(site: S
     assert second.process.wait(30) == 1
     assert f"process {supervisor.process.pid}, {site.address}" in second.printed
 
+    eventually(lambda: supervisor.find("--queues notices") > 0, 5)
+    notifier = Path(f"/proc/{supervisor.find('--queues notices')}/environ")
+    assert b"PRIVATE_STORAGE=off" in notifier.read_bytes().split(b"\0")
+    scorer = Path(f"/proc/{supervisor.find('--queues score,dispatch')}/environ")
+    assert b"PRIVATE_STORAGE=off" not in scorer.read_bytes().split(b"\0")
+
     worker = supervisor.find("celery --app leaderboard.celery --quiet worker")
     os.kill(worker, signal.SIGKILL)
     supervisor.wait_for("| ended with signal SIGKILL; starting it again")

@@ -17,7 +17,7 @@ class WorkerProcesses:
     """A worker with its pool, and beat; both as `make run` starts them."""
 
     def __init__(self, root: Path, folder: Path, database_name: str) -> None:
-        self._environment = {"PYTHONUNBUFFERED": "1"}
+        self._environment = {"PYTHONUNBUFFERED": "1", "WEBHOOKS_LOOPBACK": "on"}
         if url := os.environ.get("DATABASE_URL", ""):
             self._environment["DATABASE_URL"] = re.sub(r"/[^/?]*(\?|$)", rf"/{database_name}\1", url, count=1)
         self._root = root
@@ -27,6 +27,12 @@ class WorkerProcesses:
             services.worker("worker", "score,cpu,dispatch", 2, self._environment), self.log
         )
         self.beat = self._start(services.beat(folder, self._environment), folder / "beat.log")
+        self._further: list[Any] = []
+
+    def start_notifier(self) -> None:
+        """The process that sends mail and webhooks, for tests that wait for either."""
+        command = services.notifier(self._environment)
+        self._further.append(self._start(command, self._folder / "notifier.log"))
 
     def wait_until_ready(self, patience: float = 60.0) -> None:
         """Return when the worker takes messages; AssertionError with its last lines when it does not."""
@@ -37,9 +43,9 @@ class WorkerProcesses:
             time.sleep(0.05)
 
     def stop(self) -> None:
-        """End both."""
-        processes.stop(self.beat)
-        processes.stop(self.worker)
+        """End all."""
+        for process in (self.beat, self.worker, *self._further):
+            processes.stop(process)
 
     def _start(self, command: Command, log: Path) -> Any:
         return processes.start(command.arguments, log, command.environment, cwd=self._root)

@@ -234,6 +234,8 @@ def test_old_messages_are_forgotten(webhook: Webhook, receiver: Receiver) -> Non
 def test_a_running_site_tells_by_itself(
     worker: WorkerProcesses, demo: Dataset, api: Api, webhook: Webhook, receiver: Receiver
 ) -> None:
+    """By a process of its own: the worker here scores and dispatches."""
+    worker.start_notifier()
     identifier = str(api.submit().body["id"])
     deadline = time.monotonic() + 60
     while not receiver.received and time.monotonic() < deadline:
