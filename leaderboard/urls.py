@@ -30,6 +30,8 @@ from leaderboard.views.files import dataset_file, favicon
 from leaderboard.views.health import healthz
 from leaderboard.views.people import author, badge_data, badge_svg
 
+handler404 = "leaderboard.views.not_found.not_found"
+
 register_converter(past.MomentConverter, "moment")
 
 pages = [

@@ -21,6 +21,7 @@ from django.utils import timezone
 from evaluation.problems import Problem
 from leaderboard.models import Dataset, Round, Team, User
 from leaderboard.results import set_priority as set_priority_of_runs
+from leaderboard.round_quotas import within_quota
 from leaderboard.rounds import Phase, announced, current_round, in_words, listed_datasets, phase, utc
 from submissions.models import Job, State, Submission
 from submissions.refusals import Refused
@@ -67,6 +68,11 @@ class Standing:
     def left(self) -> int:
         """How many more runs the person may send for the team."""
         return max(0, self.round.runs_per_team - self.used)
+
+    @property
+    def limited(self) -> bool:
+        """Whether a dataset's quota counts beside the round's places."""
+        return any(within_quota(self.round, dataset) is not None for dataset in self.datasets)
 
 
 def counted(row: Round, team: Team | None) -> QuerySet[Submission]:

@@ -100,7 +100,7 @@ class DatasetResource(CurationResource):
         import_id_fields = ("slug",)
         fields = (
             "slug", "name", "task", "domain", "language", "licence", "homepage", "citation", "description",
-            "ir_datasets_id", "beir_name",
+            "ir_datasets_id", "beir_name", "daily_quota", "monthly_quota",
         )  # fmt: skip
         clean_model_instances = True
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.forms.models import construct_instance
@@ -18,6 +18,7 @@ from leaderboard.admin.forms import CurationForm
 from leaderboard.admin.pages import NotDone, ask
 from leaderboard.models import Round
 from leaderboard.round_pages import described
+from leaderboard.round_quotas import quota_warning
 from leaderboard.rounds import NotYet, check_round, reveal
 
 
@@ -74,6 +75,12 @@ class RoundAdmin(CurationAdmin):
     def of(self, row: Round) -> str:
         """Its dataset or benchmark."""
         return str(row.dataset or row.benchmark)
+
+    def save_model(self, request: HttpRequest, obj: Round, form: Any, change: bool) -> None:
+        """Save, and warn where quotas keep teams from the runs that the round takes."""
+        super().save_model(request, obj, form, change)
+        if warning := quota_warning(obj):
+            messages.warning(request, warning)
 
     def has_change_permission(self, request: HttpRequest, obj: Round | None = None) -> bool:
         """One that was revealed stays as it is."""

@@ -17,6 +17,7 @@ from django.views.decorators.http import require_safe
 from leaderboard.figures.round_topics import FIGURE, plot
 from leaderboard.models import Dataset, Round, RoundSummary, Run
 from leaderboard.round_pages import described, runs_that_came, timeline
+from leaderboard.round_quotas import within_quota
 from leaderboard.round_topics import RoundRun, Topic, runs_of, topics
 from leaderboard.rounds import Phase, listed_datasets, listed_rounds, phase, summary_of
 from leaderboard.views.viewer import own_teams
@@ -56,6 +57,7 @@ def one_round(request: HttpRequest, slug: str) -> HttpResponse:
         "described": described(row, now),
         "timeline": timeline(row, now),
         "datasets": datasets,
+        "limited": any(within_quota(row, dataset) is not None for dataset in datasets),
         "came": runs_that_came([row])[row.pk],
         "own": _own_runs(row, teams),
         "topics": _offered(row, datasets, teams),

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from leaderboard import audit
 from leaderboard.models import Invitation, Membership, Team, User
-from submissions.people.membership import MOST_TEAMS, TeamRefused, hold
+from submissions.people.membership import TeamRefused, check_room, hold
 
 logger = logging.getLogger(__name__)
 
@@ -122,10 +122,7 @@ def accept(invitation: Invitation, person: User) -> Membership:
         raise TeamRefused("This invitation is good no longer. Ask for a new one.")
     if not is_for(row, person):
         raise TeamRefused("This invitation is for another address. Sign in with that one.")
-    if Membership.objects.filter(team=row.team, user=person).exists():
-        raise TeamRefused("You belong to this team already.")
-    if Membership.objects.filter(user=person).count() >= MOST_TEAMS:
-        raise TeamRefused(f"You belong to {MOST_TEAMS} teams. Leave one that you no longer need first.")
+    check_room(row.team, person)
     row.accepted_by, row.accepted_at = person, timezone.now()
     row.save(update_fields=["accepted_by", "accepted_at"])
     membership = Membership.objects.create(team=row.team, user=person, owner=row.owner)

@@ -2,10 +2,12 @@
 
 Every verb locks the team's row first and looks at who is in it afterwards: of two owners who leave at once one is told
 that they are the last. Each says itself whether the person may do it, since that may have changed since a page was
-shown; raises TeamRefused.
+shown; raises TeamRefused. A curator, who need not be in the team, says `curating`, having asked for the right before.
 """
 
 from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
 
 from django.db import transaction
 from django.db.models import Count
@@ -45,9 +47,9 @@ def memberships_of(person: User) -> list[Membership]:
 
 
 @transaction.atomic
-def set_role(team: Team, member: int, *, owner: bool, by: User) -> Membership:
+def set_role(team: Team, member: int, *, owner: bool, by: User, curating: bool = False) -> Membership:
     """Make a member, by the key of their membership, an owner, or an owner a plain member."""
-    found = _membership(hold(team, by), member)
+    found = _membership(hold(team, by, curating=curating), member)
     if found.owner != owner:
         if not owner:
             _keep_an_owner(team, without=found)
@@ -60,22 +62,43 @@ def set_role(team: Team, member: int, *, owner: bool, by: User) -> Membership:
 
 
 @transaction.atomic
-def transfer(team: Team, member: int, *, by: User) -> Membership:
-    """Hand the team over: the member owns it from now on, and who does it no longer does."""
-    found = _membership(hold(team, by), member)
-    if found.user_id == by.pk:
+def add(team: Team, person: User, *, owner: bool, by: User) -> Membership:
+    """Let somebody in without an invitation: for curators."""
+    User.objects.select_for_update(no_key=True).get(pk=person.pk)
+    _lock(team)
+    check_room(team, person)
+    found = Membership.objects.create(team=team, user=person, owner=owner)
+    _record("added to team", team, found, by, owner=owner)
+    return found
+
+
+def check_room(team: Team, person: User) -> None:
+    """Whether the person may join. Raises TeamRefused."""
+    if Membership.objects.filter(team=team, user=person).exists():
+        raise TeamRefused("You belong to this team already.")
+    if Membership.objects.filter(user=person).count() >= MOST_TEAMS:
+        raise TeamRefused(f"You belong to {MOST_TEAMS} teams. Leave one that you no longer need first.")
+
+
+@transaction.atomic
+def transfer(team: Team, member: int, *, by: User, curating: bool = False) -> Membership:
+    """Hand the team over: the member owns it from now on, and who does it no longer does (a curator: nobody else)."""
+    found = _membership(hold(team, by, curating=curating), member)
+    if found.user_id == by.pk and not curating:
         raise TeamRefused("The team is yours already.")
     Membership.objects.filter(pk=found.pk).update(owner=True)
-    Membership.objects.filter(team=team, user=by).update(owner=False)
-    _revoke_invitations_by(team, by)
+    others = Membership.objects.filter(team=team, owner=True).exclude(pk=found.pk).select_related("user")
+    for former in others if curating else others.filter(user=by):
+        Membership.objects.filter(pk=former.pk).update(owner=False)
+        _revoke_invitations_by(team, former.user)
     _record("team handed over", team, found, by, owner=True)
     return found
 
 
 @transaction.atomic
-def remove(team: Team, member: int, *, by: User) -> User:
+def remove(team: Team, member: int, *, by: User, curating: bool = False) -> User:
     """Take a member out of the team: they lose all access to it at once."""
-    found = _membership(hold(team, by), member)
+    found = _membership(hold(team, by, curating=curating), member)
     _take_out(team, found, by)
     return found.user
 
@@ -90,10 +113,10 @@ def leave(team: Team, by: User) -> None:
     _take_out(team, found, by)
 
 
-def hold(team: Team, by: User) -> Team:
-    """Lock the team until the commit, for one of its owners. Raises TeamRefused for anybody else."""
+def hold(team: Team, by: User, *, curating: bool = False) -> Team:
+    """Lock the team until the commit, for one of its owners or a curator. Raises TeamRefused for anybody else."""
     _lock(team)
-    if not Membership.objects.filter(team=team, user=by, owner=True).exists():
+    if not curating and not Membership.objects.filter(team=team, user=by, owner=True).exists():
         raise TeamRefused("Only an owner of the team can do that, and you are none now.")
     return team
 
@@ -135,5 +158,7 @@ def _revoke_invitations_by(team: Team, person: User) -> None:
 
 
 def _record(action: str, team: Team, found: Membership, by: User, *, owner: bool) -> None:
-    with audit.acting(by):
+    # A curator's act has its reason already.
+    acting: AbstractContextManager[object] = nullcontext() if audit.actor().person == by else audit.acting(by)
+    with acting:
         audit.record(action, team, after={"person": found.user_id, "owner": owner})

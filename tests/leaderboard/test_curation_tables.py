@@ -73,7 +73,7 @@ def test_systems_go_out_and_come_back_changed_after_a_look(curator: Client) -> N
     assert "style=" not in page
     system.refresh_from_db()
     assert system.licence == ""
-    assert "1 rows changed" in confirm(curator, "system", answer)
+    assert "1 row changed" in confirm(curator, "system", answer)
     system.refresh_from_db()
     assert (system.name, system.licence, system.entries.get().training) == ("=Owl", "MIT", "in-domain")
     record = AuditRecord.objects.get(action="imported table")

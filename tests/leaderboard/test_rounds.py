@@ -352,3 +352,19 @@ def test_where_no_measure_of_a_run_is_shown_any_more_there_are_no_scores_by_topi
     Dataset.objects.update(measures=["P@7"])
     assert "Your scores by topic" not in client.get("/rounds/autumn/").content.decode()
     assert client.get("/rounds/autumn/topics/secret/").status_code == 404
+
+
+def test_a_round_that_quotas_do_not_let_be_used_up_is_warned_of(capsys: pytest.CaptureFixture[str]) -> None:
+    dataset = make_dataset(slug="nuts", name="Nuts", hidden=True, daily_quota=2, monthly_quota=10)
+    boss = make_user("Boss", is_staff=True, is_superuser=True)
+    times = {"opens": "2026-09-01T08:00", "closes": "2026-09-02T12:00", "reveals": "2026-09-03T12:00"}
+    said = {"dataset": dataset.slug, "by": boss.email, "why": "announced", **times}
+    call_command("round", "create", "short", **said)
+    warned = capsys.readouterr().err
+    assert (
+        "takes 5 runs of a team, but by its quota Nuts lets a team send 4 while the round is open" in warned
+    )
+    call_command("round", "change", "short", runs_per_team=4, by=boss.email, why="as many as there may be")
+    assert "quota" not in capsys.readouterr().err
+    page = Client().get("/rounds/short/").content.decode()
+    assert "Nuts: 2 a day and 10 a month." in page

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from django.core import mail
+from django.core.management import CommandError, call_command
 from django.db import connections
 from django.test import Client
 from django.utils import timezone
@@ -344,3 +345,24 @@ def test_of_several_who_accept_one_invitation_at_once_none_joins_twice() -> None
     refused = at_once(*[lambda: invitations.accept(invitation, bob)] * 3)
     assert [type(each) for each in refused] == [TeamRefused] * 2, refused
     assert Membership.objects.filter(team=team, user=bob).count() == 1
+
+
+def test_a_curator_keeps_a_team_in_order_from_the_command_line() -> None:
+    boss, owner, other = (make_user(name, is_superuser=name == "Boss") for name in ("Boss", "Olga", "Mo"))
+    team = create_team("Owls", owner)
+    by = {"by": boss.email, "why": "asked for by mail"}
+    call_command("team", "rename", team.slug, "Night owls", **by)
+    call_command("team", "add", team.slug, other.email, **by)
+    call_command("team", "transfer", team.slug, other.email, **by)
+    roles = dict(team.memberships.values_list("user__email", "owner"))
+    assert roles == {owner.email: False, other.email: True}
+    with pytest.raises(CommandError, match="never without an owner"):
+        call_command("team", "remove", team.slug, other.email, **by)
+    call_command("team", "role", team.slug, owner.email, owner=True, **by)
+    call_command("team", "remove", team.slug, other.email, **by)
+    team.refresh_from_db()
+    assert (team.name, team.memberships.get().user) == ("Night owls", owner)
+    record = AuditRecord.objects.get(action="removed from team")
+    assert (record.actor, record.reason) == (boss, "asked for by mail")
+    with pytest.raises(CommandError, match="change_team"):
+        call_command("team", "rename", team.slug, "Mine", by=other.email, why="I like it")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.test import Client
 
-from leaderboard.models import Dataset, Entry
+from leaderboard.models import Dataset, Entry, User
 from submissions import scoring
 from submissions.models import Job, State, Submission
 from submissions.queue import claim
@@ -164,3 +165,18 @@ def test_a_json_body_is_no_larger_than_a_form_may_be(demo: Dataset, api: Api, se
     body = b" " * settings.DATA_UPLOAD_MAX_MEMORY_SIZE + b'{"reason": "wrong index"}'
     answer = api.client.post(address, body, content_type="application/json", headers=api.headers)
     assert answer.status_code == 413
+
+
+def test_a_curator_withdraws_from_the_command_line(demo: Dataset, api: Api, curator: User) -> None:
+    sent = api.submit(system="Mine")
+    work()
+    call_command("withdraw", sent.body["id"], by=curator.email, why="the team asked for it")
+    entry = Entry.objects.get()
+    assert (entry.visibility, entry.withdrawal_reason) == (
+        Entry.Visibility.WITHDRAWN,
+        "the team asked for it",
+    )
+    with pytest.raises(CommandError, match="withdrawn before"):
+        call_command("withdraw", sent.body["id"], by=curator.email, why="again")
+    with pytest.raises(CommandError, match="There is no submission"):
+        call_command("withdraw", "nonsense", by=curator.email, why="again")

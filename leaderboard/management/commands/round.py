@@ -10,6 +10,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from leaderboard.management.curating import CurationCommand, find_dataset
 from leaderboard.models import Benchmark, Round
+from leaderboard.round_quotas import quota_warning
 from leaderboard.rounds import NotYet, reveal, save_round, utc
 
 #: Options of a round that are written as they are given.
@@ -85,4 +86,6 @@ class Command(CurationCommand):
         except ValidationError as error:
             lines = [f"{field}: {text}" for field, texts in error.message_dict.items() for text in texts]
             raise CommandError("\n".join(lines)) from error
+        if warning := quota_warning(row):
+            self.stderr.write(self.style.WARNING(warning))
         return f"{row}: opens {utc(row.opens_at)}, closes {utc(row.closes_at)}, revealed from {utc(row.reveals_at)}."

@@ -1,0 +1,37 @@
+"""`manage.py export_table TABLE`: what the admin's lists export, from a terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from evaluation.formats.run_problems import number_of
+from leaderboard.admin.tables import FORMATS, TABLES, table_text
+
+
+class Command(BaseCommand):
+    """Writes a table as CSV or JSON."""
+
+    help = "Write a table of curation as CSV or JSON, to be changed and brought back with import_table."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Which table, and where to."""
+        parser.add_argument("table", choices=list(TABLES))
+        parser.add_argument("--format", choices=list(FORMATS), default="csv")
+        parser.add_argument("--to", type=Path, metavar="FILE", help="a file; the terminal otherwise")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Write it."""
+        resource = TABLES[options["table"]]
+        rows = resource().get_queryset().order_by("pk")
+        text = table_text(resource, rows, options["format"])
+        if options["to"] is None:
+            self.stdout.write(text)
+            return
+        try:
+            options["to"].write_text(text, encoding="utf-8", newline="")
+        except OSError as error:
+            raise CommandError(f"{options['to']} cannot be written: {error.strerror}.") from error
+        self.stdout.write(f"{number_of(rows.count(), 'row')} in {options['to']}.")

@@ -1,0 +1,52 @@
+"""`manage.py import_table TABLE FILE`: a table brought back, as in the admin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from evaluation.formats.run_problems import number_of
+from leaderboard.admin.tables import TABLES, read_table, store_table, try_table
+from leaderboard.management.curating import CurationCommand
+
+
+class Command(CurationCommand):
+    """Brings a table in: all of it, or nothing and everything that is wrong."""
+
+    help = "Change what a table of curation says: CSV or JSON with the columns of an export; others stay as they are."
+
+    def add_more(self, parser: CommandParser) -> None:
+        """Which table, and from where."""
+        parser.add_argument("table", choices=list(TABLES))
+        parser.add_argument("file", type=Path)
+        parser.add_argument("--dry-run", action="store_true", help="say what would change; store nothing")
+
+    def curate(self, **options: Any) -> str:
+        """Say what changes, and store it unless it is only asked."""
+        resource = TABLES[options["table"]]
+        try:
+            table = read_table(options["file"].read_text(encoding="utf-8-sig"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise CommandError(f"{options['file']} cannot be read as UTF-8 text: {error}.") from error
+        if table is None:
+            raise CommandError("This is neither CSV nor JSON. Begin with export_table.")
+        rows, problems = try_table(resource, table)
+        if problems:
+            raise CommandError("\n".join(["Nothing was changed:", *map(_problem, problems)]))
+        lines = [_changes(row) for row in rows]
+        if options["dry_run"]:
+            return "\n".join([*lines, f"{number_of(len(rows), 'row')} would change."])
+        return "\n".join([*lines, store_table(resource, table)])
+
+
+def _problem(found: dict[str, Any]) -> str:
+    lines = found["lines"]
+    where = f" (line {', '.join(map(str, lines))})" if lines else ""
+    return f"- {found['message']}{where}"
+
+
+def _changes(row: dict[str, Any]) -> str:
+    changes = "; ".join(f"{each['field']}: {each['old']} → {each['new']}" for each in row["changes"])
+    return f"{row['name']}: {changes}"
