@@ -14,6 +14,9 @@ from typing import Any, NamedTuple
 from django.db import models
 from django.forms import model_to_dict
 from django.utils import timezone
+from simple_history.models import DeletedObject
+
+from leaderboard.plain_text import plain_text
 
 #: Values longer than this are shown by their beginning.
 _LONGEST = 120
@@ -105,7 +108,10 @@ def _label(record: Any, field: str) -> str:
 
 def shown(value: Any) -> str:
     """A value as short text; an absent one says so."""
-    if value is None or value in ("", [], {}):
+    absent_row = isinstance(value, DeletedObject) and value.pk is None
+    if value is None or absent_row or value in ("", [], {}):
         return "(empty)"
-    text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+    text = plain_text(value)
+    if isinstance(value, float):
+        return text
     return f"“{text}”" if len(text) <= _LONGEST else f"“{text[:_LONGEST]}…”"

@@ -14,7 +14,8 @@ PRIVATE_PART = "Private part"
 
 NOTE = (
     "Private part: the mean over the judged queries that the board does not rank by, published when the round was "
-    "revealed. Δ is private minus public: much below what others lose, a system was fitted to the public part."
+    "revealed. Δ is private minus public: much below what others lose, a system was fitted to the public part. "
+    "A dash: the result came after the reveal, or its own round is not revealed yet."
 )
 
 
@@ -38,7 +39,7 @@ class PrivateColumns:
         return cls(measure, (value, difference))
 
     def values(self, entry: EntryRow, public: float | None) -> list[Value]:
-        """A row's cells: None for a result that came after the reveal."""
+        """A row's cells: None for a result that came later, or whose round waits."""
         if not self.columns:
             return []
         private = entry.private_scores.get(self.measure)

@@ -33,10 +33,11 @@ class Revealed:
 
 @transaction.atomic
 def reveal_private(dataset: Dataset, round: Round | None = None, *, show_held: bool = False) -> Revealed:
-    """Publish the values over the private part of the results shown, those of a round or all; within `audit.acting`.
+    """Publish the values over the private part of every result that is shown; within `audit.acting`.
 
-    The site's own results are always among them. What the Ladder held stays held, unless `show_held`: then it is shown,
-    or kept with its team where that wishes, and has its private part too. Again, only what came since is revealed.
+    With a round its own, the site's and those of no round or an earlier one; what runs in another round that is not
+    revealed waits for that. What the Ladder held of the round stays held, unless `show_held`: then it is shown, or kept
+    with its team where that wishes, and has its private part too. Again, only what came since is revealed.
     Raises CannotReveal where the dataset is in no competition, or the round is not its.
     """
     lock_boards([dataset.pk])
@@ -44,16 +45,18 @@ def reveal_private(dataset: Dataset, round: Round | None = None, *, show_held: b
     if not policy_of(present).competition:
         raise CannotReveal(f"{present} is in no competition: it has no private part")
     entries = Entry.objects.filter(dataset=present).exclude(provenance=Entry.Provenance.REPORTED)
+    of_round = entries
     if round is not None:
         _require_of(round, present)
-        entries = entries.filter(Q(round=round) | Q(system__team=None))
-    held = release_held(present, entries) if show_held else 0
+        of_round = entries.filter(round=round)
+        entries = entries.filter(Q(round=None) | Q(round=round) | Q(round__revealed_at__isnull=False))
+    held = release_held(present, of_round) if show_held else 0
     results = _reveal(present, entries)
     record(
         "private part revealed",
         f"{present}{f', {round}' if round is not None else ''}",
         dataset=present,
-        after={"results": results, "held results shown": held},
+        after={"results": results, "held results shown": held, "shown without": _without(present)},
     )
     if results or held:
         board_changed(present, Kind.REVEALED)
@@ -80,6 +83,13 @@ def _reveal(dataset: Dataset, entries: QuerySet[Entry]) -> int:
         entry.private_scores = private_scores_of(entry, dataset)
     Entry.objects.bulk_update(found, ["private_scores"], batch_size=200)
     return sum(bool(entry.private_scores) for entry in found)
+
+
+def _without(dataset: Dataset) -> list[str]:
+    """The results on the board that have no private part now, by their systems' names."""
+    rows = Entry.objects.filter(dataset=dataset, visibility=Visibility.PUBLIC, private_scores={})
+    rows = rows.exclude(provenance=Entry.Provenance.REPORTED).order_by("system__name")
+    return list(rows.values_list("system__name", flat=True))
 
 
 def release_held(dataset: Dataset, entries: QuerySet[Entry]) -> int:

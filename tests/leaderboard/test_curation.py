@@ -44,6 +44,19 @@ def test_a_change_of_public_text_needs_a_reason_and_is_recorded_with_it() -> Non
     assert "style=" not in page
 
 
+def test_history_tells_what_was_absent_and_lists_in_words() -> None:
+    carol, _ = signed_in("Carol")
+    dataset = scored_dataset(slug="nuts")
+    qrels = dataset.current_qrels
+    for present, measures in ((None, ["nDCG@10"]), (qrels, ["nDCG@10", "AP"])):
+        dataset.current_qrels, dataset.measures = present, measures
+        dataset.save()
+    page = carol.get(reverse("admin:leaderboard_dataset_history", args=[dataset.pk])).content.decode()
+    assert "<del>(empty)</del>" in page
+    assert "<ins>“nDCG@10, AP”</ins>" in page
+    assert "Deleted" not in page
+
+
 def test_of_two_curators_the_second_sees_what_the_first_changed() -> None:
     (carol, _), (dan, _) = signed_in("Carol"), signed_in("Dan")
     source = make_source("paper")

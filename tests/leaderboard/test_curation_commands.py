@@ -44,6 +44,7 @@ def test_results_are_quarantined_restored_unpublished_and_named_by_commands() ->
     call_command("audit", dataset="nuts", stdout=lines)
     text = lines.getvalue()
     assert all(part in text for part in ("quarantined", "looks copied", "Carol", "restored", "asked for by"))
+    assert "scores: – → nDCG@10 0.75" in text
 
 
 def test_commands_say_what_would_be_right() -> None:

@@ -235,7 +235,9 @@ def test_the_reveal_adds_the_private_part_and_the_difference(contest: Dataset, c
     assert "rivate part" in client.get("/news/").content.decode()
 
 
-def test_a_rounds_reveal_shows_its_results_and_the_sites_own_alone(contest: Dataset, client: Client) -> None:
+def test_a_rounds_reveal_covers_every_row_but_those_of_a_round_that_goes_on(
+    contest: Dataset, client: Client
+) -> None:
     now = timezone.now()
     first = Round.objects.create(
         slug="first", name="First", dataset=contest, opens_at=now - timedelta(days=2),
@@ -244,11 +246,21 @@ def test_a_rounds_reveal_shows_its_results_and_the_sites_own_alone(contest: Data
     baseline(contest, 0.3, 0.31)
     inside = publish(contest, "Inside", 0.6, 0.4)
     Entry.objects.filter(pk=inside.pk).update(round=first)
-    publish(contest, "Outside", 0.5, 0.4)
+    publish(contest, "Before", 0.5, 0.4)
+    second = Round.objects.create(
+        slug="second", name="Second", dataset=contest, opens_at=now, closes_at=now + timedelta(days=1),
+        reveals_at=now + timedelta(days=2),
+    )  # fmt: skip
+    going_on = publish(contest, "Going on", 0.5, 0.4)
+    Entry.objects.filter(pk=going_on.pk).update(round=second)
     with acting(None, "round"):
-        assert reveal_private(contest, first).results == 2
-    assert values(client, "Inside")["private"] == 0.4
-    assert values(client, "Outside")["private"] is None
+        assert reveal_private(contest, first).results == 3
+    assert values(client, "Inside")["private"] == values(client, "Before")["private"] == 0.4
+    assert values(client, "BM25")["private"] == 0.31
+    assert values(client, "Going on")["private"] is None
+    assert "its own round is not revealed yet" in client.get("/datasets/secret/").content.decode()
+    told = AuditRecord.objects.get(action="private part revealed").after
+    assert told["shown without"] == ["Going on"]
 
 
 def test_held_results_stay_held_unless_the_curator_says_so(contest: Dataset, client: Client) -> None:

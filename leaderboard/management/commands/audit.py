@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandParser
 
 from leaderboard.models import AuditRecord
+from leaderboard.plain_text import plain_text
 
 
 class Command(BaseCommand):
@@ -43,10 +44,14 @@ class Command(BaseCommand):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+def _said(value: Any) -> str:
+    return "–" if value in (None, "", [], {}) else plain_text(value)
+
+
 def line_of(row: AuditRecord) -> str:
     """Time, who, what, of what, from what to what, and why, separated by tabs."""
     changed = "; ".join(
-        f"{name}: {row.before.get(name, '–')} → {row.after.get(name, '–')}"
+        f"{name.replace('_', ' ')}: {_said(row.before.get(name))} → {_said(row.after.get(name))}"
         for name in dict.fromkeys([*row.before, *row.after])
         if row.before.get(name) != row.after.get(name)
     )
