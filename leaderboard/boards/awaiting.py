@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from django.db.models import Exists, OuterRef
+
 from leaderboard.embargo import shown
-from leaderboard.models import Dataset, Run
+from leaderboard.models import Dataset, Entry, Run
+from leaderboard.models.results import EntryQuerySet
 
 
 class AwaitingRun(NamedTuple):
-    """A public run of a collecting dataset. `date` is the day it came."""
+    """A public run of a collecting dataset. `date` is the day it came.
+
+    `system_slug` is None for a system without any result: it has no page.
+    """
 
     system: str
+    system_slug: str | None
     team: str
     team_slug: str | None
     tag: str
@@ -29,8 +36,10 @@ def awaiting(dataset: Mapping[str, Any]) -> list[AwaitingRun]:
     rows = (
         Run.objects.filter(version=dataset["current_version_id"], public=True, evaluations=None)
         .order_by("created_at", "pk")
+        .annotate(has_page=Exists(EntryQuerySet(Entry).known().filter(system=OuterRef("system"))))
         .values(
-            "system__name", "system__team__name", "system__team__slug", "system__anonymous_until",
+            "system__name", "system__slug", "has_page", "system__team__name", "system__team__slug",
+            "system__anonymous_until",
             "tag", "run_type", "late", "created_at", "submission_reference",
         )
     )  # fmt: skip
@@ -40,6 +49,7 @@ def awaiting(dataset: Mapping[str, Any]) -> list[AwaitingRun]:
 def _row(row: Mapping[str, Any]) -> AwaitingRun:
     return AwaitingRun(
         system=row["system__name"],
+        system_slug=row["system__slug"] if row["has_page"] else None,
         team=row["system__team__name"] or "",
         team_slug=row["system__team__slug"],
         tag=row["tag"],

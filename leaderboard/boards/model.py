@@ -250,6 +250,8 @@ STALE = "stale"
 PRIVATE = "private"
 #: Taken out of the ranking by a curator: it stands last, with the reason and without a number.
 QUARANTINED = "quarantined"
+#: On an old board: shown then, and by now no longer, of which no reason is public. It has no mark.
+GONE = "gone"
 #: These rows have no rank, and move neither those of others nor what is best.
 UNRANKED = frozenset({STALE, PRIVATE, QUARANTINED})
 _RANK_MARKS = {REPORTED: "r ", CLOSED: "c "}
@@ -259,7 +261,7 @@ def reason_gone(entry: Identified) -> str:
     """Why a result is no longer ranked: what its team said who withdrew it, or a curator who quarantined it."""
     if entry.visibility == QUARANTINED:
         return entry.moderation_reason
-    return entry.withdrawal_reason if entry.visibility == "withdrawn" else ""
+    return entry.withdrawal_reason if entry.visibility in ("withdrawn", GONE) else ""
 
 
 def rank_label(rank: int | None, ranked_in: str) -> str:

@@ -104,11 +104,12 @@ class Gone(NamedTuple):
     visibility: str
 
 
-#: Why results are gone of which no reason is public.
+_NO_LONGER = "no longer on the board"
+#: Why results are gone of which no reason is public: whether their team or a curator took them off tells nobody.
 _GONE: Mapping[str, str] = {
-    Entry.Visibility.PRIVATE: "kept back by its team",
-    Entry.Visibility.UNPUBLISHED: "taken off by a curator",
-    Entry.Visibility.HELD: "no longer on the board",
+    Entry.Visibility.PRIVATE: _NO_LONGER,
+    Entry.Visibility.UNPUBLISHED: _NO_LONGER,
+    Entry.Visibility.HELD: _NO_LONGER,
     Entry.Visibility.SUPERSEDED: "replaced by a better result of its team or submitter",
 }
 

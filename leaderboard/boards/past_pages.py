@@ -17,7 +17,7 @@ from leaderboard.boards.dataset_board import DatasetFacts, dataset_board
 from leaderboard.boards.entries import NO_ENTRIES, DatasetEntries
 from leaderboard.boards.groups import present_group
 from leaderboard.boards.members import BenchmarkFacts, Member, Part
-from leaderboard.boards.model import QUARANTINED, REPORTED, SCORED, Board, Identity
+from leaderboard.boards.model import GONE, QUARANTINED, REPORTED, SCORED, Board, Identity
 from leaderboard.boards.parts import compose, rows_of_whole, with_parts
 from leaderboard.boards.reading import EntryRow, SystemRow
 from leaderboard.boards.state import BoardState
@@ -96,7 +96,9 @@ def _untested(facts: Mapping[str, Any], board: Board) -> list[str]:
 
 def _note(any_gone: bool) -> list[str]:
     return (
-        ["Results taken off since keep their place and their figures, with the reason."] if any_gone else []
+        ["Results taken off since keep their place and their figures, with the reason where that is public."]
+        if any_gone
+        else []
     )
 
 
@@ -203,9 +205,9 @@ def _mark_gone(
         since = [gone[pk] for pk in ids if pk in gone]
         if since:
             reasons = "; ".join(dict.fromkeys(_reason(each, names) for each in since))
-            quarantined = any(each.visibility == QUARANTINED for each in since)
+            states = {each.visibility for each in since}
             row.entry = shown._replace(
-                visibility=QUARANTINED if quarantined else WITHDRAWN,
+                visibility=next((state for state in (QUARANTINED, WITHDRAWN) if state in states), GONE),
                 withdrawal_reason=reasons,
                 moderation_reason=reasons,
             )

@@ -15,7 +15,17 @@ from operator import attrgetter
 from django.utils.safestring import SafeString, mark_safe
 
 from leaderboard.boards import round_marks
-from leaderboard.boards.model import REPORTED, SEPARATED, STALE, Board, Identified, Row, Value, reason_gone
+from leaderboard.boards.model import (
+    GONE,
+    REPORTED,
+    SEPARATED,
+    STALE,
+    Board,
+    Identified,
+    Row,
+    Value,
+    reason_gone,
+)
 from leaderboard.boards.whiskers import add_whiskers, top_of
 from leaderboard.boards.wording import MINUS, significant
 
@@ -82,7 +92,7 @@ def _head(board: Board, row: Row, pin: str, *classes: str) -> str:
         states.append("stale")
     if entry.challenged:
         states.append("challenged")
-    if entry.visibility != "public":
+    if entry.visibility not in ("public", GONE):
         states.append(entry.visibility)
     states += round_marks.badges(entry)
     after += "".join(f'&ensp;<span class="badge is-{state}">{state}</span>' for state in states)

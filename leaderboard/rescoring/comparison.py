@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from leaderboard.boards.measures import better
@@ -45,6 +45,18 @@ def compare(rescore: Rescore, moves: Sequence[Move], stays: Sequence[Stay]) -> d
         "rows": rows,
         "stays": [{**_named(stay.entry), "why": stay.why} for stay in stays],
     }
+
+
+def among(comparison: Mapping[str, Any], entries: Collection[int]) -> dict[str, Any]:
+    """The comparison of these results alone, with ranks among them: none that is missing leaves a gap."""
+    rows = [
+        {**row, "rank_before": {}, "rank_after": {}} for row in comparison["rows"] if row["entry"] in entries
+    ]
+    for measure in comparison["measures"]:
+        _rank(rows, measure, "before")
+        _rank(rows, measure, "after")
+    stays = [stay for stay in comparison["stays"] if stay["entry"] in entries]
+    return {**comparison, "rows": rows, "stays": stays}
 
 
 def digest(comparison: Mapping[str, Any]) -> str:

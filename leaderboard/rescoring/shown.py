@@ -24,6 +24,15 @@ def pages_of(dataset_id: int, slug: str) -> dict[int, str]:
     return {key: reverse("rescore", args=[slug, number]) for number, key in enumerate(keys, start=1)}
 
 
+def page_of(rescore: Rescore) -> str:
+    """The page on what this rescore changed; the dataset's where it was not switched to. One query."""
+    dataset = rescore.dataset
+    for number, key in enumerate(switched(dataset.pk).values_list("pk", flat=True), start=1):
+        if key == rescore.pk:
+            return reverse("rescore", args=[dataset.slug, number])
+    return dataset.get_absolute_url()
+
+
 def not_shown(dataset_id: int) -> QuerySet[Qrels]:
     """Judgements that no board of the dataset has stood on yet: nobody is told that they are there."""
     prepared = Rescore.objects.filter(dataset=dataset_id).exclude(state=State.SWITCHED)

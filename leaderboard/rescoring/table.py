@@ -112,7 +112,7 @@ def table_of(
     falling = sort.startswith("-") and key in sort
     rows = [row for row in comparison["rows"] if not public or row["visibility"] == "public"]
     hide_holes = public and (hidden or comparison["hidden"])
-    lines = [_line(row, chosen, hidden=hidden, holes=not hide_holes) for row in rows]
+    lines = [line_of(row, chosen, hidden=hidden, holes=not hide_holes) for row in rows]
     lines.sort(key=lambda line: (line.system.casefold(), line.configuration))
     known = [line for line in lines if getattr(line, key) is not None]
     known.sort(key=lambda line: _sortable(getattr(line, key)), reverse=falling)
@@ -137,7 +137,9 @@ def _headings(key: str, falling: bool) -> list[Heading]:
     return found
 
 
-def _line(row: Mapping[str, Any], measure: str, *, hidden: bool, holes: bool) -> Line:
+def line_of(row: Mapping[str, Any], measure: str, *, hidden: bool, holes: bool = False) -> Line:
+    """A row of the comparison by one measure."""
+
     def value(found: float | None) -> float | None:
         return None if found is None else published_value(found, hidden=hidden)
 

@@ -9,6 +9,7 @@ from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
 from leaderboard.models import Dataset, Entry, Rescore
+from leaderboard.rescoring.comparison import among
 from leaderboard.rescoring.shown import switched
 from leaderboard.rescoring.table import as_csv, stays_of, table_of
 
@@ -27,7 +28,7 @@ def rescore(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     )
     context = {
         "section": "datasets", "dataset": dataset, "rescore": found, "number": number, "table": table,
-        "stays": stays_of(comparison, public=True),
+        "stays": stays_of(comparison, public=True), "quarantined": _quarantined(found),
     }  # fmt: skip
     return render(request, "leaderboard/rescore.html", context)
 
@@ -52,10 +53,17 @@ def _found(slug: str, number: int) -> tuple[Rescore, dict[str, Any]]:
     if not 1 <= number <= len(rescores):
         raise Http404
     found = rescores[number - 1]
-    shown = set(
-        Entry.objects.filter(dataset=dataset, visibility=Entry.Visibility.PUBLIC).values_list("pk", flat=True)
+    public = Entry.objects.filter(dataset=dataset, visibility=Entry.Visibility.PUBLIC)
+    return found, among(found.comparison, set(public.values_list("pk", flat=True)))
+
+
+def _quarantined(rescore: Rescore) -> list[dict[str, str]]:
+    """What moved and is under quarantine now: its reason is public."""
+    moved = [
+        row["entry"] for row in rescore.comparison["rows"] if row["visibility"] == Entry.Visibility.PUBLIC
+    ]
+    under = Entry.objects.filter(pk__in=moved, visibility=Entry.Visibility.QUARANTINED)
+    columns = under.order_by("system__name", "pk").values(
+        "system__slug", "system__name", "configuration", "moderation_reason"
     )
-    kept = dict(found.comparison)
-    for part in ("rows", "stays"):
-        kept[part] = [row for row in kept.get(part, []) if row["entry"] in shown]
-    return found, kept
+    return [{name.replace("system__", ""): str(value) for name, value in row.items()} for row in columns]

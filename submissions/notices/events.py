@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from django.db import transaction
@@ -17,8 +17,7 @@ from submissions.notices.deliveries import deliver, has_webhooks
 from submissions.notices.outbox import members, tell
 from submissions.notices.results import result_body, status_of
 from submissions.notices.rounds import people_of_round
-from submissions.notices.texts import challenge_message, rescored_message, round_message
-from submissions.status_scores import outcome_text
+from submissions.notices.texts import challenge_message, rescored_message, rescored_outcomes, round_message
 
 logger = logging.getLogger(__name__)
 
@@ -58,15 +57,12 @@ def _rescored(payload: Mapping[str, Any]) -> None:
     if rescore is None or rescore.state != Rescore.State.SWITCHED:
         return
     entries = Entry.objects.filter(dataset=rescore.dataset).exclude(submission_reference="")
-    entries = entries.exclude(visibility=Entry.Visibility.WITHDRAWN)
+    entries = entries.exclude(visibility=Entry.Visibility.WITHDRAWN).select_related("system")
     submissions = Submission.objects.filter(pk__in=entries.values("submission_reference"), withdrawn_at=None)
     by_team: dict[int, list[Submission]] = defaultdict(list)
     for submission in submissions.select_related("system", "team").order_by("-created_at"):
         by_team[submission.team_id].append(submission)
-    said = {
-        team: [(each.system.name, outcome_text(each, rescore.dataset)) for each in own[:OUTCOMES]]
-        for team, own in by_team.items()
-    }
+    said = _outcomes(rescore, entries, by_team)
     for person in members(by_team):
         teams = set(person.memberships.values_list("team", flat=True)) & set(by_team)
         tell([person], rescored_message(rescore, [each for team in sorted(teams) for each in said[team]]))
@@ -75,6 +71,22 @@ def _rescored(payload: Mapping[str, Any]) -> None:
             for submission in own:
                 body = result_body(submission, status_of(submission.pk), rescore.dataset)
                 deliver(submission.team, "rescored", f"rescore-{rescore.pk}-{submission.pk}", body)
+
+
+def _outcomes(
+    rescore: Rescore, entries: Iterable[Entry], by_team: Mapping[int, Sequence[Submission]]
+) -> dict[int, list[str]]:
+    """By team what is told of its results, the newest submissions first."""
+    by_submission: dict[str, list[str]] = defaultdict(list)
+    entries = list(entries)
+    lines = rescored_outcomes(rescore, entries)
+    for entry in entries:
+        if entry.pk in lines:
+            by_submission[entry.submission_reference].append(lines[entry.pk])
+    return {
+        team: [line for each in own[:OUTCOMES] for line in by_submission[str(each.pk)]]
+        for team, own in by_team.items()
+    }
 
 
 def _round_revealed(payload: Mapping[str, Any]) -> None:

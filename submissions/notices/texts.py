@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from leaderboard.models import Challenge, Rescore, Round
+from leaderboard.models import Challenge, Entry, Rescore, Round
+from leaderboard.rescoring.shown import page_of
+from leaderboard.rescoring.table import Line, line_of
 from leaderboard.rounds import utc
 from submissions.models import NoticeKind, State
 from submissions.notices.outbox import Message
 from submissions.quotas.shown import Charged, charged
 from submissions.status import JobStatus, SubmissionStatus
-from submissions.status_scores import outcome_text
+from submissions.status_scores import NO_CHANGE, outcome_text
 
 #: Of a long report so many problems are told; the status page has all.
 PROBLEMS = 8
@@ -31,11 +33,8 @@ def ended_message(kind: NoticeKind, status: SubmissionStatus) -> Message:
     named = f"{system} ({submission.configuration})" if submission.configuration else system
     datasets = list(dict.fromkeys(job.job.dataset.name for job in status.jobs))
     where = datasets[0] if len(datasets) == 1 else f"{len(datasets)} datasets"
-    what = f"{named} on {_listed(datasets)}"
-    if kind == NoticeKind.FINISHED:
-        lines = [f"{what}: {status.meaning}", outcome_text(submission)]
-    else:
-        lines = [f"{what} was not scored."]
+    # The subject says what ended how: the text begins with what more there is to say.
+    lines = [outcome_text(submission)] if kind == NoticeKind.FINISHED else []
     lines += [_trouble(job) for job in status.jobs if job.state not in (State.DONE, State.WITHDRAWN)]
     lines += [_given_back(each) for each in charged(submission, now=False) if each.refunded]
     return Message(
@@ -75,21 +74,44 @@ def _problem_line(found: Mapping[str, Any]) -> str:
     return f"{found['message']}{where}.{hint}".replace("..", ".")
 
 
-def rescored_message(rescore: Rescore, outcomes: Sequence[tuple[str, str]]) -> Message:
-    """A dataset's board shows other judgements now. `outcomes`: system and outcome of the person's own results."""
+def rescored_message(rescore: Rescore, outcomes: Sequence[str]) -> Message:
+    """A dataset's board shows other judgements now. `outcomes`: a line for each of the person's own results."""
     dataset = rescore.dataset
-    own = [f"{system}: {said}" for system, said in outcomes]
-    text = (
-        f"The judgements of {dataset.name} have grown, and every stored run was scored again on them. The board "
-        "shows the new figures; permalinks still show the old ones."
-    )
+    text = f"The judgements of {dataset.name} have grown, and every stored run was scored again."
     return Message(
         kind=NoticeKind.RESCORED,
         key=f"rescore-{rescore.pk}",
         subject=f"Rescored: {dataset.name}",
-        text="\n\n".join([text, *own]),
-        path=dataset.get_absolute_url(),
+        text="\n\n".join([text, "\n".join(outcomes)]),
+        path=page_of(rescore),
     )
+
+
+def rescored_outcomes(rescore: Rescore, entries: Iterable[Entry]) -> dict[int, str]:
+    """By entry a line for its team: the primary measure and the rank, old → new. Nothing new of what is held."""
+    dataset, comparison = rescore.dataset, rescore.comparison
+    if not comparison:
+        return {}
+    measure = comparison["primary"]
+    moved = {row["entry"]: row for row in comparison["rows"]}
+    stayed = {row["entry"]: row["why"] for row in comparison["stays"]}
+    said = {}
+    for entry in entries:
+        name = f"{entry.system.name} ({entry.configuration})" if entry.configuration else entry.system.name
+        if entry.visibility == Entry.Visibility.HELD:
+            said[entry.pk] = f"{name}: {NO_CHANGE}."
+        elif entry.pk in stayed:
+            said[entry.pk] = f"{name}: not rescored. {stayed[entry.pk]}"
+        elif entry.pk in moved:
+            line = line_of(moved[entry.pk], measure, hidden=dataset.hidden)
+            said[entry.pk] = f"{name}: {measure} {line.text['before']} → {line.text['after']}{_ranks(line)}."
+    return said
+
+
+def _ranks(line: Line) -> str:
+    if line.rank_before is None or line.rank_after is None:
+        return ""
+    return f", rank {line.rank_before} → {line.rank_after}"
 
 
 def round_message(kind: NoticeKind, round_: Round) -> Message:
@@ -148,9 +170,3 @@ def webhook_off_message(webhook_id: int, team: str, path: str, days: int, since:
 
 def _subject(round_: Round) -> str:
     return str(round_.dataset or round_.benchmark)
-
-
-def _listed(names: Sequence[str]) -> str:
-    if len(names) > 6:
-        return f"{', '.join(names[:5])} and {len(names) - 5} more"
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

@@ -160,7 +160,13 @@ def test_what_was_private_then_is_not_on_the_board_of_then(client: Client) -> No
     set_visibility(late.submission_reference, public=False)
     page = client.get(second).content.decode()
     assert "Late" in page
-    assert "kept back by its team" in page
+    assert "no longer on the board" in page
+    assert "withdrawn" not in page.casefold()
+    Entry.objects.filter(pk=late.pk).update(
+        visibility="unpublished", moderation_reason="asked for by its owner"
+    )
+    forget_pages()
+    assert client.get(second).content.decode() == page  # a curator's act tells no more
 
 
 def test_versions_are_written_for_rows_that_changed_and_for_no_other() -> None:

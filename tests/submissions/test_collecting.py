@@ -77,6 +77,8 @@ def test_while_it_collects_runs_and_bm25_are_kept_and_then_all_are_scored(
     assert "Awaiting judgements" in page
     assert "Open one" in page
     assert "Quiet one" not in page
+    for part in ("Submit the first run", "Permalink", "board.csv", "/systems/"):
+        assert part not in page, part
     (told,) = client.get("/api/v1/datasets/tiny/").json()["awaiting_judgements"]
     assert (told["system"], told["tag"], told["run_type"]) == ("Open one", "ann-1", "manual")
     (job,) = api.get(f"submissions/{public.body['id']}/").body["jobs"]

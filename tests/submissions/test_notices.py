@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from django.db import connections
 from django.test import Client
 from django.utils import timezone
 
+from leaderboard.audit import acting
 from leaderboard.models import (
     Benchmark,
     BenchmarkMember,
@@ -24,6 +26,7 @@ from leaderboard.models import (
     Round,
     User,
 )
+from leaderboard.publishing.switching import switch_board
 from leaderboard.work import request_notice
 from submissions.lifecycle import advance
 from submissions.models import (
@@ -44,6 +47,7 @@ from submissions.people.teams import personal_team
 from tests.factories import make_user
 from tests.submissions.conftest import Api, run_text, upload, work
 from tests.submissions.receiver import Receiver
+from tests.submissions.rescores import more_judgements, rescored
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
@@ -82,7 +86,8 @@ def test_a_scored_submission_is_told_to_the_submitter_and_the_team(
     notice = only_notice(alice)
     assert notice.kind == NoticeKind.FINISHED
     assert notice.subject == "Scored: My system on Demo"
-    assert "Demo: nDCG@10 " in notice.text
+    assert notice.text.startswith("Demo: nDCG@10 ")
+    assert "My system" not in notice.text
     assert "(BM25 " in notice.text
     assert notice.path == f"/submissions/{identifier}/"
     assert notice.mail_state == "waiting"
@@ -224,20 +229,22 @@ def test_what_ran_too_long_is_told_as_the_ledger_has_it(
 
 
 def test_a_rescore_is_told_to_teams_with_results_there(
-    demo: Dataset, baseline: None, api: Api, alice: User, stranger: Api
+    demo: Dataset, baseline: None, api: Api, alice: User, stranger: Api, tmp_path: Path
 ) -> None:
     scored(api)
     tell_of_ended()
-    qrels = demo.current_qrels
-    rescore = Rescore.objects.create(
-        dataset=demo, from_qrels=qrels, to_qrels=qrels, state=Rescore.State.SWITCHED
-    )
-    request_notice("rescored", rescore=rescore.pk)
+    before = Entry.objects.get(system__name="My system").scores["nDCG@10"]
+    rescore = rescored(demo, more_judgements(demo, tmp_path), make_user("Carol"))
+    with acting(make_user("Dan"), "a pool"):
+        switch_board(rescore)
     take_turn()
     take_turn()
     notice = Notice.objects.get(person=alice, kind=NoticeKind.RESCORED)
     assert "Demo" in notice.subject
-    assert "My system: Demo: nDCG@10 " in notice.text
+    after = Entry.objects.get(system__name="My system").scores["nDCG@10"]
+    assert f"My system: nDCG@10 {before:.4f} → {after:.4f}, rank 1 → 1." in notice.text
+    assert notice.path == "/datasets/demo/rescores/1/"
+    assert "R@100" not in notice.text
     assert stranger.user is not None
     assert notices_of(stranger.user) == []
 
@@ -258,8 +265,9 @@ def test_a_rescore_tells_of_its_dataset_alone(
     text = Notice.objects.get(person=alice, kind=NoticeKind.RESCORED).text
     message = receiver.json()
     assert (message["event"], message["datasets"]) == ("rescored", ["secret"])
+    assert "Secret" in text
+    assert "Secret: nDCG@10 " in message["outcome"]
     for said in (text, message["outcome"]):
-        assert "Secret: nDCG@10 " in said
         assert "Demo" not in said
 
 

@@ -8,7 +8,8 @@ import pytest
 from django.test import Client
 
 from leaderboard.audit import acting
-from leaderboard.models import AuditRecord, Dataset, Rescore, User
+from leaderboard.models import AuditRecord, Dataset, Entry, Rescore, User
+from leaderboard.publishing.moderation import quarantine, restore, unpublish
 from leaderboard.publishing.switching import switch_board
 from tests.factories import make_user
 from tests.submissions.conftest import Api, make_collection, run_text, work
@@ -112,3 +113,30 @@ def test_everyone_reads_what_changed_once_the_board_is_switched_and_nothing_befo
     assert "Third" not in text
     assert "/datasets/demo/rescores/1/" in Client().get("/datasets/demo/").content.decode()
     assert "on qrels 2: the pool of October" in Client().get("/news/").content.decode()
+
+
+def test_what_was_taken_off_since_leaves_no_gap_in_the_ranks_and_quarantine_is_named(
+    demo: Dataset, rescore: Rescore, curator: User
+) -> None:
+    with acting(curator, "a pool"):
+        switch_board(rescore)
+        first = Entry.objects.get(system__name="First")
+        address = "/datasets/demo/rescores/1/"
+        rows = Client().get(address).context["table"].lines
+        assert [(row.system, row.rank_before, row.rank_after) for row in rows] == [
+            ("BM25", 2, 1),
+            ("First", 1, 1),
+        ]
+        unpublish(first, "asked for by its owner")
+    page = Client().get(address)
+    assert [(row.system, row.rank_before, row.rank_after) for row in page.context["table"].lines] == [
+        ("BM25", 1, 1)
+    ]
+    assert "First" not in page.content.decode()
+    with acting(curator, "looks copied"):
+        first.refresh_from_db()
+        restore(first)
+        quarantine(first, "looks copied")
+    text = Client().get(address).content.decode()
+    assert "Under quarantine" in text
+    assert "looks copied" in text
