@@ -121,9 +121,7 @@ def reap() -> int:
     count = 0
     for job in Job.objects.expired():
         if job.attempts >= ATTEMPTS:
-            write_log(
-                job.pk, "The worker was lost three times. This is a fault of ours; nothing was counted."
-            )
+            write_log(job.pk, "The worker was lost three times. This is a fault of ours.")
             count += advance(job.pk, State.FAILED, fence=job.fence, error_code="worker_lost")
         else:
             write_log(job.pk, "The worker was lost; the job is tried again.")

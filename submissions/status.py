@@ -30,8 +30,8 @@ MEANING = {
     State.RETRIEVING: "A worker is retrieving.",
     State.SCORING: "A worker is scoring the run.",
     State.DONE: "Scored.",
-    State.REJECTED: "The file cannot be scored; the report says where and why. Nothing was counted.",
-    State.FAILED: "This is a fault of ours, and we are sorry. Nothing was counted; please submit again.",
+    State.REJECTED: "The file cannot be scored; the report says where and why.",
+    State.FAILED: "This is a fault of ours, and we are sorry. Please submit again.",
     State.CANCELLED: "Cancelled before it was scored.",
     State.TIMED_OUT: "It ran longer than a job may and was stopped.",
     State.WITHDRAWN: "Withdrawn.",
@@ -85,7 +85,7 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class SeedRow:
-    """One measure of a seed set: its mean, None before the set is published, and the seeds' values."""
+    """One measure of a seed set: its mean, None before the set is published, the seeds' where they are told."""
 
     measure: str
     mean: Score | None
@@ -124,10 +124,16 @@ class SeedSet:
         return is_held(self.entry)
 
     @property
+    def tells_seeds(self) -> bool:
+        """Whether seeds have values of their own beside the mean: not over hidden judgements."""
+        return not self.dataset.hidden and not self.held
+
+    @property
     def rows(self) -> list[SeedRow]:
         """The scores by measure: the mean, then each seed's, as far as there are any."""
         means = {score.measure: score for score in self.scores}
-        of_seeds = [{score.measure: score.value for score in job.scores} for job in self.jobs]
+        told = self.jobs if self.tells_seeds else ()
+        of_seeds = [{score.measure: score.value for score in job.scores} for job in told]
         measures = dict.fromkeys([*(measure for scores in of_seeds for measure in scores), *means])
         return [
             SeedRow(measure, means.get(measure), [scores.get(measure) for scores in of_seeds])

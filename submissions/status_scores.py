@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from leaderboard.boards.measures import better
 from leaderboard.boards.word_pieces import is_word_pieces
 from leaderboard.models import Dataset, Entry
-from leaderboard.protection import HIDDEN_DECIMALS, policy_of
+from leaderboard.protection import HIDDEN_DECIMALS
 from leaderboard.publishing import comparison_group, published_scores, shown_instead
 from submissions.models import Job, State, Submission
 
@@ -112,19 +112,15 @@ def _in_words(scores: list[Score], job: Job) -> str:
 def scores_of_job(job: Job, entry: Entry | None, compare: bool) -> list[Score]:
     """What the job's run has: of a seed its own, whether or not the set is there.
 
-    In a competition seeds are told with their set, and not before: each would be a result of its own.
+    Over hidden judgements nothing is told of a seed, before its set or after: each would be a reading of its own.
     """
-    if job.evaluation is not None and not _seed_is_told(job, entry):
+    if job.seed and (job.dataset.hidden or is_held(entry)):
         return []
     if job.evaluation is not None:
         scores, group = published_scores(job.evaluation, job.dataset), comparison_group(job.evaluation)
         baseline = (_baseline(job.dataset_id, group, job.entry_id) if compare else None) or {}
         return [Score(measure, value, baseline.get(measure)) for measure, value in scores.items()]
     return scores_of_entry(entry, compare, job) if entry is not None else []
-
-
-def _seed_is_told(job: Job, entry: Entry | None) -> bool:
-    return not policy_of(job.dataset).competition or (entry is not None and not is_held(entry))
 
 
 def scores_of_entry(entry: Entry, compare: bool, job: Job | None = None) -> list[Score]:

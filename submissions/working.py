@@ -143,5 +143,5 @@ def _fail(job: Job, error: Exception) -> None:
         write_log(job.pk, f"A fault of ours ({fault}); the job is tried again.")
         put_back(job, counted=True)
         return
-    write_log(job.pk, f"A fault of ours ({fault}), three times. We are sorry; nothing was counted.")
+    write_log(job.pk, f"A fault of ours ({fault}), three times. We are sorry.")
     advance(job.pk, State.FAILED, fence=job.fence, error_code="fault", fault=fault)

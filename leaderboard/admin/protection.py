@@ -33,7 +33,12 @@ class ProtectForm(AskForm):
         required=False,
         help_text="Their private part can be computed from what was published, and stays tuned on.",
     )
-    field_order = ("protection", "share", "although_told", "why")
+    although_reveals = forms.BooleanField(
+        label="Although it reveals the private part",
+        required=False,
+        help_text="Leaving a competition tells it, where it was not revealed before.",
+    )
+    field_order = ("protection", "share", "although_told", "although_reveals", "why")
 
 
 class RevealForm(AskForm):
@@ -70,6 +75,7 @@ def _protect(dataset: Dataset, said: Mapping[str, Any]) -> str:
             competition=said["protection"] == Protection.COMPETITION,
             share=said["share"],
             although_told=said["although_told"],
+            although_reveals=said["although_reveals"],
         )
     except CannotProtect as error:
         raise NotDone(f"{error}.") from error

@@ -31,6 +31,7 @@ _AS_READ = {
     "locator": "locator",
     "submission": "submission_reference",
     "facts": "facts",
+    "seed_count": "seed_count",
     "deviations": "deviations",
 }
 
@@ -106,7 +107,6 @@ def results_of(system_id: int) -> list[Result]:
             "scores",
             "figures",
             "comparison_group",
-            "seed_count",
             "system__anonymous_until",
             *_AS_READ.values(),
             published=Cast("published_at", TextField()),
@@ -146,9 +146,13 @@ def quarantined_of(system_id: int) -> list[dict[str, Any]]:
 
 
 def _seeds(entries: Collection[int]) -> dict[int, list[tuple[str, dict[str, float]]]]:
-    """The seeds of these entries, by label with what each has. One query, none where there is no set."""
+    """The seeds of these entries, by label with what each has. One query, none where there is no set.
+
+    Over hidden judgements none: rows of earlier releases may have values still.
+    """
     found: dict[int, list[tuple[str, dict[str, float]]]] = {}
-    rows = Seed.objects.filter(entry__in=entries).values_list("entry_id", "label", "scores")
+    told = Seed.objects.filter(entry__in=entries, entry__dataset__hidden=False)
+    rows = told.values_list("entry_id", "label", "scores")
     for entry, label, scores in rows if entries else ():
         found.setdefault(entry, []).append((label, scores))
     return found

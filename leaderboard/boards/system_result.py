@@ -27,8 +27,9 @@ class Result(NamedTuple):
     dataset's board does; without a rank it is stale.
 
     `word_pieces` is what BM25 over word pieces had in the same job, where that gives it. Of a seed set `value` is the
-    mean, `deviations` are the sample standard deviations by measure, and `seeds` the runs. `certainty` is what was
-    found of `measure`: None over hidden judgements, of reported figures, and as long as nothing was found.
+    mean over `seed_count` runs, `deviations` are the sample standard deviations by measure, and `seeds` the runs, of
+    which nothing is told over hidden judgements. `certainty` is what was found of `measure`: None over hidden
+    judgements, of reported figures, and as long as nothing was found.
     """
 
     dataset: str
@@ -59,6 +60,7 @@ class Result(NamedTuple):
     word_pieces: float | None = None
     word_pieces_delta: float | None = None
     word_pieces_relative: float | None = None
+    seed_count: int = 0
     deviations: Mapping[str, float] = MappingProxyType({})
     seeds: Sequence[SeedResult] = ()
     baseline_slug: str = ""

@@ -51,7 +51,7 @@ class Beside(NamedTuple):
 def by_measure(results: Sequence[Result]) -> MeasureTable | None:
     """All measures of all results; None where each has its primary measure alone, which stands above."""
     measures = list(dict.fromkeys(name for result in results for name in _scores(result)))
-    if not any(result.scores or result.seeds for result in results):
+    if not any(result.scores or result.seed_count for result in results):
         return None
     rows = [row for result in results for row in _rows(result, measures)]
     return MeasureTable([MeasureHead(name, better(name)) for name in measures], rows)
@@ -63,7 +63,7 @@ def _rows(result: Result, measures: Sequence[str]) -> list[MeasureRow]:
         return MeasureRow(kind, result, label, cells)
 
     rows = [row(RESULT, result.dataset, _scores(result))]
-    if result.seeds:
+    if result.seed_count:
         rows.append(row(DEVIATION, "± over seeds", dict(result.deviations)))
     for seed in result.seeds:
         first = {} if seed.value is None else {result.measure: seed.value}

@@ -256,8 +256,8 @@ class Entry(models.Model):
 class Seed(models.Model):
     """One run of a seed set: it has no row of its own on boards. Written by `leaderboard.publishing`.
 
-    `scores` are the published values, rounded where the dataset's judgements are hidden: what the entry shows is
-    computed from them.
+    `scores` are the published values; empty where the dataset's judgements are hidden, since a set tells its mean and
+    deviation alone there, and where the entry is held.
     """
 
     entry = models.ForeignKey(Entry, on_delete=models.CASCADE, related_name="seeds")

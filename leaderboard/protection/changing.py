@@ -18,6 +18,7 @@ from leaderboard.models.datasets import Protection
 from leaderboard.protection.parts import Part, draw_parts, evaluate_parts
 from leaderboard.publishing.holding import settle_places
 from leaderboard.publishing.refreshed import fill_scores
+from leaderboard.publishing.revealing import record_reveal
 from leaderboard.work import request_work
 
 
@@ -45,12 +46,18 @@ def told_in_full(dataset: Dataset) -> int:
 
 @transaction.atomic
 def request_change(
-    dataset: Dataset, *, competition: bool, share: float | None = None, although_told: bool = False
+    dataset: Dataset,
+    *,
+    competition: bool,
+    share: float | None = None,
+    although_told: bool = False,
+    although_reveals: bool = False,
 ) -> WorkRequest:
     """Ask for a competition, or for the standard policy; a job of the scorer makes the change. Within `audit.acting`.
 
     `share` is the public part's; None leaves it. Raises CannotProtect where nothing is hidden, nothing would change,
-    parts of another share were drawn, or results were told in full and `although_told` does not say that this is known.
+    parts of another share were drawn, results were told in full and `although_told` does not say that this is known, or
+    the standard policy would tell private parts and `although_reveals` does not.
     """
     lock_boards([dataset.pk])
     present = Dataset.objects.get(pk=dataset.pk)
@@ -63,6 +70,8 @@ def request_change(
         _require_parts(present, share, although_told)
         if share is not None:
             Dataset.objects.filter(pk=present.pk).update(public_share=share)
+    else:
+        _require_revealed(present, although_reveals)
     record(
         "protection asked for",
         present,
@@ -95,6 +104,25 @@ def _require_parts(dataset: Dataset, share: float | None, although_told: bool) -
         )
 
 
+def not_revealed(dataset: Dataset) -> int:
+    """How many results of a competition would tell their private part under the standard policy, and have not yet.
+
+    With the public part's mean, which boards and permalinks keep, the mean over all queries gives it by subtraction.
+    """
+    told = Entry.objects.filter(dataset=dataset, private_scores={}).exclude(scores={})
+    return told.exclude(provenance=Entry.Provenance.REPORTED).count()
+
+
+def _require_revealed(dataset: Dataset, although_reveals: bool) -> None:
+    found = not_revealed(dataset)
+    if found and not although_reveals:
+        raise CannotProtect(
+            f"this would tell the private part of {found} result{'s' if found > 1 else ''} on {dataset}: means over "
+            "all judged queries, beside those over the public part, give it away. Reveal first what the board shows, "
+            "or say that you know this (although it reveals)"
+        )
+
+
 def find_parts(dataset: Dataset, progress: Callable[[float], None]) -> int:
     """Draw parts, and find the means over both of every evaluation that has none; returns how many. The scorer's.
 
@@ -121,13 +149,16 @@ def _without_parts(dataset: Dataset) -> QuerySet[Evaluation]:
 def switch(dataset: Dataset, protection: Protection) -> bool:
     """Change the policy and every published value at once; False, with nothing changed, while parts are missing.
 
-    Results that the Ladder held stay held: reveal them first, or never. Within `audit.acting`.
+    Results that the Ladder held stay held: reveal them first, or never. Leaving a competition is recorded as a reveal
+    of what was not revealed. Within `audit.acting`.
     """
     lock_boards([dataset.pk])
     present = Dataset.objects.get(pk=dataset.pk)
     if protection == Protection.COMPETITION and _without_parts(present).exists():
         return False
     before = present.protection
+    if before == Protection.COMPETITION and (results := not_revealed(present)):
+        record_reveal(present, str(present), results=results, held=0)
     present.protection = protection
     present.save(update_fields=["protection"])
     fill_scores(present, list(Entry.objects.filter(dataset=present)))

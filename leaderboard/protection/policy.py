@@ -66,6 +66,7 @@ class Policy:
         yield "Not published: scores by query, intervals, tests, wins, and how many judged queries a run has."
         if limits := " and ".join(self._limits()):
             yield f"A person, and a team, may submit {limits} (UTC). The seeds of one system are one submission."
+        yield "Of seeds their mean and standard deviation are told, and nothing of single ones."
         yield "Runs that look like probes are taken, and looked at by a curator."
         if self.competition:
             yield from self._of_competition()

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from django.db import transaction
 
 from leaderboard.board_versions import Kind, board_changed, lock_boards
 from leaderboard.models import BoardChange, Dataset, Entry, Seed
 from leaderboard.publishing.holding import settle_places
-from leaderboard.publishing.values import over_seeds, published_private_scores, published_scores
+from leaderboard.publishing.values import (
+    over_seeds,
+    published_private_scores,
+    published_scores,
+    told_of_seed,
+)
 
 
 @transaction.atomic
@@ -38,13 +41,12 @@ def fill_scores(dataset: Dataset, entries: list[Entry]) -> None:
     seeds: list[Seed] = []
     for entry in rows.iterator(chunk_size=200):
         of_seeds = list(entry.seeds.all()) if entry.evaluation is None else []
-        for seed in of_seeds:
-            seed.scores = (
-                {}
-                if entry.visibility == Entry.Visibility.HELD
-                else published_scores(seed.evaluation, dataset)
-            )
-        entry.scores, entry.deviations = _scores(entry, of_seeds, dataset)
+        published = _published(entry, of_seeds, dataset)
+        for seed, scores in zip(of_seeds, published, strict=False):
+            seed.scores = told_of_seed(scores, dataset)
+        entry.scores, entry.deviations = (
+            over_seeds(published, hidden=dataset.hidden) if of_seeds else (published[0], {})
+        )
         entry.private_scores = private_scores_of(entry, dataset) if entry.private_scores else {}
         seeds += of_seeds
         changed.append(entry)
@@ -52,14 +54,12 @@ def fill_scores(dataset: Dataset, entries: list[Entry]) -> None:
     Entry.objects.bulk_update(changed, ["scores", "deviations", "private_scores"], batch_size=200)
 
 
-def _scores(
-    entry: Entry, seeds: list[Seed], dataset: Dataset
-) -> tuple[Mapping[str, float], Mapping[str, float]]:
+def _published(entry: Entry, seeds: list[Seed], dataset: Dataset) -> list[dict[str, float]]:
+    """The published values of the entry's evaluation, or of each of its seeds'; of a held one there are none."""
+    evaluations = [entry.evaluation] if entry.evaluation is not None else [seed.evaluation for seed in seeds]
     if entry.visibility == Entry.Visibility.HELD:
-        return {}, {}
-    if entry.evaluation is not None:
-        return published_scores(entry.evaluation, dataset), {}
-    return over_seeds([seed.scores for seed in seeds], hidden=dataset.hidden)
+        return [{} for _ in evaluations]
+    return [published_scores(evaluation, dataset) for evaluation in evaluations]
 
 
 def private_scores_of(entry: Entry, dataset: Dataset) -> dict[str, float]:

@@ -3,6 +3,7 @@ held."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db import transaction
@@ -52,16 +53,24 @@ def reveal_private(dataset: Dataset, round: Round | None = None, *, show_held: b
         entries = entries.filter(Q(round=None) | Q(round=round) | Q(round__revealed_at__isnull=False))
     held = release_held(present, of_round) if show_held else 0
     results = _reveal(present, entries)
-    record(
-        "private part revealed",
-        f"{present}{f', {round}' if round is not None else ''}",
-        dataset=present,
-        after={"results": results, "held results shown": held, "shown without": _without(present)},
-    )
+    subject = f"{present}{f', {round}' if round is not None else ''}"
+    record_reveal(present, subject, results=results, held=held, without=_without(present))
     if results or held:
         board_changed(present, Kind.REVEALED)
     dataset.refresh_from_db()
     return Revealed(results, held)
+
+
+def record_reveal(
+    dataset: Dataset, subject: str, *, results: int, held: int, without: Sequence[str] = ()
+) -> None:
+    """Keep in the audit record that private parts were told, in a reveal or by leaving the competition."""
+    record(
+        "private part revealed",
+        subject,
+        dataset=dataset,
+        after={"results": results, "held results shown": held, "shown without": list(without)},
+    )
 
 
 def _require_of(round: Round, dataset: Dataset) -> None:

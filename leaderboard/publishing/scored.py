@@ -17,6 +17,7 @@ from leaderboard.publishing.values import (
     comparison_group,
     over_seeds,
     published_scores,
+    told_of_seed,
     training_exposure,
 )
 
@@ -77,7 +78,8 @@ def publish_seed_set(
     """Show the runs of one system that differ by their seeds, by label, as one entry: their mean and deviation.
 
     All of them together, since a mean over those that are there already would change with each. Publishing the set
-    again changes nothing. In a competition it may come back HELD, as a single result may: its mean decides.
+    again changes nothing. In a competition it may come back HELD, as a single result may: its mean decides. Over hidden
+    judgements mean and deviation are all that is stored for readers.
     Raises ValueError for runs that are no set: of too few or too many seeds, several systems, or not comparable.
     """
     first, *others = seeds.values()
@@ -107,7 +109,7 @@ def publish_seed_set(
             entry=entry,
             evaluation=evaluation,
             label=label,
-            scores={} if held else published[label],
+            scores={} if held else told_of_seed(published[label], dataset),
             published_at=entry.published_at,
         )
         for label, evaluation in seeds.items()

@@ -74,12 +74,20 @@ def _shown(means: Mapping[str, float], dataset: Dataset) -> dict[str, float]:
     }
 
 
+def told_of_seed(scores: Mapping[str, float], dataset: Dataset) -> dict[str, float]:
+    """What is told of one run of a seed set: its published `scores`, and over hidden judgements nothing.
+
+    A set costs one unit of a quota, and would otherwise be up to five readings of the judgements.
+    """
+    return {} if dataset.hidden else dict(scores)
+
+
 def over_seeds(
     seeds: Sequence[Mapping[str, float]], *, hidden: bool
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Mean and sample standard deviation (n − 1) of the published values, for the measures that all seeds have.
 
-    Both leave as single values do, and from published values alone: they tell nothing that the seeds do not.
+    Both leave as single values do. Over hidden judgements they are all that is told of a set: see `told_of_seed`.
     """
     columns = {
         measure: [scores[measure] for scores in seeds]

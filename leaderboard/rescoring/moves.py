@@ -12,6 +12,7 @@ from leaderboard.publishing.values import (
     over_seeds,
     published_private_scores,
     published_scores,
+    told_of_seed,
 )
 
 
@@ -143,7 +144,7 @@ def _move(entry: Entry, rescore: Rescore, new: dict[int, Evaluation]) -> Move:
         seeds=_seeds(entry),
         before=before,
         after=after,
-        seed_scores=published,
+        seed_scores=[told_of_seed(each, dataset) for each in published],
         scores=scores,
         deviations=deviations,
         private_scores=private,

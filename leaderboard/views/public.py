@@ -88,7 +88,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "beside": system_tables.beside(results),
         "sure": any(result.certainty for result in results),
         "has_in_domain": any(result.training == "in-domain" for result in results),
-        "has_seeds": any(result.seeds for result in results),
+        "has_seeds": any(result.seed_count for result in results),
         "word_pieces": WORD_PIECES if any(result.word_pieces is not None for result in results) else "",
         "costs": system_costs.cost_table(results),
         "depths": system_costs.depths(results),

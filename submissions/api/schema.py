@@ -118,7 +118,9 @@ class JobSerializer(serializers.Serializer[Any]):
     """One dataset's part of a submission; of a seed set one run."""
 
     dataset = serializers.CharField()
-    seed = serializers.CharField(help_text="Its label in a seed set, else empty.")
+    seed = serializers.CharField(
+        help_text="Its label in a seed set, else empty. Over hidden judgements no seed has scores."
+    )
     state = serializers.CharField()
     meaning = serializers.CharField(help_text="The state in words.")
     held = serializers.BooleanField(

@@ -173,8 +173,72 @@ def test_changing_the_policy_changes_every_value_at_once_and_is_recorded(
         "competition",
         "because",
     )
-    change(hidden, "standard")
+    change(hidden, "standard", although_reveals=True)
     assert values(client, "BM25")["nDCG@10"] == 0.2
+
+
+def reveals() -> list[Any]:
+    """What the audit record has of reveals."""
+    return list(
+        AuditRecord.objects.filter(action="private part revealed").values_list("after__results", flat=True)
+    )
+
+
+def test_a_competition_is_left_only_where_its_private_part_is_known_and_that_is_a_reveal(
+    contest: Dataset, client: Client
+) -> None:
+    publish(contest, "Fitted", 0.6, 0.3)
+    with pytest.raises(CannotProtect, match="would tell the private part of 1 result on Secret"):
+        request_change(contest, competition=False)
+    assert not WorkRequest.objects.filter(kind="protect", payload__protection="standard").exists()
+    change(contest, "standard", although_reveals=True)
+    assert values(client, "Fitted")["nDCG@10"] == 0.4
+    assert reveals() == [1]
+    assert AuditRecord.objects.get(action="private part revealed").reason == "because"
+
+
+def test_what_was_revealed_is_not_asked_for_again(contest: Dataset) -> None:
+    publish(contest, "Fitted", 0.6, 0.3)
+    with acting(None, "the end"):
+        reveal_private(contest)
+    change(contest, "standard")
+    assert reveals() == [1]
+
+
+def test_held_results_tell_nothing_when_a_competition_is_left(contest: Dataset) -> None:
+    one = publish(contest, "One", 0.6, 0.3)
+    held = publish_entry(
+        evaluation=evaluation(contest, one.system, 0.5, 0.45, 1),
+        provenance=Entry.Provenance.SCORED,
+        public=True,
+    )
+    with acting(None, "the end"):
+        reveal_private(contest)
+    change(contest, "standard")
+    held.refresh_from_db()
+    assert (held.visibility, held.scores) == ("held", {})
+
+
+def test_the_command_and_the_action_ask_before_a_private_part_is_told(contest: Dataset) -> None:
+    publish(contest, "Fitted", 0.6, 0.3)
+    root = User.objects.create_superuser("root@example.org", "a long password")
+    said = ("protect_dataset", "secret", "--standard", "--by", root.email, "--why", "over")
+    with pytest.raises(CommandError, match="Reveal first what the board shows"):
+        call_command(*said)
+    client = Client()
+    client.force_login(root)
+    sent = {
+        "action": "change_protection", "_selected_action": contest.pk, "confirmed": "yes",
+        "protection": "standard", "share": "", "why": "over",
+    }  # fmt: skip
+    asked = WorkRequest.objects.filter(kind="protect", payload__protection="standard")
+    assert "would tell the private part" in client.post("/admin/leaderboard/dataset/", sent).content.decode()
+    assert not asked.exists()
+    assert client.post("/admin/leaderboard/dataset/", {**sent, "although_reveals": "on"}).status_code == 302
+    assert asked.count() == 1
+    asked.delete()
+    call_command(*said, "--although-reveals")
+    assert asked.count() == 1
 
 
 def test_no_competition_starts_once_results_were_told_in_full_unless_that_is_known(hidden: Dataset) -> None:

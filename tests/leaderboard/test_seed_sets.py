@@ -44,10 +44,37 @@ def test_a_set_is_one_entry_with_mean_and_sample_deviation() -> None:
 def test_over_hidden_judgements_everything_comes_from_rounded_values_and_is_rounded_again() -> None:
     dataset = scored_dataset(hidden=True)
     entry = score_seeds(dataset, "two", {"ndcg": 0.12344}, {"ndcg": 0.12451})
-    assert [seed.scores["nDCG@10"] for seed in entry.seeds.all()] == [0.123, 0.125]
+    assert [seed.scores for seed in entry.seeds.all()] == [{}, {}]
     assert entry.scores["nDCG@10"] == 0.124
     assert entry.deviations["nDCG@10"] == 0.001, "0.00141 of the rounded values, to three decimals"
     assert entry.missing_queries is None
+
+
+def test_over_hidden_judgements_pages_tell_of_a_set_its_mean_and_deviation_alone(client: Client) -> None:
+    dataset = scored_dataset(hidden=True)
+    entry = score_seeds(dataset, "two", {"ndcg": 0.12344}, {"ndcg": 0.14451})
+    entry.seeds.update(scores={"nDCG@10": 0.123})  # as an earlier release left them
+    address = f"/systems/{entry.system.slug}/"
+    (result,) = client.get(f"/api/v1{address}").json()["results"]
+    assert (result["seed_count"], result["seeds"]) == (2, [])
+    assert (result["value"], result["deviations"]) == (0.134, {"nDCG@10": 0.016})
+    page = client.get(address).content.decode()
+    assert "± 0.016 (2)" in page
+    assert "seed 1" not in page
+    for path in (address, dataset.get_absolute_url(), f"{dataset.get_absolute_url()}board.csv"):
+        shown = client.get(path)
+        assert shown.status_code == 200
+        assert "0.123" not in shown.content.decode()
+
+
+def test_opened_judgements_tell_every_seed(client: Client) -> None:
+    dataset = scored_dataset(hidden=True)
+    entry = score_seeds(dataset, "two", {"ndcg": 0.12344}, {"ndcg": 0.14451})
+    dataset.hidden = False
+    dataset.save()
+    refresh_scores(dataset)
+    (result,) = client.get(f"/api/v1/systems/{entry.system.slug}/").json()["results"]
+    assert [seed["scores"]["nDCG@10"] for seed in result["seeds"]] == [0.12344, 0.14451]
 
 
 def test_only_measures_that_all_seeds_have_are_shown() -> None:
@@ -109,7 +136,7 @@ def test_values_by_query_of_a_single_run_are_its_own() -> None:
     assert_allclose(values, [[0.2, 0.7], [0.2, 0.7]])
 
 
-def test_a_set_that_becomes_hidden_is_rounded_seed_by_seed() -> None:
+def test_a_set_that_becomes_hidden_is_rounded_seed_by_seed_and_tells_none_of_them() -> None:
     dataset = scored_dataset()
     entry = score_seeds(dataset, "two", {"ndcg": 0.12344}, {"ndcg": 0.12451})
     dataset.hidden = True
@@ -118,7 +145,7 @@ def test_a_set_that_becomes_hidden_is_rounded_seed_by_seed() -> None:
     entry.refresh_from_db()
     assert entry.scores == {"nDCG@10": 0.124}
     assert entry.deviations == {"nDCG@10": 0.001}
-    assert [seed.scores for seed in entry.seeds.all()] == [{"nDCG@10": 0.123}, {"nDCG@10": 0.125}]
+    assert [seed.scores for seed in entry.seeds.all()] == [{}, {}]
 
 
 def test_a_set_is_shown_kept_back_and_withdrawn_as_a_whole() -> None:

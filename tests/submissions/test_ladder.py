@@ -218,6 +218,17 @@ def test_a_seed_set_is_held_by_its_mean_and_tells_no_seed(
     assert "0.400" not in page
     assert "0.600" not in page
 
+    with acting(None, "back"):
+        request_change(contest, competition=False, although_reveals=True)
+    take_requests()
+    work()
+    entry.refresh_from_db()
+    assert (entry.dataset.protection, entry.visibility, entry.scores) == ("standard", "held", {})
+    assert [job["scores"] for job in told(api, submission).body["jobs"]] == [{}, {}]
+    page = signed_in.get(f"/submissions/{submission.pk}/").content.decode()
+    assert "0.200" not in page, "of the first seed, over all judged queries"
+    assert "0.300" not in page
+
 
 def test_seeds_are_not_told_one_by_one_before_their_set(contest: Dataset, api: Api) -> None:
     public = public_queries(contest)

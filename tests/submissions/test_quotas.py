@@ -150,18 +150,21 @@ def test_withdrawing_gives_nothing_back(api: Api, secret: Dataset) -> None:
     assert used(api, secret) == (2, 2)
 
 
-def test_a_lost_seed_gives_the_whole_set_back(api: Api, secret: Dataset) -> None:
+@pytest.mark.parametrize(("lost", "counted"), [(1, 1), (2, 0)], ids=["one of two", "both"])
+def test_a_lost_set_is_given_back_only_where_none_of_it_was_scored(
+    lost: int, counted: int, api: Api, secret: Dataset
+) -> None:
     files = [upload(run_text(skip=number), f"seed{number}.txt") for number in (1, 2)]
-    api.submit(file=files, dataset=["secret"] * 2)
-    lost = Job.objects.first()
-    assert lost is not None
-    Job.objects.filter(pk=lost.pk).update(
+    identifier = api.submit(file=files, dataset=["secret"] * 2).body["id"]
+    Job.objects.filter(pk__in=list(Job.objects.values_list("pk", flat=True)[:lost])).update(
         attempts=ATTEMPTS, lease_expires_at=datetime(2020, 1, 1, tzinfo=UTC)
     )
     reap()
-    assert used(api, secret) == (1, 1)
     work()
-    assert used(api, secret) == (0, 0)
+    assert used(api, secret) == (counted, counted)
+    answer = api.get(f"submissions/{identifier}/").body
+    assert [job["scores"] for job in answer["jobs"]] == [{}, {}], "neither way tells anything"
+    assert answer["seed_sets"][0]["scores"] == {}
 
 
 def test_a_file_that_a_worker_refuses_costs_nothing_but_is_limited(

@@ -14,6 +14,7 @@ from django.test import Client
 from leaderboard.models import Dataset, Entry
 from submissions.lifecycle import advance
 from submissions.models import Job, State, Submission
+from submissions.status_scores import outcome_text
 from submissions.withdrawal import cancel
 from tests.submissions.conftest import Api, make_collection, run_text, upload, work
 
@@ -102,6 +103,34 @@ def test_over_hidden_judgements_mean_and_deviation_have_three_decimals(secret: D
     values = [*found["scores"].values(), *found["deviations"].values()]
     assert values
     assert all(round(value, 3) == value for value in values)
+
+
+def test_over_hidden_judgements_no_seed_is_told_before_its_set_or_after(
+    secret: Dataset, api: Api, signed_in: Client
+) -> None:
+    identifier = api.submit(file=seeds(0, 1), dataset="secret").body["id"]
+    last = Job.objects.last()
+    assert last is not None
+    Job.objects.filter(pk=last.pk).update(lease_expires_at="2099-01-01T00:00Z", state=State.SCORING)
+
+    def told() -> tuple[list[Any], str]:
+        page = signed_in.get(f"/submissions/{identifier}/").content.decode()
+        assert '<th scope="col" class="n">Seed' not in page
+        return [job["scores"] for job in api.get(f"submissions/{identifier}/").body["jobs"]], page
+
+    work()
+    assert Job.objects.filter(state=State.DONE).count() == 1
+    scores, page = told()
+    assert scores == [{}, {}]
+    assert 'class="table scores"' not in page
+    Job.objects.filter(pk=last.pk).update(lease_expires_at=None, state=State.QUEUED)
+    work()
+    entry = Entry.objects.get()
+    scores, page = told()
+    assert scores == [{}, {}]
+    assert [seed.scores for seed in entry.seeds.all()] == [{}, {}]
+    assert f"{entry.scores['nDCG@10']:.3f}</b> ± {entry.deviations['nDCG@10']:.3f}" in page
+    assert f"nDCG@10 {entry.scores['nDCG@10']:.3f}" in outcome_text(Submission.objects.get())
 
 
 @pytest.mark.parametrize(

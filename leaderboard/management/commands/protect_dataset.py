@@ -31,6 +31,11 @@ class Command(CurationCommand):
             action="store_true",
             help="even where results were told over all queries: their private part can then be computed",
         )
+        parser.add_argument(
+            "--although-reveals",
+            action="store_true",
+            help="leave a competition even where this tells a private part that was not revealed",
+        )
 
     def curate(self, **options: Any) -> str:
         """Ask for it."""
@@ -41,5 +46,6 @@ class Command(CurationCommand):
             competition=options["competition"],
             share=options["share"],
             although_told=options["although_told"],
+            although_reveals=options["although_reveals"],
         )
         return f"Asked for. A worker changes {dataset} and its board at once when the parts are drawn."
