@@ -98,6 +98,8 @@ def raise_challenge(
     """Put a doubt on record, and tell the system's team. Raises ChallengeRefused."""
     _hold(system)
     text = text.strip()
+    if not person.name:
+        raise ChallengeRefused("A challenge is public, with its author's name: give your account one first.")
     if claim not in Challenge.Claim.values:
         raise ChallengeRefused(f"Say what you doubt: {', '.join(Challenge.Claim.values)}.")
     if not SHORTEST_TEXT <= len(text) <= LONGEST_TEXT:

@@ -8,6 +8,7 @@ that whoever reads them has three others in them: of fewer, one's own values and
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -158,4 +159,10 @@ def topics(summary: RoundSummary, run: RoundRun | None, measure: str) -> list[To
     of_all: Mapping[str, Sequence[float]] = summary.values.get(measure, {})
     nothing: Sequence[float | None] = [None] * len(summary.queries)
     columns = (own, *(of_all.get(name, nothing) for name in ("best", "median", "worst")))
-    return [Topic(query, *row) for query, *row in zip(summary.queries, *columns, strict=True)]
+    found = [Topic(query, *row) for query, *row in zip(summary.queries, *columns, strict=True)]
+    return sorted(found, key=lambda topic: _natural(topic.query))
+
+
+def _natural(query: str) -> list[tuple[int, str]]:
+    """By which ids are sorted as people count: 2 before 10, q9 before q10."""
+    return [(int(part), "") if part.isdecimal() else (-1, part) for part in re.split(r"([0-9]+)", query)]

@@ -34,7 +34,7 @@ class AuditRecordAdmin(ReadOnlyAdmin):
     readonly_fields = ("of_dataset", "changes")
     show_full_result_count = False
 
-    @admin.display(description="data set", ordering="dataset")
+    @admin.display(description="dataset", ordering="dataset")
     def of_dataset(self, record: AuditRecord) -> str:
         """The dataset, which may be gone by now."""
         return record.dataset.slug if record.dataset_id and record.dataset else ""

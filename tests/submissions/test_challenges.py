@@ -242,6 +242,19 @@ def test_what_is_refused(challenge: Challenge, bob: User, claim: str, text: str,
     assert Challenge.objects.count() == 1
 
 
+def test_a_challenge_has_a_name(system: System, bob: User) -> None:
+    bob.name = ""
+    bob.save()
+    client = Client()
+    client.force_login(bob)
+    page = client.get("/systems/my-system/challenge/").content.decode()
+    assert "Your account has none yet" in page
+    assert "<textarea" not in page
+    answer = client.post("/systems/my-system/challenge/", {"claim": "training", "text": WHY})
+    assert answer.status_code == 400
+    assert Challenge.objects.count() == 0
+
+
 def test_nobody_challenges_their_own_team_or_what_is_not_public(
     system: System, alice: User, api: Api, bob: User, signed_in: Client
 ) -> None:
