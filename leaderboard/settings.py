@@ -218,6 +218,7 @@ ACCOUNT_EMAIL_VERIFICATION = "optional" if EMAIL_URL.startswith("consolemail") e
 
 # --- language and time
 LANGUAGE_CODE = "en-gb"
+FORMAT_MODULE_PATH = "leaderboard.formats"
 TIME_ZONE = "UTC"
 USE_I18N = True
 USE_TZ = True

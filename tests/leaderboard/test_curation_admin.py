@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,7 @@ def test_the_record_is_read_and_never_edited(curator: Client) -> None:
     entry = score(dataset, "First", ndcg=0.5)
     act(curator, "quarantine", entry, confirmed="yes", why="copied")
     text = curator.get("/admin/leaderboard/auditrecord/?action=quarantined").content.decode()
+    assert re.search(r"\d\d:\d\d UTC", text)
     assert all(part in text for part in ("Carol", "copied", "nuts"))
     record = AuditRecord.objects.get(action="quarantined")
     page = curator.get(reverse("admin:leaderboard_auditrecord_change", args=[record.pk])).content.decode()
