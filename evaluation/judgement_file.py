@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import csv
 import re
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,8 +27,19 @@ LOWEST_GRADE, HIGHEST_GRADE = -2, 10
 #: What a spreadsheet takes for a formula, and the mark that keeps it from that.
 FORMULA_STARTS, GUARD = ("=", "+", "-", "@", "\t", "\r"), "'"
 
-#: Judgement files are small beside runs: MS MARCO's half a million take 10 MB, with texts a hundred times that.
-LIMITS = Limits(max_stored_bytes=256 * 2**20, max_expanded_bytes=1024 * 2**20)
+#: Judgement files are small beside runs: MS MARCO's half a million take 10 MB, with texts a hundred times that. They
+#: are read while somebody waits for a page: little is expanded before the ratio of the two sizes is looked at.
+LIMITS = Limits(max_stored_bytes=128 * 2**20, max_expanded_bytes=512 * 2**20, ratio_floor_bytes=2 * 2**20)
+#: So many judgements are taken at once: twice as many as a pool may have pairs. Each takes about 200 bytes of memory.
+MOST_JUDGEMENTS = 1_000_000
+#: Texts in cells may go over several lines of the file.
+MOST_LINES = 5_000_000
+#: The longest line: cells of a pool with a query, a title and a text of 30,000 characters each, of 4 bytes.
+LONGEST_LINE = 2**20
+#: So many lines are held against the collection at once.
+_AT_ONCE = 5_000
+#: What stands for "no grade yet" and "no line yet" while lines are told apart: lower than any grade.
+_NONE_YET, _NEVER = LOWEST_GRADE - 1, LOWEST_GRADE - 2
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,9}")
 _BYTE_ORDER_MARK = "\ufeff"
@@ -71,6 +83,10 @@ _PROBLEMS = {
         "a document that the dataset does not have: {lines}",
         "Write document ids as in the corpus; spreadsheets may have changed them (1e5 becomes 100000).",
     ),
+    "too_many": (
+        "more than {most:,} lines",
+        "Bring the judgements in several files, one after the other.",
+    ),
     "empty": ("the file has no lines", "Check that the right file was chosen."),
     "nothing_judged": (
         "no line has a grade yet",
@@ -104,24 +120,67 @@ class NewJudgements:
 
 @dataclass
 class _Findings:
-    """Problems by code, with the lines of each."""
+    """How often each problem occurs, by code, and its first lines: each is noted in the order of the file."""
 
     highest: int
     scale: int | None = None
-    lines: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    counts: Counter[str] = field(default_factory=Counter)
+    first: dict[str, list[int]] = field(default_factory=dict)
 
     def note(self, code: str, line: int) -> None:
-        self.lines[code].append(line)
+        self.counts[code] += 1
+        if self.counts[code] <= LINES_NAMED:
+            self.first.setdefault(code, []).append(line)
 
     def report(self) -> tuple[Problem, ...]:
-        return tuple(self._problem(code, sorted(lines)) for code, lines in sorted(self.lines.items()))
+        return tuple(self._problem(code, count) for code, count in sorted(self.counts.items()))
 
-    def _problem(self, code: str, lines: list[int]) -> Problem:
+    def _problem(self, code: str, count: int) -> Problem:
         message, hint = _PROBLEMS[code]
-        said = message.format(
-            lines=number_of(len(lines), "line"), lowest=LOWEST_GRADE, highest=self.highest, scale=self.scale
-        )
-        return Problem("error", code, len(lines), said, hint, tuple(lines[:LINES_NAMED]))
+        lines = number_of(count, "line")
+        said = message.format(lines=lines, lowest=LOWEST_GRADE, highest=self.highest, scale=self.scale)
+        return Problem("error", code, count, said, hint, tuple(self.first[code]))
+
+
+@dataclass
+class _Graded:
+    """The grades of the lines so far, `_NONE_YET` where a pair has none: what a later line is held against."""
+
+    findings: _Findings
+    lines: int = 0
+    grades: dict[bytes, dict[bytes, int]] = field(default_factory=dict)
+
+    def take(self, lines: list[Line]) -> None:
+        """Grade some more lines. Raises InvalidContent where there are too many."""
+        self.lines += len(lines)
+        if self.lines > MOST_JUDGEMENTS:
+            raise _too_many(MOST_JUDGEMENTS)
+        for line in lines:
+            self._grade(line)
+
+    def _grade(self, line: Line) -> None:
+        grade = int(line.grade) if _WHOLE.fullmatch(line.grade) else _NONE_YET
+        if line.grade and not LOWEST_GRADE <= grade <= self.findings.highest:
+            self.findings.note("grade", line.number)
+            return
+        if self.findings.scale is not None and grade > self.findings.scale:
+            self.findings.note("above_scale", line.number)
+        of_query = self.grades.setdefault(line.query.encode(), {})
+        known = of_query.setdefault(document := line.document.encode(), _NEVER)
+        if known == _NEVER:
+            of_query[document] = grade
+        else:
+            self.findings.note("duplicate" if known == grade else "contradictory", line.number)
+
+    def found(self) -> NewJudgements:
+        """What was judged."""
+        pairs = sum(map(len, self.grades.values()))
+        judged = {
+            query: kept
+            for query, graded in self.grades.items()
+            if (kept := {document: grade for document, grade in graded.items() if grade >= 0})
+        }
+        return NewJudgements(judged, self.lines, pairs - sum(map(len, judged.values())))
 
 
 def read_judgements(
@@ -137,16 +196,20 @@ def read_judgements(
 
     `documents` of None: any are possible. `highest` is the highest grade that the dataset knows, if above 10;
     `scale` that grade where no higher one is to be taken, None where any may come.
-    Raises InvalidContent with every class of problem in the file and its first five lines.
+    Raises InvalidContent with every class of problem in the file and its first five lines, or at once for a file of
+    more than MOST_JUDGEMENTS judgements, a line over LONGEST_LINE bytes, or other limits.
     """
     findings = _Findings(max(highest, HIGHEST_GRADE), scale)
-    lines = list(_lines(path, findings, limits))
-    if not lines and not findings.lines:
-        raise InvalidContent.of(Problem("error", "empty", 1, *_PROBLEMS["empty"]))
-    _check_ids(lines, queries, documents, findings)
-    found = _graded(lines, findings)
-    if findings.lines:
+    graded = _Graded(findings)
+    lines = _lines(path, findings, limits)
+    while batch := list(islice(lines, _AT_ONCE)):
+        _check_ids(batch, queries, documents, findings)
+        graded.take(batch)
+    if findings.counts:
         raise InvalidContent.of(*findings.report())
+    if not graded.lines:
+        raise InvalidContent.of(Problem("error", "empty", 1, *_PROBLEMS["empty"]))
+    found = graded.found()
     if not found.grades:
         raise InvalidContent.of(Problem("error", "nothing_judged", 1, *_PROBLEMS["nothing_judged"]))
     return found
@@ -179,7 +242,9 @@ def _lines(path: Path | str, findings: _Findings, limits: Limits) -> Iterator[Li
 
 
 def _decoded(path: Path | str, findings: _Findings, limits: Limits) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(open_lines(path, limits), 1):
+    for number, line in enumerate(open_lines(path, limits, LONGEST_LINE), 1):
+        if number > MOST_LINES:
+            raise _too_many(MOST_LINES)
         try:
             text = line.decode()
         except UnicodeDecodeError:
@@ -260,7 +325,7 @@ def _check_ids(
 ) -> None:
     possible = []
     for line in lines:
-        if not all(0 < len(name.encode()) <= 256 and name.split() == [name] for name in line[1:3]):
+        if not (_is_id(line.query) and _is_id(line.document)):
             findings.note("identifier", line.number)
             continue
         possible.append(line)
@@ -273,24 +338,10 @@ def _check_ids(
                 findings.note("unknown_document", line.number)
 
 
-def _graded(lines: list[Line], findings: _Findings) -> NewJudgements:
-    grades: dict[bytes, dict[bytes, int]] = {}
-    found = NewJudgements(grades, len(lines), 0)
-    seen: dict[tuple[str, str], str] = {}
-    for line in lines:
-        grade = int(line.grade) if _WHOLE.fullmatch(line.grade) else None
-        if line.grade and (grade is None or not LOWEST_GRADE <= grade <= findings.highest):
-            findings.note("grade", line.number)
-            continue
-        if grade is not None and findings.scale is not None and grade > findings.scale:
-            findings.note("above_scale", line.number)
-        pair, said = (line.query, line.document), str(grade)
-        if pair in seen:
-            findings.note("duplicate" if seen[pair] == said else "contradictory", line.number)
-            continue
-        seen[pair] = said
-        if grade is None or grade < 0:
-            found = replace(found, unjudged=found.unjudged + 1)
-        else:
-            grades.setdefault(line.query.encode(), {})[line.document.encode()] = grade
-    return found
+def _is_id(name: str) -> bool:
+    return name.split() == [name] and len(name.encode()) <= 256
+
+
+def _too_many(most: int) -> InvalidContent:
+    message, hint = _PROBLEMS["too_many"]
+    return InvalidContent.of(Problem("error", "too_many", 1, message.format(most=most), hint))

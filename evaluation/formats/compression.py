@@ -258,6 +258,13 @@ def _too_large(code: str, what: str, limit: int) -> InvalidContent:
     return InvalidContent.of(Problem("error", code, 1, message, hint))
 
 
+def _too_long(longest: int) -> InvalidContent:
+    message = f"a line is over the limit of {describe_bytes(longest)}"
+    return InvalidContent.of(
+        Problem("error", "line_length", 1, message, "Check that each record has a line of its own.")
+    )
+
+
 def describe_bytes(count: int) -> str:
     """A byte count for a sentence: `64 MiB`."""
     for unit, size in (("GiB", 1024 * MIB), ("MiB", MIB), ("KiB", KIB)):
@@ -281,10 +288,16 @@ def open_blocks(path: Path | str, limits: Limits | None = None, size: int = BLOC
             yield bytes(view[:count])
 
 
-def open_lines(path: Path | str, limits: Limits | None = None) -> Iterator[bytes]:
-    """The lines of a stored file without their line ends (LF or CRLF), as bytes; for files of modest size."""
+def open_lines(path: Path | str, limits: Limits | None = None, longest: int | None = None) -> Iterator[bytes]:
+    """The lines of a stored file without their line ends (LF or CRLF), as bytes; for files of modest size.
+
+    Raises InvalidContent as `ExpandedFile` does, and for a line that is clearly over `longest` bytes: it may take a
+    block more, and what is held of it in memory no more than that.
+    """
     rest = b""
     for block in open_blocks(path, limits):
+        if longest is not None and len(rest) > longest:
+            raise _too_long(longest)
         *lines, rest = (rest + block).split(b"\n")
         for line in lines:
             yield line.removesuffix(b"\r")

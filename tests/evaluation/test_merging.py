@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import tracemalloc
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evaluation import judgement_file
 from evaluation.errors import InvalidContent
 from evaluation.identifiers import DocumentIds
 from evaluation.judgement_file import NewJudgements, guarded, read_judgements, unguarded
@@ -95,6 +97,30 @@ def test_lines_of_a_csv_are_those_of_the_file(tmp_path: Path) -> None:
 )
 def test_files_that_are_no_judgements_are_refused(tmp_path: Path, text: str | bytes, code: str) -> None:
     assert code in problems(tmp_path, text)
+
+
+def test_a_small_file_of_very_many_lines_is_refused_soon(tmp_path: Path) -> None:
+    found = problems(tmp_path, gzip.compress(b"q1 0 d2 1\n" * 300_000, 1))
+    assert list(found) == ["expansion"]
+    assert problems(tmp_path, b"q1 0 d2 " + b"1" * 4_000_000)["line_length"].count == 1
+
+
+@pytest.mark.parametrize(("limit", "text"), [("MOST_JUDGEMENTS", "q1 0 d1 1\n"), ("MOST_LINES", "\n")])
+def test_so_many_lines_are_taken_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, text: str
+) -> None:
+    monkeypatch.setattr(judgement_file, limit, 50)
+    assert problems(tmp_path, text * 51)["too_many"].message == "more than 50 lines"
+
+
+def test_what_is_wrong_very_often_takes_no_memory(tmp_path: Path) -> None:
+    text = "q1 0 d1 1\n" * 50_000
+    tracemalloc.start()
+    found = problems(tmp_path, text)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (found["duplicate"].count, found["duplicate"].lines) == (49_999, (2, 3, 4, 5, 6))
+    assert most < 8 * 2**20
 
 
 def test_a_dataset_may_know_higher_grades(tmp_path: Path) -> None:
