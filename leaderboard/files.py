@@ -118,8 +118,12 @@ def _may_have(dataset: Dataset, file: DatasetFile, user: User | AnonymousUser) -
 
 def is_sealed(dataset: Dataset, file: DatasetFile) -> bool:
     """Whether the file has texts that are kept as judgements are: who reads them has that right, and is recorded."""
-    queries = file.kind in (Kind.QUERIES, Kind.ALL_QUERIES)
-    return queries and dataset.hidden and dataset.queries_visibility == Visibility.CURATORS
+    return file.kind in (Kind.QUERIES, Kind.ALL_QUERIES) and seals_queries(dataset)
+
+
+def seals_queries(dataset: Dataset) -> bool:
+    """Whether the queries' texts are kept as hidden judgements are."""
+    return dataset.hidden and dataset.queries_visibility == Visibility.CURATORS
 
 
 def sees(user: User | AnonymousUser, visibility: str) -> bool:

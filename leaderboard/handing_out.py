@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from leaderboard.audit import record
 from leaderboard.models import Qrels
@@ -18,5 +19,10 @@ def hand_out(qrels: Qrels) -> Path:
     not within a transaction that could take it back.
     """
     path = path_of(Area.QRELS, qrels.sha256)
-    record(READ, qrels, dataset=qrels.version.dataset_id, after={"qrels": qrels.pk, "sha256": qrels.sha256})
+    record_reading(qrels, qrels.version.dataset_id, qrels=qrels.pk, sha256=qrels.sha256)
     return path
+
+
+def record_reading(subject: object, dataset: int, **what: Any) -> None:
+    """Write down that somebody reads judgements, or something that tells them. Within `leaderboard.audit.acting`."""
+    record(READ, subject, dataset=dataset, after=what)

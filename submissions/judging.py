@@ -28,7 +28,7 @@ def pool_job(job: Job, lease: Lease) -> None:
     key = job.payload["pool"]
     begin_scoring(job)
     with _giving_up(job, lambda: give_up_pool(key)), scratch() as folder:
-        pool = Pool.objects.select_related("dataset__current_qrels", "version").get(pk=key)
+        pool = Pool.objects.select_related("dataset__current_qrels", "version", "created_by").get(pk=key)
         if pool.state != Pool.State.DRAWING:
             _end(job, "It is drawn already.")
             return
@@ -39,7 +39,7 @@ def pool_job(job: Job, lease: Lease) -> None:
                 _end(job, str(error))
                 give_up_pool(key, str(error))
             return
-        with transaction.atomic():
+        with acting(pool.created_by), transaction.atomic():
             _end(job, f"{stored.statistics['pairs']:,} pairs to be judged.")
             record_pool(pool, stored)
 
@@ -51,16 +51,16 @@ def merge_job(job: Job, lease: Lease) -> None:
     with _giving_up(job, lambda: give_up_import(key)), scratch() as folder:
         related = ("dataset__current_qrels", "dataset__current_version", "version", "against")
         brought = JudgementImport.objects.select_related(*related).get(pk=key)
+        person = User.objects.filter(pk=job.payload.get("by")).first()
         if brought.state == ImportState.COMPARING:
             found = compare_import(brought, folder)
             lease.check()
-            with transaction.atomic():
+            with acting(person, brought.note), transaction.atomic():
                 _end(job, "Compared.")
                 record_comparison(brought, found)
         elif brought.state == ImportState.MERGING:
             merged = merge_import(brought, folder)
             lease.check()
-            person = User.objects.filter(pk=job.payload.get("by")).first()
             with acting(person, brought.note), transaction.atomic():
                 _end(job, "Merged.")
                 write_log(job.pk, record_merge(brought, merged))

@@ -17,8 +17,9 @@ from leaderboard.admin.base import curator
 from leaderboard.admin.import_form import path_of_upload
 from leaderboard.admin.judging import JUDGE, READ, REFRESH, DatasetForm, JudgingAdmin, dataset_of
 from leaderboard.admin.pages import AskForm, curation_page, require
-from leaderboard.audit import acting, record
+from leaderboard.audit import acting
 from leaderboard.judging.comparing import listed_conflicts
+from leaderboard.judging.hidden import is_blind, is_secret, record_comparison_read, told_counts
 from leaderboard.judging.imports import (
     WORKING,
     Conflicts,
@@ -156,17 +157,22 @@ class JudgementImportAdmin(JudgingAdmin):
         return self._page(request, brought, form)
 
     def _page(self, request: HttpRequest, brought: JudgementImport, form: SettleForm) -> TemplateResponse:
-        reads = request.user.has_perm(READ)
-        listed = list(listed_conflicts(brought, most=LISTED))
-        if listed and reads:
+        reads, blind = request.user.has_perm(READ), is_blind(brought, request.user)
+        # Nothing is told while the scorer is at it: the page looks again by itself, and each look is recorded.
+        told = {} if brought.state in WORKING else told_counts(brought, request.user)
+        listed = list(listed_conflicts(brought, most=LISTED)) if "conflicts" in told else []
+        if "new" in told and reads and (listed or is_secret(brought, brought.against)):
             with acting(curator(request)):
-                record("conflicts read", brought, dataset=brought.dataset, after={"pairs": len(listed)})
+                record_comparison_read(brought, len(listed))
         answer = curation_page(
             request, self, "admin/leaderboard/judgementimport/import.html", f"Judgements: {brought.file_name}",
-            brought=brought, counts=brought.counts, form=form, reads=reads, status=400 if form.errors else 200,
+            brought=brought, counts=told, of_file=brought.counts, form=form, reads=reads, blind=blind,
+            status=400 if form.errors else 200,
             # Grades of judgements are for those who may read them; the new ones the curator has brought.
             listed=[(each.query, each.document, each.old if reads else None, each.new) for each in listed],
-            choices=[(each.value, each.label, changes(brought, each)) for each in Conflicts],
+            choices=[
+                (each.value, each.label, None if blind else changes(brought, each)) for each in Conflicts
+            ],
             refresh=REFRESH if brought.state in WORKING else 0, rescore=_rescore(brought), State=State,
         )  # fmt: skip
         answer["Cache-Control"] = "private, no-store"
@@ -191,5 +197,6 @@ def _rescore(brought: JudgementImport) -> Any:
 
 
 def _count(brought: JudgementImport, name: str) -> str:
-    found = brought.counts.get(name)
+    # Hidden judgements are told on the import's own page alone, which records who looks.
+    found = None if is_secret(brought, brought.against) else brought.counts.get(name)
     return "—" if found is None else f"{found:,}"

@@ -11,9 +11,10 @@ from django.http import Http404, HttpRequest
 
 from leaderboard.admin.base import ReadOnlyAdmin
 from leaderboard.admin.pages import AskForm
+from leaderboard.judging.hidden import READS
 from leaderboard.models import Dataset
 
-JUDGE, READ = "leaderboard.judge_dataset", "leaderboard.read_qrels"
+JUDGE, READ = "leaderboard.judge_dataset", READS
 #: Seconds after which a page looks again while the scorer works.
 REFRESH = 4
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
@@ -15,6 +16,7 @@ from leaderboard.admin.base import curator, reason_of
 from leaderboard.admin.judging import JUDGE, REFRESH, DatasetForm, JudgingAdmin, dataset_of
 from leaderboard.admin.pages import curation_page, require
 from leaderboard.audit import acting
+from leaderboard.judging.hidden import may_know, offered_forms
 from leaderboard.judging.pools import DEEPEST, draw_again, eligible_runs, pool_file, request_pool
 from leaderboard.judging.refusals import JudgingRefused
 from leaderboard.models import Dataset, Pool, Round, Run
@@ -144,15 +146,18 @@ class PoolAdmin(JudgingAdmin):
             request, self, "admin/leaderboard/pool/pool.html", f"Pool {pool.pk} of {pool.dataset}",
             pool=pool, counts=pool.statistics, refresh=REFRESH if pool.state == Pool.State.DRAWING else 0,
             runs=pool.runs.select_related("system__team").order_by("system__name", "configuration"),
-            imports=pool.imports.all(),
+            imports=pool.imports.all(), forms=offered_forms(pool, request.user),
+            knows=may_know(pool.dataset, request.user),
         )  # fmt: skip
 
     def file_view(self, request: HttpRequest, pool_id: int, form: str) -> FileResponse:
-        """A file of a pool, for whoever may judge; each download is recorded."""
+        """A file of a pool, for whoever may judge and may read what is in it; each download is recorded."""
         require(request, JUDGE)
         pool = self.get_queryset(request).filter(pk=pool_id).first()
         if pool is None or form not in pool.files:
             raise Http404
+        if form not in offered_forms(pool, request.user):
+            raise PermissionDenied
         with acting(curator(request)):
             place, name = pool_file(pool, form)
         answer = FileResponse(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import admin
 from django.http import FileResponse, Http404, HttpRequest
 from django.shortcuts import get_object_or_404
@@ -11,6 +13,7 @@ from leaderboard.admin.base import ReadOnlyAdmin, curator
 from leaderboard.admin.pages import Crumb, require
 from leaderboard.audit import acting
 from leaderboard.handing_out import hand_out
+from leaderboard.judging.hidden import may_know
 from leaderboard.models import DatasetVersion, Qrels
 
 RIGHT = "leaderboard.read_qrels"
@@ -35,6 +38,13 @@ class QrelsAdmin(ReadOnlyAdmin):
     list_select_related = ("version__dataset",)
     search_fields = ("version__dataset__name", "version__dataset__slug", "note")
     fields = ("version", "split", "number", "note", "made_from", "sha256", "statistics", "created_at")
+
+    def get_fields(self, request: HttpRequest, obj: Qrels | None = None) -> Any:
+        """Counts of hidden judgements, by grade, tell what a merge changed: they go with the right to read."""
+        fields = super().get_fields(request, obj)
+        if obj is None or may_know(obj.version.dataset, request.user):
+            return fields
+        return [name for name in fields if name != "statistics"]
 
     def tools(self, request: HttpRequest, obj: Qrels) -> list[Crumb]:
         """The way to the judgements, for whoever may go it."""

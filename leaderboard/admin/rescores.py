@@ -31,7 +31,13 @@ class StartForm(AskForm):
     qrels: forms.ModelChoiceField[Qrels] = forms.ModelChoiceField(
         queryset=Qrels.objects.none(), label="Judgements"
     )
-    field_order = ("qrels", "why")
+    note = forms.CharField(
+        max_length=300,
+        required=False,
+        help_text="What changed the judgements: public, in the news and on the page of what changed.",
+        widget=forms.TextInput(attrs={"class": "vTextField"}),
+    )
+    field_order = ("qrels", "note", "why")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -149,10 +155,10 @@ class RescoreAdmin(ReadOnlyAdmin):
         form = StartForm(request.POST or None)
         problems = []
         if request.method == "POST" and form.is_valid():
-            qrels, why = form.cleaned_data["qrels"], form.cleaned_data["why"]
+            said = form.cleaned_data
             try:
-                with acting(curator(request), why):
-                    rescore = rescoring.start(qrels.version.dataset, qrels, why)
+                with acting(curator(request), said["why"]):
+                    rescore = rescoring.start(said["qrels"].version.dataset, said["qrels"], said["note"])
             except (rescoring.RescoreUnderWay, rescoring.CannotRescore) as error:
                 problems = [{"message": str(error)}]
             else:

@@ -16,7 +16,7 @@ from django.db import transaction
 from evaluation.errors import InvalidContent
 from evaluation.problems import Problem
 from leaderboard import rescoring
-from leaderboard.audit import actor, record
+from leaderboard.audit import record
 from leaderboard.baselines import request_baseline
 from leaderboard.board_versions import Kind, board_changed, lock_boards
 from leaderboard.files import offered_files
@@ -259,9 +259,7 @@ def _rescore(dataset: Dataset, qrels: Qrels) -> bool:
     """
     other = rescoring.under_way(dataset)
     if other is None:
-        rescoring.start(
-            dataset, qrels, actor().reason or "The collection was imported with other judgements."
-        )
+        rescoring.start(dataset, qrels, "The collection was imported with other judgements.")
         return True
     if other.to_qrels_id == qrels.pk:
         return False

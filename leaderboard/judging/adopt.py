@@ -12,13 +12,12 @@ from leaderboard.rescoring.content import Content, offer_with
 
 
 @transaction.atomic
-def adopt_qrels(
-    dataset: Dataset, qrels: Qrels, reason: str, content: Content | None = None
-) -> Rescore | None:
+def adopt_qrels(dataset: Dataset, qrels: Qrels, note: str, content: Content | None = None) -> Rescore | None:
     """Make `qrels` the judgements that the dataset is scored on. Returns the rescore that this takes, if any.
 
-    First judgements are taken at once: everything that waits for them is scored then, and the dataset's BM25 is made.
-    `content` is what they bring then (`rescoring.content.prepare_content`), where the caller does not see to that.
+    `note` is public: where they are from. First judgements are taken at once: everything that waits for them is scored
+    then, and the dataset's BM25 is made. `content` is what they bring then (`rescoring.content.prepare_content`), where
+    the caller does not see to that.
     Within `audit.acting`. Raises rescoring.RescoreUnderWay while another rescore is not decided, and ValueError for
     judgements of another version than the dataset's.
     """
@@ -29,7 +28,7 @@ def adopt_qrels(
     if present.current_qrels_id == qrels.pk:
         return None
     if rescoring.is_needed(present, qrels):
-        return rescoring.start(present, qrels, reason)
+        return rescoring.start(present, qrels, note)
     other = rescoring.under_way(present)
     if other is not None:
         raise rescoring.RescoreUnderWay(other)

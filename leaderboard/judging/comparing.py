@@ -19,6 +19,7 @@ from leaderboard.board_versions import lock_boards
 from leaderboard.importing.inspection import Judgements
 from leaderboard.importing.storing import current_or_next_qrels
 from leaderboard.judging.adopt import adopt_qrels
+from leaderboard.judging.hidden import is_secret, record_compared
 from leaderboard.judging.imports import State, compare_again, is_current, read_for
 from leaderboard.models import JudgementImport, Qrels
 from leaderboard.rescoring.content import Content, prepare_content
@@ -57,8 +58,12 @@ def compare_import(brought: JudgementImport, folder: Path) -> Compared:
 
 
 def record_comparison(brought: JudgementImport, found: Compared) -> None:
-    """Show the curator what was found. Where nothing is new there is nothing to decide: the import ends."""
-    nothing = not found.counts["new"] and not found.counts["conflicts"]
+    """Show the curator what was found, within `audit.acting`.
+
+    Where nothing is new there is nothing to decide: the import ends. Beside hidden judgements that would tell grades.
+    """
+    secret = is_secret(brought, found.against)
+    nothing = not secret and not found.counts["new"] and not found.counts["conflicts"]
     waiting = JudgementImport.objects.filter(pk=brought.pk, state=State.COMPARING)
     waiting.update(
         state=State.DISCARDED if nothing else State.READY,
@@ -68,6 +73,7 @@ def record_comparison(brought: JudgementImport, found: Compared) -> None:
         counts={**brought.counts, **found.counts},
         conflicts_sha256=found.conflicts_sha256,
     )
+    record_compared(brought, found.against)
 
 
 def merge_import(brought: JudgementImport, folder: Path) -> Merged:
@@ -98,14 +104,13 @@ def record_merge(brought: JudgementImport, merged: Merged) -> str:
     if rescoring.under_way(present.dataset_id) is not None:
         JudgementImport.objects.filter(pk=present.pk).update(state=State.READY)
         return "A rescore is to be decided first."
-    note = present.note or present.file_name
     qrels = current_or_next_qrels(
         present.version,
         split_of(present),
         merged.judgements,
         present.dataset.relevance_level,
         made_from=present.against,
-        note=note,
+        note=present.note,
     )
     JudgementImport.objects.filter(pk=present.pk).update(
         state=State.MERGED, qrels=qrels, settled_at=timezone.now()
@@ -117,7 +122,7 @@ def record_merge(brought: JudgementImport, merged: Merged) -> str:
         before={"qrels": present.against.number if present.against else None},
         after={"qrels": qrels.number, "conflicts": present.policy},
     )
-    rescore = adopt_qrels(present.dataset, qrels, note, merged.content)
+    rescore = adopt_qrels(present.dataset, qrels, present.note, merged.content)
     return f"Qrels {qrels.number}: " + ("the stored runs are rescored." if rescore else "adopted.")
 
 
@@ -137,7 +142,10 @@ def _new(brought: JudgementImport, against: Qrels | None) -> dict[bytes, dict[by
 
 
 def listed_conflicts(brought: JudgementImport, first: int = 0, most: int | None = None) -> Iterator[Conflict]:
-    """The conflicts, with both grades: for those who may read judgements, each reading recorded by the caller."""
+    """The conflicts, with both grades: for those who may read judgements, each reading recorded by the caller.
+
+    Of hidden judgements nobody else may see which pairs these are: `hidden.is_blind`.
+    """
     if not brought.conflicts_sha256:
         return
     with path_of(Area.CURATION, brought.conflicts_sha256).open(encoding="utf-8") as lines:

@@ -12,6 +12,7 @@ from evaluation.collection import read_queries
 from evaluation.identifiers import DocumentIds
 from evaluation.pooling import DrawnPool, draw_pool
 from leaderboard.judgements import load_qrels
+from leaderboard.judging.hidden import record_compared
 from leaderboard.judging.pool_files import texts_of_documents, texts_of_queries, write_csv, write_trec
 from leaderboard.models import Pool, Qrels
 from leaderboard.runs import run_path
@@ -70,7 +71,8 @@ def _stored(
 
 
 def record_pool(pool: Pool, stored: StoredPool) -> None:
-    """Say that the pool is there."""
+    """Say that the pool is there, within `audit.acting`."""
     Pool.objects.filter(pk=pool.pk, state=Pool.State.DRAWING).update(
         state=Pool.State.READY, qrels=stored.qrels, files=stored.files, statistics=stored.statistics
     )
+    record_compared(pool, stored.qrels)

@@ -13,6 +13,7 @@ from evaluation.judgement_file import HIGHEST_GRADE, NewJudgements, read_judgeme
 from leaderboard import rescoring
 from leaderboard.audit import actor, record
 from leaderboard.board_versions import lock_boards
+from leaderboard.judging.hidden import is_secret
 from leaderboard.judging.refusals import JudgingRefused, Overtaken
 from leaderboard.models import Dataset, DatasetVersion, JudgementImport, Pool, Qrels, WorkRequest
 from leaderboard.store import Area, path_of, put
@@ -97,7 +98,8 @@ def request_merge(brought: JudgementImport, policy: Conflicts) -> None:
     """Merge as the curator says. Within `audit.acting`.
 
     Raises Overtaken where somebody decided first, or where the judgements have changed since they were compared: then
-    they are compared again. JudgingRefused while a rescore is to be decided, or where nothing would change.
+    they are compared again. JudgingRefused while a rescore is to be decided, or where nothing would change (judgements
+    that are open).
     """
     with transaction.atomic():
         present = _locked(brought)
@@ -114,7 +116,7 @@ def request_merge(brought: JudgementImport, policy: Conflicts) -> None:
 
 def _locked(brought: JudgementImport) -> JudgementImport:
     lock_boards([brought.dataset_id])
-    return JudgementImport.objects.select_related("dataset__current_qrels").get(pk=brought.pk)
+    return JudgementImport.objects.select_related("dataset__current_qrels", "against").get(pk=brought.pk)
 
 
 def _overtaken(present: JudgementImport) -> str:
@@ -140,7 +142,8 @@ def _refuse(present: JudgementImport, policy: Conflicts) -> None:
     other = rescoring.under_way(present.dataset_id)
     if other is not None:
         raise JudgingRefused(f"{rescoring.RescoreUnderWay(other)}.")
-    if not changes(present, policy):
+    # Over hidden judgements the refusal would tell grades: the merge then gives what is there.
+    if not is_secret(present, present.against) and not changes(present, policy):
         raise JudgingRefused(
             f"Nothing would change: no pair is new, and to {policy.label} leaves every conflict as it is."
         )

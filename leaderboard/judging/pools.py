@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
 
 from leaderboard.audit import actor, record
+from leaderboard.judging.hidden import offered_forms, record_pool_read
 from leaderboard.judging.refusals import JudgingRefused
 from leaderboard.models import Dataset, Entry, Pool, Round, Run, WorkRequest
 from leaderboard.store import Area, path_of
@@ -119,9 +121,13 @@ def give_up_pool(pool: int, why: str = "") -> None:
 def pool_file(pool: Pool, form: str) -> tuple[Path, str]:
     """Where a file of the pool lies, and the name it is downloaded under. Raises KeyError where there is none.
 
-    Within `audit.acting`: whoever downloads what is to be judged is recorded.
+    Within `audit.acting`: whoever downloads what is to be judged is recorded; of a hidden dataset as a reading of which
+    pairs are judged. Raises PermissionDenied for hidden queries' texts without the right to read them.
     """
     path = path_of(Area.CURATION, pool.files[form])
+    if form not in offered_forms(pool, actor().person):
+        raise PermissionDenied
+    record_pool_read(pool, form)
     record("pool downloaded", pool, dataset=pool.dataset_id, after={"form": form})
     return path, f"pool-{pool.dataset.slug}-{pool.pk}{FORMATS[form]}"
 

@@ -19,14 +19,14 @@ class CurationCommand(BaseCommand):
 
     #: What the verb says when it cannot be done; each is shown as the command's error.
     refusals: tuple[type[Exception], ...] = (ValueError,)
+    #: Who reads the reason.
+    why_help = "kept in the record, and public where readers are told"
 
     def add_arguments(self, parser: CommandParser) -> None:
         """The verb's own, and who and why."""
         self.add_more(parser)
         parser.add_argument("--by", required=True, metavar="EMAIL", help="whose act it is: an account here")
-        parser.add_argument(
-            "--why", required=True, help="kept in the record, and public where readers are told"
-        )
+        parser.add_argument("--why", required=True, help=self.why_help)
 
     def add_more(self, parser: CommandParser) -> None:
         """The verb's own arguments."""

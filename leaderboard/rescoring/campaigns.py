@@ -49,8 +49,10 @@ def is_needed(dataset: Dataset, qrels: Qrels) -> bool:
 
 
 @transaction.atomic
-def start(dataset: Dataset, qrels: Qrels, reason: str) -> Rescore:
+def start(dataset: Dataset, qrels: Qrels, note: str = "") -> Rescore:
     """Have every stored run of the dataset evaluated on `qrels`; its board stays as it is until it is switched.
+
+    `note` says what changed the judgements, and is public after the switch; why somebody acts is the record's alone.
 
     Within `audit.acting`. Raises RescoreUnderWay while there is one that is not decided, and CannotRescore for
     judgements that the board stands on, or of another version or split.
@@ -70,7 +72,7 @@ def start(dataset: Dataset, qrels: Qrels, reason: str) -> Rescore:
             f"{qrels} are not for the version and split that {dataset} is scored on: {before}"
         )
     rescore = Rescore.objects.create(
-        dataset=present, from_qrels=before, to_qrels=qrels, reason=reason[:300], created_by=actor().person
+        dataset=present, from_qrels=before, to_qrels=qrels, reason=note[:300], created_by=actor().person
     )
     record(
         "rescore started",

@@ -142,9 +142,9 @@ def test_old_grades_are_shown_to_readers_and_that_is_recorded(demo: Dataset, jud
     reader = Client()
     reader.force_login(with_rights("judge_dataset", "read_qrels"))
     assert '<td class="n">2</td><td class="n">1</td>' in reader.get(address).content.decode()
-    assert AuditRecord.objects.get(action="conflicts read").actor_name == "Judith"
+    assert AuditRecord.objects.get(action="read judgements").actor_name == "Judith"
     judge.get(address)
-    assert AuditRecord.objects.filter(action="conflicts read").count() == 1
+    assert AuditRecord.objects.filter(action="read judgements").count() == 1
 
 
 def run(command: str, *arguments: Any, **options: Any) -> str:
@@ -220,3 +220,92 @@ def test_commands_draw_and_import_at_once(demo: Dataset, api: Api, judge: Client
     assert set(JudgementImport.objects.values_list("state", flat=True)) == {"merged", "discarded"}
     scorer()  # what was asked for is done already
     assert JudgementImport.objects.filter(state="merged").count() == 1
+
+
+PROBES = "".join(f"q1 0 d{number} 0\n" for number in range(1, 11))
+
+
+def readings(subject: str) -> int:
+    """How many readings of such judgements are recorded."""
+    return AuditRecord.objects.filter(action="read judgements", subject__contains=subject).count()
+
+
+def test_hidden_judgements_are_told_by_no_import_but_to_readers(secret: Dataset, judge: Client) -> None:
+    address = bring(judge, PROBES, dataset="secret")
+    known = bring(judge, "q1 0 d3 2\n", dataset="secret", file=upload("q1 0 d3 2\n", "known.qrels"))
+    scorer()
+    assert judge.get(IMPORTS).content.decode().count('<td class="field-conflicts">—</td>') == 2
+    pages = [judge.get(each).content.decode() for each in (address, known)]
+    # Of two files, one that changes nothing and one that does, nothing differs but what is theirs.
+    assert not any("<td>d3</td>" in page or "New pairs" in page for page in pages)
+    assert all("waiting for the curator" in page and "added or changed" not in page for page in pages)
+    assert all('name="policy" value="highest"' in page for page in pages)
+    compared = AuditRecord.objects.filter(action="compared with hidden judgements")
+    assert [(each.actor_name, each.after) for each in compared] == [("Judith", {"qrels": 1})] * 2
+    assert not readings("judged")
+    reader = Client()
+    reader.force_login(with_rights("judge_dataset", "read_qrels"))
+    page = reader.get(address).content.decode()
+    assert "<td>d3</td>" in page
+    assert readings("judged.qrels") == 1
+    assert "Same grade already" in reader.get(known).content.decode()
+    assert readings("known.qrels") == 1
+
+
+def test_hidden_judgements_are_merged_blindly(secret: Dataset, judge: Client) -> None:
+    address = bring(judge, "q1 0 d3 1\nq1 0 d2 1\n", dataset="secret")
+    scorer()
+    judge.post(address, {"policy": "highest", "merge": "Merge", "why": "two assessors agree"})
+    scorer()
+    secret.refresh_from_db()
+    assert secret.current_qrels is not None
+    assert load_qrels(secret.current_qrels).as_dict()["q1"] == {"d1": 1, "d2": 1, "d3": 2, "d900": 0}
+    page = judge.get(address).content.decode()
+    assert "They are in qrels 2; where grades disagreed: take the higher grade" in page
+    assert "New pairs" not in page
+    told = "".join(f"{each.before} {each.after}" for each in AuditRecord.objects.all())
+    assert not any(name in told for name in ("new", "same", "raised", "lowered"))
+
+
+def test_commands_tell_hidden_judgements_to_readers_alone(secret: Dataset, tmp_path: Path) -> None:
+    judged = tmp_path / "judged.qrels"
+    judged.write_text(PROBES)
+    by = {"by": with_rights("judge_dataset").email, "why": "October"}
+    assert run("import_judgements", "secret", str(judged), dry_run=True, **by) == (
+        "The file can be taken: 10 judgements, 0 not judged yet.\n"
+    )
+    with pytest.raises(CommandError, match="Say --conflicts"):
+        run("import_judgements", "secret", str(judged), **by)
+    assert not JudgementImport.objects.exists()
+    said = run("import_judgements", "secret", str(judged), conflicts="keep", **by)
+    assert "10 judgements. What is new" in said
+    assert "conflicts" not in said
+    by["by"] = with_rights("judge_dataset", "read_qrels").email
+    judged.write_text("q1 0 d3 2\n")
+    assert run("import_judgements", "secret", str(judged), dry_run=True, **by).startswith("0 new, 1 the same")
+    assert "Nothing changes" in run("import_judgements", "secret", str(judged), **by)
+    assert readings("judged.qrels") == 2
+
+
+def test_a_pool_over_hidden_judgements_is_a_reading(secret: Dataset, api: Api, judge: Client) -> None:
+    Dataset.objects.update(queries_visibility="curators")
+    api.submit(run_text(depth=5), dataset="secret")
+    work()
+    judge.post(f"{POOLS}draw/?dataset=secret", {"dataset": "secret", "depth": 4, "why": "October"})
+    scorer()
+    pool = Pool.objects.get()
+    record = AuditRecord.objects.get(action="compared with hidden judgements")
+    assert (record.actor_name, record.after) == ("Judith", {"qrels": 1})
+    page = judge.get(f"{POOLS}{pool.pk}/change/").content.decode()
+    assert "judged already</dt>" not in page
+    assert f"{POOLS}{pool.pk}/files/csv/" not in page
+    assert judge.get(f"{POOLS}{pool.pk}/files/csv/").status_code == 403  # it has the hidden queries' texts
+    assert not readings("pool")
+    assert b"a question" not in b"".join(judge.get(f"{POOLS}{pool.pk}/files/trec/").streaming_content)
+    assert readings("pool") == 1
+    reader = Client()
+    reader.force_login(with_rights("judge_dataset", "read_qrels"))
+    assert "judged already</dt>" in reader.get(f"{POOLS}{pool.pk}/change/").content.decode()
+    assert b"a question" in b"".join(reader.get(f"{POOLS}{pool.pk}/files/csv/").streaming_content)
+    assert readings("pool") == 2
+    assert AuditRecord.objects.filter(action="read hidden queries").count() == 1

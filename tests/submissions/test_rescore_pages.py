@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from django.core.management import call_command
 from django.test import Client
 
 from leaderboard.audit import acting
 from leaderboard.models import AuditRecord, Dataset, Entry, Rescore, User
 from leaderboard.publishing.moderation import quarantine, restore, unpublish
 from leaderboard.publishing.switching import switch_board
+from submissions.queue import take_requests
 from tests.factories import make_user
 from tests.submissions.conftest import Api, make_collection, run_text, work
 from tests.submissions.rescores import more_judgements, rescored
@@ -140,3 +143,27 @@ def test_what_was_taken_off_since_leaves_no_gap_in_the_ranks_and_quarantine_is_n
     text = Client().get(address).content.decode()
     assert "Under quarantine" in text
     assert "looks copied" in text
+
+
+def test_the_note_is_public_and_why_is_for_the_record_alone(
+    demo: Dataset, baseline: None, desk: Client, client: Client, curator: User, tmp_path: Path
+) -> None:
+    work()
+    first, second = (more_judgements(demo, tmp_path, extra) for extra in ("d2", "d4"))
+    sent = {"qrels": first.pk, "note": "The pool of October", "why": "Internal: a team cheats"}
+    assert desk.post("/admin/leaderboard/rescore/add/", sent).status_code == 302
+    take_requests()
+    work()
+    address = f"/admin/leaderboard/rescore/{Rescore.objects.get().pk}/switch/"
+    assert desk.post(address, {"seen": "", "why": "Internal: as agreed"}).status_code == 302
+    who = {"by": curator.email, "why": "Internal: once more"}
+    out = StringIO()
+    call_command("rescore", "demo", qrels=second.number, note="A second pool", here=True, stdout=out, **who)
+    call_command("switch_board", "demo", stdout=out, **who)
+    for page in ("/news/", "/news/atom.xml", "/datasets/demo/", "/datasets/demo/rescores/1/"):
+        text = client.get(page).content.decode()
+        assert "Internal" not in text, page
+        assert "The pool of October" in text or page == "/datasets/demo/"
+    assert "A second pool" in client.get("/datasets/demo/rescores/2/").content.decode()
+    reasons = set(AuditRecord.objects.values_list("reason", flat=True))
+    assert {"Internal: a team cheats", "Internal: as agreed", "Internal: once more"} <= reasons

@@ -10,9 +10,10 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from evaluation.formats.run_problems import number_of
 from evaluation.pooling import PoolTooLarge
-from leaderboard.audit import acting
+from leaderboard.audit import acting, actor
 from leaderboard.judging.at_once import draw_now
-from leaderboard.judging.pools import FORMATS, eligible_runs, give_up_pool, pool_file, request_pool
+from leaderboard.judging.hidden import may_know, offered_forms
+from leaderboard.judging.pools import eligible_runs, give_up_pool, pool_file, request_pool
 from leaderboard.judging.refusals import JudgingRefused
 from leaderboard.management.curating import find_dataset, find_person, find_system
 from leaderboard.models import Pool, Round
@@ -21,9 +22,7 @@ from leaderboard.models import Pool, Round
 class Command(BaseCommand):
     """Draws a pool at once. It reads judgements, so it runs where the scorer runs."""
 
-    help = (
-        "Draw a pool of unjudged pairs from a dataset's runs, and write its CSV and TREC files to a folder."
-    )
+    help = "Draw a pool of unjudged pairs from a dataset's runs, and write its files to a folder."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Of which runs, how deep, and where to."""
@@ -47,17 +46,21 @@ class Command(BaseCommand):
             raise CommandError(f"There is no folder {folder}.")
         with acting(find_person(options["by"]), options["why"].strip()):
             pool = self._drawn(options)
-            for form in FORMATS:
+            forms = offered_forms(pool, actor().person)
+            knows = may_know(pool.dataset, actor().person)
+            for form in forms:
                 source, name = pool_file(pool, form)
                 shutil.copyfile(source, folder / name)
                 (folder / name).chmod(0o600)
                 self.stdout.write(str(folder / name))
         found = pool.statistics
+        judged = f"; {found['judged']:,} were judged already" if knows else ""
         self.stdout.write(
             f"Pool {pool.pk}: {found['pairs']:,} pairs of {found['queries']:,} queries "
-            f"from {number_of(found['runs'], 'run')}; "
-            f"{found['judged']:,} were judged already.{_others(found['other_queries'])}"
+            f"from {number_of(found['runs'], 'run')}{judged}.{_others(found['other_queries'])}"
         )
+        if "csv" not in forms:
+            self.stdout.write("The queries' texts are hidden: the CSV is for those who may read judgements.")
 
     def _drawn(self, options: dict[str, Any]) -> Pool:
         dataset = find_dataset(options["dataset"])

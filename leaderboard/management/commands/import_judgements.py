@@ -9,13 +9,25 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from evaluation.errors import InvalidContent
 from evaluation.formats.run_problems import number_of
-from leaderboard.audit import acting
+from leaderboard.audit import acting, actor
+from leaderboard.handing_out import record_reading
 from leaderboard.judging.at_once import compare_now, merge_now, try_judgements
-from leaderboard.judging.imports import Conflicts, State, bring_judgements, discard_import, request_merge
+from leaderboard.judging.hidden import is_secret, may_know, record_comparison_read
+from leaderboard.judging.imports import (
+    Conflicts,
+    State,
+    bring_judgements,
+    check_judgements,
+    discard_import,
+    request_merge,
+)
 from leaderboard.judging.refusals import JudgingRefused
 from leaderboard.management.commands.import_dataset import describe
 from leaderboard.management.curating import find_dataset, find_person
-from leaderboard.models import Dataset, Pool
+from leaderboard.models import Dataset, JudgementImport, Pool
+
+#: Why somebody is not told.
+_NOT_TOLD = "what is new and where grades disagree is told to those only who may read hidden judgements."
 
 
 class Command(BaseCommand):
@@ -57,10 +69,12 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from error
 
     def _import(self, dataset: Dataset, options: dict[str, Any]) -> None:
+        blind = dataset.current_qrels is not None and not may_know(dataset, actor().person)
         if options["dry_run"]:
-            found = try_judgements(dataset, options["file"], scale_grew=options["scale_grew"])
-            self._say(found.counts())
+            self._try(dataset, options["file"], blind, options["scale_grew"])
             return
+        if blind and not options["conflicts"]:
+            raise CommandError(f"Say --conflicts keep, replace or highest: {_NOT_TOLD}")
         pool = Pool.objects.filter(pk=options["pool"], dataset=dataset).first() if options["pool"] else None
         if options["pool"] and pool is None:
             raise CommandError(f"{dataset} has no pool {options['pool']}.")
@@ -68,11 +82,14 @@ class Command(BaseCommand):
             dataset, options["file"], note=options["note"], pool=pool, scale_grew=options["scale_grew"]
         )
         compare_now(brought)
-        self._say(brought.counts)
-        if brought.state == State.DISCARDED:
+        if blind:
+            self.stdout.write(
+                f"{number_of(brought.counts['pairs'], 'judgement')}. {_NOT_TOLD[0].upper()}{_NOT_TOLD[1:]}"
+            )
+        elif self._nothing(brought):
             self.stdout.write("Nothing changes: they are all there already.")
             return
-        if brought.counts["conflicts"] and not options["conflicts"]:
+        elif brought.counts["conflicts"] and not options["conflicts"]:
             discard_import(brought)
             raise CommandError(
                 "Grades disagree: say --conflicts keep, replace or highest. Nothing was changed."
@@ -83,6 +100,29 @@ class Command(BaseCommand):
             discard_import(brought)
             raise
         self.stdout.write(merge_now(brought))
+
+    def _try(self, dataset: Dataset, file: Path, blind: bool, scale_grew: bool) -> None:
+        """Say what a file would bring, as far as whoever acts may know."""
+        if blind:
+            found = check_judgements(dataset, file, scale_grew=scale_grew)
+            self.stdout.write(
+                f"The file can be taken: {number_of(found.pairs, 'judgement')}, {found.unjudged:,} not judged yet."
+            )
+            return
+        compared = try_judgements(dataset, file, scale_grew=scale_grew)
+        if dataset.hidden and dataset.current_qrels is not None:
+            record_reading(f"{file.name} for {dataset}", dataset.pk, what="comparison")
+        self._say(compared.counts())
+
+    def _nothing(self, brought: JudgementImport) -> bool:
+        """Say what was found; whether nothing of it is new, in which case the import ends."""
+        if is_secret(brought, brought.against):
+            record_comparison_read(brought, 0)
+        self._say(brought.counts)
+        nothing = not brought.counts["new"] and not brought.counts["conflicts"]
+        if nothing and brought.state != State.DISCARDED:
+            discard_import(brought)
+        return nothing
 
     def _say(self, counts: dict[str, Any]) -> None:
         self.stdout.write(

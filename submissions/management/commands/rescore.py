@@ -22,9 +22,12 @@ class Command(CurationCommand):
 
     help = "Evaluate a dataset's stored runs on other judgements. switch_board or discard_rescore decides."
 
+    why_help = "kept in the record"
+
     def add_more(self, parser: CommandParser) -> None:
         """On which judgements, and where."""
         parser.add_argument("dataset", help="its slug")
+        parser.add_argument("--note", default="", help="what changed the judgements; public after the switch")
         parser.add_argument("--qrels", type=int, help="their number; the newest")
         parser.add_argument(
             "--here", action="store_true", help="evaluate in this process, instead of waiting for a worker"
@@ -45,7 +48,7 @@ class Command(CurationCommand):
         if failed is not None and failed.to_qrels_id == qrels.pk:
             rescoring.go_on(failed)
             return f"Rescore {failed.pk} goes on: {failed.done:,} of {failed.total:,} runs are evaluated."
-        rescore = rescoring.start(dataset, qrels, options["why"].strip())
+        rescore = rescoring.start(dataset, qrels, options["note"].strip())
         return f"Rescore {rescore.pk} of {dataset} on qrels {qrels.number} was started."
 
     def handle(self, *args: Any, **options: Any) -> None:
