@@ -54,10 +54,11 @@ class Policy:
         return list(self._sentences()) if self.hidden else []
 
     def _sentences(self) -> Iterator[str]:
-        texts = " The queries' texts are shown to curators alone." if self.queries_hidden else ""
+        texts = " So are the queries' texts." if self.queries_hidden else ""
         yield (
             "The judgements stay with the scorer and are offered to nobody. A curator with a permission of its own may "
-            f"read them, and each reading is logged.{texts}"
+            "read them. Who downloads a pool to have it judged learns which pairs are judged already. Each reading of "
+            f"either kind is logged.{texts}"
         )
         yield (
             f"Published: {' and '.join(_listed(self.measures))}, rounded to {HIDDEN_DECIMALS} decimals. Differences, "
