@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import calendar
 import datetime
+import logging
+import secrets
 from typing import Any
 
 from django.db import transaction
@@ -15,8 +17,10 @@ from django.utils import timezone
 
 from leaderboard import audit
 from leaderboard.board_versions import lock_boards
-from leaderboard.models import Entry, EntryVersion, System
+from leaderboard.models import Dataset, Entry, EntryVersion, System
 from leaderboard.publishing import system_changed
+
+logger = logging.getLogger(__name__)
 
 #: How long a system may be anonymous, in months of the calendar, from when it was first made so.
 LONGEST_MONTHS = 9
@@ -50,7 +54,8 @@ def may_be_anonymous(system: System) -> bool:
 def make_anonymous(system: System, until: datetime.date) -> None:
     """Keep back whose the system is until that day begins, UTC; again, to change the day. Raises EmbargoRefused."""
     lock_boards(Entry.objects.filter(system=system).values_list("dataset_id", flat=True))
-    # Results of it that are being published wait here, or are there already: none is recorded in between.
+    # With its key: results of it that are being published on further boards wait here, or are there already, and none
+    # is recorded in between. Nothing else is locked after it.
     row = System.objects.select_for_update().get(pk=system.pk)
     now = timezone.now()
     if not may_be_anonymous(row):
@@ -69,8 +74,9 @@ def make_anonymous(system: System, until: datetime.date) -> None:
 @transaction.atomic
 def lift(system: System) -> None:
     """Show whose the system is from now on. Again it changes nothing."""
-    lock_boards(Entry.objects.filter(system=system).values_list("dataset_id", flat=True))
-    row = System.objects.select_for_update().get(pk=system.pk)
+    # All of them: a first result on a further board, which is being published, would stay anonymous for good.
+    lock_boards(Dataset.objects.values_list("pk", flat=True))
+    row = System.objects.select_for_update(no_key=True).get(pk=system.pk)
     if row.anonymous_until is not None:
         _set(row, None, "anonymity lifted")
         system_changed(row)
@@ -78,11 +84,16 @@ def lift(system: System) -> None:
 
 
 def lift_due(now: datetime.datetime) -> int:
-    """Lift what has reached its day; how many. The dispatcher calls it."""
-    due = list(System.objects.filter(anonymous_until__lte=now))
-    for system in due:
-        lift(system)
-    return len(due)
+    """Lift what has reached its day; how many. The dispatcher calls it. A fault with one keeps no other waiting."""
+    lifted = 0
+    for system in System.objects.filter(anonymous_until__lte=now).order_by("pk"):
+        try:
+            lift(system)
+        except Exception:
+            logger.exception("fault %s: system %s is still anonymous", secrets.token_hex(4), system.pk)
+        else:
+            lifted += 1
+    return lifted
 
 
 def _set(system: System, until: datetime.datetime | None, action: str) -> None:

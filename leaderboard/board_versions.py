@@ -2,8 +2,11 @@
 `EntryVersion` and `BenchmarkVersion`.
 
 Call `board_changed` in the transaction that changes anything a board shows, after the change, and for nothing else.
-Kept pages, permalinks and the news all follow from the rows it makes. Where one transaction changes several boards,
-or a dataset's own row, `lock_boards` goes before everything else.
+Kept pages, permalinks and the news all follow from the rows it makes.
+
+Where a transaction locks any other row as well, or changes several boards, `lock_boards` goes before everything else;
+the rest follows in this order: persons, teams, systems, rounds, submissions, jobs. All but what is to be deleted are
+locked without their keys (`no_key`), so that rows that refer to them are written meanwhile.
 """
 
 from __future__ import annotations
@@ -56,7 +59,8 @@ _OF_RUNS = frozenset({Kind.PUBLISHED, Kind.VISIBILITY})
 def lock_boards(datasets: Iterable[int]) -> None:
     """Lock the boards of these datasets, and those of the wholes that they are parts of, until the commit.
 
-    All in one order, so that of two transactions that begin with this none ever waits for the other in a circle.
+    All in one order: of two transactions that take no board but here, and nothing before it, none ever waits for the
+    other in a circle. A second call may name boards that the first one did, and no further ones.
     """
     changed = set(datasets)
     boards = Dataset.objects.filter(pk__in=changed.union(_wholes_of(changed))).order_by("pk")

@@ -13,10 +13,9 @@ from django.db import transaction
 from django.utils import timezone
 
 from leaderboard import audit
-from leaderboard.board_versions import lock_boards
 from leaderboard.models import Challenge, Dataset, Entry, Membership, System, User
 from leaderboard.models.results import EntryQuerySet
-from leaderboard.publishing import challenge_changed, system_changed
+from leaderboard.publishing import challenge_changed, hold_systems, system_changed
 from leaderboard.work import request_notice
 
 State = Challenge.State
@@ -96,7 +95,7 @@ def raise_challenge(
     system: System, person: User, claim: str, text: str, dataset: Dataset | None = None
 ) -> Challenge:
     """Put a doubt on record, and tell the system's team. Raises ChallengeRefused."""
-    _hold(system)
+    hold_systems(system)
     text = text.strip()
     if not person.name:
         raise ChallengeRefused("A challenge is public, with its author's name: give your account one first.")
@@ -180,7 +179,7 @@ def redact(challenge: Challenge, text: str = "") -> Challenge:
     Readers are told that a curator did; the old words are kept nowhere. Raises ChallengeRefused for words too long.
     Call within `leaderboard.audit.acting`.
     """
-    _hold(challenge.system)
+    hold_systems(challenge.system)
     row = Challenge.objects.select_related("system", "dataset").get(pk=challenge.pk)
     text = text.strip()
     if len(text) > LONGEST_TEXT:
@@ -202,15 +201,9 @@ def _claims(system: System) -> dict[str, object]:
     return {name: getattr(system, name) for name in CLAIMS}
 
 
-def _hold(system: System) -> None:
-    """Lock the system's boards, then its row, until the commit: of two who do the same at once one comes second."""
-    lock_boards(Entry.objects.filter(system=system).values_list("dataset_id", flat=True))
-    System.objects.select_for_update(no_key=True).get(pk=system.pk)
-
-
 def _open(challenge: Challenge) -> Challenge:
     """The challenge as it is now, held. Raises ChallengeRefused for one that is not open."""
-    _hold(challenge.system)
+    hold_systems(challenge.system)
     row = Challenge.objects.select_related("system", "dataset").get(pk=challenge.pk)
     if row.state != State.OPEN:
         raise ChallengeRefused(f"It is settled already: {row.get_state_display()}.")

@@ -53,7 +53,7 @@ def cost_per_million(mean_latency_ms: float, per_hour: float) -> float:
 
 def price_changed(hardware: HardwareClass) -> None:
     """Count a change of every board that shows costs on the class."""
-    boards_changed(_showing([hardware.pk]), Kind.PRICE)
+    boards_changed(showing_costs([hardware.pk]), Kind.PRICE)
 
 
 def prices_come_into_force() -> int:
@@ -66,12 +66,12 @@ def prices_come_into_force() -> int:
     if not hardware:
         return 0
     told = BoardChange.objects.filter(kind=Kind.PRICE, at__gte=today).values("dataset")
-    waiting = _showing(hardware) - set(Dataset.objects.filter(pk__in=told).values_list("pk", flat=True))
+    waiting = showing_costs(hardware) - set(Dataset.objects.filter(pk__in=told).values_list("pk", flat=True))
     boards_changed(waiting, Kind.PRICE)
     return len(waiting)
 
 
-def _showing(hardware: Iterable[int]) -> set[int]:
+def showing_costs(hardware: Iterable[int]) -> set[int]:
     """The ids of the datasets whose boards show costs on these classes."""
     found = Entry.objects.filter(
         measurements__hardware__in=list(hardware), visibility=Entry.Visibility.PUBLIC

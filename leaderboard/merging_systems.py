@@ -11,10 +11,9 @@ from django.db import transaction
 from django.db.models import Q
 
 from leaderboard.audit import record
-from leaderboard.board_versions import lock_boards
 from leaderboard.challenges import CLAIMS, settlement_of
 from leaderboard.models import Challenge, Entry, Run, System, SystemRedirect
-from leaderboard.publishing import system_changed
+from leaderboard.publishing import hold_systems, system_changed
 
 
 class CannotMerge(ValueError):
@@ -93,9 +92,7 @@ def merge_systems(duplicate: System, into: System) -> System:
     Both are of one team, so that its places on boards and what it may manage stay as they are. Raises CannotMerge with
     all conflicts, and nothing is changed. Call within `leaderboard.audit.acting`.
     """
-    both = Entry.objects.filter(system__in=[duplicate, into])
-    lock_boards(both.values_list("dataset_id", flat=True))
-    list(System.objects.select_for_update(no_key=True).filter(pk__in=[duplicate.pk, into.pk]).order_by("pk"))
+    hold_systems(duplicate, into)
     conflicts = conflicts_of(duplicate, into)
     if conflicts:
         raise CannotMerge(conflicts)

@@ -19,7 +19,7 @@ from leaderboard import audit
 from leaderboard.board_versions import Kind, boards_changed, lock_boards
 from leaderboard.models import Dataset, Round, RoundSummary, WorkRequest
 from leaderboard.protection import policy_of
-from leaderboard.publishing import mark_pooled, reveal_private
+from leaderboard.publishing import mark_pooled, reveal_private, settle_places
 from leaderboard.work import request_notice, request_work
 
 
@@ -169,14 +169,33 @@ def _too_late(row: Round) -> dict[str, str]:
 
 @transaction.atomic
 def save_round(row: Round) -> Round:
-    """Write a round that is right, new or changed. Raises ValidationError; of two at once the second sees the first."""
-    lock_boards(dataset.pk for dataset in datasets_of(row))
+    """Write a round that is right, new or changed. Raises ValidationError; of two at once the second sees the first.
+
+    Where it gives teams more places on a competition's board, or fewer, the board follows.
+    """
+    hold_round(row)
     row.full_clean(validate_constraints=False)
     check_round(row)
     new = row.pk is None
+    places = Round.objects.filter(pk=row.pk).values_list("visible_per_team", flat=True).first()
     row.save()
+    if places not in (None, row.visible_per_team):
+        follow_places(row)
     audit.record("round created" if new else "round changed", row, dataset=row.dataset_id, after=_facts(row))
     return row
+
+
+def hold_round(row: Round) -> None:
+    """Lock the boards that the round is of, as it was and as it is to be, then its row, until the commit."""
+    rows = [row, *Round.objects.filter(pk=row.pk)]
+    lock_boards(dataset.pk for each in rows for dataset in datasets_of(each))
+    list(Round.objects.select_for_update(no_key=True).filter(pk=row.pk).values_list("pk"))
+
+
+def follow_places(row: Round) -> None:
+    """Bring the boards of competitions up to date with how many results of a team the round shows at a time."""
+    changed = [dataset.pk for dataset in datasets_of(row) if settle_places(dataset)]
+    boards_changed(changed, Kind.VISIBILITY)
 
 
 def _facts(row: Round) -> dict[str, str | int | bool]:
@@ -199,7 +218,8 @@ def reveal(row: Round, now: datetime | None = None) -> Round:
     best, median and worst by topic, where the round gives these to its teams. Who acts is audit's.
     """
     now = now or timezone.now()
-    row = Round.objects.select_for_update(of=("self",)).get(pk=row.pk)
+    hold_round(row)
+    row = Round.objects.get(pk=row.pk)
     if row.revealed_at is not None:
         raise NotYet(f"{row} was revealed already, at {utc(row.revealed_at)}.")
     if now < row.reveals_at:
@@ -209,7 +229,6 @@ def reveal(row: Round, now: datetime | None = None) -> Round:
     datasets = datasets_of(row)
     if waiting := [dataset.name for dataset in datasets if dataset.awaits_judgements]:
         raise NotYet(f"{', '.join(waiting)}: there are no judgements yet, and so no results to reveal.")
-    lock_boards(dataset.pk for dataset in datasets)
     row.revealed_at, row.revealed_by = now, audit.actor().person
     row.save(update_fields=["revealed_at", "revealed_by"])
     audit.record("round revealed", row, dataset=row.dataset_id, after=_facts(row))

@@ -10,10 +10,9 @@ from typing import Any
 from django.db import IntegrityError, transaction
 from django.utils.text import slugify
 
-from leaderboard.board_versions import lock_boards
 from leaderboard.challenges import CLAIMS, settlement_of
-from leaderboard.models import Dataset, Entry, System, SystemRedirect, Team
-from leaderboard.publishing import system_changed
+from leaderboard.models import Dataset, System, SystemRedirect, Team
+from leaderboard.publishing import hold_systems, system_changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +110,10 @@ def house_system(
                 "training_declared": training_declared,
             },
         )
-        adapted = [*system.adapted_to, *(slug for slug in adapted_to if slug not in system.adapted_to)]
-        if adapted != system.adapted_to:
-            system.adapted_to = adapted
+        if set(adapted_to).difference(system.adapted_to):
+            (system,) = hold_systems(system)
+            new = [slug for slug in adapted_to if slug not in system.adapted_to]
+            system.adapted_to = [*system.adapted_to, *new]
             system.save(update_fields=["adapted_to"])
             system_changed(system)
     return system
@@ -126,8 +126,7 @@ def update_system(system: System, fields: SystemFields, *, seen: int | None = No
     `seen` is the state (`state_of`) that the fields were made from. Raises NameTaken; ChangedMeanwhile where the system
     says something else by now; ClaimsSettled where the fields undo the decision on a challenge.
     """
-    lock_boards(Entry.objects.filter(system=system).values_list("dataset_id", flat=True))
-    row = System.objects.select_for_update(no_key=True).get(pk=system.pk)
+    (row,) = hold_systems(system)
     if seen is not None and (changed := _changed_since(row, seen)):
         raise ChangedMeanwhile(changed)
     taken = System.objects.filter(team=row.team_id, name=fields.name).exclude(pk=row.pk).first()

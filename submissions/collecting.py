@@ -9,7 +9,7 @@ from django.db import transaction
 from evaluation.errors import InvalidRun
 from evaluation.problems import RunStatistics
 from evaluation.scoring import check_run
-from leaderboard.board_versions import Kind, board_changed
+from leaderboard.board_versions import Kind, board_changed, lock_boards
 from leaderboard.judgements import scoring_target
 from leaderboard.models import DatasetVersion, Run
 from leaderboard.results import forget_runs, publish_waiting
@@ -45,7 +45,8 @@ def check_and_keep(job: Job, lease: Lease) -> None:
     statistics = report.statistics
     payload = {**job.payload, **waiting_payload(stored, statistics)}
     with transaction.atomic():
-        submission = Submission.objects.select_for_update().get(pk=submission.pk)
+        lock_boards([job.dataset_id])
+        submission = Submission.objects.select_for_update(no_key=True).get(pk=submission.pk)
         waits = {"validated": True, "lease_expires_at": None, "attempts": 0, "progress": 0.0, "stage": ""}
         kept = {"payload": payload, "report": report.as_dict(), "progress_note": ""}
         if not advance(job.pk, State.QUEUED, fence=job.fence, unless_cancelled=True, **waits, **kept):
@@ -65,7 +66,10 @@ def waiting_payload(stored: StoredRun, statistics: RunStatistics) -> dict[str, A
 def keep_waiting_run(
     job: Job, submission: Submission, stored: StoredRun, statistics: RunStatistics, version: DatasetVersion
 ) -> Run:
-    """The row of a run that waits for judgements: pools are drawn from these, and the dataset's page lists them."""
+    """The row of a run that waits for judgements: pools are drawn from these, and the dataset's page lists them.
+
+    Call it, and what is below, with the boards of the submission's datasets locked.
+    """
     run = keep_run(
         job, submission, submission.system, stored, statistics, version,
         origin=Run.Origin.UPLOADED, label=job.seed,

@@ -15,6 +15,7 @@ from django.db import transaction
 
 from evaluation.problems import Problem
 from leaderboard.anonymity import EmbargoRefused, make_anonymous
+from leaderboard.board_versions import lock_boards
 from leaderboard.models import System, Team, User
 from leaderboard.runs import StoredRun, store_run
 from leaderboard.store import Area, put
@@ -71,6 +72,8 @@ def accept_submission(
         arrivals = [_store_bytes(file) for file in checked]
         _refuse_same_runs(arrivals)
     with transaction.atomic():
+        # Those that list what waits for judgements. Before all else, and in one order.
+        lock_boards(dataset.pk for dataset in datasets if dataset.awaits_judgements)
         team = expected_team(submitter, system, team)
         quotas.hold(submitter, team)
         admission = admit(submitter, team, datasets, said, tags)
@@ -178,7 +181,7 @@ def system_row(
     where it cannot be anonymous until then.
     """
     if isinstance(system, System):
-        return System.objects.select_for_update().get(pk=system.pk)
+        return System.objects.select_for_update(no_key=True).get(pk=system.pk)
     try:
         row = create_system(expected_team(submitter, system, team), system)
         if anonymous_until is not None:

@@ -6,6 +6,7 @@ from django.db import transaction
 
 from leaderboard import merging_systems
 from leaderboard.models import System
+from leaderboard.publishing import hold_systems
 from submissions.models import Submission
 
 
@@ -16,6 +17,7 @@ def merge_systems(duplicate: System, into: System) -> System:
     Submissions stay their team's and their submitter's. Raises leaderboard.merging_systems.CannotMerge with all
     conflicts, and nothing is changed. Call within `leaderboard.audit.acting`.
     """
+    hold_systems(duplicate, into)
     conflicts = merging_systems.conflicts_of(duplicate, into)
     if conflicts:
         raise merging_systems.CannotMerge(conflicts)

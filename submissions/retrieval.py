@@ -74,9 +74,11 @@ def _retrieve_and_score(job: Job, lease: Lease, configuration: Configuration, fo
     is_baseline = job.kind == Job.Kind.BASELINE
     examples = keep_example_runs(job.dataset, out, folder) if is_baseline else []
 
+    system = system_of(configuration)
+
     @transaction.atomic
     def publish(results: Sequence[Result], present: Qrels) -> None:
-        publish_results(job, system_of(configuration), results, present, Entry.Provenance.MEASURED)
+        publish_results(job, system, results, present, Entry.Provenance.MEASURED)
         offer_example_runs(version, examples)
         if is_baseline:
             mark_published(job.dataset)

@@ -141,8 +141,7 @@ def publish_on_present(
 
 
 def _require_present(dataset: Dataset, qrels: Qrels) -> None:
-    """Lock the board. Raises JudgementsChanged where it stands on other judgements: no number is born stale."""
-    lock_boards([dataset.pk])
+    """Raises JudgementsChanged where the board, locked, stands on other judgements: no number is born stale."""
     if Dataset.objects.values_list("current_qrels_id", flat=True).get(pk=dataset.pk) != qrels.pk:
         raise JudgementsChanged
 
@@ -160,8 +159,9 @@ def publish_results(
     if job.dataset.hidden:
         results = [replace(each, signed=probes.sign(job, each.stored, qrels)) for each in results[-1:]]
     with transaction.atomic():
+        lock_boards([job.dataset_id])
         # As it is now: its team may have made it private, or withdrawn it, while we scored.
-        submission = Submission.objects.select_for_update().filter(pk=job.submission_id).first()
+        submission = Submission.objects.select_for_update(no_key=True).filter(pk=job.submission_id).first()
         finished = {"progress": 1.0, "report": results[-1].scored.report.as_dict()}
         if not advance(job.pk, State.DONE, fence=job.fence, unless_cancelled=True, **finished):
             stopped = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import secrets
 import socket
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from celery import shared_task
@@ -41,18 +44,30 @@ def work(queue: str) -> None:
 @shared_task(name=DISPATCH)
 def dispatch() -> None:
     """Take up requests, reap silent workers' jobs, and ring for whatever waits."""
-    request_missing_certainty()
-    prices_come_into_force()
-    request_missing_statistics()
-    ask_again()
-    lift_due(timezone.now())
-    take_requests()
-    reap()
-    settle()
-    give_up_lost()
-    forget_silent_workers()
-    ring_for_waiting()
-    ring_for_notices()
+    for step in (
+        request_missing_certainty,
+        prices_come_into_force,
+        request_missing_statistics,
+        ask_again,
+        partial(lift_due, timezone.now()),
+        take_requests,
+        reap,
+        settle,
+        give_up_lost,
+        forget_silent_workers,
+        ring_for_waiting,
+        ring_for_notices,
+    ):
+        _take_step(step)
+
+
+def _take_step(step: Callable[[], object]) -> None:
+    """Do one thing of the dispatcher's. A fault of it keeps no other from being done: it is logged under an id."""
+    try:
+        step()
+    except Exception:
+        name = getattr(step, "func", step).__name__
+        logger.exception("fault %s in the dispatcher's %s", secrets.token_hex(4), name)
 
 
 @shared_task(name=NOTIFY)

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from leaderboard import publishing, results
 from leaderboard.audit import acting
+from leaderboard.board_versions import lock_boards
 from leaderboard.models import Entry, User
 from submissions.collecting import show_waiting, take_back_waiting
 from submissions.lifecycle import advance, write_log
@@ -24,13 +25,14 @@ def withdraw(submission: Submission, reason: str, by: User) -> bool:
 
     Jobs under way are ended: their workers lose their claims and write nothing more.
     """
+    _hold(submission)
     moved = Submission.objects.filter(pk=submission.pk, withdrawn_at=None).update(
         withdrawn_at=timezone.now(), withdrawal_reason=reason[:300]
     )
     if not moved:
         return False
     who = "its team" if submission.team.memberships.filter(user=by).exists() else "a curator"
-    for job in submission.jobs.all():
+    for job in submission.jobs.order_by("pk"):
         if advance(job.pk, State.WITHDRAWN):
             write_log(job.pk, f"Withdrawn by {who}: {reason}")
             transaction.on_commit(partial(forget_upload, job))
@@ -55,8 +57,17 @@ def cancel(submission: Submission) -> int:
             count += 1
     stop_unneeded()
     if count:
-        take_back_waiting(submission)
+        with transaction.atomic():
+            _hold(submission)
+            take_back_waiting(submission)
     return count
+
+
+def _hold(submission: Submission) -> None:
+    """Lock the boards that the submission is on, or may be on, then its jobs, until the commit."""
+    lock_boards(submission.jobs.values_list("dataset_id", flat=True))
+    Submission.objects.select_for_update(no_key=True).get(pk=submission.pk)
+    list(submission.jobs.select_for_update(no_key=True).order_by("pk").values_list("pk"))
 
 
 @transaction.atomic
@@ -65,6 +76,7 @@ def set_public(submission: Submission, public: bool, by: User | None = None) -> 
 
     `by` is named in the record of what changes on boards.
     """
+    _hold(submission)
     if not Submission.objects.filter(pk=submission.pk, withdrawn_at=None).update(public=public):
         return
     submission.public = public

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.forms import BoundField, MultiWidget
 from django.test import Client
 
 
@@ -20,8 +21,17 @@ def filled(client: Client, address: str) -> dict[str, Any]:
             value = bound.value()
             if bound.name == "why" or value is None or value is False:
                 continue
-            data[bound.html_name] = _text(bound.field.prepare_value(value))
+            data.update(_sent(bound, bound.field.prepare_value(value)))
     return data
+
+
+def _sent(bound: BoundField, value: Any) -> dict[str, Any]:
+    """What a field sends: a time by its date and its hour."""
+    widget = bound.field.widget
+    if isinstance(widget, MultiWidget):
+        parts = zip(widget.widgets_names, widget.decompress(value), strict=True)
+        return {bound.html_name + name: str(part) for name, part in parts}
+    return {bound.html_name: _text(value)}
 
 
 def _text(value: Any) -> Any:

@@ -7,6 +7,7 @@ of the object, and refuses a form that is older than what it would write over.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, cast
 
 from django.contrib import admin, messages
@@ -20,6 +21,7 @@ from simple_history.admin import SimpleHistoryAdmin
 from leaderboard.admin.forms import LONGEST_REASON, OWN_FIELDS, CurationForm
 from leaderboard.admin.locking import describe_changes, has_history
 from leaderboard.audit import acting, record
+from leaderboard.board_versions import lock_boards
 from leaderboard.models import Dataset, User
 
 #: Values in records are cut off after so many characters.
@@ -84,9 +86,14 @@ class CurationAdmin(SimpleHistoryAdmin):
         return key
 
     def lock(self, object_id: str, from_field: str | None = None) -> None:
-        """Lock the row until the commit. Where boards are to be locked as well, override it and do that first."""
-        rows = self.model._default_manager.select_for_update(no_key=True).filter(pk=self.key_of(object_id))
-        list(rows.values_list("pk"))
+        """Lock the boards that show the object, then its row, until the commit."""
+        key = self.key_of(object_id)
+        lock_boards(self.boards_of(key))
+        list(self.model._default_manager.select_for_update(no_key=True).filter(pk=key).values_list("pk"))
+
+    def boards_of(self, key: Any) -> Iterable[int]:
+        """The ids of the datasets whose boards follow when the object of this key is saved: to be named by a page."""
+        return ()
 
     def tools(self, request: HttpRequest, obj: Any) -> list[tuple[str, str]]:
         """Further pages about the object, as words and address: links on top of its own page."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import admin
@@ -29,6 +30,10 @@ class BenchmarkAdmin(ExchangeAdmin):
     search_fields = ("name", "slug")
     prepopulated_fields = {"slug": ("name",)}
     inlines = (MemberInline,)
+
+    def boards_of(self, key: Any) -> Iterable[int]:
+        """Its members', which name it."""
+        return BenchmarkMember.objects.filter(benchmark=key).values_list("dataset_id", flat=True)
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
         """Save the members, so that no cached page outlives them: neither theirs nor that of one taken out."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django import forms
@@ -14,7 +14,7 @@ from django.template.response import TemplateResponse
 from leaderboard.admin.base import ReadOnlyAdmin
 from leaderboard.admin.pages import AskForm, NotDone, ask
 from leaderboard.challenges import LONGEST_TEXT, ChallengeRefused, Correction, redact, settle
-from leaderboard.models import Challenge
+from leaderboard.models import Challenge, Entry
 from leaderboard.systems import canonical_datasets
 
 
@@ -65,6 +65,10 @@ class ChallengeAdmin(ReadOnlyAdmin):
     list_select_related = ("system", "dataset", "raised_by", "settled_by")
     search_fields = ("system__name", "system__slug", "text", "decision")
     actions = ("uphold", "reject", "take_words_out")
+
+    def boards_of(self, key: Any) -> Iterable[int]:
+        """Those with results of the system."""
+        return Entry.objects.filter(system__challenges=key).values_list("dataset_id", flat=True)
 
     def has_settle_permission(self, request: HttpRequest) -> bool:
         """Whoever may change challenges settles them."""

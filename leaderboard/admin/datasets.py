@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -109,6 +110,10 @@ class DatasetAdmin(ExchangeAdmin):
         for dataset in ready:
             request_baseline(dataset)
         self.message_user(request, f"{len(ready)} baselines requested.")
+
+    def boards_of(self, key: Any) -> Iterable[int]:
+        """Its own."""
+        return [key]
 
     def lock(self, object_id: str, from_field: str | None = None) -> None:
         """Lock the board, in the order in which all boards are locked."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import admin
@@ -10,7 +11,7 @@ from django.http import HttpRequest
 from leaderboard.admin.base import ReadOnlyAdmin
 from leaderboard.admin.exchange import ExchangeAdmin
 from leaderboard.admin.resources import HardwareResource, PriceResource
-from leaderboard.efficiency import price_changed
+from leaderboard.efficiency import price_changed, showing_costs
 from leaderboard.models import HardwareClass, Measurement, Price
 
 
@@ -22,6 +23,10 @@ class HardwareClassAdmin(ExchangeAdmin):
     list_display = ("name", "slug", "created_at")
     search_fields = ("name", "slug")
     readonly_fields = ("slug", "details", "created_at")
+
+    def boards_of(self, key: Any) -> Iterable[int]:
+        """Those that name the machine."""
+        return showing_costs([key])
 
     def save_model(self, request: HttpRequest, obj: HardwareClass, form: Any, change: bool) -> None:
         """Save, so that every board that names the machine follows."""
@@ -57,6 +62,10 @@ class PriceAdmin(ExchangeAdmin):
     list_select_related = ("hardware",)
     date_hierarchy = "valid_from"
     search_fields = ("hardware__name", "note")
+
+    def boards_of(self, key: Any) -> Iterable[int]:
+        """Those with costs on its machine."""
+        return showing_costs(Price.objects.filter(pk=key).values_list("hardware_id", flat=True))
 
     def save_model(self, request: HttpRequest, obj: Price, form: Any, change: bool) -> None:
         """Save, so that no cached page outlives the cost."""

@@ -15,9 +15,10 @@ from django.http import HttpRequest
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
-from leaderboard.admin.base import curator
+from leaderboard.admin.base import CurationAdmin, curator
 from leaderboard.admin.forms import WhyField
 from leaderboard.audit import acting
+from leaderboard.board_versions import lock_boards
 
 #: A link of the way to a page: its words, and its address.
 Crumb = tuple[str, str]
@@ -108,6 +109,7 @@ def ask(
         done = []
         try:
             with transaction.atomic(), acting(curator(request), form.cleaned_data["why"]):
+                _lock_boards_of(page, chosen)
                 for row in chosen.order_by("pk"):
                     done.append(act(row, form.cleaned_data))
         except NotDone as error:
@@ -122,3 +124,10 @@ def ask(
         explanation=explanation, button=button, danger=danger, action=request.POST.get("action", ""),
         checkbox=ACTION_CHECKBOX_NAME,
     )  # fmt: skip
+
+
+def _lock_boards_of(page: admin.ModelAdmin, chosen: QuerySet[Any]) -> None:
+    """All at once, in the order in which all boards are locked: row by row they would come in the rows' order."""
+    if isinstance(page, CurationAdmin):
+        keys = list(chosen.values_list("pk", flat=True))
+        lock_boards(dataset for key in keys for dataset in page.boards_of(key))

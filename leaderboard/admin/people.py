@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import admin
@@ -13,7 +14,7 @@ from django.http import HttpRequest
 
 from leaderboard.admin.base import CurationAdmin
 from leaderboard.models import Membership, Team, User
-from leaderboard.publishing import team_changed
+from leaderboard.publishing import boards_of_team, team_changed
 
 
 class UserForm(AdminUserCreationForm):
@@ -72,6 +73,10 @@ class TeamAdmin(CurationAdmin):
     list_display = ("name", "slug", "created_at")
     search_fields = ("name", "slug")
     inlines = (MembershipInline,)
+
+    def boards_of(self, key: Any) -> Iterable[int]:
+        """Those that name it."""
+        return boards_of_team(key)
 
     def save_model(self, request: HttpRequest, obj: Team, form: Any, change: bool) -> None:
         """Save, so that no cached page outlives the name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from django.contrib import admin, messages
@@ -28,6 +28,10 @@ class EntryAdmin(ReadOnlyAdmin):
     search_fields = ("system__name", "system__slug", "dataset__name", "dataset__slug", "submission_reference")
     date_hierarchy = "published_at"
     actions = ("make_baseline", "quarantine", "restore", "unpublish")
+
+    def boards_of(self, key: Any) -> Iterable[int]:
+        """The one that it is on."""
+        return Entry.objects.filter(pk=key).values_list("dataset_id", flat=True)
 
     def has_moderate_permission(self, request: HttpRequest) -> bool:
         """Who may take results off boards and show them again."""

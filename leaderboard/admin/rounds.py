@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.contrib import admin, messages
@@ -19,7 +19,7 @@ from leaderboard.admin.pages import NotDone, ask
 from leaderboard.models import Round
 from leaderboard.round_pages import described
 from leaderboard.round_quotas import quota_warning
-from leaderboard.rounds import NotYet, check_round, reveal
+from leaderboard.rounds import NotYet, check_round, datasets_of, follow_places, reveal
 
 
 class RoundForm(CurationForm):
@@ -76,9 +76,15 @@ class RoundAdmin(CurationAdmin):
         """Its dataset or benchmark."""
         return str(row.dataset or row.benchmark)
 
+    def boards_of(self, key: Any) -> Iterable[int]:
+        """Those of its datasets: a round says how many results of a team they show."""
+        return (dataset.pk for row in Round.objects.filter(pk=key) for dataset in datasets_of(row))
+
     def save_model(self, request: HttpRequest, obj: Round, form: Any, change: bool) -> None:
-        """Save, and warn where quotas keep teams from the runs that the round takes."""
+        """Save, so that competitions follow, and warn where quotas keep teams from the runs that the round takes."""
         super().save_model(request, obj, form, change)
+        if change and "visible_per_team" in form.changed_data:
+            follow_places(obj)
         if warning := quota_warning(obj):
             messages.warning(request, warning)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import admin
@@ -10,8 +11,8 @@ from django.http import HttpRequest
 from leaderboard.admin.base import CurationAdmin
 from leaderboard.admin.exchange import ExchangeAdmin
 from leaderboard.admin.resources import SystemResource
-from leaderboard.models import Source, System
-from leaderboard.publishing import source_changed, system_changed
+from leaderboard.models import Entry, Source, System
+from leaderboard.publishing import boards_of_source, source_changed, system_changed
 
 
 class SystemAdmin(ExchangeAdmin):
@@ -25,6 +26,10 @@ class SystemAdmin(ExchangeAdmin):
     readonly_fields = ("slug", "team", "source", "created_at")
     # Not autocomplete_fields: select2 sets styles inline, which the CSP refuses.
     raw_id_fields = ("variant_of",)
+
+    def boards_of(self, key: Any) -> Iterable[int]:
+        """Those with results of it."""
+        return Entry.objects.filter(system=key).values_list("dataset_id", flat=True)
 
     def save_model(self, request: HttpRequest, obj: System, form: Any, change: bool) -> None:
         """Save, so that its entries and every cached page follow."""
@@ -46,6 +51,10 @@ class SourceAdmin(CurationAdmin):
 
     list_display = ("key", "title", "year")
     search_fields = ("key", "title", "authors")
+
+    def boards_of(self, key: Any) -> Iterable[int]:
+        """Those that cite it."""
+        return boards_of_source(key)
 
     def save_model(self, request: HttpRequest, obj: Source, form: Any, change: bool) -> None:
         """Save, so that the boards and pages that cite it follow."""

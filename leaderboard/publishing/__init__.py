@@ -1,6 +1,14 @@
 """Put entries on boards and take them off: the only writer of `Entry` and `Seed`."""
 
-from leaderboard.publishing.described import challenge_changed, source_changed, system_changed, team_changed
+from leaderboard.publishing.described import (
+    boards_of_source,
+    boards_of_team,
+    challenge_changed,
+    hold_systems,
+    source_changed,
+    system_changed,
+    team_changed,
+)
 from leaderboard.publishing.holding import settle_places, shown_instead
 from leaderboard.publishing.marks import EntryMarks, mark_pooled
 from leaderboard.publishing.moderation import CannotModerate, quarantine, restore, unpublish
@@ -26,8 +34,11 @@ __all__ = [
     "EntryMarks",
     "ReportedEntry",
     "Revealed",
+    "boards_of_source",
+    "boards_of_team",
     "challenge_changed",
     "comparison_group",
+    "hold_systems",
     "mark_pooled",
     "name_baseline",
     "publish_entry",

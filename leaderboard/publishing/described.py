@@ -10,6 +10,21 @@ from leaderboard.models import Dataset, Entry, Source, System, Team
 from leaderboard.publishing.values import training_exposure
 
 
+def hold_systems(*systems: System) -> list[System]:
+    """Lock the systems' boards, then their rows, until the commit: of two who change one at once one comes second.
+
+    The rows as they are now, by key. Before anything that `system_changed` ends.
+    """
+    keys = [system.pk for system in systems]
+    lock_boards(Entry.objects.filter(system__in=keys).values_list("dataset_id", flat=True))
+    return list(System.objects.select_for_update(no_key=True).filter(pk__in=keys).order_by("pk"))
+
+
+def boards_of_team(team: int) -> set[int]:
+    """The ids of the datasets whose boards name the team, or may come to."""
+    return set(Entry.objects.filter(system__team=team).values_list("dataset_id", flat=True))
+
+
 @transaction.atomic
 def system_changed(system: System) -> None:
     """Bring the entries scored here up to date with what the system says of itself now; all its boards change."""
@@ -26,9 +41,14 @@ def challenge_changed(system: System) -> None:
 
 def source_changed(source: Source) -> None:
     """Count a change of every board that names the publication."""
+    boards_changed(boards_of_source(source.pk), Kind.SYSTEM)
+
+
+def boards_of_source(source: int) -> set[int]:
+    """The ids of the datasets whose boards name the publication."""
     of_source = Entry.objects.filter(Q(source=source) | Q(system__source=source))
     of_benchmarks = Dataset.objects.filter(benchmarks__source=source).values_list("pk", flat=True)
-    boards_changed(_of(of_source).union(of_benchmarks), Kind.SYSTEM)
+    return _of(of_source).union(of_benchmarks)
 
 
 def team_changed(team: Team) -> None:

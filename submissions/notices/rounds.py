@@ -63,7 +63,7 @@ def _due(round_: Round, now: datetime) -> list[NoticeKind]:
 
 @transaction.atomic
 def _announce(round_: Round, kind: NoticeKind) -> bool:
-    row = Round.objects.select_for_update().get(pk=round_.pk)
+    row = Round.objects.select_for_update(no_key=True).get(pk=round_.pk)
     if kind.value in row.announced:
         return False
     announced = {**row.announced, kind.value: timezone.now().isoformat()}

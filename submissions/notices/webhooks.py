@@ -26,7 +26,7 @@ def add_webhook(team: Team, url: str, by: User) -> Webhook:
     Raises AddressRefused for an address that nothing is sent to, TooManyWebhooks.
     """
     target_of(url)
-    Team.objects.select_for_update().get(pk=team.pk)
+    Team.objects.select_for_update(no_key=True).get(pk=team.pk)
     if Webhook.objects.filter(team=team).count() >= LIMIT:
         raise TooManyWebhooks(f"A team has at most {LIMIT} webhooks. Remove one first.")
     return Webhook.objects.create(team=team, url=url, secret=_new_secret(), created_by=by)

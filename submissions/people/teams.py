@@ -6,9 +6,10 @@ from django.db import transaction
 from django.utils.text import slugify
 
 from leaderboard import audit
+from leaderboard.board_versions import lock_boards
 from leaderboard.boards.facets import ANONYMOUS, THIS_SITE
 from leaderboard.models import Membership, Team, User
-from leaderboard.publishing import team_changed
+from leaderboard.publishing import boards_of_team, team_changed
 from submissions.names import is_site_name
 
 
@@ -49,6 +50,7 @@ def make_team(name: str) -> Team:
 @transaction.atomic
 def rename_team(team: Team, name: str) -> None:
     """Show the team under another name, on its boards too; its address stays."""
+    lock_boards(boards_of_team(team.pk))
     before = team.name
     team.name = name
     team.save(update_fields=["name"])

@@ -54,8 +54,8 @@ def _whose(quota: Quota, window: Window) -> str:
 def hold(person: User, team: Team) -> None:
     """Let nobody else count for the person or the team until the transaction ends.
 
-    Always in this order, and before a system's row is held, so that no two requests wait for each other. Rows that
-    refer to the two can be written meanwhile.
+    Always in this order, after boards and before a system's row is held, so that no two requests wait for each other.
+    Rows that refer to the two can be written meanwhile.
     """
     User.objects.select_for_update(no_key=True).get(pk=person.pk)
     Team.objects.select_for_update(no_key=True).get(pk=team.pk)

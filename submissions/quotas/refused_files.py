@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.conf import settings
+from django.db import transaction
 from django.utils import timezone
 
 from leaderboard.models import Dataset, User
@@ -52,7 +53,8 @@ def refusals_of(person: User) -> Refusals:
 def reading_for(person: User, datasets: Iterable[Dataset]) -> Iterator[None]:
     """Around reading what was sent, outside of any transaction: a refusal is written down, on hidden datasets.
 
-    Raises Refused before anything is read where the person has nothing left, or had too many files refused today.
+    Raises Refused before anything is read where the person has nothing left, or had too many files refused today, and
+    in place of a verdict where that many were meanwhile: of many that come at once no more than the limit are told.
     """
     hidden = list({dataset.pk: dataset for dataset in datasets if dataset.hidden}.values())
     if hidden:
@@ -71,6 +73,10 @@ def _refuse_early(person: User, hidden: list[Dataset]) -> None:
     excepted = person.teams.exclude(quota_exceptions=None).exists()
     if not excepted and (spent := [quota for quota in quotas if quota.spent]):
         raise QuotaSpent(spent, len(hidden))
+    _refuse_beyond_limit(person)
+
+
+def _refuse_beyond_limit(person: User) -> None:
     refusals = refusals_of(person)
     if refusals.left:
         return
@@ -83,7 +89,13 @@ def _refuse_early(person: User, hidden: list[Dataset]) -> None:
     )
 
 
+@transaction.atomic
 def _write_down(person: User, hidden: list[Dataset], refusal: Refused) -> None:
+    if not hidden:
+        return
+    # Held before they are counted: of two that end at once the second sees the first.
+    User.objects.select_for_update(no_key=True).get(pk=person.pk)
+    _refuse_beyond_limit(person)
     wrong = {file.dataset for file in refusal.files if not file.report.valid}
     refused = [dataset for dataset in hidden if not wrong or dataset.slug in wrong]
     now = timezone.now()

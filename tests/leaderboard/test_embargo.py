@@ -184,6 +184,29 @@ def test_nobody_else_can_read_whose_it_is(planted: System, nobody: Api, stranger
         assert not leaks(found), leaks(found)
 
 
+def test_one_system_that_cannot_be_lifted_keeps_no_other_waiting(
+    planted: System, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = System.objects.create(slug="other", name="Other", architecture="dense", team=planted.team)
+    System.objects.exclude(team=None).update(anonymous_until=in_days(-1))
+    real = anonymity.system_changed
+
+    def fails_for_the_first(system: System) -> None:
+        if system.pk == planted.pk:
+            raise RuntimeError("its board")
+        real(system)
+
+    monkeypatch.setattr(anonymity, "system_changed", fails_for_the_first)
+    assert lift_due(timezone.now()) == 1
+    planted.refresh_from_db()
+    other.refresh_from_db()
+    assert planted.anonymous_until is not None
+    assert other.anonymous_until is None
+    assert re.search(rf"fault [0-9a-f]{{8}}: system {planted.pk} is still anonymous", caplog.text)
+    monkeypatch.undo()
+    assert lift_due(timezone.now()) == 1
+
+
 def test_after_it_is_lifted_everyone_reads_it_but_not_in_permalinks_of_that_time(
     planted: System, nobody: Api
 ) -> None:

@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 from django.core import mail
 from django.test import Client
+from django.utils import timezone
 
 from leaderboard.audit import acting
 from leaderboard.judgements import load_parts
-from leaderboard.models import BoardChange, Dataset, Entry, Membership, Team, User
+from leaderboard.models import (
+    AuditRecord,
+    BoardChange,
+    Dataset,
+    Entry,
+    EntryVersion,
+    Membership,
+    Round,
+    Team,
+    User,
+)
 from leaderboard.protection.changing import request_change
+from leaderboard.rounds import save_round
 from submissions.models import Submission
 from submissions.people.membership import create_team
 from submissions.queue import take_requests
 from submissions.status_scores import outcome_text
 from submissions.withdrawal import set_public, withdraw
+from tests.curating import filled
 from tests.factories import make_user
 from tests.submissions.conftest import JUDGED, QUERIES, Answer, Api, make_collection, upload, work
 
@@ -301,3 +315,41 @@ def test_another_persons_team_is_not_told_what_the_submitter_knows_from_elsewher
     first.save()
     job = told(Api(bob), first).body["jobs"][0]
     assert (job["held"], job["scores"]) == (True, {})
+
+
+def test_a_round_that_gives_teams_more_places_shows_more_of_their_results_at_once(
+    contest: Dataset, api: Api, curator: User, client: Client
+) -> None:
+    now = timezone.now()
+    ends = now + timedelta(days=1)
+    times = {"opens_at": now - timedelta(days=1), "closes_at": ends, "reveals_at": ends}
+    row = save_round(Round(slug="r", name="R", dataset=contest, **times))
+    public = public_queries(contest)
+    for count in (1, 3):
+        submit(api, public[:count], configuration=f"c{count}", run_type="automatic", tag=f"tag{count}")
+
+    def shown() -> list[str]:
+        return [entry.configuration for entry in Entry.objects.filter(visibility="public").order_by("pk")]
+
+    def changes() -> list[tuple[str, int]]:
+        rows = BoardChange.objects.filter(dataset=contest)
+        return list(rows.order_by("pk").values_list("kind", "revision"))
+
+    assert shown() == ["c3"]
+    before = changes()
+    row.visible_per_team = 2
+    with acting(curator, "two places"):
+        save_round(row)
+    assert shown() == ["c1", "c3"]
+    assert changes() == [*before, ("visibility", before[-1][1] + 1)]
+    assert EntryVersion.objects.filter(entry__configuration="c1", until_revision=None).exists()
+    row.description = "Nothing about places."
+    save_round(row)
+    assert len(changes()) == len(before) + 1
+
+    client.force_login(curator)
+    page = f"/admin/leaderboard/round/{row.pk}/change/"
+    data = {**filled(client, page), "visible_per_team": "1", "why": "one place again"}
+    assert client.post(page, data).status_code == 302
+    assert shown() == ["c3"]
+    assert AuditRecord.objects.filter(entry__configuration="c1", actor=curator).exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 import pytest
@@ -9,6 +10,7 @@ from django.utils import timezone
 
 from leaderboard.models import WorkRequest
 from leaderboard.work import request_work
+from submissions import tasks
 from submissions.heartbeat import workers_alive
 from submissions.lifecycle import advance
 from submissions.models import Job, State, Worker
@@ -186,3 +188,23 @@ def test_what_was_asked_to_stop_is_not_finished() -> None:
     request_cancel(job)
     assert not advance(job.pk, State.DONE, fence=job.fence, unless_cancelled=True)
     assert advance(job.pk, State.CANCELLED, fence=job.fence)
+
+
+def test_a_fault_in_one_step_of_the_dispatcher_keeps_no_other_from_being_taken(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def lift_due(now: object) -> int:
+        raise RuntimeError("one bad system")
+
+    monkeypatch.setattr(tasks, "lift_due", lift_due)
+    dataset = make_dataset()
+    lost = make_job(dataset)
+    claimed()
+    silence(lost)
+    request_work(WorkRequest.Kind.SCORE, dataset)
+    tasks.dispatch()
+    lost.refresh_from_db()
+    assert (lost.state, lost.worker, lost.lease_expires_at) == (State.QUEUED, "worker", None)
+    assert Job.objects.count() == 2
+    assert re.search(r"fault [0-9a-f]{8} in the dispatcher's lift_due", caplog.text)
+    assert "one bad system" in caplog.text

@@ -11,7 +11,7 @@ from django.test import Client
 from django.utils import timezone
 
 from leaderboard.models import Dataset, Membership, Team, User
-from submissions import quotas
+from submissions import intake, quotas
 from submissions.models import Job, QuotaException, QuotaUse, State, Submission
 from submissions.queue import ATTEMPTS, claim, reap
 from tests.factories import make_user, team_of
@@ -179,6 +179,29 @@ def test_a_file_that_a_worker_refuses_costs_nothing_but_is_limited(
     refused = send(api, 3)
     assert refused.body["code"] == "too_many_refusals"
     assert send(api, 3, dataset="secret").status == 400
+
+
+def test_of_files_that_are_refused_at_once_no_more_than_the_limit_are_told_why(
+    api: Api, secret: Dataset, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.REFUSALS_PER_DAY = 3
+    codes: list[str] = []
+    read = intake.check_files
+
+    def read_after_others(runs: Any) -> Any:
+        if len(begun) < 5:
+            send_another()
+        return read(runs)
+
+    def send_another() -> None:
+        begun.append(True)
+        codes.append(api.submit("not a run\n", dataset="secret").body["code"])
+
+    begun: list[bool] = []
+    monkeypatch.setattr(intake, "check_files", read_after_others)
+    send_another()
+    assert codes == ["invalid_run"] * 3 + ["too_many_refusals"] * 2
+    assert QuotaUse.objects.filter(kind="refusal").count() == 3
 
 
 def test_refused_files_are_free_up_to_a_limit_by_day(
