@@ -132,14 +132,13 @@ def settle(job_id: int) -> None:
 def _why_refunded(jobs: Sequence[Job]) -> str:
     """Why what a submission cost on one dataset is given back; empty where it counts.
 
-    What was scored counts, of a seed set any of its runs, whatever became of the others: so no way to end one run
-    makes the scoring of four free. So does what was cancelled or withdrawn after a worker began: its sender chose the
-    moment.
+    What failed through us does not, a seed set of which we lost one run included: nothing is told of an incomplete
+    set. What was scored counts, and what was cancelled or withdrawn after a worker began: its sender chose the moment.
     """
-    if any(job.state in (State.DONE, State.WITHDRAWN) for job in jobs):
-        return ""
     if any(_our_fault(job) for job in jobs):
         return OUR_FAULT
+    if any(job.state in (State.DONE, State.WITHDRAWN) for job in jobs):
+        return ""
     if any(job.state in (State.CANCELLED, State.TIMED_OUT) and job.started_at is not None for job in jobs):
         return ""
     return REJECTED if any(job.state == State.REJECTED for job in jobs) else NEVER_BEGAN
