@@ -18,6 +18,7 @@ from leaderboard.admin import (
     results,
     rounds,
     systems,
+    waiting,
 )
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "results",
     "rounds",
     "systems",
+    "waiting",
 ]
 
 admin.site.site_header = f"{settings.SITE_NAME} curation"

@@ -16,7 +16,12 @@ class AuditRecordAdmin(ReadOnlyAdmin):
     """Who, when, what, before, after, why."""
 
     list_display = ("at", "actor_name", "action", "subject", "of_dataset", "change", "reason")
-    list_filter = ("action", ("at", admin.DateFieldListFilter), "dataset", "actor")
+    list_filter = (
+        "action",
+        ("at", admin.DateFieldListFilter),
+        ("dataset", admin.RelatedOnlyFieldListFilter),
+        "actor",
+    )
     list_select_related = ("dataset",)
     search_fields = ("subject", "actor_name", "reason", "dataset__slug")
     date_hierarchy = "at"

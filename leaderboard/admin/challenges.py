@@ -61,7 +61,7 @@ class ChallengeAdmin(ReadOnlyAdmin):
     """Doubts on record. The actions of this list settle them and take words out; nothing else is edited."""
 
     list_display = ("system", "claim", "dataset", "state", "raised_by", "raised_at", "settled_by")
-    list_filter = ("state", "claim", "dataset")
+    list_filter = ("state", "claim", ("dataset", admin.RelatedOnlyFieldListFilter))
     list_select_related = ("system", "dataset", "raised_by", "settled_by")
     search_fields = ("system__name", "system__slug", "text", "decision")
     actions = ("uphold", "reject", "take_words_out")

@@ -82,7 +82,7 @@ class JudgementImportAdmin(JudgingAdmin):
     """What was brought, and what became of it."""
 
     list_display = ("file_name", "dataset", "state", "new_pairs", "conflicts", "created_by", "created_at")
-    list_filter = ("state", "dataset")
+    list_filter = ("state", ("dataset", admin.RelatedOnlyFieldListFilter))
     list_select_related = ("dataset", "created_by")
     search_fields = ("file_name", "note", "dataset__name", "dataset__slug")
     change_list_template = "admin/leaderboard/judgementimport/change_list.html"

@@ -73,7 +73,7 @@ class PoolAdmin(JudgingAdmin):
     """What was drawn, and when. A pool's own page has its files."""
 
     list_display = ("__str__", "dataset", "state", "pairs", "depth", "created_by", "created_at")
-    list_filter = ("state", "dataset")
+    list_filter = ("state", ("dataset", admin.RelatedOnlyFieldListFilter))
     list_select_related = ("dataset", "created_by")
     search_fields = ("dataset__name", "dataset__slug")
     change_list_template = "admin/leaderboard/pool/change_list.html"

@@ -24,7 +24,7 @@ class DatasetVersionAdmin(ReadOnlyAdmin):
     """Versions, as they were imported."""
 
     list_display = ("dataset", "number", "label", "created_at")
-    list_filter = ("dataset",)
+    list_filter = (("dataset", admin.RelatedOnlyFieldListFilter),)
     list_select_related = ("dataset",)
     search_fields = ("dataset__name", "dataset__slug", "label")
 

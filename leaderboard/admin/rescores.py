@@ -109,7 +109,7 @@ class RescoreAdmin(ReadOnlyAdmin):
         "decided_by",
     )
     list_display_links = ("dataset", "judgements")
-    list_filter = ("state", "dataset")
+    list_filter = ("state", ("dataset", admin.RelatedOnlyFieldListFilter))
     search_fields = ("dataset__name", "dataset__slug", "reason")
     list_select_related = ("dataset", "from_qrels", "to_qrels", "created_by", "decided_by")
 

@@ -23,7 +23,13 @@ class EntryAdmin(ReadOnlyAdmin):
         "system", "dataset", "configuration", "provenance", "visibility", "is_baseline", "moderation_reason",
         "published_at",
     )  # fmt: skip
-    list_filter = ("provenance", "visibility", "is_baseline", "late", "dataset")
+    list_filter = (
+        "provenance",
+        "visibility",
+        "is_baseline",
+        "late",
+        ("dataset", admin.RelatedOnlyFieldListFilter),
+    )
     list_select_related = ("system", "dataset")
     search_fields = ("system__name", "system__slug", "dataset__name", "dataset__slug", "submission_reference")
     date_hierarchy = "published_at"

@@ -49,7 +49,7 @@ class RoundAdmin(CurationAdmin):
 
     form = RoundForm
     list_display = ("name", "phase", "of", "opens_at", "closes_at", "reveals_at", "runs_per_team")
-    list_filter = ("dataset", "benchmark")
+    list_filter = (("dataset", admin.RelatedOnlyFieldListFilter), "benchmark")
     list_select_related = ("dataset", "benchmark")
     search_fields = ("name", "slug", "dataset__name", "dataset__slug", "benchmark__name")
     date_hierarchy = "opens_at"

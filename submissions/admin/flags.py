@@ -12,6 +12,7 @@ from django.utils.html import format_html
 
 from leaderboard.admin.base import ReadOnlyAdmin
 from leaderboard.admin.pages import ask, require
+from leaderboard.admin.waiting import SOURCES, Waiting
 from submissions.flags import figures_of, settle_flag
 from submissions.models import Flag
 
@@ -21,7 +22,7 @@ class FlagAdmin(ReadOnlyAdmin):
     """What was noticed. Nothing was refused because of it."""
 
     list_display = ("created_at", "kind", "figures", "dataset", "its_team", "its_submission", "state", "note")
-    list_filter = ("state", "kind", "dataset", "created_at")
+    list_filter = ("state", "kind", ("dataset", admin.RelatedOnlyFieldListFilter), "created_at")
     list_select_related = ("dataset", "team", "submission__system", "submission__submitter")
     search_fields = ("team__name", "team__slug", "submission__id", "submission__system__name")
     fields = (
@@ -84,3 +85,11 @@ class FlagAdmin(ReadOnlyAdmin):
     def has_settle_permission(self, request: HttpRequest) -> bool:
         """Whoever may change flags."""
         return request.user.has_perm("submissions.change_flag")
+
+
+def _open_flags() -> list[Waiting]:
+    flags = Flag.objects.filter(state=Flag.State.OPEN)
+    return [Waiting(flags, "run looks like a probe", "runs look like probes", "?state__exact=open")]
+
+
+SOURCES.append(_open_flags)

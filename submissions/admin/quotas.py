@@ -20,7 +20,7 @@ class QuotaExceptionAdmin(CurationAdmin):
     """Another quota for a team, with a reason and a history."""
 
     list_display = ("team", "for_dataset", "daily", "monthly", "until", "reason")
-    list_filter = ("dataset", "until")
+    list_filter = (("dataset", admin.RelatedOnlyFieldListFilter), "until")
     list_select_related = ("team", "dataset")
     search_fields = ("team__name", "team__slug", "reason")
     autocomplete_fields = ("team", "dataset")
@@ -42,7 +42,12 @@ class QuotaUseAdmin(ReadOnlyAdmin):
     """The ledger. Rows are only added; a unit that is given back stays, with the reason."""
 
     list_display = ("at", "kind", "dataset", "team", "person", "submission", "refunded_at", "refund_reason")
-    list_filter = ("kind", "dataset", ("refunded_at", admin.EmptyFieldListFilter), "at")
+    list_filter = (
+        "kind",
+        ("dataset", admin.RelatedOnlyFieldListFilter),
+        ("refunded_at", admin.EmptyFieldListFilter),
+        "at",
+    )
     list_select_related = ("dataset", "team", "person", "submission__system")
     search_fields = ("team__name", "team__slug", "person__name", "person__email", "submission__id")
     date_hierarchy = "at"

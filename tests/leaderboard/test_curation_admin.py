@@ -11,6 +11,8 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 from django.urls import reverse
 
+from leaderboard.audit import acting
+from leaderboard.challenges import raise_challenge
 from leaderboard.curators import make_curator
 from leaderboard.importing.importer import import_dataset
 from leaderboard.importing.options import ImportOptions
@@ -196,3 +198,16 @@ def test_a_changed_price_and_a_machines_name_are_recorded_and_shown(curator: Cli
     address = reverse("admin:leaderboard_hardwareclass_change", args=[hardware.pk])
     assert save(curator, address, name="The big one").status_code == 302
     assert "The big one" in Client().get("/datasets/nuts/").content.decode()
+
+
+def test_the_first_page_says_what_waits_for_a_decision(admin_client: Client) -> None:
+    assert "Nothing waits for a decision." in admin_client.get("/admin/").content.decode()
+    system = score(scored_dataset(), "Doubted", ndcg=0.5).system
+    with acting(None):
+        raise_challenge(
+            system, make_user("Carol"), claim="training", text="It was trained on the test queries."
+        )
+    page = admin_client.get("/admin/").content.decode()
+    assert "<strong>1</strong> challenge is open" in page
+    listed = admin_client.get("/admin/leaderboard/challenge/?state__exact=open").content.decode()
+    assert "Doubted" in listed
