@@ -325,6 +325,11 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",
+    # Several things have a kind; each has a name of its own in the schema.
+    "ENUM_NAME_OVERRIDES": {
+        "NoticeKindEnum": "submissions.models.NoticeKind.choices",
+        "SubmissionKindEnum": "submissions.models.Submission.Kind.choices",
+    },
 }
 KNOX_TOKEN_MODEL = "submissions.ApiToken"  # noqa: S105  (a model, not a secret)
 REST_KNOX = {
