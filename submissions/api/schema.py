@@ -10,7 +10,6 @@ from rest_framework import serializers
 
 from evaluation.engines import ENGINES
 from submissions.model_intake.intake import POOLINGS
-from submissions.models import Submission
 
 
 class TokenScheme(OpenApiAuthenticationExtension):
@@ -264,7 +263,7 @@ class Upload(serializers.FileField):
 class CheckRequest(serializers.Serializer[Any]):
     """A file to check."""
 
-    kind = serializers.ChoiceField(choices=Submission.Kind.choices, default="run")
+    kind = serializers.ChoiceField(choices=["run", "model"], default="run")
     dataset = serializers.CharField(
         required=False, help_text="Slug; may be left out where the file is named after it."
     )
@@ -282,7 +281,7 @@ class SubmissionRequest(serializers.Serializer[Any]):
     `engine`, the model (`checkpoint`, `checkpoint_id` or `hub_model`) where the engine needs one, and the datasets.
     """
 
-    kind = serializers.ChoiceField(choices=Submission.Kind.choices, default="run")
+    kind = serializers.ChoiceField(choices=["run", "model"], default="run")
     system = serializers.CharField(
         help_text="Slug or name of yours, a new name, or a JSON object of the fields below."
     )
