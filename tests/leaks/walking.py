@@ -109,6 +109,8 @@ def post_everywhere(search: Search, people: Mapping[str, Client], fields: Mappin
     for route in routes():
         for address in addresses(route):
             for who, client in people.items():
+                if route.text.startswith("admin/") and who != "curator":
+                    continue  # its door turns them away before anything is read
                 response = client.post(address, dict(fields))
                 _take(search, response, f"POST {address} as {who}")
 
