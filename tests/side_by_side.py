@@ -1,4 +1,4 @@
-"""Run the suite in lanes side by side: on SQLite, then what touches rows, locks or queues again on PostgreSQL.
+"""Run the suite in two lanes side by side: on SQLite, then what touches rows, locks or queues again on PostgreSQL.
 
 `python tests/side_by_side.py` prints what each part said once it has ended, the failures last, and exits with 1 where a
 part failed. Every part has servers and folders of its own, so nothing is shared but the processor.
@@ -33,13 +33,12 @@ class Part:
 _TABLES = {"sqlite": ["--nomigrations"], "postgresql": []}
 #: Parts of a lane follow each other; the lanes take about as long as each other.
 LANES = (
-    (Part("from upload to verdict", "sqlite", ["tests/submissions"]),),
-    (
-        Part("boards and pages", "sqlite", ["tests/leaderboard", "tests/leaks", "tests/attack"]),
-        Part("the whole of it", "sqlite", ["tests/functional"]),
-    ),
     (
         Part("evaluation", "sqlite", ["tests/evaluation"]),
+        Part("from upload to verdict", "sqlite", ["tests/submissions", "tests/functional"]),
+    ),
+    (
+        Part("boards and pages", "sqlite", ["tests/leaderboard", "tests/leaks", "tests/attack"]),
         Part("what touches the database", "postgresql", ["-m", "database"]),
     ),
 )
