@@ -9,6 +9,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from evaluation.formats.run_problems import number_of
+from evaluation.judgement_file import FORMULA_STARTS
 from leaderboard.admin.locking import shown
 from leaderboard.admin.resources import (
     BenchmarkResource,
@@ -19,7 +20,6 @@ from leaderboard.admin.resources import (
     SystemResource,
 )
 from leaderboard.board_versions import lock_boards
-from leaderboard.boards.exports.spreadsheet import FORMULA_STARTS
 from leaderboard.models import Dataset
 
 FORMATS = {"csv": "text/csv; charset=utf-8", "json": "application/json"}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from leaderboard.boards import deltas, wording
-from leaderboard.boards.exports.spreadsheet import FORMULA_STARTS
+from leaderboard.boards.exports.spreadsheet import harmless
 from leaderboard.boards.measures import better
 from leaderboard.publishing.values import HIDDEN_DECIMALS, published_value
 
@@ -175,13 +175,13 @@ def as_csv(comparison: Mapping[str, Any], *, hidden: bool, public: bool = False)
     for measure in table_of(comparison, hidden=hidden).measures:
         for line in table_of(comparison, measure=measure, hidden=hidden, public=public).lines:
             writer.writerow(
-                [_plain(line.system), _plain(line.configuration), line.visibility, int(line.is_baseline), measure,
+                [harmless(line.system), harmless(line.configuration), line.visibility, int(line.is_baseline), measure,
                  line.before, line.after, line.delta, better(measure), line.rank_before, line.rank_after,
                  line.hole_before, line.hole_after, ""]
             )  # fmt: skip
     for stay in stays_of(comparison, public=public):
         writer.writerow(
-            [_plain(stay["system"]), _plain(stay["configuration"]), stay["visibility"], int(stay["is_baseline"]),
+            [harmless(stay["system"]), harmless(stay["configuration"]), stay["visibility"], int(stay["is_baseline"]),
              *[""] * 9, stay["why"]]
         )  # fmt: skip
     return out.getvalue()
@@ -190,8 +190,3 @@ def as_csv(comparison: Mapping[str, Any], *, hidden: bool, public: bool = False)
 def stays_of(comparison: Mapping[str, Any], *, public: bool = False) -> list[Mapping[str, Any]]:
     """The results that do not move."""
     return [stay for stay in comparison["stays"] if not public or stay["visibility"] == "public"]
-
-
-def _plain(text: str) -> str:
-    """Text that no spreadsheet takes for a formula."""
-    return f"'{text}" if text.startswith(FORMULA_STARTS) else text

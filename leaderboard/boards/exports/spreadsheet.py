@@ -7,14 +7,12 @@ import io
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from evaluation.judgement_file import FORMULA_STARTS
 from leaderboard.boards.exports.cited import Cited
 from leaderboard.boards.exports.naming import key_of
 from leaderboard.boards.model import QUARANTINED, Board, Column, Row, Value, reason_gone
 from leaderboard.boards.reading import EntryRow
 from leaderboard.boards.state import VIEWS
-
-#: What a spreadsheet would take for a formula.
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 #: What every row says before its columns.
 LEADING = ("rank", "ranked_among")
@@ -164,13 +162,16 @@ def _heading(board: Board, column: Column) -> str:
     return f"{key} [{column.unit}]" if column.unit and column.kind == "figure" else key
 
 
+def harmless(text: str) -> str:
+    """Text that no spreadsheet takes for a formula."""
+    return f"'{text}" if text.startswith(FORMULA_STARTS) else text
+
+
 def _plain(value: Value) -> Value:
     """A cell that no spreadsheet runs."""
     if value is None:
         return ""
-    if isinstance(value, str) and value.startswith(FORMULA_STARTS):
-        return "'" + value
-    return value
+    return harmless(value) if isinstance(value, str) else value
 
 
 def doubtful(board: Board, row: Row) -> list[str]:
