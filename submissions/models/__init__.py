@@ -3,7 +3,8 @@
 from submissions.models.checkpoints import Checkpoint, Encoding, Shard
 from submissions.models.fairness import Flag, QuotaException, QuotaUse, RunSignature
 from submissions.models.notices import Delivery, Notice, NoticeKind, NoticePreference, Webhook
-from submissions.models.tokens import ApiToken
+from submissions.models.tokens import ApiToken, Scope
+from submissions.models.uploads import Upload
 from submissions.models.work import (
     TERMINAL,
     WAITING,
@@ -17,6 +18,6 @@ from submissions.models.work import (
 
 __all__ = [
     "TERMINAL", "WAITING", "ApiToken", "Checkpoint", "Delivery", "Encoding", "Flag", "Job", "JobQuerySet",
-    "Notice", "NoticeKind", "NoticePreference", "QuotaException", "QuotaUse", "RunSignature", "Shard", "State",
-    "Submission", "Webhook", "Worker", "new_identifier",
+    "Notice", "NoticeKind", "NoticePreference", "QuotaException", "QuotaUse", "RunSignature", "Scope", "Shard",
+    "State", "Submission", "Upload", "Webhook", "Worker", "new_identifier",
 ]  # fmt: skip

@@ -245,6 +245,9 @@ class Worker(models.Model):
     name = models.CharField(max_length=120, unique=True)
     queues = models.JSONField(default=list)
     version = models.CharField(max_length=40, blank=True)
+    hardware_class = models.CharField(
+        max_length=200, blank=True, help_text="What timings made by it are filed under."
+    )
     sandbox = models.JSONField(
         default=dict, blank=True, help_text="What it can run models in, as capability.Capability."
     )
