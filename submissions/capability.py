@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any, Self
 
+from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Q
 from django.utils import timezone
@@ -17,7 +18,7 @@ from submissions import sandbox
 from submissions.models import Job, Worker
 
 #: A worker not heard of for so long counts as dead.
-SILENCE = timedelta(seconds=30)
+SILENCE = timedelta(seconds=settings.WORKER_SILENCE_SECONDS)
 #: The queues whose workers run models, and the kinds of jobs that do.
 QUEUES = frozenset({Job.Queue.CPU, Job.Queue.GPU})
 KINDS = (Job.Kind.MODEL, Job.Kind.SHARD)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import connection
 from django.utils import timezone
@@ -17,7 +18,8 @@ from submissions.models import Worker
 
 logger = logging.getLogger(__name__)
 
-INTERVAL = 10.0
+#: Seconds between two signs of life.
+INTERVAL: float = settings.HEARTBEAT_SECONDS
 #: What a worker could do is remembered for so long after it was last heard of: jobs for its like are taken, and wait.
 MEMORY = timedelta(days=1)
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import connection
 
@@ -15,7 +16,7 @@ from submissions.queue import extend_lease
 from submissions.timing import WAITING
 
 #: Seconds between two signs of life, which also look for a wish to cancel; a lease is thirty times as long by default.
-LOOK = 2.0
+LOOK: float = settings.LEASE_LOOK_SECONDS
 
 
 class LeaseLost(Exception):

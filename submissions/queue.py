@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 ATTEMPTS = 3
 #: How long a job waits before its second and third attempt: a lost worker is made good at once, a second loss is not.
-BACKOFF = (timedelta(0), timedelta(minutes=1))
+BACKOFF = tuple(timedelta(seconds=seconds) for seconds in settings.BACKOFF_SECONDS)
 #: What nobody waits for: it comes after every verdict.
 _LAST = (Job.Kind.CERTAINTY, Job.Kind.STATISTICS)
 #: What finds the dataset as it is when it begins: one that waits is enough.

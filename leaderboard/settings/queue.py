@@ -48,14 +48,29 @@ CELERY_WORKER_PROC_ALIVE_TIMEOUT = 120.0
 CELERY_TIMEZONE = "UTC"
 
 #: Every time of the queue (leases, heartbeats, backoff, how often somebody looks) times this. Below 1 for tests that
-#: kill workers by the hundred; production leaves it alone.
+#: kill workers by the hundred; production leaves it alone. Not the wall clock of a job, which is about the work.
 QUEUE_TIME_SCALE = env.float("QUEUE_TIME_SCALE", default=1.0)
 #: The longest a job may run, in seconds.
 JOB_WALL_CLOCK_SECONDS = env.int("JOB_WALL_CLOCK_SECONDS", default=6 * 3600)
 #: How long, in seconds, a worker may be silent before its job is given to another.
-LEASE_SECONDS = env.int("LEASE_SECONDS", default=60)
+LEASE_SECONDS = env.float("LEASE_SECONDS", default=60.0) * QUEUE_TIME_SCALE
+#: Seconds between two signs of life of a claim, which also look for a wish to cancel; a lease is thirty times as long.
+LEASE_LOOK_SECONDS = 2.0 * QUEUE_TIME_SCALE
+#: Seconds between two signs of life of a worker, and how long it may be silent before it counts as dead.
+HEARTBEAT_SECONDS = 10.0 * QUEUE_TIME_SCALE
+WORKER_SILENCE_SECONDS = 30.0 * QUEUE_TIME_SCALE
+#: Seconds a job waits before its next attempt, by how many were made.
+BACKOFF_SECONDS = tuple(seconds * QUEUE_TIME_SCALE for seconds in (0.0, 60.0))
+#: Seconds between two turns of the dispatcher.
+DISPATCH_SECONDS = 5.0 * QUEUE_TIME_SCALE
+#: Seconds between two looks of an idle worker into the database, for bells that it did not hear.
+IDLE_POLL_SECONDS = 10.0 * QUEUE_TIME_SCALE
 
 CELERY_BEAT_SCHEDULE = {
-    "dispatch": {"task": "runboard.dispatch", "schedule": 5.0, "options": {"expires": 5.0}},
+    "dispatch": {
+        "task": "runboard.dispatch",
+        "schedule": DISPATCH_SECONDS,
+        "options": {"expires": DISPATCH_SECONDS},
+    },
     "sweep": {"task": "runboard.sweep", "schedule": 3600.0, "options": {"expires": 3600.0}},
 }
