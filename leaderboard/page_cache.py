@@ -23,6 +23,7 @@ from django.http import HttpRequest, HttpResponse
 from django.template.response import SimpleTemplateResponse
 from isal import igzip
 
+from leaderboard.cache_counts import count
 from leaderboard.http_headers import accepts_gzip, names_tag
 from leaderboard.remembered import LIFETIME, Remembered
 from leaderboard.site_address import is_own_address, site_address
@@ -72,13 +73,16 @@ _shared = Slots("page", SHARED_PAGES, LIFETIME)
 
 
 def _find(key: str, *, common: bool) -> Kept | None:
-    if not common:
-        return _rare.get(key)
-    page = _recent.get(key)
-    if page is None and (found := _shared.get(key)) is not None:
+    page = (_recent if common else _rare).get(key)
+    if page is not None:
+        count("own")
+    elif common and (found := _shared.get(key)) is not None:
         page = Kept(*found)
+        count("shared")
         # How old it is, nobody knows: so it is kept here for half as long.
         _recent.put(key, page, LIFETIME / 2)
+    else:
+        count("made")
     return page
 
 
@@ -112,6 +116,7 @@ def kept_page(
         def answer(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
             asked = variant(request) if is_nobody(request) else None
             if asked is None:
+                count("unkept")
                 return _unkept(view(request, *args, **kwargs))
             key = _key(request.path, asked.view, revision(*args, **kwargs))
             found = _find(key, common=asked.common)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -11,9 +12,13 @@ from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import connection
 
+from leaderboard.log_context import of_job
 from submissions.models import Job
 from submissions.queue import extend_lease
+from submissions.stage_times import StageClock, add_up
 from submissions.timing import WAITING
+
+logger = logging.getLogger(__name__)
 
 #: Seconds between two signs of life, which also look for a wish to cancel; a lease is thirty times as long by default.
 LOOK: float = settings.LEASE_LOOK_SECONDS
@@ -33,6 +38,8 @@ class Lease:
     def __init__(self, job: Job) -> None:
         self.job = job
         self.stage = job.stage
+        #: How long each stage takes; the stages of what is done here, in this thread, enter by themselves.
+        self.clock = StageClock(job.stage)
         self.progress = 0.0
         self.note = ""
         #: Seconds in which the job waited for the machine, as of the last report.
@@ -49,6 +56,8 @@ class Lease:
     def report_stage(self, stage: str, progress: float, note: str = "") -> None:
         """Note the stage too, and what a bar cannot say of it."""
         now = time.monotonic()
+        if stage != self.stage:
+            self.clock.enter(stage)
         if self.stage == WAITING:
             self.waited += now - self._reported_at
         self._reported_at = now
@@ -70,10 +79,20 @@ def holding(job: Job) -> Iterator[Lease]:
     thread = threading.Thread(target=_keep_alive, args=(lease, ended), daemon=True, name=f"lease-{job.pk}")
     thread.start()
     try:
-        yield lease
+        with of_job(job.pk):
+            yield lease
     finally:
         ended.set()
         thread.join()
+        _note_times(lease)
+
+
+def _note_times(lease: Lease) -> None:
+    """Figures only: no job fails for want of them."""
+    try:
+        add_up(lease.job.kind, lease.clock.ended())
+    except DatabaseError:
+        logger.warning("how long the stages of job %s took was not noted", lease.job.pk)
 
 
 def _keep_alive(lease: Lease, ended: threading.Event) -> None:

@@ -85,6 +85,7 @@ class JudgementsChanged(Exception):
 
 def evaluate(path: Path, dataset: Dataset, qrels: Qrels, lease: Lease) -> ScoredRun:
     """The run's values for every measure that the dataset shows, or may come to show."""
+    lease.clock.enter("scoring")
     return evaluate_run(path, dataset, qrels, lease.report)
 
 
@@ -125,6 +126,7 @@ def publish_on_present(
     Outside of transactions. Raises JudgementsChanged where the content changed too: then the job is to be done again.
     """
     while True:
+        lease.clock.enter("publishing")
         try:
             publish(results, qrels)
             return

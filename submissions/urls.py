@@ -12,6 +12,7 @@ from submissions import system_views, views
 from submissions.api import views as api
 from submissions.api.challenges import ChallengesView
 from submissions.api.quotas import QuotasView
+from submissions.metrics import metrics
 from submissions.model_intake import views as model_views
 from submissions.notices import api as notices_api
 from submissions.notices import views as notices
@@ -111,5 +112,6 @@ api_calls = [
 
 urlpatterns = [
     *pages,
+    path("metrics", metrics, name="metrics"),
     path("api/v1/", include(api_calls)),
 ]

@@ -1,15 +1,37 @@
-"""What is written down of what happens."""
+"""What is written down of what happens, and where faults are told."""
 
 from __future__ import annotations
 
+from leaderboard.sentry import tell_sentry
 from leaderboard.settings.site import env
+
+#: `line` for people, `json` for what collects logs: an object a line, with the ids of request and job.
+LOG_FORMAT = env.str("LOG_FORMAT", default="line")
+if LOG_FORMAT not in ("line", "json"):
+    from django.core.exceptions import ImproperlyConfigured
+
+    raise ImproperlyConfigured(f"LOG_FORMAT is line or json, not {LOG_FORMAT!r}.")
 
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
-    "filters": {"refusals": {"()": "leaderboard.quiet.RefusalsAreCalm"}},
+    "formatters": {
+        "line": {"format": "{asctime} {levelname} {name}:{context} {message}", "style": "{"},
+        "json": {
+            "()": "pythonjsonlogger.json.JsonFormatter",
+            "fmt": "{asctime} {levelname} {name} {message} {request_id} {job_id} {process}",
+            "style": "{",
+            "datefmt": "%Y-%m-%dT%H:%M:%S%z",
+            "rename_fields": {"asctime": "time", "levelname": "level", "name": "logger"},
+        },
+    },
+    "handlers": {
+        "console": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT, "filters": ["context"]}
+    },
+    "filters": {
+        "refusals": {"()": "leaderboard.quiet.RefusalsAreCalm"},
+        "context": {"()": "leaderboard.log_context.ContextFilter"},
+    },
     "loggers": {
         "django.request": {"filters": ["refusals"]},
         # At DEBUG they would write down what requests are signed with.
@@ -19,3 +41,10 @@ LOGGING = {
     },
     "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", default="INFO")},
 }
+
+#: Where faults are told as well as logged; empty: nowhere. A connection to the internet that the operator switches on.
+SENTRY_DSN = env.str("SENTRY_DSN", default="")
+if SENTRY_DSN:
+    tell_sentry(SENTRY_DSN, environment=env.str("SENTRY_ENVIRONMENT", default="production"))
+#: Who may read /metrics besides staff: `Authorization: Bearer` with this. Empty: nobody else.
+METRICS_TOKEN = env.str("METRICS_TOKEN", default="")

@@ -3,6 +3,7 @@
 from submissions.models.checkpoints import Checkpoint, Encoding, Shard
 from submissions.models.fairness import Flag, QuotaException, QuotaUse, RunSignature
 from submissions.models.notices import Delivery, Notice, NoticeKind, NoticePreference, Webhook
+from submissions.models.stage_times import StageTime
 from submissions.models.tokens import ApiToken, Scope
 from submissions.models.uploads import Upload
 from submissions.models.work import (
@@ -19,5 +20,5 @@ from submissions.models.work import (
 __all__ = [
     "TERMINAL", "WAITING", "ApiToken", "Checkpoint", "Delivery", "Encoding", "Flag", "Job", "JobQuerySet",
     "Notice", "NoticeKind", "NoticePreference", "QuotaException", "QuotaUse", "RunSignature", "Scope", "Shard",
-    "State", "Submission", "Upload", "Webhook", "Worker", "new_identifier",
+    "StageTime", "State", "Submission", "Upload", "Webhook", "Worker", "new_identifier",
 ]  # fmt: skip

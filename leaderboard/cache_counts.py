@@ -1,0 +1,61 @@
+"""How often pages were at hand: counted in each process, and added up in the shared cache now and then."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter
+from typing import Literal
+
+from django.core.cache import cache
+from redis.exceptions import RedisError
+
+logger = logging.getLogger(__name__)
+
+#: This process had it; another had made it; it had to be made; it is not of a kind that is kept.
+Outcome = Literal["own", "shared", "made", "unkept"]
+OUTCOMES: tuple[Outcome, ...] = ("own", "shared", "made", "unkept")
+#: Seconds between two additions of a process: a hit is to cost no question to the cache's server.
+EVERY = 10.0
+
+_counted: Counter[Outcome] = Counter()
+_lock = threading.Lock()
+_added_at = 0.0
+
+
+def count(outcome: Outcome) -> None:
+    """Count one page."""
+    global _added_at
+    with _lock:
+        _counted[outcome] += 1
+        if time.monotonic() - _added_at < EVERY:
+            return
+        _added_at = time.monotonic()
+        due = dict(_counted)
+        _counted.clear()
+    _add(due)
+
+
+def totals() -> dict[Outcome, int]:
+    """How many pages of each kind all processes have counted since the cache was last emptied."""
+    with _lock:
+        due = dict(_counted)
+        _counted.clear()
+    _add(due)
+    found = cache.get_many([_key(outcome) for outcome in OUTCOMES])
+    return {outcome: int(found.get(_key(outcome), 0)) for outcome in OUTCOMES}
+
+
+def _add(due: dict[Outcome, int]) -> None:
+    """What cannot be added now is forgotten: these are figures, and the server may be away."""
+    try:
+        for outcome, number in due.items():
+            cache.add(_key(outcome), 0, timeout=None)
+            cache.incr(_key(outcome), number)
+    except (RedisError, ValueError) as error:
+        logger.info("pages were not counted: %s", type(error).__name__)
+
+
+def _key(outcome: Outcome) -> str:
+    return f"pages-counted:{outcome}"
