@@ -88,7 +88,9 @@ def holding(job: Job) -> Iterator[Lease]:
 
 
 def _note_times(lease: Lease) -> None:
-    """Figures only: no job fails for want of them."""
+    """Figures only: no job fails for want of them. Who lost the job writes nothing."""
+    if lease.lost:
+        return
     try:
         add_up(lease.job.kind, lease.clock.ended())
     except DatabaseError:

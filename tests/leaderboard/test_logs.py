@@ -1,0 +1,148 @@
+"""What is written down: whose request it was, in a form that programs read, and nothing that is a secret."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from django.conf import settings
+from django.test import Client
+
+from leaderboard.log_context import ContextFilter, of_job
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.django_db
+
+
+def test_every_answer_has_an_id_and_the_log_has_it_too(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.handler.addFilter(ContextFilter())
+    with caplog.at_level(logging.INFO, logger="runboard.requests"):
+        first, second = client.get("/datasets/"), client.get("/nowhere/")
+    assert first["X-Request-ID"] != second["X-Request-ID"]
+    lines = [record for record in caplog.records if record.name == "runboard.requests"]
+    assert [getattr(line, "request_id", "") for line in lines] == [
+        first["X-Request-ID"],
+        second["X-Request-ID"],
+    ]
+    assert lines[0].getMessage().startswith("GET datasets 200 ")
+
+
+def test_an_address_with_a_secret_is_not_in_the_log(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        client.get("/invitations/sesame-open-yourself/")
+    mine = [record.getMessage() for record in caplog.records if record.name == "runboard.requests"]
+    assert mine
+    assert "sesame" not in " ".join(mine)
+
+
+@pytest.mark.parametrize(
+    ("behind_proxy", "sent", "taken"),
+    [
+        (True, "abcdef-0123456789", True),
+        (True, 'x" level=ERROR forged', False),
+        (True, "short", False),
+        (False, "abcdef-0123456789", False),
+    ],
+)
+def test_an_id_is_taken_from_a_proxy_alone(
+    client: Client, settings: Any, behind_proxy: bool, sent: str, taken: bool
+) -> None:
+    settings.BEHIND_PROXY = behind_proxy
+    answer = client.get("/datasets/", headers={"X-Request-ID": sent})
+    assert (answer["X-Request-ID"] == sent) is taken
+
+
+def test_lines_of_a_job_name_it() -> None:
+    record = logging.LogRecord("any", logging.INFO, "", 0, "said", None, None)
+    with of_job(17):
+        ContextFilter().filter(record)
+    assert record.__dict__["job_id"] == "17"
+    assert record.__dict__["context"] == " [job 17]"
+
+
+def run_python(code: str, **environment: str) -> str:
+    """What a process of the site says on its standard error."""
+    done = subprocess.run(
+        [sys.executable, "-c", f"import django; django.setup()\n{code}"],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "DJANGO_SETTINGS_MODULE": "leaderboard.settings",
+            "RUNBOARD_VAR": str(settings.VAR),
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    return done.stderr
+
+
+def test_json_lines_are_objects_with_times_levels_and_ids() -> None:
+    said = run_python(
+        "import logging\nfrom leaderboard.log_context import of_request\n"
+        "with of_request('abcdefgh'):\n"
+        "    try:\n        1 / 0\n    except ZeroDivisionError:\n"
+        "        logging.getLogger('site').exception('two\\nlines', extra={'view': 'home'})",
+        LOG_FORMAT="json",
+    )
+    line = json.loads(said)  # one line, whatever was in it
+    assert line["level"] == "ERROR"
+    assert line["message"] == "two\nlines"
+    assert line["request_id"] == "abcdefgh"
+    assert line["view"] == "home"
+    assert "ZeroDivisionError" in line["exc_info"]
+    assert line["time"].startswith("20")
+
+
+class _Sentry(BaseHTTPRequestHandler):
+    """A server that takes what would be sent to Sentry."""
+
+    taken: ClassVar[list[bytes]] = []
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.headers.get("Content-Encoding") == "gzip":
+            import gzip
+
+            body = gzip.decompress(body)
+        self.taken.append(body)
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+def test_sentry_is_told_of_a_fault_without_what_it_was_about() -> None:
+    server = HTTPServer(("127.0.0.1", 0), _Sentry)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        run_python(
+            "import logging, sentry_sdk\nfrom leaderboard.log_context import of_job\n"
+            "judgement = 'q7-d9-grade-3'\n"
+            "with of_job(5):\n"
+            "    try:\n        raise ValueError(judgement)\n    except ValueError as error:\n"
+            "        logging.getLogger('site').error('fault %s: %s', 'f00', judgement, exc_info=error)\n"
+            "sentry_sdk.flush(10)",
+            SENTRY_DSN=f"http://key@127.0.0.1:{server.server_port}/1",
+        )
+    finally:
+        server.shutdown()
+        server.server_close()
+    sent = b"\n".join(_Sentry.taken)
+    assert b"ValueError" in sent
+    assert b'"job_id":"5"' in sent.replace(b": ", b":")
+    assert b"q7-d9" not in sent
