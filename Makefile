@@ -46,8 +46,9 @@ benchmark: $(TEST_STAMP) ## measure speed, and print tables
 		echo "== $$script"; PYTHONPATH=. RUNBOARD_VAR=build/benchmark $(PY) $$script || exit 1; \
 	done
 
-attack: $(TEST_STAMP) ## play the attack on hidden judgements with each protection on and off, and print the table
+attack: $(TEST_STAMP) ## play the attack on hidden judgements with each protection on and off, and print the tables
 	RUNBOARD_ATTACK=1 $(PY) -m pytest -q tests/attack
+	PYTHONPATH=. $(PY) tests/attack/offline.py
 
 fuzz-checkpoints: $(TEST_STAMP) ## spoil good checkpoints at random: each is accepted or refused with a reason (COUNT=..., SEED=...)
 	PYTHONPATH=. $(PY) tests/fuzz/checkpoints.py $(COUNT) $(SEED)

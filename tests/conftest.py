@@ -91,7 +91,7 @@ def worker(transactional_db: None, worker_processes: WorkerProcesses) -> Iterato
     _wait_for_what_nobody_waits_for()
 
 
-def _wait_for_what_nobody_waits_for(seconds: float = 60.0) -> None:
+def _wait_for_what_nobody_waits_for(seconds: float = 180.0) -> None:
     from leaderboard.models import WorkRequest
     from submissions.models import TERMINAL, Job
     from submissions.notices.sending import anything_to_tell
@@ -124,7 +124,7 @@ def browser() -> Iterator[Browser]:
 def context(browser: Browser, live_server: Any) -> Iterator[BrowserContext]:
     """A fresh browser profile; addresses without a host are the live server's."""
     fresh = browser.new_context(base_url=live_server.url, viewport={"width": 1280, "height": 900})
-    fresh.set_default_timeout(10_000)
+    fresh.set_default_timeout(60_000)
     yield fresh
     fresh.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -14,6 +15,8 @@ from pathlib import Path
 from leaderboard.supervisor.processes import dying_with_this_process
 
 ROOT = Path(__file__).resolve().parents[2]
+#: How long something that must come may take, in seconds: nothing is said about speed, a busy machine is slow.
+PATIENCE = 120.0
 
 
 class Supervisor:
@@ -43,7 +46,7 @@ class Supervisor:
         """What it has said so far."""
         return self._output.read_text()
 
-    def wait_for(self, text: str, patience: float = 20.0) -> None:
+    def wait_for(self, text: str, patience: float = PATIENCE) -> None:
         """Return when it has printed `text`."""
         eventually(
             lambda: text in self.printed or self.process.poll() is not None, patience, lambda: self.printed
@@ -58,12 +61,20 @@ class Supervisor:
         """The process id of the oldest descendant whose command line holds `word`; 0 if there is none."""
         return min((pid for pid, line in self.descendants().items() if word in line), default=0)
 
-    def stop(self, number: signal.Signals = signal.SIGTERM, patience: float = 15.0) -> float:
-        """Send the signal, wait for the end; the seconds it took."""
-        began = time.monotonic()
+    def stop(self, number: signal.Signals = signal.SIGTERM, patience: float = PATIENCE) -> None:
+        """Send the signal, and wait for the end."""
         self.process.send_signal(number)
         self.process.wait(patience)
-        return time.monotonic() - began
+
+    def end(self) -> None:
+        """Kill it and all that came from it; nothing is left when this returns."""
+        self.process.kill()
+        self.process.wait()
+        while left := self.descendants():
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.02)
 
 
 def marked(mark: Path) -> dict[int, str]:
@@ -80,7 +91,7 @@ def marked(mark: Path) -> dict[int, str]:
 
 
 def eventually(
-    condition: Callable[[], bool], patience: float = 10.0, explain: Callable[[], str] = str
+    condition: Callable[[], bool], patience: float = PATIENCE, explain: Callable[[], str] = str
 ) -> float:
     """Wait until the condition holds; the seconds it took. Fails with `explain()` after `patience` seconds."""
     began = time.monotonic()

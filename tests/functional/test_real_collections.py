@@ -26,7 +26,7 @@ def import_folder(folder: Path, *options: str) -> None:
     call_command("import_dataset", str(folder), *options, verbosity=0, stdout=StringIO())
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 90.0) -> None:
+def wait_for(condition: Callable[[], bool], seconds: float = 300.0) -> None:
     """Return when the condition holds; fail with the jobs' states when it does not."""
     deadline = time.monotonic() + seconds
     while not condition():

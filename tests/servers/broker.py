@@ -25,7 +25,7 @@ def start_broker(named: str, cleanup: processes.Cleanup) -> str:
     log = folder / "log"
     server = processes.start(valkey.command(folder, folder / "data").arguments, log)
     cleanup(lambda: processes.stop(server))
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not valkey.answers(folder):
         if server.poll() is not None or time.monotonic() > deadline:
             raise pytest.UsageError(f"Valkey does not start:\n{processes.last_lines(log)}")

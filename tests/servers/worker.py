@@ -34,7 +34,7 @@ class WorkerProcesses:
         command = services.notifier(self._environment)
         self._further.append(self._start(command, self._folder / "notifier.log"))
 
-    def wait_until_ready(self, patience: float = 60.0) -> None:
+    def wait_until_ready(self, patience: float = 180.0) -> None:
         """Return when the worker takes messages; AssertionError with its last lines when it does not."""
         deadline = time.monotonic() + patience
         while " ready." not in self.log.read_text(errors="replace"):

@@ -23,6 +23,7 @@ class Receiver:
     def __init__(self) -> None:
         self.received: list[tuple[dict[str, str], bytes]] = []
         self.status, self.headers, self.drip = 204, {}, False
+        self.dripped_to_the_end = False
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -48,13 +49,14 @@ class Receiver:
         ).start()
 
     def drip_slowly(self, handler: BaseHTTPRequestHandler) -> None:
-        """An answer that never ends, a byte at a time."""
+        """An answer that does not end for two minutes, a byte at a time."""
         try:
             handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
-            for _ in range(100):
+            for _ in range(2400):
                 handler.wfile.write(b"z")
                 handler.wfile.flush()
                 time.sleep(0.05)
+            self.dripped_to_the_end = True
         except OSError:
             return
 

@@ -273,7 +273,7 @@ def hanging(
     job = queue_model(small, make_submission(wrong="hang"))
     thread = threading.Thread(target=run_waiting)
     thread.start()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not children():
         assert time.monotonic() < deadline
         time.sleep(0.05)

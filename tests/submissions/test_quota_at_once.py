@@ -50,7 +50,7 @@ def site(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Ite
     arguments = [served if word == "leaderboard.wsgi:application" else word for word in command.arguments]
     log = tmp_path_factory.mktemp("web") / "log"
     process = processes.start(arguments, log, environment, cwd=ROOT)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not _answers(port):
         ended = process.poll() is not None or time.monotonic() > deadline
         assert not ended, processes.last_lines(log)

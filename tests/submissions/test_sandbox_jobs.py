@@ -212,7 +212,7 @@ def with_marker(marker: str) -> list[str]:
 
 def wait_until(condition: Callable[[], bool]) -> None:
     """Until it holds, half a minute at most."""
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)

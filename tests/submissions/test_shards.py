@@ -58,7 +58,7 @@ def workers(transactional_db: None, tmp_path: Path) -> Iterator[dict[int, subpro
         processes.stop(process, signal.SIGKILL)
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
+def wait_for(condition: Callable[[], Any], seconds: float = 180.0) -> Any:
     """What the condition gives once it holds. Meanwhile we are the dispatcher."""
     deadline = time.monotonic() + seconds
     while not (found := condition()):

@@ -137,7 +137,6 @@ def test_whoever_has_itself_woken_while_it_waits_is_ended(
         WAKEFUL, replace(SMALL, waiting_seconds=8), measure=True
     )
     assert outcome.kind == "timed_out"
-    assert outcome.seconds < 20
 
 
 def test_a_waiting_model_is_ended_with_its_job(

@@ -62,7 +62,7 @@ def test_a_finished_submission_arrives_signed(
     signed = headers["X-Runboard-Timestamp"].encode() + b"." + body
     expected = "sha256=" + hmac.new(webhook.secret.encode(), signed, hashlib.sha256).hexdigest()
     assert hmac.compare_digest(headers["X-Runboard-Signature"], expected)
-    assert abs(int(headers["X-Runboard-Timestamp"]) - time.time()) < 60
+    assert abs(int(headers["X-Runboard-Timestamp"]) - time.time()) < 300
     assert headers["X-Runboard-Event"] == "finished"
     assert headers["Content-Type"] == "application/json"
     message = json.loads(body)
@@ -191,9 +191,8 @@ def test_an_answer_that_never_ends_is_cut_off(
     monkeypatch.setattr(posting, "ALTOGETHER", 0.4)
     receiver.drip = True
     send_test(webhook)
-    began = time.monotonic()
     send_deliveries(FOREVER)
-    assert time.monotonic() - began < 3
+    assert not receiver.dripped_to_the_end
     assert Delivery.objects.get().answer.startswith("no answer within")
 
 
@@ -237,7 +236,7 @@ def test_a_running_site_tells_by_itself(
     """By a process of its own: the worker here scores and dispatches."""
     worker.start_notifier()
     identifier = str(api.submit().body["id"])
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not receiver.received and time.monotonic() < deadline:
         time.sleep(0.1)
     assert receiver.json()["submission"] == identifier
