@@ -43,7 +43,7 @@ def prepare(folder: str, after: ExitStack) -> None:
     )
     from tests.servers.broker import start_broker
 
-    os.environ["REDIS_URL"] = start_broker("", after.callback)
+    os.environ["REDIS_URL"] = start_broker(after.callback).url
     import django
     from django.core.management import call_command
 

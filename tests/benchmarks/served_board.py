@@ -46,7 +46,7 @@ def prepare(folder: str, systems: int, datasets: int, after: ExitStack) -> None:
         DJANGO_SETTINGS_MODULE="leaderboard.settings",
         LOG_LEVEL="ERROR",
         DATABASE_URL=start_postgresql(after.callback).url,
-        REDIS_URL=start_broker("", after.callback),
+        REDIS_URL=start_broker(after.callback).url,
     )
     import django
     from django.core.management import call_command

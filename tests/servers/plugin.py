@@ -13,13 +13,14 @@ import os
 import shutil
 import tempfile
 from collections.abc import Generator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.servers import network
-from tests.servers.broker import start_broker
-from tests.servers.postgresql import Unavailable, start_postgresql
+from tests.servers.broker import Broker, lent_database, start_broker
+from tests.servers.postgresql import Server, Unavailable, start_postgresql
 
 #: What a developer's shell may have set for their own site, and the tests must not see.
 FOREIGN = [
@@ -36,6 +37,17 @@ FOREIGN = [
 ]
 
 _state: dict[str, str] = {}
+
+
+@dataclass
+class Servers:
+    """What was started for this session: tests of faults kill these, and start them again."""
+
+    database: Server | None = None
+    broker: Broker | None = None
+
+
+servers = Servers()
 
 
 def in_ci() -> bool:
@@ -62,7 +74,11 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     os.environ.setdefault("NUMBA_CACHE_DIR", str(early_config.rootpath / "build" / "numba"))
     _choose_database(early_config)
     named = os.environ.get("REDIS_URL", "")
-    os.environ["REDIS_URL"] = start_broker(named, early_config.add_cleanup)
+    if named:
+        os.environ["REDIS_URL"] = lent_database(named, early_config.add_cleanup)
+    else:
+        servers.broker = start_broker(early_config.add_cleanup)
+        os.environ["REDIS_URL"] = servers.broker.url
     _state["broker"] = "named by REDIS_URL" if named else "a Valkey of its own"
     network.allow_loopback_only([os.environ.get("DATABASE_URL", ""), named])
     return (yield)
@@ -87,6 +103,7 @@ def _choose_database(config: pytest.Config) -> None:
             _state["skip"] = f"PostgreSQL is not to be had: {reason}"
             _state["database"] = "none"
             return
+        servers.database = server
         os.environ["DATABASE_URL"] = server.url
         _state["database"] = server.description
 

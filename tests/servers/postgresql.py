@@ -16,7 +16,6 @@ import signal
 import subprocess
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +30,10 @@ PLACES = [
     "/opt/homebrew/opt/postgresql*/bin",
     "/usr/lib64/pgsql/bin",
 ]
-#: Durability is for data that somebody misses.
+#: No test takes the machine's power away: what the server has written outlives it when it is killed, and that it writes
+#: what it has committed stays as it is.
 FAST = [
     "fsync=off",
-    "synchronous_commit=off",
     "full_page_writes=off",
     "shared_buffers=64MB",
     "max_connections=60",
@@ -45,12 +44,41 @@ class Unavailable(Exception):
     """No server can be started here, for the reason given."""
 
 
-@dataclass(frozen=True)
 class Server:
-    """A running server."""
+    """A server that can be killed and started again, on the same socket and the same data."""
 
-    url: str
-    description: str
+    def __init__(self, folder: Path, arguments: list[str], options: dict[str, Any]) -> None:
+        self.folder = folder
+        self.url = f"postgresql://runboard@/postgres?host={folder}"
+        self.description = ""
+        self._arguments, self._options = arguments, options
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> str:
+        """Serve; the server's version, once it takes connections. Raises Unavailable."""
+        log = self.folder / "log"
+        # One that was killed leaves processes which hold its memory until they have noticed.
+        patience = 0.0 if self._process is None else 60.0
+        deadline = time.monotonic() + patience
+        while True:
+            self._process = processes.start(self._arguments, log, **self._options)
+            try:
+                return _wait_until_ready(self.folder, self._process, log)
+            except Unavailable:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
+
+    def stop(self) -> None:
+        """End it: clients are cut off, what was committed is on disk."""
+        if self._process is not None and self._process.poll() is None:
+            processes.stop(self._process, signal.SIGINT)
+
+    def kill(self) -> None:
+        """End it at once, as a crash does; it recovers when it is started again."""
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
 
 
 def start_postgresql(cleanup: processes.Cleanup) -> Server:
@@ -80,10 +108,10 @@ def start_postgresql(cleanup: processes.Cleanup) -> Server:
     if processes.start([*make, "--locale=C"], log, **options).wait() != 0:
         raise Unavailable(f"initdb ({origin}) has failed:\n{processes.last_lines(log)}")
     serve = [str(binaries / "postgres"), "-D", str(data), "-k", str(folder), "-c", "listen_addresses="]
-    server = processes.start([*serve, *(word for value in FAST for word in ("-c", value))], log, **options)
-    cleanup(lambda: processes.stop(server, signal.SIGINT))  # "fast" shutdown: clients are cut off
-    version = _wait_until_ready(folder, server, log)
-    return Server(f"postgresql://runboard@/postgres?host={folder}", f"PostgreSQL {version} ({origin})")
+    server = Server(folder, [*serve, *(word for value in FAST for word in ("-c", value))], options)
+    cleanup(server.stop)
+    server.description = f"PostgreSQL {server.start()} ({origin})"
+    return server
 
 
 def _wait_until_ready(folder: Path, server: subprocess.Popen[bytes], log: Path) -> str:

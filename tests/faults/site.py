@@ -1,0 +1,239 @@
+"""A whole site beside the test, in process trees of their own, each of which can be killed, stopped and started again.
+
+The test itself is on the same database, broker and folder of state: it submits through the product's own door and looks
+at rows. Times of the queue are scaled, so that what takes a minute in production takes seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import close_old_connections, connections
+
+from leaderboard.supervisor import services
+from leaderboard.supervisor.processes import Command
+from tests.faults.orders import Orders, children_of
+from tests.servers import plugin, processes
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Times of the queue in tests of faults, in parts of production's: a lease of three seconds.
+SCALE = 0.05
+#: What a machine that is busy with other things may take.
+PATIENCE = 180.0
+
+
+class Service:
+    """One process of the site, as the site's supervisor runs it: in a group of its own."""
+
+    def __init__(self, command: Command, log: Path) -> None:
+        self.name, self.log = command.name, log
+        self.starts = 0
+        self._command = command
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, or start it again."""
+        self._process = processes.start(
+            self._command.arguments, self.log, self._command.environment, cwd=ROOT
+        )
+        self.starts += 1
+
+    @property
+    def pid(self) -> int:
+        """Of the main process, and of its group."""
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the main process runs."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def ready(self) -> bool:
+        """Whether a worker that was started takes messages now."""
+        said = self.log.read_text(errors="replace") if self.log.exists() else ""
+        return said.count(" ready.") >= self.starts
+
+    def children(self) -> list[int]:
+        """The process ids of what the main process started."""
+        return children_of(self.pid)
+
+    def kill(self) -> None:
+        """SIGKILL to the main process, then to what is left of its group, as the supervisor does."""
+        assert self._process is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
+        self._process.wait()
+        self.bury()
+
+    def bury(self) -> None:
+        """End what an ended main process left of its group."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+
+    def stop(self, patience: float = 10.0) -> None:
+        """SIGTERM, and SIGKILL to the group after a while."""
+        if self.alive:
+            assert self._process is not None
+            processes.stop(self._process, patience=patience)
+        if self._process is not None:
+            self.bury()
+
+    def freeze(self) -> None:
+        """Let the whole group stand still, as a machine that swaps, or a suspended one, does."""
+        os.killpg(self.pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        os.killpg(self.pid, signal.SIGCONT)
+
+
+class Site:
+    """The processes, by name; the servers, which a session that started its own can kill."""
+
+    def __init__(
+        self, folder: Path, *, scale: float = SCALE, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.folder, self.scale = folder, scale
+        self.orders = Orders(folder / "orders")
+        self.services: dict[str, Service] = {}
+        self.port = 0
+        self._environment = {
+            "PYTHONUNBUFFERED": "1",
+            "QUEUE_TIME_SCALE": str(scale),
+            "WEBHOOKS_LOOPBACK": "on",
+            "TIMING_LOCK": str(folder / "timing.lock"),
+            "FAULT_ORDERS": str(self.orders.folder),
+            **database_environment(),
+            **(environment or {}),
+        }
+
+    @property
+    def database(self) -> Any:
+        """The PostgreSQL of this session (`kill`, `stop`, `start`); None where DATABASE_URL named one."""
+        return plugin.servers.database
+
+    @property
+    def broker(self) -> Any:
+        """The Valkey of this session (`kill`, `stop`, `start`); None where REDIS_URL named one."""
+        return plugin.servers.broker
+
+    def start_worker(self, name: str, queues: str, processes_: int = 1, **environment: str) -> Service:
+        """A real Celery worker that obeys `orders`: it dies, or does without a protection, where these say so."""
+        command = services.worker(
+            name, queues, processes_, {**self._environment, "FAULT_NAME": name, **environment}
+        )
+        arguments = [
+            "tests.faults.faulty" if each == "leaderboard.celery" else each for each in command.arguments
+        ]
+        return self._start(Command(name, arguments, command.environment))
+
+    def start_beat(self) -> Service:
+        """The clock that rings for the dispatcher."""
+        folder = self.folder / "beat"
+        folder.mkdir(exist_ok=True)
+        return self._start(services.beat(folder, self._environment))
+
+    def start_notifier(self) -> Service:
+        """The process that tells people."""
+        return self._start(services.notifier(self._environment))
+
+    def start_web(self, **environment: str) -> Service:
+        """gunicorn, on `self.address`; returns once it answers."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        service = self._start(services.web(self.port, {**self._environment, **environment}))
+        self.wait_for(self.answers, "the web server to answer")
+        return service
+
+    @property
+    def address(self) -> str:
+        """Of the web server, without a slash at its end."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def answers(self) -> bool:
+        """Whether the web server takes connections."""
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), timeout=1):
+            return True
+        return False
+
+    def wait_until_ready(self) -> None:
+        """Return when every worker takes messages."""
+        self.wait_for(
+            lambda: all(each.ready for each in self.services.values() if each.name not in ("beat", "web")),
+            "the workers to be ready",
+        )
+
+    def keep_up(self) -> int:
+        """Bury what has died, and start it again, as the supervisor does; how many these were."""
+        dead = [service for service in self.services.values() if not service.alive]
+        for service in dead:
+            service.bury()
+            service.start()
+        return len(dead)
+
+    def wait_for(
+        self, condition: Callable[[], Any], what: str, patience: float = PATIENCE, *, mend: bool = True
+    ) -> Any:
+        """What the condition gives once it holds. Meanwhile we are the supervisor, unless told not to `mend`."""
+        deadline = time.monotonic() + patience
+        while not (found := condition()):
+            assert time.monotonic() < deadline, f"waited {patience:.0f} s for {what}\n{self.last_words()}"
+            if mend:
+                self.keep_up()
+            time.sleep(0.02)
+        return found
+
+    def last_words(self) -> str:
+        """The ends of all logs, and the jobs under way, for the message of a failure."""
+        from submissions.models import TERMINAL, Job
+
+        close_old_connections()
+        logs = [f"== {name}\n{processes.last_lines(each.log, 12)}" for name, each in self.services.items()]
+        with contextlib.suppress(Exception):
+            jobs = Job.objects.exclude(state__in=TERMINAL).values_list(
+                "pk", "kind", "state", "stage", "attempts", "worker", "lease_expires_at", "not_before"
+            )
+            logs.append(f"== jobs under way\n{list(jobs[:10])}")
+        return "\n".join(logs)
+
+    def stop_service(self, name: str) -> None:
+        """Stop one process, and keep it stopped."""
+        self.services.pop(name).stop()
+
+    def stop(self) -> None:
+        """Stop all, at once."""
+        for service in self.services.values():
+            if service.alive:
+                with contextlib.suppress(ProcessLookupError):
+                    service.thaw()
+            service.kill()
+        self.services.clear()
+
+    def _start(self, command: Command) -> Service:
+        service = Service(command, self.folder / f"{command.name}.log")
+        self.services[command.name] = service
+        service.start()
+        return service
+
+
+def database_environment() -> dict[str, str]:
+    """Where other processes find the database of the tests."""
+    url = os.environ.get("DATABASE_URL", "")
+    name = str(connections["default"].settings_dict["NAME"])
+    environment = {"RUNBOARD_VAR": str(settings.VAR)}
+    if url:
+        environment["DATABASE_URL"] = re.sub(r"/[^/?]*(\?|$)", rf"/{name}\1", url, count=1)
+    return environment

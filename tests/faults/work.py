@@ -1,0 +1,107 @@
+"""Work for a site under faults, and the count of what was lost or done twice."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from leaderboard.models import BoardChange, Dataset, Entry, Evaluation, Run
+from leaderboard.systems import SystemFields
+from submissions.files import IncomingFile
+from submissions.intake import accept_submission
+from submissions.models import TERMINAL, Job, Notice, QuotaUse, State, Submission
+from submissions.notices.sending import anything_to_tell, take_turn
+from tests.factories import make_user
+from tests.submissions.conftest import make_collection, run_text
+
+
+class Work:
+    """An open and a hidden dataset, and a person who submits runs to both at once."""
+
+    def __init__(self, folder: Path, *, name: str = "faults") -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+        limits = {"daily_quota": 10_000, "monthly_quota": 10_000}
+        self.open = make_collection(folder, f"{name}-open")
+        self.hidden = make_collection(folder, f"{name}-hidden", hidden=True, **limits)
+        self.person = make_user(name.title())
+        self.count = 0
+
+    def submit(self, datasets: Sequence[Dataset] = ()) -> Submission:
+        """One more system's runs, each unlike all others, through the door that pages and API use."""
+        self.count += 1
+        datasets = datasets or (self.open, self.hidden)
+        files = []
+        for dataset in datasets:
+            path = self.folder / f"{dataset.slug}-{self.count}.txt"
+            path.write_text(run_text(depth=20 + self.count % 40, skip=self.count % 3, tag=f"run{self.count}"))
+            files.append(IncomingFile(path.name, path, dataset.slug))
+        system = SystemFields(f"{self.person.name} {self.count}", "dense")
+        return accept_submission(submitter=self.person, system=system, files=files)
+
+
+def ended(submissions: Iterable[Submission]) -> bool:
+    """Whether all of their jobs have."""
+    keys = [submission.pk for submission in submissions]
+    return not Job.objects.filter(submission__in=keys).exclude(state__in=TERMINAL).exists()
+
+
+def idle() -> bool:
+    """Whether nothing at all is under way, nor asked for."""
+    from leaderboard.models import WorkRequest
+
+    asked = WorkRequest.objects.filter(taken_at=None).exclude(kind=WorkRequest.Kind.NOTIFY)
+    return not Job.objects.exclude(state__in=TERMINAL).exists() and not asked.exists()
+
+
+def lost() -> list[str]:
+    """Accepted jobs of submissions that did not come to a result."""
+    jobs = Job.objects.exclude(submission=None).exclude(state=State.DONE)
+    return [f"job {job.pk} is {job.state} ({job.error_code}): {job.log[-400:]}" for job in jobs]
+
+
+def tell_everybody() -> None:
+    """Have people told of all that ended, twice over: the second time there is nothing to tell."""
+    for _ in range(40):
+        if not anything_to_tell():
+            break
+        take_turn()
+    take_turn()
+
+
+def doubled() -> list[str]:
+    """What is there more than once, or not at all, of all that each finished job makes exactly once."""
+    found = [
+        *_not_once("entries", Entry.objects.values_list("system", "dataset")),
+        *_not_once("runs", Run.objects.values_list("system", "version")),
+        *_not_once("evaluations", Evaluation.objects.values_list("run__system", "run__version", "qrels")),
+        *_not_once("publications", _publications()),
+        *_not_once("charges", QuotaUse.objects.values_list("submission", "dataset")),
+        *_not_once("notices", Notice.objects.values_list("person", "path")),
+    ]
+    done = Job.objects.filter(state=State.DONE).exclude(submission=None)
+    counts = {
+        "entries": (Entry.objects.count(), done.count()),
+        "evaluations": (Evaluation.objects.count(), done.count()),
+        "publications": (_publications().count(), done.filter(dataset__hidden=False).count()),
+        "charges": (
+            QuotaUse.objects.filter(refunded_at=None).count(),
+            Submission.objects.filter(jobs__dataset__hidden=True).distinct().count(),
+        ),
+    }
+    return found + [
+        f"{have} {name}, {want} expected" for name, (have, want) in counts.items() if have != want
+    ]
+
+
+def _publications() -> Any:
+    """Changes of open boards that say that an entry came."""
+    return BoardChange.objects.filter(
+        kind=BoardChange.Kind.PUBLISHED, dataset__hidden=False, entry__isnull=False
+    ).values_list("entry")
+
+
+def _not_once(name: str, keys: Any) -> list[str]:
+    return [f"{count} {name} of {key}" for key, count in Counter(keys).items() if count != 1]
