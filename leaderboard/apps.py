@@ -13,7 +13,8 @@ class LeaderboardConfig(AppConfig):
     def ready(self) -> None:
         """Register the checks of a public site, and let histories say why."""
         from leaderboard import histories
-        from leaderboard.checks import check_mail
+        from leaderboard.checks import check_durability, check_mail
 
         histories.connect()
         register(check_mail, Tags.security, deploy=True)
+        register(check_durability, Tags.database)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-import secrets
 from collections.abc import Callable
 
-from django.db.utils import InterfaceError, OperationalError
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
-from django.shortcuts import render
+from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 
-logger = logging.getLogger("runboard.faults")
+from leaderboard import faults
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 
@@ -47,7 +44,10 @@ class NullCharacterMiddleware:
 
 
 class FaultMiddleware:
-    """Logs an unexpected exception whole, under an id, and shows the visitor the id and no more."""
+    """Logs an unexpected exception of a view under an id, and shows the visitor the id and no more.
+
+    What middleware raises comes to `leaderboard.faults.server_error`, the handler of errors in `leaderboard.urls`.
+    """
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
@@ -57,18 +57,7 @@ class FaultMiddleware:
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
-        """Answer 500 (503 when the database is away) with an id that the log knows too."""
-        from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
-        from django.http import Http404
-
+        """Answer 500, or 503 when the database is away or a disk is full."""
         if isinstance(error, (Http404, PermissionDenied, SuspiciousOperation, BadRequest)):
             return None
-        fault = secrets.token_hex(4)
-        status = 503 if isinstance(error, (OperationalError, InterfaceError)) else 500
-        logger.error("fault %s at %s %s", fault, request.method, request.path, exc_info=error)
-        if request.path.startswith("/api/"):
-            detail = f"This is a fault of ours, not of your request. Its id is {fault}."
-            return JsonResponse(
-                {"code": "fault", "detail": detail, "fault": fault, "problems": []}, status=status
-            )
-        return render(request, "fault.html", {"fault": fault, "status": status}, status=status)
+        return faults.answer(request, error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,8 @@ from django.conf import settings
 from isal import isal_zlib
 
 from evaluation.formats.compression import Limits, open_blocks
-from leaderboard.store import Area, path_of, writing
+from leaderboard.disk import naming
+from leaderboard.store import PARTIAL, Area, keep_again, path_of, writing
 
 _BLOCK = 1 << 20
 #: What tells zlib to write gzip.
@@ -35,12 +35,12 @@ class StoredRun(NamedTuple):
 def store_run(path: Path, limits: Limits | None = None) -> StoredRun:
     """Store a run file, however it is compressed. The same text is stored once.
 
-    Raises evaluation.errors.InvalidContent for a damaged file or one over `limits`.
+    Raises evaluation.errors.InvalidContent for a damaged file or one over `limits`, leaderboard.disk.DiskFull.
     """
     digest, size = hashlib.sha256(), 0
     folder = Path(settings.VAR) / Area.RUNS.value
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with tempfile.NamedTemporaryFile(dir=folder, prefix=".partial-") as temporary:
+    with naming(folder), tempfile.NamedTemporaryFile(dir=folder, prefix=PARTIAL) as temporary:
         with zstandard.ZstdCompressor(level=_LEVEL).stream_writer(
             cast(BinaryIO, temporary), closefd=False
         ) as writer:
@@ -56,8 +56,7 @@ def store_run(path: Path, limits: Limits | None = None) -> StoredRun:
 
 def _keep(compressed: Path, sha256: str) -> None:
     target = path_of(Area.RUNS, sha256)
-    if target.exists():
-        os.utime(target)  # old files that no row names are swept, and this one is about to be named
+    if keep_again(target):
         return
     with writing(target) as whole:
         whole.unlink()

@@ -18,6 +18,11 @@ from pathlib import Path
 
 from django.conf import settings
 
+from leaderboard.disk import naming
+
+#: How the names of files begin that are not whole yet.
+PARTIAL = ".partial-"
+
 
 class Area(StrEnum):
     """The kinds of stored content."""
@@ -55,8 +60,7 @@ def put(area: Area, source: Path, sha256: str | None = None) -> str:
     """Copy the file into the store under the sha256 of its bytes (or a given one) and return that."""
     key = sha256 or sha256_of(source)
     target = path_of(area, key)
-    if target.exists():
-        os.utime(target)  # the sweep removes old files that no row names, and the caller's row is yet to come
+    if keep_again(target):
         return key
     with writing(target) as temporary, source.open("rb") as reader, temporary.open("wb") as writer:
         shutil.copyfileobj(reader, writer, 1 << 20)
@@ -70,23 +74,49 @@ def remove(area: Area, sha256: str) -> None:
 
 @contextmanager
 def writing(target: Path) -> Iterator[Path]:
-    """A temporary file beside `target` that becomes it, whole and synced, when the block ends well."""
-    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=".partial-")
-    os.close(descriptor)
-    temporary = Path(name)
-    try:
-        yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.rename(target)
-        folder = os.open(target.parent, os.O_RDONLY)
+    """A temporary file beside `target` that becomes it, whole and synced, when the block ends well.
+
+    Raises leaderboard.disk.DiskFull where there is no room, and then leaves nothing behind.
+    """
+    with naming(target.parent):
+        new_folder = not target.parent.exists()
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=PARTIAL)
+        os.close(descriptor)
+        temporary = Path(name)
         try:
-            os.fsync(folder)
+            yield temporary
+            _sync(temporary)
+            temporary.rename(target)
+            _sync(target.parent)
+            if new_folder:  # its own name is in the folder above
+                _sync(target.parent.parent)
         finally:
-            os.close(folder)
+            temporary.unlink(missing_ok=True)
+
+
+def keep_again(target: Path) -> bool:
+    """Whether the content is there already. It is then as if it had been written now.
+
+    The sweep removes old files that no row names, and the caller's row is yet to come; whoever wrote it may have got no
+    further than its name.
+    """
+    try:
+        os.utime(target)
+    except FileNotFoundError:
+        return False
+    _sync(target.parent)
+    _sync(target.parent.parent)
+    return True
+
+
+def _sync(path: Path) -> None:
+    """Have the disk keep the file, or the names in a folder, through a loss of power."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
     finally:
-        temporary.unlink(missing_ok=True)
+        os.close(descriptor)
 
 
 def sha256_of(path: Path) -> str:

@@ -31,6 +31,7 @@ from leaderboard.views.health import healthz
 from leaderboard.views.people import author, badge_data, badge_svg
 
 handler404 = "leaderboard.views.not_found.not_found"
+handler500 = "leaderboard.faults.server_error"
 
 register_converter(past.MomentConverter, "moment")
 

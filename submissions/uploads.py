@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from django.conf import settings
+from django.core.files.uploadedfile import UploadedFile
 from django.core.files.uploadhandler import StopUpload, TemporaryFileUploadHandler
+
+from leaderboard.disk import DiskFull, is_disk_full, require_room
 
 #: Those tables that curators may bring in.
 _TABLES = ("dataset", "system", "benchmark", "price", "hardwareclass")
@@ -34,13 +38,20 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
 
     received = 0
     limit = 0
+    #: Why nothing more is written. The request is read to its end all the same: who is cut off reads no answer.
+    trouble: DiskFull | None = None
 
     def new_file(self, field_name: str, *args: Any, **kwargs: Any) -> None:
         """Begin a file; raises StopUpload where none is wanted."""
         if not self._is_wanted():
             raise StopUpload(connection_reset=True)
         self.limit = max(self.limit, self._limit(field_name))
-        super().new_file(field_name, *args, **kwargs)
+        if self.trouble is None:
+            try:
+                require_room(settings.FILE_UPLOAD_TEMP_DIR, self._to_come())
+                super().new_file(field_name, *args, **kwargs)
+            except OSError as error:
+                self._give_up(error)
 
     def receive_data_chunk(self, raw_data: bytes, start: int) -> None:
         """Count and write a chunk; raises StopUpload beyond the limit for the files that the request brings."""
@@ -49,7 +60,42 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
             if self.request is not None:
                 self.request.META[STOPPED_AT] = self.limit
             raise StopUpload(connection_reset=True)
-        super().receive_data_chunk(raw_data, start)
+        if self.trouble is None:
+            try:
+                super().receive_data_chunk(raw_data, start)
+            except OSError as error:
+                self._give_up(error)
+
+    def file_complete(self, file_size: int) -> UploadedFile | None:
+        """The whole file, on disk; None where it could not be kept."""
+        if self.trouble is None:
+            try:
+                return super().file_complete(file_size)
+            except OSError as error:
+                self._give_up(error)
+        return None
+
+    def upload_complete(self) -> None:
+        """The end of the request. Raises leaderboard.disk.DiskFull where it could not be kept."""
+        if self.trouble is not None:
+            raise self.trouble
+
+    def _give_up(self, error: OSError) -> None:
+        """Keep nothing more. Raises what is no lack of room."""
+        if not is_disk_full(error):
+            raise error
+        self.trouble = error if isinstance(error, DiskFull) else DiskFull(settings.FILE_UPLOAD_TEMP_DIR)
+        if hasattr(self, "file"):
+            with suppress(
+                OSError
+            ):  # closing writes what is left, and that fails again; the file goes all the same
+                self.file.close()
+            del self.file
+
+    def _to_come(self) -> int:
+        """How many bytes of the request are still to come, as far as it says."""
+        declared = int(self.request.META.get("CONTENT_LENGTH") or 0) if self.request is not None else 0
+        return max(0, declared - self.received)
 
     def _is_wanted(self) -> bool:
         user = getattr(self.request, "user", None)

@@ -1,11 +1,28 @@
-"""The database: SQLite in the folder of state, or the server that `DATABASE_URL` names."""
+"""The database: SQLite in the folder of state, or the server that `DATABASE_URL` names.
+
+What is acknowledged is on disk (docs/decisions/0032): every commit is synced, on SQLite by `synchronous=FULL`, on
+PostgreSQL by its own defaults, which `manage.py check --database default` looks at.
+"""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
+from django.core.exceptions import ImproperlyConfigured
+
 from leaderboard.settings.site import VAR, env
+
+#: Seconds to wait for a server that does not answer at all: a page then says so, and hangs no longer.
+_CONNECT_SECONDS = 5
+#: A connection whose other end is gone without a word is given up after about half a minute.
+_SERVER_OPTIONS = {
+    "connect_timeout": _CONNECT_SECONDS,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
 
 
 def databases() -> dict[str, dict[str, Any]]:
@@ -14,7 +31,12 @@ def databases() -> dict[str, dict[str, Any]]:
         database = env.db_url("DATABASE_URL")
         database.setdefault("CONN_MAX_AGE", 60)
         database["CONN_HEALTH_CHECKS"] = True
+        if "postgresql" in database["ENGINE"]:
+            database["OPTIONS"] = {**_SERVER_OPTIONS, **database.get("OPTIONS", {})}
         return {"default": database}
+    synchronous = env.str("SQLITE_SYNCHRONOUS", default="FULL")
+    if synchronous not in ("FULL", "EXTRA", "NORMAL", "OFF"):
+        raise ImproperlyConfigured("SQLITE_SYNCHRONOUS is to be FULL, EXTRA, NORMAL or OFF.")
     return {
         "default": {
             "ENGINE": "django.db.backends.sqlite3",
@@ -23,7 +45,8 @@ def databases() -> dict[str, dict[str, Any]]:
             "OPTIONS": {
                 "transaction_mode": "IMMEDIATE",
                 "timeout": 20,
-                "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA busy_timeout=20000;",
+                "init_command": "PRAGMA journal_mode=WAL; "
+                f"PRAGMA synchronous={synchronous}; PRAGMA busy_timeout=20000;",
             },
         }
     }

@@ -41,6 +41,8 @@ FILE_UPLOAD_TEMP_DIR.mkdir(parents=True, exist_ok=True)
 UPLOAD_LIMIT_BYTES = env.int("UPLOAD_LIMIT_BYTES", default=512 * 1024 * 1024)
 #: The same where a model's checkpoint comes with it.
 CHECKPOINT_LIMIT_BYTES = env.int("CHECKPOINT_LIMIT_BYTES", default=2 * 1024 * 1024 * 1024)
+#: What uploads leave free on the disk they are written to, in bytes: the database is often on the same one.
+DISK_RESERVE_BYTES = env.int("DISK_RESERVE_BYTES", default=256 * 1024 * 1024)
 #: How many datasets a team's models may be run on from midnight to midnight, UTC.
 MODEL_JOBS_PER_DAY = env.int("MODEL_JOBS_PER_DAY", default=60)
 #: How many files for hidden datasets may be refused to a person in such a day; more are not read.
