@@ -1,13 +1,19 @@
 """The bell: a message without content that says "look into the database, there is work".
 
-A lost bell loses nothing, for the dispatcher looks by itself every few seconds.
+A lost bell loses nothing, for the dispatcher looks by itself every few seconds, and so do idle workers. So nobody waits
+for a broker that does not answer: the page whose bell it was least of all.
 """
 
 from __future__ import annotations
 
+import functools
 import logging
+import os
+from time import monotonic
+from typing import Any
 
 from django.db import transaction
+from kombu.connection import ConnectionPool
 
 from leaderboard.celery import app
 
@@ -15,15 +21,42 @@ logger = logging.getLogger(__name__)
 
 #: The message that the dispatcher listens to. A name on the wire, not an import.
 DISPATCH = "runboard.dispatch"
+#: How long the broker may take to answer, and how long it is then left alone, in seconds.
+PATIENCE, PAUSE = 1.0, 5.0
+
+_silent_until = 0.0
 
 
 def ring() -> None:
     """Wake the dispatcher once the current transaction has committed (at once where there is none)."""
-    transaction.on_commit(_ring_now)
+    transaction.on_commit(lambda: send(DISPATCH, "dispatch"))
 
 
-def _ring_now() -> None:
+def send(task: str, to: str, *, expires: float | None = None, **arguments: Any) -> bool:
+    """Ring for a task on the queue `to` now. Never fails: returns whether the broker took it."""
+    global _silent_until
+    if monotonic() < _silent_until:
+        return False
     try:
-        app.send_task(DISPATCH, queue="dispatch", retry=False, ignore_result=True)
-    except Exception as error:  # the broker may be down or the site stopped: the dispatcher will look anyway
-        logger.info("no bell rung, the dispatcher will find the work: %s", type(error).__name__)
+        with _connections(os.getpid()).acquire(block=True, timeout=PATIENCE) as connection:
+            app.send_task(
+                task,
+                kwargs=arguments,
+                queue=to,
+                retry=False,
+                ignore_result=True,
+                expires=expires,
+                connection=connection,
+            )
+    except Exception as error:  # of the broker, the connection to it, or the wait for one of ours
+        _silent_until = monotonic() + PAUSE
+        logger.info("no bell rung for %s, the dispatcher will find the work: %s", to, type(error).__name__)
+        return False
+    return True
+
+
+@functools.cache
+def _connections(process: int) -> ConnectionPool:
+    """Connections that are given up soon; a forked process has its own. A worker's own wait longer for messages."""
+    patience = {"socket_timeout": PATIENCE, "socket_connect_timeout": PATIENCE}
+    return app.connection_for_write(transport_options=patience).Pool(limit=4)

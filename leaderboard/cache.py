@@ -1,54 +1,82 @@
-"""A cache that may be away: a page is then computed, not refused."""
+"""A cache that may be away: a page is then computed, not refused, and nobody waits for it.
+
+Limits on how often somebody may do something are then counted by each process for itself: looser, by the number of
+processes, but not gone.
+"""
 
 from __future__ import annotations
 
 import logging
-from typing import Any
+from collections.abc import Callable
+from time import monotonic
+from typing import Any, TypeVar
 
+from django.core.cache.backends.locmem import LocMemCache
 from django.core.cache.backends.redis import RedisCache
 from redis.exceptions import RedisError
 
 logger = logging.getLogger(__name__)
 
+#: Seconds for which a server that did not answer is not asked again: each asking may take its whole patience.
+PAUSE = 5.0
+#: How the keys of rate limits begin, of the API's and of accounts.
+_LIMITS = ("throttle_", "allauth")
+
+T = TypeVar("T")
+
 
 class ForgivingRedisCache(RedisCache):
     """Django's Redis cache, treating a server that does not answer as an empty cache."""
 
+    #: Shared by the objects that Django makes for each thread.
+    _silent_until = 0.0
+    _here = LocMemCache("limits while the cache is away", {})
+
     def get(self, key: Any, default: Any = None, version: int | None = None) -> Any:
         """The cached value, or `default` when it is missing or the server is away."""
-        try:
-            return super().get(key, default, version)
-        except RedisError as error:
-            logger.warning("cache away: %s", type(error).__name__)
-            return default
+        ask = super().get
+        return self._ask(
+            lambda: ask(key, default, version),
+            lambda: self._here.get(key, default, version) if _is_limit(key) else default,
+        )
 
     def get_many(self, keys: Any, version: int | None = None) -> dict[Any, Any]:
         """The cached values by key; empty when the server is away."""
-        try:
-            return super().get_many(keys, version)
-        except RedisError as error:
-            logger.warning("cache away: %s", type(error).__name__)
-            return {}
+        ask = super().get_many
+        return self._ask(lambda: ask(keys, version), dict)
 
     def set(self, key: Any, value: Any, timeout: Any = 3600, version: int | None = None) -> None:
         """Store the value where the server answers."""
-        try:
-            super().set(key, value, timeout, version)
-        except RedisError as error:
-            logger.warning("cache away: %s", type(error).__name__)
+        ask = super().set
+        self._ask(
+            lambda: ask(key, value, timeout, version),
+            lambda: self._here.set(key, value, timeout, version) if _is_limit(key) else None,
+        )
 
     def add(self, key: Any, value: Any, timeout: Any = 3600, version: int | None = None) -> bool:
         """Store the value unless there is one; True when the server is away, so that no lock is waited for."""
-        try:
-            return bool(super().add(key, value, timeout, version))
-        except RedisError as error:
-            logger.warning("cache away: %s", type(error).__name__)
-            return True
+        ask = super().add
+        return self._ask(
+            lambda: bool(ask(key, value, timeout, version)),
+            lambda: self._here.add(key, value, timeout, version) if _is_limit(key) else True,
+        )
 
     def delete(self, key: Any, version: int | None = None) -> bool:
         """Remove the value where the server answers."""
+        ask = super().delete
+        return self._ask(lambda: bool(ask(key, version)), lambda: self._here.delete(key, version))
+
+    def _ask(self, ask: Callable[[], T], instead: Callable[[], T]) -> T:
+        """What the server says, or what is said in its place while it is away."""
+        if monotonic() < ForgivingRedisCache._silent_until:
+            return instead()
         try:
-            return bool(super().delete(key, version))
+            return ask()
         except RedisError as error:
-            logger.warning("cache away: %s", type(error).__name__)
-            return False
+            ForgivingRedisCache._silent_until = monotonic() + PAUSE
+            logger.warning("cache away: %s; not asked again for %s s", type(error).__name__, PAUSE)
+            return instead()
+
+
+def _is_limit(key: Any) -> bool:
+    return str(key).startswith(_LIMITS)

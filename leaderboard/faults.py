@@ -66,8 +66,10 @@ def kind_of(error: BaseException | None) -> Fault:
 def answer(request: HttpRequest, error: BaseException | None) -> HttpResponse:
     """The API's error or the page, under an id that the log has too."""
     fault, identifier = kind_of(error), secrets.token_hex(4)
+    # Not the address: some carry invitations, and keys that reset passwords.
+    view = request.resolver_match.view_name if request.resolver_match else "-"
     if fault is BROKEN:
-        logger.error("fault %s at %s %s", identifier, request.method, request.path, exc_info=error)
+        logger.error("fault %s at %s %s", identifier, request.method, view, exc_info=error)
     else:  # one line each: while the database is away, every request comes here
         reason = " ".join(str(error).split())
         logger.error(

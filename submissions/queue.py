@@ -6,7 +6,6 @@ loses its lease, and `reap` puts the job back, three attempts at most.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
@@ -15,12 +14,10 @@ from django.db import connection, transaction
 from django.db.models import Case, F, Q, When
 from django.utils import timezone
 
-from leaderboard.celery import app
+from leaderboard import bell
 from leaderboard.models import WorkRequest
 from submissions.lifecycle import advance, write_log
 from submissions.models import TERMINAL, Job, State
-
-logger = logging.getLogger(__name__)
 
 ATTEMPTS = 3
 #: How long a job waits before its second and third attempt: a lost worker is made good at once, a second loss is not.
@@ -42,10 +39,7 @@ def ring(queue: str) -> None:
 
 
 def _ring_now(queue: str) -> None:
-    try:
-        app.send_task(WORK, kwargs={"queue": queue}, queue=queue, retry=False, ignore_result=True)
-    except Exception as error:  # the broker may be away: the dispatcher rings again every few seconds
-        logger.info("no bell rung for %s: %s", queue, type(error).__name__)
+    bell.send(WORK, queue, queue=queue)
 
 
 def _lease_end() -> datetime:

@@ -15,6 +15,7 @@ from celery.signals import worker_process_init, worker_ready, worker_shutdown
 from django.conf import settings
 from django.utils import timezone
 
+from leaderboard import bell
 from leaderboard.anonymity import lift_due
 from leaderboard.bell import DISPATCH
 from leaderboard.certainty import request_missing_certainty
@@ -90,7 +91,7 @@ def announce(sender: Any, **_: Any) -> None:
     heartbeat = Heartbeat(f"{socket.gethostname()}:{os.getpid()}", queues, "")
     heartbeat.start()
     _heartbeats.append(heartbeat)
-    dispatch.apply_async(queue="dispatch", retry=False)
+    bell.send(DISPATCH, "dispatch")
 
 
 @worker_shutdown.connect

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import time
 import uuid
 
 from django.core.cache import cache
 
-from leaderboard.celery import app
+from leaderboard import bell
 from leaderboard.models import WorkRequest
 from submissions.notices.deliveries import deliveries_are_due, send_deliveries
 from submissions.notices.ended import ended_submissions, tell_of_ended
 from submissions.notices.events import take_events
 from submissions.notices.mail import mail_is_due, send_mail
 from submissions.notices.rounds import announce_rounds, has_announcements
-
-logger = logging.getLogger(__name__)
 
 #: The task and its queue, whose worker reads no private storage. Names on the wire.
 NOTIFY, QUEUE = "runboard.notify", "notices"
@@ -30,10 +27,7 @@ def ring_for_notices() -> bool:
     """Have a worker tell people where there is anything to tell. Returns whether there is."""
     if not anything_to_tell():
         return False
-    try:
-        app.send_task(NOTIFY, queue=QUEUE, retry=False, ignore_result=True, expires=30.0)
-    except Exception as error:  # the broker may be away: the next look rings again
-        logger.info("no bell rung for notices: %s", type(error).__name__)
+    bell.send(NOTIFY, QUEUE, expires=30.0)
     return True
 
 
