@@ -4,41 +4,43 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from django.conf import settings
 
 from leaderboard.models import CollectionProfile, Run, WorkRequest
-from leaderboard.store import Area
+from leaderboard.store import PARTIAL, Area
 from submissions.checkpoints.keeping import sweep_checkpoints
 from submissions.model_work.embedding_cache import sweep_embeddings
 from submissions.models import TERMINAL, Job
+from submissions.named import named_checksums
 from submissions.sandbox.watching import remove
 
 logger = logging.getLogger(__name__)
 
 #: A file younger than this, in seconds, may belong to a transaction that is still open.
 GRACE = 24 * 3600
+#: So many files that no row names may be what crashes left, however few others there are.
+_FEW = 20
 
 
-def sweep() -> int:
-    """Remove old unnamed runs, profiles and uploads, and old unfinished files; returns how many.
+def sweep(grace: float = GRACE) -> int:
+    """Remove what no row names and nobody touched for `grace` seconds; returns how many files and folders.
 
     What cannot be removed in one place does not keep the others from being swept.
     """
     steps: dict[str, Callable[[], int]] = {
-        "runs": lambda: _sweep_files(Path(settings.VAR) / Area.RUNS.value, _named_runs()),
-        "top documents": lambda: _sweep_files(Path(settings.VAR) / Area.TOP_DOCUMENTS.value, _named_runs()),
-        "profiles": lambda: _sweep_files(
-            Path(settings.VAR) / Area.PROFILES.value,
-            set(CollectionProfile.objects.values_list("terms_sha256", flat=True)),
-        ),
-        "uploads": lambda: _sweep_files(Path(settings.VAR) / Area.UPLOADS.value, _named_uploads()),
-        "unfinished uploads": lambda: _sweep_files(Path(settings.FILE_UPLOAD_TEMP_DIR), set()),
-        "work": _sweep_work,
+        "runs": lambda: _sweep_files(_folder(Area.RUNS), _named_runs(), grace),
+        "top documents": lambda: _sweep_files(_folder(Area.TOP_DOCUMENTS), _named_runs(), grace),
+        "profiles": lambda: _sweep_files(_folder(Area.PROFILES), _named_profiles(), grace),
+        "uploads": lambda: _sweep_files(_folder(Area.UPLOADS), _named_uploads(), grace),
+        "datasets' files": lambda: _sweep_datasets(grace),
+        "unfinished uploads": lambda: _sweep_unfinished(Path(settings.FILE_UPLOAD_TEMP_DIR), grace),
+        "work": lambda: _sweep_work(grace),
         "embeddings": sweep_embeddings,
-        "checkpoints": lambda: sweep_checkpoints(GRACE),
+        "checkpoints": lambda: sweep_checkpoints(grace),
     }
     count = 0
     for name, step in steps.items():
@@ -51,28 +53,70 @@ def sweep() -> int:
     return count
 
 
-def _sweep_files(folder: Path, named: Container[str]) -> int:
-    unnamed = [path for path in _old_files(folder) if path.name not in named]
-    for path in unnamed:
-        path.unlink(missing_ok=True)
-    return len(unnamed)
+def _folder(area: Area) -> Path:
+    return Path(settings.VAR) / area.value
 
 
-def _sweep_work() -> int:
-    """Remove the scratch folders of workers that were killed: a job takes no longer than the grace does."""
+def _sweep_files(folder: Path, named: Container[str], grace: float) -> int:
+    return _remove_old([path for path in _old_files(folder, grace) if path.name not in named], grace)
+
+
+def _remove_old(paths: Iterable[Path], grace: float) -> int:
+    """Remove files, but for those that somebody has touched since they were found: a row is about to name them."""
+    count = 0
+    for path in paths:
+        with suppress(FileNotFoundError):
+            if path.stat().st_mtime < time.time() - grace:
+                path.unlink()
+                count += 1
+    return count
+
+
+def _sweep_datasets(grace: float) -> int:
+    """What datasets are made of, judgements among it. There every checksum in any row keeps its file.
+
+    Where most of an area would go, nothing does: this is another site's database, or an empty one.
+    """
+    named = named_checksums()
+    count = 0
+    for area in (Area.FILES, Area.INDEXES, Area.EXCERPTS, Area.QRELS, Area.CURATION):
+        files = [path for path in _folder(area).rglob("*") if path.is_file()]
+        unnamed = [path for path in files if path.name not in named]
+        whole = [path for path in unnamed if not path.name.startswith(PARTIAL)]
+        if len(whole) > _FEW and 2 * len(whole) > len(files):
+            logger.error(
+                "no row names %s of %s files in %s: none is removed", len(whole), len(files), area.value
+            )
+            unnamed = [path for path in unnamed if path.name.startswith(PARTIAL)]
+        count += _remove_old(unnamed, grace)
+    return count
+
+
+def _sweep_unfinished(folder: Path, grace: float) -> int:
+    """Files on their way in, and the folders that zips were taken apart into."""
+    limit = time.time() - grace
+    old = [path for path in folder.glob("zip-*") if path.is_dir() and path.stat().st_mtime < limit]
+    for path in old:
+        remove(path)
+    return len(old) + _sweep_files(folder, set(), grace)
+
+
+def _sweep_work(grace: float) -> int:
+    """Remove the scratch folders of workers that were killed: a job takes no longer than its wall clock."""
     work = Path(settings.VAR) / "work"
-    limit = time.time() - max(GRACE, settings.JOB_WALL_CLOCK_SECONDS)
+    limit = time.time() - max(grace, settings.JOB_WALL_CLOCK_SECONDS)
     old = [folder for folder in work.glob("*") if folder.is_dir() and folder.stat().st_mtime < limit]
     for folder in old:
         remove(folder)
     return len(old)
 
 
-def _old_files(folder: Path) -> Iterator[Path]:
-    limit = time.time() - GRACE
+def _old_files(folder: Path, grace: float) -> Iterator[Path]:
+    limit = time.time() - grace
     for path in folder.rglob("*"):
-        if path.is_file() and path.stat().st_mtime < limit:
-            yield path
+        with suppress(FileNotFoundError):  # whoever wrote it has finished meanwhile
+            if path.is_file() and path.stat().st_mtime < limit:
+                yield path
 
 
 def _named_runs() -> set[str]:
@@ -81,6 +125,10 @@ def _named_runs() -> set[str]:
     waiting = Job.objects.exclude(state__in=TERMINAL).values_list("payload", flat=True)
     requested = WorkRequest.objects.filter(taken_at=None).values_list("payload", flat=True)
     return named | {payload.get("run_sha256", "") for payload in (*waiting, *requested)}
+
+
+def _named_profiles() -> set[str]:
+    return set(CollectionProfile.objects.values_list("terms_sha256", flat=True))
 
 
 def _named_uploads() -> set[str]:

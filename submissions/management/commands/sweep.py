@@ -1,0 +1,41 @@
+"""`manage.py sweep`: removes what crashes left on disk, as the dispatcher does every hour."""
+
+from __future__ import annotations
+
+from argparse import ArgumentTypeError
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+
+from submissions.sweeping import GRACE, sweep
+
+
+def _hours(text: str) -> float:
+    try:
+        hours = float(text)
+    except ValueError:
+        hours = -1.0
+    if not 0 <= hours < float("inf"):
+        raise ArgumentTypeError(f"{text!r} is no number of hours")
+    return hours
+
+
+class Command(BaseCommand):
+    """Removes files that no row names and nobody touched for a while."""
+
+    help = "Remove stored files that no row names, and unfinished ones."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """How old a file has to be."""
+        parser.add_argument(
+            "--older-than",
+            type=_hours,
+            default=GRACE / 3600,
+            metavar="HOURS",
+            help="24 if not said. Less is for a site that is stopped: a file may wait for its row as long as an upload "
+            "or a job takes.",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Sweep and say how many."""
+        self.stdout.write(f"{sweep(options['older_than'] * 3600)} removed")
