@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import logging
+import secrets
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -13,8 +15,10 @@ from django.db import Error as DatabaseError
 from django.db import connection
 from django.utils import timezone
 
+from evaluation.efficiency import describe
 from submissions.capability import SILENCE, own_capability, runs_models
-from submissions.models import Worker
+from submissions.models import Job, Worker
+from submissions.workers.own import refusal
 
 logger = logging.getLogger(__name__)
 
@@ -27,8 +31,13 @@ MEMORY = timedelta(days=1)
 class Heartbeat:
     """A thread that keeps one worker's row fresh."""
 
-    def __init__(self, name: str, queues: Sequence[str], version: str) -> None:
+    def __init__(
+        self, name: str, queues: Sequence[str], version: str, each_time: Callable[[], object] | None = None
+    ) -> None:
+        """`each_time` is called after every sign of life."""
         self.name, self.queues, self.version = name, sorted(queues), version
+        self._each_time = each_time
+        self._told_anything = False
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True, name="heartbeat")
 
@@ -42,16 +51,16 @@ class Heartbeat:
         self._thread.join(timeout=5)
 
     def _run(self) -> None:
-        started = timezone.now()
         while True:
             try:
-                told = self._told()
-                Worker.objects.update_or_create(
-                    name=self.name, defaults=told, create_defaults={**told, "started_at": started}
-                )
-            except DatabaseError:
-                logger.warning("no heartbeat written, the database does not answer")
+                self._tell()
+                if self._each_time is not None:
+                    self._each_time()
+            except DatabaseError as error:
+                logger.warning("no heartbeat written: %s", type(error).__name__)
                 connection.close()
+            except Exception:
+                logger.exception("fault %s in the heartbeat", secrets.token_hex(4))
             if self._ended.wait(INTERVAL):
                 break
         try:
@@ -62,16 +71,55 @@ class Heartbeat:
         finally:
             connection.close()
 
+    def _tell(self) -> None:
+        told = self._told()
+        # A container that is started again has the name and the number of the one before.
+        began = {} if self._told_anything else {"started_at": timezone.now()}
+        Worker.objects.update_or_create(
+            name=self.name,
+            defaults={**told, **began},
+            create_defaults={"started_at": told["seen_at"], **told, **began},
+        )
+        self._told_anything = True
+
     def _told(self) -> dict[str, Any]:
         """The row; that of a worker for models waits until its sandbox has been tried."""
         able = own_capability().as_dict() if runs_models(self.queues) else {}
-        return {"queues": self.queues, "version": self.version, "sandbox": able, "seen_at": timezone.now()}
+        return {
+            "queues": self.queues,
+            "version": self.version,
+            "hardware_class": own_hardware_class(self.queues),
+            "sandbox": able,
+            "refusal": refusal()[:300],
+            "seen_at": timezone.now(),
+        }
+
+
+@functools.cache
+def _hardware_class(threads: int, device: str) -> str:
+    return describe(threads, device).slug
+
+
+def own_hardware_class(queues: Sequence[str]) -> str:
+    """What timings made here are filed under; empty for a worker that makes none."""
+    if not runs_models(queues):
+        return ""
+    return _hardware_class(settings.MODEL_THREADS, "cuda" if Job.Queue.GPU in queues else "cpu")
+
+
+def _alive(queue: str) -> list[Worker]:
+    recent = Worker.objects.filter(seen_at__gt=timezone.now() - SILENCE)
+    return [worker for worker in recent if queue in worker.queues]
 
 
 def workers_alive(queue: str) -> int:
-    """How many workers of this queue were heard of lately."""
-    recent = Worker.objects.filter(seen_at__gt=timezone.now() - SILENCE).values_list("queues", flat=True)
-    return sum(queue in queues for queues in recent)
+    """How many workers of this queue were heard of lately and take work."""
+    return sum(not worker.refusal for worker in _alive(queue))
+
+
+def workers_refusing(queue: str) -> int:
+    """How many were heard of lately and take nothing, since their version is not the database's."""
+    return sum(bool(worker.refusal) for worker in _alive(queue))
 
 
 def forget_silent_workers() -> None:

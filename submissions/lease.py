@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import connection
 
 from leaderboard.log_context import of_job
-from submissions.models import Job
-from submissions.queue import extend_lease
+from submissions.lifecycle import advance
+from submissions.models import Job, State
+from submissions.queue import extend_lease, time_out
 from submissions.stage_times import StageClock, add_up
 from submissions.timing import WAITING
+from submissions.workers.own import STOPPING
 
 logger = logging.getLogger(__name__)
 
 #: Seconds between two signs of life, which also look for a wish to cancel; a lease is thirty times as long by default.
 LOOK: float = settings.LEASE_LOOK_SECONDS
+#: Set in pool processes, which are replaced when they end: one whose work does not stop when it must is ended.
+ENDS_ITS_PROCESS = threading.Event()
 
 
 class LeaseLost(Exception):
@@ -30,6 +36,10 @@ class LeaseLost(Exception):
 
 class Cancelled(Exception):
     """The submitter asked to stop."""
+
+
+class Stopped(LeaseLost):
+    """The worker is to stop: the job goes back into the queue, as if nobody had tried it."""
 
 
 class Lease:
@@ -44,7 +54,7 @@ class Lease:
         self.note = ""
         #: Seconds in which the job waited for the machine, as of the last report.
         self.waited = 0.0
-        self._reported_at = time.monotonic()
+        self._reported_at = self.claimed_at = time.monotonic()
         self.lost = False
         self.cancelled = False
 
@@ -65,9 +75,11 @@ class Lease:
         self.report(progress)
 
     def check(self) -> None:
-        """Raise LeaseLost or Cancelled when the work must stop."""
+        """Raise LeaseLost, Stopped or Cancelled when the work must stop."""
         if self.lost:
             raise LeaseLost
+        if STOPPING.is_set():
+            raise Stopped
         if self.cancelled:
             raise Cancelled
 
@@ -98,17 +110,35 @@ def _note_times(lease: Lease) -> None:
 
 
 def _keep_alive(lease: Lease, ended: threading.Event) -> None:
+    unheard = 0.0
     try:
         while not ended.wait(LOOK):
-            try:
-                lease.lost = not extend_lease(
-                    lease.job, lease.progress, lease.stage, lease.note, waited=lease.waited
-                )
-                wishes = Job.objects.filter(pk=lease.job.pk).values_list("cancel_requested", flat=True)
-                lease.cancelled = bool(wishes and wishes[0])
-            except DatabaseError:
-                connection.close()  # the next look opens a new one; the lease outlasts several failures
-            if lease.lost:
-                return
+            if not lease.lost:
+                _tell(lease)
+            unheard = unheard + LOOK if lease.lost or lease.cancelled else 0.0
+            if unheard > settings.UNHEARD_SECONDS and ENDS_ITS_PROCESS.is_set():
+                _end_process(lease)
     finally:
         connection.close()
+
+
+def _tell(lease: Lease) -> None:
+    """Say that we are alive, and hear whether the work must stop."""
+    job = lease.job
+    try:
+        if time.monotonic() - lease.claimed_at - lease.waited > settings.JOB_WALL_CLOCK_SECONDS:
+            time_out(job)  # the dispatcher does so too, but it may be away
+        lease.lost = not extend_lease(job, lease.progress, lease.stage, lease.note, waited=lease.waited)
+        wishes = Job.objects.filter(pk=job.pk).values_list("cancel_requested", flat=True)
+        lease.cancelled = bool(wishes and wishes[0])
+    except DatabaseError:
+        connection.close()  # the next look opens a new one; the lease outlasts several failures
+
+
+def _end_process(lease: Lease) -> None:
+    """End this process, whose work does not stop though it must: foreign code that never asks."""
+    logger.error("job %s must stop and does not: the process ends", lease.job.pk)
+    with suppress(DatabaseError):
+        if lease.cancelled and not lease.lost:
+            advance(lease.job.pk, State.CANCELLED, fence=lease.job.fence)
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -48,11 +48,18 @@ _PROGRESS = (State.SCORING, State.RETRIEVING, State.QUEUED, State.VALIDATING, St
 
 
 def advance(
-    job_id: int, to: State, *, fence: int | None = None, unless_cancelled: bool = False, **changes: Any
+    job_id: int,
+    to: State,
+    *,
+    fence: int | None = None,
+    unless_cancelled: bool = False,
+    ends_claim: bool = False,
+    **changes: Any,
 ) -> bool:
     """Move the job to `to` if its present state allows it and, where given, the caller still holds the claim.
 
-    `unless_cancelled`: not where somebody asked to stop it. Returns whether it moved. One UPDATE, so of two callers
+    `unless_cancelled`: not where somebody asked to stop it. `ends_claim`: whoever holds it can write no more, even
+    before somebody else claims it. Returns whether it moved. One UPDATE, so of two callers
     one wins. Ending a job frees its lease, and what it waited for, and settles what it cost, all at once.
     """
     sources = [state for state, followers in TRANSITIONS.items() if to in followers]
@@ -61,6 +68,8 @@ def advance(
         jobs = jobs.filter(fence=fence)
     if unless_cancelled:
         jobs = jobs.filter(cancel_requested=False)
+    if ends_claim:
+        changes["fence"] = F("fence") + 1
     if to in TERMINAL:
         # A result that is withdrawn later keeps the time at which it was there.
         finished = Coalesce(F("finished_at"), Value(timezone.now()), output_field=DateTimeField())

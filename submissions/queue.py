@@ -91,16 +91,22 @@ def waiting_state(job: Job) -> State:
 
 
 def put_back(job: Job, *, counted: bool) -> bool:
-    """Give a claimed job back to the queue; an uncounted attempt (the worker was asked to stop) costs nothing."""
+    """Give a claimed job back to the queue; an uncounted attempt (the worker was asked to stop) costs nothing.
+
+    One that its submitter asked to stop ends instead.
+    """
     attempts = job.attempts if counted else job.attempts - 1
     delay = BACKOFF[min(attempts, len(BACKOFF)) - 1] if counted else timedelta(0)
+    if Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists():
+        return advance(job.pk, State.CANCELLED, fence=job.fence)
     moved = advance(
         job.pk,
         waiting_state(job),
         fence=job.fence,
+        ends_claim=True,
         attempts=attempts,
         lease_expires_at=None,
-        not_before=timezone.now() + delay,
+        not_before=timezone.now() + delay if delay else None,
         stage="",
         progress=0.0,
         progress_note="",
@@ -124,10 +130,15 @@ def reap() -> int:
     overdue = Job.objects.exclude(state__in=TERMINAL).filter(
         lease_expires_at__isnull=False, started_at__lt=limit
     )
-    for job in overdue:
+    return count + sum(time_out(job) for job in overdue)
+
+
+def time_out(job: Job) -> bool:
+    """End a claimed job that ran longer than JOB_WALL_CLOCK_SECONDS, whatever it is doing."""
+    moved = advance(job.pk, State.TIMED_OUT, fence=job.fence, error_code="timed_out")
+    if moved:
         write_log(job.pk, "The job ran longer than it may and was stopped.")
-        count += advance(job.pk, State.TIMED_OUT, fence=job.fence, error_code="timed_out")
-    return count
+    return moved
 
 
 def take_requests() -> int:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-import os
 import secrets
-import socket
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from celery import shared_task
-from celery.signals import worker_process_init, worker_ready, worker_shutdown
+from celery.signals import worker_process_init, worker_ready
 from django.conf import settings
 from django.utils import timezone
 
@@ -22,29 +20,36 @@ from leaderboard.certainty import request_missing_certainty
 from leaderboard.collection_figures import request_missing_statistics
 from leaderboard.efficiency import prices_come_into_force
 from submissions.analysis import ask_again
-from submissions.heartbeat import Heartbeat, forget_silent_workers
+from submissions.heartbeat import forget_silent_workers
 from submissions.model_work.encodings import settle
+from submissions.models import Worker
 from submissions.notices.deliveries import forget_old
 from submissions.notices.sending import NOTIFY, ring_for_notices, take_turn
 from submissions.queue import WORK, reap, ring_for_waiting, take_requests
 from submissions.rescoring import give_up_lost
 from submissions.sandbox.leftovers import end_leftovers
 from submissions.sweeping import sweep
-from submissions.working import work_through
+from submissions.workers import presence
+from submissions.workers.looking import TURNS, dispatcher_is_late, take
+from submissions.workers.own import AT_WORK, refusal, worker_name
+
+__all__ = ["presence"]
 
 logger = logging.getLogger(__name__)
-_heartbeats: list[Heartbeat] = []
 
 
 @shared_task(name=WORK)
 def work(queue: str) -> None:
     """Do what waits in a queue."""
-    work_through(queue, f"{socket.gethostname()}:{os.getpid()}")
+    take(queue)
 
 
 @shared_task(name=DISPATCH)
 def dispatch() -> None:
     """Take up requests, reap silent workers' jobs, and ring for whatever waits."""
+    if refusal():
+        return
+    Worker.objects.filter(name=worker_name()).update(dispatched_at=timezone.now())
     for step in (
         request_missing_certainty,
         prices_come_into_force,
@@ -74,31 +79,37 @@ def _take_step(step: Callable[[], object]) -> None:
 @shared_task(name=NOTIFY)
 def notify() -> None:
     """Tell people what happened: write it down, and send mail and webhooks for a while."""
-    take_turn()
+    if refusal() or not AT_WORK.acquire(blocking=False):
+        return
+    try:
+        take_turn()
+    finally:
+        AT_WORK.release()
 
 
 @shared_task(name="runboard.sweep")
 def sweep_files() -> None:
     """Remove what crashes left behind, and what was sent long ago."""
+    if refusal():
+        return
     sweep()
     forget_old()
 
 
+def dispatch_if_late() -> None:
+    """Take the dispatcher's turn where nobody has for a while."""
+    if dispatcher_is_late():
+        dispatch()
+
+
+# What an idle worker of these queues does when it looks by itself.
+TURNS.update({"dispatch": dispatch_if_late, "notices": notify})
+
+
 @worker_ready.connect
-def announce(sender: Any, **_: Any) -> None:
-    """Put this worker on the list of those alive."""
-    queues = [queue.name for queue in sender.task_consumer.queues]
-    heartbeat = Heartbeat(f"{socket.gethostname()}:{os.getpid()}", queues, "")
-    heartbeat.start()
-    _heartbeats.append(heartbeat)
+def begin(**_: Any) -> None:
+    """What waited while no worker was there need not wait for the clock."""
     bell.send(DISPATCH, "dispatch")
-
-
-@worker_shutdown.connect
-def leave(**_: Any) -> None:
-    """Take this worker off the list."""
-    for heartbeat in _heartbeats:
-        heartbeat.stop()
 
 
 @worker_process_init.connect

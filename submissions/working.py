@@ -13,7 +13,7 @@ from submissions.capability import forget_own_capability, own_capability, runs_m
 from submissions.collecting import score_or_keep
 from submissions.collection_analysis import statistics_job
 from submissions.judging import merge_job, pool_job
-from submissions.lease import Cancelled, Lease, LeaseLost, holding
+from submissions.lease import Cancelled, Lease, LeaseLost, Stopped, holding
 from submissions.lifecycle import advance, write_log
 from submissions.model_work.embedding_cache import tidy_up
 from submissions.model_work.encodings import WaitsForShards, settle_shard, wait_for_shards
@@ -30,6 +30,7 @@ from submissions.retrieval import retrieve_job
 from submissions.revealing import reveal_job
 from submissions.sandbox import SandboxUnavailable
 from submissions.scoring import JudgementsChanged, forget_upload
+from submissions.workers.own import refusal
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +70,8 @@ def _tidy_up_after(queue: str) -> None:
 
 
 def _next(queue: str, worker: str) -> Job | None:
+    if refusal():
+        return None
     return claim([queue], worker, own_capability().permitted() if runs_models([queue]) else None)
 
 
@@ -86,6 +89,9 @@ def _settled(job: Job) -> None:
     try:
         with holding(job) as lease:
             _attempt(job, lease)
+    except Stopped:
+        if put_back(job, counted=False):
+            write_log(job.pk, "The worker was stopped; the job goes on elsewhere.")
     except LeaseLost:
         logger.warning("job %s: another worker holds it now, nothing was written", job.pk)
     except Cancelled:

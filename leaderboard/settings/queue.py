@@ -38,6 +38,10 @@ CACHES = {
 }
 CELERY_BROKER_URL = REDIS_URL
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+# For ever: a worker without a broker still works, since it looks into the database.
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
+# What runs was acknowledged when it came: a lost connection says nothing about it.
+CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
 CELERY_BROKER_TRANSPORT_OPTIONS = {
     "visibility_timeout": 24 * 3600,
     "unacked_restore_interval": 5,
@@ -65,6 +69,8 @@ JOB_WALL_CLOCK_SECONDS = env.int("JOB_WALL_CLOCK_SECONDS", default=6 * 3600)
 LEASE_SECONDS = env.float("LEASE_SECONDS", default=60.0) * QUEUE_TIME_SCALE
 #: Seconds between two signs of life of a claim, which also look for a wish to cancel; a lease is thirty times as long.
 LEASE_LOOK_SECONDS = 2.0 * QUEUE_TIME_SCALE
+#: Seconds after which a process is ended whose work does not stop when it must.
+UNHEARD_SECONDS = 30.0 * QUEUE_TIME_SCALE
 #: Seconds between two signs of life of a worker, and how long it may be silent before it counts as dead.
 HEARTBEAT_SECONDS = 10.0 * QUEUE_TIME_SCALE
 WORKER_SILENCE_SECONDS = 30.0 * QUEUE_TIME_SCALE

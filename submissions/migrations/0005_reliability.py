@@ -27,6 +27,22 @@ class Migration(migrations.Migration):
                 blank=True, help_text="What timings made by it are filed under.", max_length=200
             ),
         ),
+        migrations.AddField(
+            model_name="worker",
+            name="refusal",
+            field=models.CharField(
+                blank=True,
+                help_text="Why it takes no work: its version is not the database's.",
+                max_length=300,
+            ),
+        ),
+        migrations.AddField(
+            model_name="worker",
+            name="dispatched_at",
+            field=models.DateTimeField(
+                blank=True, help_text="When it last took the dispatcher's turn.", null=True
+            ),
+        ),
         migrations.CreateModel(
             name="Upload",
             fields=[

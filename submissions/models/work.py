@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from datetime import timedelta
 from typing import ClassVar, Self
 
 from django.conf import settings
@@ -99,9 +100,12 @@ class JobQuerySet(models.QuerySet["Job"]):
 
     def waiting(self) -> Self:
         """Those that a worker may claim now."""
-        now = timezone.now()
+        now, longest = timezone.now(), timedelta(seconds=2 * max(settings.BACKOFF_SECONDS))
         return self.filter(
-            Q(state__in=WAITING), Q(lease_expires_at=None), Q(not_before=None) | Q(not_before__lte=now)
+            Q(state__in=WAITING),
+            Q(lease_expires_at=None),
+            # None waits longer than the longest backoff: a later moment comes of a clock that has been set back since.
+            Q(not_before=None) | Q(not_before__lte=now) | Q(not_before__gt=now + longest),
         ).exclude(
             # What is scored waits for judgements; files are checked, baselines retrieved and pools drawn meanwhile.
             Q(kind__in=Job.NEEDS_JUDGEMENTS) | Q(kind=Job.Kind.SCORE, validated=True),
@@ -124,9 +128,19 @@ class JobQuerySet(models.QuerySet["Job"]):
             | Q(state=State.DONE, entry=None) & ~Q(seed="") & ~models.Exists(unfinished)
         )
 
+    def held_by(self, worker: str) -> Self:
+        """Those that pool processes of this worker hold; claims bear their ids behind its name."""
+        return self.exclude(state__in=TERMINAL).filter(
+            worker__startswith=f"{worker}:", lease_expires_at__isnull=False
+        )
+
     def expired(self) -> Self:
         """Those whose worker went silent, in every state that is not terminal."""
-        return self.exclude(state__in=TERMINAL).filter(lease_expires_at__lt=timezone.now())
+        # One that ends later than any that is given now was given by a clock that has been set back since.
+        now, longest = timezone.now(), timedelta(seconds=2 * settings.LEASE_SECONDS)
+        return self.exclude(state__in=TERMINAL).filter(
+            Q(lease_expires_at__lt=now) | Q(lease_expires_at__gt=now + longest)
+        )
 
 
 class Job(models.Model):
@@ -250,6 +264,12 @@ class Worker(models.Model):
     )
     sandbox = models.JSONField(
         default=dict, blank=True, help_text="What it can run models in, as capability.Capability."
+    )
+    refusal = models.CharField(
+        max_length=300, blank=True, help_text="Why it takes no work: its version is not the database's."
+    )
+    dispatched_at = models.DateTimeField(
+        null=True, blank=True, help_text="When it last took the dispatcher's turn."
     )
     started_at = models.DateTimeField()
     seen_at = models.DateTimeField(db_index=True)
