@@ -10,7 +10,7 @@ from django.db.models import DateTimeField, F, Value
 from django.db.models.functions import Coalesce, Concat
 from django.utils import timezone
 
-from submissions.models import TERMINAL, Job, State
+from submissions.models import TERMINAL, WAITING, Job, State
 from submissions.quotas.ledger import settle
 
 _ENDS = {State.FAILED, State.CANCELLED, State.TIMED_OUT, State.WITHDRAWN}
@@ -48,19 +48,13 @@ _PROGRESS = (State.SCORING, State.RETRIEVING, State.QUEUED, State.VALIDATING, St
 
 
 def advance(
-    job_id: int,
-    to: State,
-    *,
-    fence: int | None = None,
-    unless_cancelled: bool = False,
-    ends_claim: bool = False,
-    **changes: Any,
+    job_id: int, to: State, *, fence: int | None = None, unless_cancelled: bool = False, **changes: Any
 ) -> bool:
     """Move the job to `to` if its present state allows it and, where given, the caller still holds the claim.
 
-    `unless_cancelled`: not where somebody asked to stop it. `ends_claim`: whoever holds it can write no more, even
-    before somebody else claims it. Returns whether it moved. One UPDATE, so of two callers
-    one wins. Ending a job frees its lease, and what it waited for, and settles what it cost, all at once.
+    `unless_cancelled`: not where somebody asked to stop it. Returns whether it moved. One UPDATE, so of two callers
+    one wins. Ending a job frees its lease, and what it waited for, and settles what it cost, all at once. A claim that
+    goes back to the queue ends there, not where the next one begins: its holder can write no more.
     """
     sources = [state for state, followers in TRANSITIONS.items() if to in followers]
     jobs = Job.objects.filter(pk=job_id, state__in=sources)
@@ -68,7 +62,7 @@ def advance(
         jobs = jobs.filter(fence=fence)
     if unless_cancelled:
         jobs = jobs.filter(cancel_requested=False)
-    if ends_claim:
+    if fence is not None and to in WAITING:
         changes["fence"] = F("fence") + 1
     if to in TERMINAL:
         # A result that is withdrawn later keeps the time at which it was there.

@@ -103,7 +103,6 @@ def put_back(job: Job, *, counted: bool) -> bool:
         job.pk,
         waiting_state(job),
         fence=job.fence,
-        ends_claim=True,
         attempts=attempts,
         lease_expires_at=None,
         not_before=timezone.now() + delay if delay else None,

@@ -1,0 +1,117 @@
+"""Real workers without a broker, asked to stop, and with work that hangs."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.db import connections
+
+from leaderboard.supervisor import services
+from submissions.models import Job, State, Worker
+from tests.factories import make_dataset, make_job
+from tests.servers import processes
+
+pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
+
+#: A lease of 6 seconds, a look into the database once a second.
+SCALE = "0.1"
+Start = Callable[..., subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+def start(transactional_db: None, tmp_path: Path) -> Iterator[Start]:
+    """Starts a worker of two processes that has no broker."""
+    running: list[subprocess.Popen[bytes]] = []
+
+    def worker(name: str, queues: str = "score,dispatch", **more: str) -> subprocess.Popen[bytes]:
+        environment = {"REDIS_URL": "redis://127.0.0.1:1/0", "QUEUE_TIME_SCALE": SCALE, **more}
+        if url := os.environ.get("DATABASE_URL", ""):
+            database = str(connections["default"].settings_dict["NAME"])
+            environment["DATABASE_URL"] = re.sub(r"/[^/?]*(\?|$)", rf"/{database}\1", url, count=1)
+        command = services.worker(name, queues, 2, environment)
+        arguments = [
+            "tests.submissions.slow_worker" if each == "leaderboard.celery" else each
+            for each in command.arguments
+        ]
+        process = processes.start(arguments, tmp_path / f"{name}.log", environment, cwd=settings.BASE_DIR)
+        running.append(process)
+        return process
+
+    yield worker
+    for process in running:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    Worker.objects.all().delete()
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
+    deadline = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < deadline, list(
+            Job.objects.values("pk", "state", "worker", "attempts", "log", "lease_expires_at")
+        )
+        time.sleep(0.05)
+    return found
+
+
+def slow_job(**payload: Any) -> Job:
+    return make_job(make_dataset(), kind=Job.Kind.POOL, payload=payload)
+
+
+def is_done(job: Job) -> bool:
+    job.refresh_from_db()
+    return job.state == State.DONE
+
+
+def process_of(job: Job) -> int:
+    """The pool process that holds the job, once one does."""
+
+    def holder() -> str:
+        job.refresh_from_db()
+        return job.worker if job.state == State.SCORING else ""
+
+    return int(wait_for(holder).rpartition(":")[2])
+
+
+def runs(process: int) -> bool:
+    """Whether there is such a process, and it has not ended."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_without_a_broker_work_is_found_dispatched_and_given_back(start: Start) -> None:
+    first = start("first")
+    quick = slow_job()
+    wait_for(lambda: is_done(quick))
+    worker = Worker.objects.get()
+    assert (sorted(worker.queues), worker.refusal) == (["dispatch", "score"], "")
+    assert quick.worker.rpartition(":")[0] == worker.name
+    wait_for(lambda: Worker.objects.exclude(dispatched_at=None).exists())
+
+    asking, hanging = slow_job(ask=60), slow_job(hang=60)
+    holders = {process_of(asking), process_of(hanging)}
+    assert len(holders) == 2
+    first.send_signal(signal.SIGTERM)
+    began = time.monotonic()
+    assert first.wait(20) == 0
+    assert time.monotonic() - began < 6
+    for job in (asking, hanging):
+        job.refresh_from_db()
+        assert (job.state, job.attempts, job.lease_expires_at) == (State.QUEUED, 0, None), job.log
+    assert not any(map(runs, holders))
+
+    start("second")
+    wait_for(lambda: is_done(asking) and is_done(hanging))
+    assert (asking.attempts, hanging.attempts) == (1, 1)
