@@ -95,7 +95,7 @@ def test_without_a_broker_work_is_found_dispatched_and_given_back(start: Start) 
     first = start("first")
     quick = slow_job()
     wait_for(lambda: is_done(quick))
-    worker = Worker.objects.get()
+    worker = wait_for(Worker.objects.first)
     assert (sorted(worker.queues), worker.refusal) == (["dispatch", "score"], "")
     assert quick.worker.rpartition(":")[0] == worker.name
     wait_for(lambda: Worker.objects.exclude(dispatched_at=None).exists())
