@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 
 from evaluation.errors import InvalidContent
 from evaluation.formats.compression import MIB, describe_bytes
+from evaluation.formats.zip_headers import LyingHeader, refuse_lies
 from evaluation.problems import Problem
 
 #: Told a member's name and the share of it that is written, 0 to 1.
@@ -27,6 +28,8 @@ _BLOCK = MIB
 _DISK_INTERVAL = 64 * MIB
 #: What a zip's list of members may take, which zipfile reads whole: so many bytes, or so many a member.
 _LIST_BYTES, _LIST_BYTES_EACH = 2 * MIB, 1024
+#: Characters of a name in a message.
+_SHOWN = 120
 #: The methods that zipfile expands piece by piece. Of bzip2 and LZMA it expands all that one read brings: gigabytes.
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _OTHER_METHODS = {
@@ -37,7 +40,10 @@ _OTHER_METHODS = {
     95: "xz",
     98: "PPMd",
 }
-_DAMAGED = (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, RuntimeError, ValueError)
+#: OverflowError: of a place that no file can have.
+_DAMAGED = (
+    zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, RuntimeError, ValueError, OverflowError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +81,9 @@ def open_archive(path: Path, policy: Policy) -> Iterator[Archive]:
         with _theirs():
             archive = zipfile.ZipFile(stored)
         with archive:
-            yield Archive(archive, policy, policy.allowance(path.stat().st_size))
+            opened = Archive(archive, policy, policy.allowance(path.stat().st_size))
+            _refuse_lies(stored, archive)
+            yield opened
 
 
 class Archive:
@@ -92,8 +100,8 @@ class Archive:
         self.names = tuple(info.filename for info in self._infos)
         if len(self.names) > policy.max_members:
             raise _too_many(f"the zip holds {len(self.names):,} files", policy)
-        for name in self.names:
-            _refuse_doubtful_path(name)
+        for info in self._infos:
+            _refuse_doubtful_path(info.orig_filename)  # zipfile cuts the other name at NUL
 
     def extract(self, targets: Mapping[str, Path], progress: Progress = lambda name, share: None) -> None:
         """Write members, by name, to paths that the caller chose; other members are left alone.
@@ -106,7 +114,9 @@ class Archive:
         for info in wanted:
             _refuse_unusual(info)
             if often[info.filename.casefold()] > 1:
-                raise _refusal("member_name", f"the zip has {info.filename} twice", "Pack every file once.")
+                raise _refusal(
+                    "member_name", f"the zip has {_shown(info.filename)} twice", "Pack every file once."
+                )
         for info in wanted:
             target = targets[info.filename]
             self._look_at_disk(target.parent)
@@ -132,7 +142,7 @@ class Archive:
         self._left -= more
         if self._left < 0:
             limit = describe_bytes(self._allowance)
-            message = f"the zip expands to more than {limit} at {info.filename}"
+            message = f"the zip expands to more than {limit} at {_shown(info.filename)}"
             raise _refusal("expansion", message, self._policy.expansion_hint)
         if (self._allowance - self._left) % _DISK_INTERVAL < more:
             self._look_at_disk(folder)
@@ -166,21 +176,35 @@ def _theirs() -> Iterator[None]:
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         hint = "Pack it again, and check it with `unzip -t`."
-        raise _refusal("compression", f"the zip is damaged: {error}", hint) from error
+        raise _refusal("compression", f"the zip is damaged: {_shown(str(error))}", hint) from error
+
+
+def _refuse_lies(stored: _Stored, archive: zipfile.ZipFile) -> None:
+    infos = archive.infolist()
+    with _theirs():
+        try:
+            refuse_lies(stored, infos, archive.start_dir)
+        except LyingHeader as error:
+            message = f"the zip is damaged at {_shown(infos[error.place].orig_filename)}: {error}"
+            raise _refusal("compression", message, "Pack it again, with another program.") from error
 
 
 def _is_ballast(info: zipfile.ZipInfo) -> bool:
     """Folders, and what file managers add without being asked."""
     path = PurePosixPath(info.filename)
-    return info.is_dir() or path.parts[:1] == ("__MACOSX",) or path.name in (".DS_Store", "Thumbs.db")
+    return (
+        info.filename.endswith("/")
+        or path.parts[:1] == ("__MACOSX",)
+        or path.name in (".DS_Store", "Thumbs.db")
+    )
 
 
 def _refuse_doubtful_path(name: str) -> None:
     climbs = name.startswith("/") or ".." in PurePosixPath(name).parts
-    if climbs or "\\" in name or not name.isprintable():
+    if not name or climbs or "\\" in name or not name.isprintable():
         raise _refusal(
             "member_name",
-            f"the zip has a member with a doubtful path: {name[:80]!r}",
+            f"the zip has a member with a doubtful path: {name[:_SHOWN]!r}",
             "Pack files under plain relative names, with / between folders.",
         )
 
@@ -190,16 +214,21 @@ def _refuse_unusual(info: zipfile.ZipInfo) -> None:
     if info.flag_bits & 0x1 or (kind and not stat.S_ISREG(kind)):
         raise _refusal(
             "member_kind",
-            f"{info.filename} is encrypted, a link or a device",
+            f"{_shown(info.filename)} is encrypted, a link or a device",
             "Pack regular files without a password.",
         )
     if info.compress_type not in _METHODS:
         name = _OTHER_METHODS.get(info.compress_type, f"method {info.compress_type}")
         raise _refusal(
             "compression",
-            f"{info.filename} is compressed with {name}, which is not read here",
+            f"{_shown(info.filename)} is compressed with {name}, which is not read here",
             "Pack with the usual method, deflate.",
         )
+
+
+def _shown(text: str) -> str:
+    """A member's name, or what zipfile says of one, for a message: a name may have 64 KiB."""
+    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
 def _too_many(message: str, policy: Policy) -> InvalidContent:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.fuzz.checkpoints import fuzz
+from tests.fuzz.spoilt_checkpoints import fuzz
 
 
 def test_mutations_end_in_a_verdict() -> None:

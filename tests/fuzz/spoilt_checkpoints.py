@@ -1,6 +1,6 @@
 """Mutations of good checkpoints: whatever comes in, the verdict is a report, never an exception.
 
-`PYTHONPATH=. python tests/fuzz/checkpoints.py [COUNT] [SEED]` tries so many, and prints what became of them.
+`PYTHONPATH=. python tests/fuzz/spoilt_checkpoints.py [COUNT] [SEED]` tries so many, and prints what became of them.
 """
 
 from __future__ import annotations
@@ -76,10 +76,11 @@ def _json_value(data: bytes, generator: random.Random, content: dict[str, bytes]
         value = json.loads(data)
     except ValueError:
         return _bytes(data, generator, content)
-    return json.dumps(_changed(value, generator)).encode()
+    return json.dumps(changed_value(value, generator)).encode()
 
 
-def _changed(value: Any, generator: random.Random) -> Any:
+def changed_value(value: Any, generator: random.Random) -> Any:
+    """A JSON value with one part of it changed."""
     if isinstance(value, dict) and value and generator.random() < 0.9:
         key = generator.choice(list(value))
         if generator.random() < 0.1:
@@ -89,10 +90,14 @@ def _changed(value: Any, generator: random.Random) -> Any:
             }
         if generator.random() < 0.1:
             return {k: v for k, v in value.items() if k != key}
-        return {**value, key: _changed(value[key], generator)}
+        return {**value, key: changed_value(value[key], generator)}
     if isinstance(value, list) and value and generator.random() < 0.9:
         place = generator.randrange(len(value))
-        return [*value[:place], _changed(value[place], generator), *value[place + generator.randint(0, 1) :]]
+        return [
+            *value[:place],
+            changed_value(value[place], generator),
+            *value[place + generator.randint(0, 1) :],
+        ]
     return generator.choice(_VALUES)
 
 
@@ -121,7 +126,7 @@ def _header(data: bytes, generator: random.Random, content: dict[str, bytes]) ->
         header = json.loads(data[8 : 8 + length])
     except (ValueError, OverflowError, MemoryError):
         return _bytes(data, generator, content)
-    text = json.dumps(_changed(header, generator)).encode()
+    text = json.dumps(changed_value(header, generator)).encode()
     return len(text).to_bytes(8, "little") + text + data[8 + length :]
 
 

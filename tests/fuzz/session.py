@@ -1,0 +1,120 @@
+"""An hour, or as long as is said, of coverage-guided fuzzing: `PYTHONPATH=. python tests/fuzz/session.py [MINUTES]`.
+
+The targets share the time, one after the other. What is found of a target is kept in build/fuzz/<target>, so that the
+next hour goes on from there; inputs that no verdict came of lie in build/fuzz/crashes. The table is printed and written
+to build/fuzz/table.txt after each target.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.fuzz.seeds import write_seeds, write_words
+from tests.fuzz.targets import TARGETS
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build" / "fuzz"
+#: A target may take so many MB of memory in all, and so many seconds for one input.
+MOST_MB, MOST_SECONDS = 512, 10
+_LONGEST_INPUT = 24 * 1024
+#: A target that fails at once is not begun for ever.
+_MOST_CRASHES = 20
+
+
+@dataclass
+class Result:
+    """What became of a target."""
+
+    target: str
+    seeds: int
+    minutes: float = 0.0
+    executions: int = 0
+    branches: int = 0
+    corpus: str = ""
+    peak_mb: int = 0
+    crashes: int = 0
+
+
+def fuzz(target: str, seconds: float) -> Result:
+    """Fuzz one target so long; after a crash it is begun again, with what it has learnt."""
+    corpus, seeds = BUILD / target, BUILD / "seeds" / target
+    corpus.mkdir(parents=True, exist_ok=True)
+    (BUILD / "crashes").mkdir(exist_ok=True)
+    result = Result(target, write_seeds(target, seeds))
+    write_words(BUILD / "words.txt")
+    started = time.monotonic()
+    while (left := seconds - (time.monotonic() - started)) >= 1 and result.crashes < _MOST_CRASHES:
+        log = BUILD / f"{target}-{result.crashes}.log"
+        with log.open("wb") as out:
+            command = [*_command(target, corpus, seeds), f"-max_total_time={int(left)}"]
+            ended = subprocess.run(
+                command, cwd=ROOT, stdout=out, stderr=subprocess.STDOUT, timeout=left + 300, check=False
+            )
+        _read(log.read_text(errors="replace"), result)
+        result.crashes += ended.returncode != 0
+    result.minutes = (time.monotonic() - started) / 60
+    return result
+
+
+def _command(target: str, corpus: Path, seeds: Path) -> list[str]:
+    return [
+        sys.executable, str(ROOT / "tests/fuzz/guided.py"), target, str(corpus), str(seeds), "-print_final_stats=1",
+        f"-max_len={_LONGEST_INPUT}", f"-rss_limit_mb={MOST_MB}", f"-timeout={MOST_SECONDS}", "-keep_seed=1",
+        "-len_control=0", "-use_value_profile=1", f"-dict={BUILD / 'words.txt'}",
+        f"-artifact_prefix={BUILD / 'crashes' / target}-",
+    ]  # fmt: skip
+
+
+def _read(log: str, result: Result) -> None:
+    """What libFuzzer says at its end, and in its last line of progress."""
+    for pattern, name in (("number_of_executed_units", "executions"), ("peak_rss_mb", "peak_mb")):
+        if found := re.search(rf"stat::{pattern}:\s*(\d+)", log):
+            value = int(found[1])
+            before = getattr(result, name)
+            setattr(result, name, before + value if name == "executions" else max(before, value))
+    progress = re.findall(r"cov: (\d+) ft: \d+ corp: (\S+)", log)
+    if progress:
+        result.branches, result.corpus = max(result.branches, int(progress[-1][0])), progress[-1][1]
+
+
+def table(results: list[Result]) -> str:
+    """The results as lines of text."""
+    lines = [
+        f"{'target':12} {'minutes':>7} {'executions':>11} {'branches':>8} {'seeds':>5} {'corpus':>11} "
+        f"{'peak MB':>7} {'crashes':>7}"
+    ]
+    lines += [
+        f"{each.target:12} {each.minutes:7.1f} {each.executions:11,} {each.branches:8,} {each.seeds:5} "
+        f"{each.corpus:>11} {each.peak_mb:7,} {each.crashes:7}"
+        for each in results
+    ]
+    total = sum(each.executions for each in results)
+    crashes = sum(each.crashes for each in results)
+    lines.append(
+        f"{'all':12} {sum(each.minutes for each in results):7.1f} {total:11,} {'':42} {crashes:7}".rstrip()
+    )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Fuzz all targets; 1 where there was a crash."""
+    minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
+    BUILD.mkdir(parents=True, exist_ok=True)
+    results: list[Result] = []
+    for target in TARGETS:
+        results.append(fuzz(target, minutes * 60 / len(TARGETS)))
+        (BUILD / "table.txt").write_text(table(results))
+    print(table(results), end="")
+    crashes = sum(result.crashes for result in results)
+    if crashes:
+        print(f"{crashes} inputs without a verdict: {BUILD / 'crashes'}, and why in {BUILD}/*.log")
+    return bool(crashes)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
