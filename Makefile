@@ -17,10 +17,13 @@ PRODUCTION := RUNBOARD_VAR=build/lint ALLOWED_HOSTS=runboard.example HTTPS=1 DEB
 # How many checkpoints are spoilt, and which: the same seed spoils the same ones.
 COUNT ?= 1500
 SEED  ?= 1
+# How long, and with how many cases of each kind, everything that strangers send is fuzzed.
+MINUTES ?= 60
+CASES ?= 10000
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test lint benchmark attack fuzz-checkpoints clean
+.PHONY: help run test lint benchmark attack fuzz sanitize fuzz-checkpoints clean
 
 help: ## list these recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,8 +53,16 @@ attack: $(TEST_STAMP) ## play the attack on hidden judgements with each protecti
 	RUNBOARD_ATTACK=1 $(PY) -m pytest -q tests/attack
 	PYTHONPATH=. $(PY) tests/attack/offline.py
 
+fuzz: $(TEST_STAMP) ## all that strangers send, spoilt: 10,000 cases by kind, bombs, then guided by coverage (MINUTES=60)
+	RUNBOARD_FUZZ_CASES=$(CASES) $(PY) -m pytest -q tests/evaluation/test_hostile_bytes.py
+	PYTHONPATH=. $(PY) tests/fuzz/bombs.py
+	PYTHONPATH=. $(PY) tests/fuzz/session.py $(MINUTES)
+
+sanitize: $(TEST_STAMP) ## the tests of the compiled kernel, with its memory and arithmetic watched (gcc's sanitizers)
+	tests/fuzz/sanitize.sh $(PY)
+
 fuzz-checkpoints: $(TEST_STAMP) ## spoil good checkpoints at random: each is accepted or refused with a reason (COUNT=..., SEED=...)
-	PYTHONPATH=. $(PY) tests/fuzz/checkpoints.py $(COUNT) $(SEED)
+	PYTHONPATH=. $(PY) tests/fuzz/spoilt_checkpoints.py $(COUNT) $(SEED)
 
 clean: ## remove .venv, build/ and caches; never var/
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

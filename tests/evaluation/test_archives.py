@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from evaluation.errors import InvalidContent
 from evaluation.formats.archives import Policy, is_zip, open_archive
 from evaluation.problems import Problem
+from tests.fuzz.bombs import BOMBS, zip_of
 
 POLICY = Policy(max_members=3, members_hint="At most three.", expansion_hint="Send it plain.")
 
@@ -112,6 +114,81 @@ def test_a_size_that_lies_is_not_believed(tmp_path: Path) -> None:
     data[at : at + 4] = (10).to_bytes(4, "little")
     path.write_bytes(data)
     assert refused(path).code == "compression"
+
+
+def test_members_that_share_bytes_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    path.write_bytes(zip_of(b"x", 1, members=2, apart=False, method=0))
+    problem = refused(path)
+    assert problem.code == "compression"
+    assert "the zip is damaged at " in problem.message
+
+
+def test_a_member_may_not_reach_into_the_list_of_members(tmp_path: Path) -> None:
+    path = packed(tmp_path / "a.zip", ("a.txt", "x"), method=zipfile.ZIP_STORED)
+    data = bytearray(path.read_bytes())
+    listed = data.index(b"PK\x01\x02")
+    for place in (18, 22, listed + 20, listed + 24):
+        data[place : place + 4] = (40).to_bytes(4, "little")
+    path.write_bytes(data)
+    assert "list of members" in refused(path).message
+
+
+@pytest.mark.parametrize(("place", "value", "what"), [
+    (8, 8, "another way"), (14, 7, "size or checksum"), (18, 2, "size or checksum"), (22, 9, "size or checksum"),
+    (30, ord("b"), "another name"), (0, 0, "no header"),
+])  # fmt: skip
+def test_a_member_whose_two_headers_differ_is_refused(
+    tmp_path: Path, place: int, value: int, what: str
+) -> None:
+    path = packed(tmp_path / "a.zip", ("c.txt", "x"), ("a.txt", "x"), method=zipfile.ZIP_STORED)
+    data = bytearray(path.read_bytes())
+    data[data.rindex(b"PK\x03\x04") + place] = value
+    path.write_bytes(data)
+    problem = refused(path, ["c.txt"])
+    assert problem.code == "compression"
+    assert problem.message.startswith("the zip is damaged at a.txt: ")
+    assert what in problem.message
+
+
+def test_honest_zips_of_other_programs_are_read(tmp_path: Path) -> None:
+    """Sizes after the data, as programs write that cannot go back; and room for large sizes."""
+    path = tmp_path / "a.zip"
+
+    class Pipe(io.BytesIO):
+        def seekable(self) -> bool:
+            return False
+
+    pipe = Pipe()
+    with zipfile.ZipFile(pipe, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("a.txt", "A")
+    path.write_bytes(pipe.getvalue())
+    assert extracted(path) == {"a.txt": "A"}
+    with zipfile.ZipFile(path, "w") as archive, archive.open("b.txt", "w", force_zip64=True) as member:
+        member.write(b"B")
+    assert extracted(path) == {"b.txt": "B"}
+
+
+def test_a_name_that_is_empty_or_holds_nul_is_refused(tmp_path: Path) -> None:
+    for name in (b"\0.txt", b"a\0txt"):
+        path = packed(tmp_path / "a.zip", ("a.txt", "x"))
+        path.write_bytes(path.read_bytes().replace(b"a.txt", name))
+        assert refused(path).code == "member_name"
+
+
+def test_a_place_that_no_file_can_have_is_damage(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    path.write_bytes(BOMBS["zip, place of 2^64"].make())
+    assert refused(path).code == "compression"
+
+
+def test_a_message_shows_the_beginning_of_a_long_name(tmp_path: Path) -> None:
+    name = "a" * 5000
+    path = packed(tmp_path / "a.zip", (name, "x"), (name.upper(), "x"))
+    assert len(refused(path).message) < 200
+    path = packed(tmp_path / "a.zip", (name, "x"))
+    path.write_bytes(path.read_bytes().replace(b"a" * 5000, b"b" * 5000, 1))
+    assert len(refused(path).message) < 200
 
 
 def test_a_full_disk_is_a_fault_of_ours(tmp_path: Path) -> None:
