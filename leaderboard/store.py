@@ -67,6 +67,23 @@ def put(area: Area, source: Path, sha256: str | None = None) -> str:
     return key
 
 
+def adopt(area: Area, source: Path, sha256: str | None = None) -> str:
+    """`put` for a file that nobody changes any more: the store gets a link to its bytes, and nothing is copied.
+
+    Where the store is on another disk, it is copied after all.
+    """
+    key = sha256 or sha256_of(source)
+    target = path_of(area, key)
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _sync(source)
+    try:
+        os.link(source, target)
+    except OSError:  # it is there already, or cannot be linked to here
+        return put(area, source, key)
+    keep_again(target)
+    return key
+
+
 def remove(area: Area, sha256: str) -> None:
     """Delete the content where it exists."""
     path_of(area, sha256).unlink(missing_ok=True)

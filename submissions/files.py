@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from django.conf import settings
@@ -32,11 +32,16 @@ ZIP_POLICY = Policy(
 
 @dataclass(frozen=True, slots=True)
 class IncomingFile:
-    """A file as it was sent: its name, where its bytes lie for now, and the slug of its dataset where one was said."""
+    """A file as it was sent: its name, where its bytes lie for now, and the slug of its dataset where one was said.
+
+    `sha256` is of its bytes, where it was found as they came; `upload` names the upload that brought it in pieces.
+    """
 
     name: str
     path: Path
     dataset: str | None = None
+    sha256: str | None = None
+    upload: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +52,19 @@ class RunFile:
     path: Path
     dataset: Dataset
     seed: str = ""
+    sha256: str | None = None
 
 
-def pair(files: Sequence[tuple[str, Path]], datasets: Sequence[str]) -> list[IncomingFile]:
-    """Files, as (name, path), with datasets by their order; zips name their own. Raises Refused."""
+def pair(files: Sequence[IncomingFile], datasets: Sequence[str]) -> list[IncomingFile]:
+    """Files with datasets by their order; zips name their own. Raises Refused."""
     slugs: list[str | None] = list(datasets)
     if not slugs or not files:
-        return [IncomingFile(name, path) for name, path in files]
-    if len(slugs) == 1 and not any(is_zip(path) for _, path in files):
+        return list(files)
+    if len(slugs) == 1 and not any(is_zip(file.path) for file in files):
         slugs *= len(files)
     if len(slugs) == len(files):
-        return [IncomingFile(name, path, slug) for (name, path), slug in zip(files, slugs, strict=True)]
-    plain = [name for name, path in files if not is_zip(path)]
+        return [replace(file, dataset=slug) for file, slug in zip(files, slugs, strict=True)]
+    plain = [file for file in files if not is_zip(file.path)]
     if len(slugs) != len(plain):
         raise Refused.of(
             "pairing",
@@ -67,7 +73,7 @@ def pair(files: Sequence[tuple[str, Path]], datasets: Sequence[str]) -> list[Inc
             "only a zip names its files by itself.",
         )
     remaining = iter(slugs)
-    return [IncomingFile(name, path, None if is_zip(path) else next(remaining)) for name, path in files]
+    return [file if is_zip(file.path) else replace(file, dataset=next(remaining)) for file in files]
 
 
 @contextmanager
@@ -88,7 +94,7 @@ def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
 
 def _runs_in(file: IncomingFile, folder: Path) -> list[RunFile]:
     if not is_zip(file.path):
-        return [RunFile(file.name, file.path, _dataset_of(file.dataset, file.name))]
+        return [RunFile(file.name, file.path, _dataset_of(file.dataset, file.name), sha256=file.sha256)]
     folder.mkdir()
     try:
         members = _members(file.path, folder)

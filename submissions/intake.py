@@ -18,7 +18,7 @@ from leaderboard.anonymity import EmbargoRefused, make_anonymous
 from leaderboard.board_versions import lock_boards
 from leaderboard.models import System, Team, User
 from leaderboard.runs import StoredRun, store_run
-from leaderboard.store import Area, put
+from leaderboard.store import Area, adopt
 from leaderboard.systems import NameTaken, SystemFields, create_system
 from submissions import queue, quotas
 from submissions.checking import CheckedFile, check_files
@@ -29,13 +29,14 @@ from submissions.models import Job, State, Submission
 from submissions.people.teams import personal_team
 from submissions.permissions import teams_of
 from submissions.refusals import FileReport, Refused
+from submissions.resumable.keeping import reading, take
 from submissions.rounds import NOTHING, Admission, Said, admit, examine
 from submissions.seeds import label_seeds, same_file
 
 
 def check_only(files: Sequence[IncomingFile], seeds: Sequence[str] = ()) -> list[FileReport]:
     """The verdict on each file; nothing is stored. Raises Refused where files do not pair with datasets, or seeds."""
-    with run_files(files) as found:
+    with reading(_uploads(files), shared=True), run_files(files) as found:
         runs, problems = label_seeds(found, seeds)
         reports = [checked.report_or_size() for checked in check_files(runs)]
     if problems:
@@ -63,38 +64,45 @@ def accept_submission(
     seeds of it, which `seeds` labels in the order of the files. `team` is whose a new system is, the submitter's first
     one where it is None; until the day `anonymous_until` nobody else learns that.
     """
-    with run_files(files) as found, quotas.reading_for(submitter, [run.dataset for run in found]):
-        runs, problems = label_seeds(found, seeds)
-        checked = list(check_files(runs))
-        datasets, tags = [run.dataset for run in runs], [_tag_of(file) for file in checked]
-        _, not_admitted = examine(submitter, _known_team(submitter, system, team), datasets, said, tags)
-        _refuse_wrong(checked, problems, not_admitted)
-        arrivals = [_store_bytes(file) for file in checked]
-        _refuse_same_runs(arrivals)
-    with transaction.atomic():
-        # Those that list what waits for judgements. Before all else, and in one order.
-        lock_boards(dataset.pk for dataset in datasets if dataset.awaits_judgements)
-        team = expected_team(submitter, system, team)
-        quotas.hold(submitter, team)
-        admission = admit(submitter, team, datasets, said, tags)
-        row = system_row(submitter, system, team, anonymous_until)
-        _refuse_repeats(row, configuration, arrivals)
-        submission = Submission.objects.create(
-            submitter=submitter,
-            team=team_of(row, submitter),
-            system=row,
-            configuration=configuration,
-            public=public,
-            reusable=reusable,
-            note=note,
-            **admitted(admission),
-        )
-        for arrival in arrivals:
-            job = _create_job(submission, arrival, admission.said.tag)
-            _keep_waiting(job, submission, arrival)
-        quotas.charge(submission, [arrival.run.dataset for arrival in arrivals])
-        queue.ring(Job.Queue.SCORE)
+    with reading(_uploads(files)):
+        with run_files(files) as found, quotas.reading_for(submitter, [run.dataset for run in found]):
+            runs, problems = label_seeds(found, seeds)
+            checked = list(check_files(runs))
+            datasets, tags = [run.dataset for run in runs], [_tag_of(file) for file in checked]
+            _, not_admitted = examine(submitter, _known_team(submitter, system, team), datasets, said, tags)
+            _refuse_wrong(checked, problems, not_admitted)
+            arrivals = [_store_bytes(file) for file in checked]
+            _refuse_same_runs(arrivals)
+        with transaction.atomic():
+            # Those that list what waits for judgements. Before all else, and in one order.
+            lock_boards(dataset.pk for dataset in datasets if dataset.awaits_judgements)
+            team = expected_team(submitter, system, team)
+            quotas.hold(submitter, team)
+            admission = admit(submitter, team, datasets, said, tags)
+            row = system_row(submitter, system, team, anonymous_until)
+            _refuse_repeats(row, configuration, arrivals)
+            submission = Submission.objects.create(
+                submitter=submitter,
+                team=team_of(row, submitter),
+                system=row,
+                configuration=configuration,
+                public=public,
+                reusable=reusable,
+                note=note,
+                **admitted(admission),
+            )
+            for arrival in arrivals:
+                job = _create_job(submission, arrival, admission.said.tag)
+                _keep_waiting(job, submission, arrival)
+            take(submitter, _uploads(files))
+            quotas.charge(submission, [arrival.run.dataset for arrival in arrivals])
+            queue.ring(Job.Queue.SCORE)
     return submission
+
+
+def _uploads(files: Iterable[IncomingFile]) -> list[str]:
+    """The uploads that brought files in pieces."""
+    return list(dict.fromkeys(file.upload for file in files if file.upload))
 
 
 def _known_team(submitter: User, system: System | SystemFields, team: Team | None) -> Team | None:
@@ -151,7 +159,7 @@ class _Arrival:
 
 def _store_bytes(file: CheckedFile) -> _Arrival:
     if file.report is None:
-        return _Arrival(file.run, None, None, put(Area.UPLOADS, file.run.path))
+        return _Arrival(file.run, None, None, adopt(Area.UPLOADS, file.run.path, file.run.sha256))
     return _Arrival(file.run, file.as_report(), store_run(file.run.path))
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from django import forms
 from django.conf import settings
 from django.core.exceptions import PermissionDenied
-from django.core.files.uploadedfile import TemporaryUploadedFile, UploadedFile
+from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpRequest, QueryDict
 
 from evaluation.formats.compression import describe_bytes
@@ -18,21 +18,30 @@ from leaderboard.files import offered_files
 from leaderboard.models import Dataset, DatasetFile, System, User
 from leaderboard.site_address import absolute
 from leaderboard.systems import SystemFields
+from submissions.checkpoints.keeping import Source
 from submissions.files import IncomingFile
 from submissions.forms import SubmissionForm
 from submissions.intake import check_only
+from submissions.models import Upload
 from submissions.people.forms import TeamNameField
 from submissions.people.teams import automatic_name, personal_team, rename_team
 from submissions.permissions import is_owner, systems_of, teams_of
 from submissions.quotas.counting import Quota
 from submissions.quotas.shown import quotas_for
 from submissions.refusals import FileReport, Refused
+from submissions.resumable.keeping import completed, uploads_of
+from submissions.resumable.storage import path_of
 from submissions.rounds import standings
 from submissions.seeds import split_labels
 from submissions.system_form import SystemForm
+from submissions.uploads import HashedUpload
 
 #: File inputs are named `run:<dataset>`; this one takes zips, and files named after their datasets.
 SEVERAL = "several"
+#: Fields that name uploads which came in pieces are called like the file input that they stand for, after this.
+UPLOADED = "upload:"
+#: Larger files, in bytes, are sent in pieces by browsers that run the page's script.
+LARGE = 8 * 1024 * 1024
 #: What may be said of a new system and mostly is not: folded away until it is asked for, or wrong.
 OPTIONAL = {
     "Links and licence": (
@@ -68,6 +77,7 @@ class DatasetRow:
     input_name: str
     files: Sequence[DatasetFile]
     chosen: bool
+    kept: Sequence[Upload]
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,9 +199,15 @@ class SubmissionPage:
             "standings": standings(self.person, teams_of(self.person).first()),
             "systems": self.systems,
             "dataset_quotas": self._quotas(),
+            "large": LARGE,
             "files_lost": self.request.method == "POST" and bool(self.request.FILES),
             "api_address": absolute(self.request, "/api/v1/"),
         }
+
+    def kept_uploads(self, field: str) -> list[Upload]:
+        """The uploads that were named for a file input and are here still, so that nobody sends them again."""
+        named = self.request.POST.getlist(f"{UPLOADED}{field}")
+        return list(uploads_of(self.person).filter(pk__in=named).exclude(completed_at=None)) if named else []
 
     def _quotas(self) -> dict[int, list[Quota]]:
         hidden = Dataset.objects.open_for_runs().filter(hidden=True)
@@ -232,10 +248,12 @@ class SubmitPage(SubmissionPage):
         files = []
         for field, uploads in self.request.FILES.lists():
             kind, _, slug = field.partition(":")
-            if kind == "run" and slug:
+            if (kind == "run" and slug) or field == SEVERAL:
                 files += [incoming(upload, slug) for upload in uploads]
-            elif field == SEVERAL:
-                files += [incoming(upload) for upload in uploads]
+        for field, named in self.request.POST.lists():
+            kind, _, slug = field.removeprefix(UPLOADED).partition(":")
+            if field.startswith(UPLOADED) and ((kind == "run" and slug) or kind == SEVERAL):
+                files += [incoming_upload(self.person, each, Upload.Kind.RUN, slug) for each in named]
         return files
 
     def context(
@@ -249,6 +267,7 @@ class SubmitPage(SubmissionPage):
             **self.shared_context(),
             "datasets": self._datasets(),
             "several": SEVERAL,
+            "several_kept": self.kept_uploads(SEVERAL),
             "refusal": refusal,
             "reports": refusal.files if refusal else reports,
             "checked": bool(reports) and refusal is None,
@@ -267,8 +286,9 @@ class SubmitPage(SubmissionPage):
             .prefetch_related("current_version__files")
         )
         rows = [
-            DatasetRow(dataset, f"run:{dataset.slug}", self._needed(dataset), dataset.slug == wanted)
+            DatasetRow(dataset, name, self._needed(dataset), dataset.slug == wanted, self.kept_uploads(name))
             for dataset in datasets
+            for name in [f"run:{dataset.slug}"]
         ]
         return sorted(rows, key=lambda row: not row.chosen)
 
@@ -280,6 +300,18 @@ class SubmitPage(SubmissionPage):
 
 def incoming(upload: UploadedFile, dataset: str | None = None) -> IncomingFile:
     """An upload, which lies in a temporary file until the request ends, as the intake takes it."""
-    if not isinstance(upload, TemporaryUploadedFile):
+    if not isinstance(upload, HashedUpload):
         raise TypeError("the upload handler of the settings keeps files in temporary files")
-    return IncomingFile(Path(upload.name or "run").name, Path(upload.temporary_file_path()), dataset or None)
+    name, path = Path(upload.name or "run").name, Path(upload.temporary_file_path())
+    return IncomingFile(name, path, dataset or None, upload.sha256)
+
+
+def incoming_upload(person: User, identifier: str, kind: str, dataset: str | None = None) -> IncomingFile:
+    """A file of the person's that came in pieces, as the intake takes it. Raises Refused where it is not there."""
+    row = completed(person, identifier, kind)
+    return IncomingFile(row.file_name or row.kind, path_of(row.pk), dataset, row.sha256, row.pk)
+
+
+def archive_in(file: IncomingFile, pooling: str) -> Source:
+    """A file as the intake of models takes it."""
+    return Source(file.name, file.path, pooling, file.sha256, file.upload)

@@ -16,6 +16,7 @@ from submissions.checkpoints.keeping import sweep_checkpoints
 from submissions.model_work.embedding_cache import sweep_embeddings
 from submissions.models import TERMINAL, Job
 from submissions.named import named_checksums
+from submissions.resumable.keeping import sweep_uploads
 from submissions.sandbox.watching import remove
 
 logger = logging.getLogger(__name__)
@@ -38,6 +39,7 @@ def sweep(grace: float = GRACE) -> int:
         "uploads": lambda: _sweep_files(_folder(Area.UPLOADS), _named_uploads(), grace),
         "datasets' files": lambda: _sweep_datasets(grace),
         "unfinished uploads": lambda: _sweep_unfinished(Path(settings.FILE_UPLOAD_TEMP_DIR), grace),
+        "uploads in pieces": lambda: sweep_uploads(grace),
         "work": lambda: _sweep_work(grace),
         "embeddings": sweep_embeddings,
         "checkpoints": lambda: sweep_checkpoints(grace),

@@ -1,12 +1,13 @@
-"""Uploads on their way in: taken from whom and where they are wanted, counted, and stopped at the limit."""
+"""Uploads on their way in: taken from whom and where they are wanted, counted, hashed, and stopped at the limit."""
 
 from __future__ import annotations
 
+import hashlib
 from contextlib import suppress
 from typing import Any
 
 from django.conf import settings
-from django.core.files.uploadedfile import UploadedFile
+from django.core.files.uploadedfile import TemporaryUploadedFile, UploadedFile
 from django.core.files.uploadhandler import StopUpload, TemporaryFileUploadHandler
 
 from leaderboard.disk import DiskFull, is_disk_full, require_room
@@ -29,12 +30,21 @@ TAKE_FILES = frozenset(
 #: Those of them that take a model's checkpoint, in the field of this name.
 TAKE_CHECKPOINTS = frozenset({"submit-model", "api-check", "api-submissions"})
 CHECKPOINT_FIELD = "checkpoint"
+#: What a form may have beside its files: fields, and the lines between them.
+FORM_BYTES = 1024 * 1024
 #: Where the handler notes, in `request.META`, the limit at which it stopped.
 STOPPED_AT = "submissions.upload_stopped_at"
 
 
+class HashedUpload(TemporaryUploadedFile):
+    """An upload in a temporary file, with the sha256 of what came."""
+
+    sha256: str | None = None
+
+
 class LimitedUploadHandler(TemporaryFileUploadHandler):
-    """Writes uploads to temporary files and cuts the connection once a request brings more than it may."""
+    """Writes uploads to temporary files, finds their sha256 as they come, and cuts the connection once a request brings
+    more than it may: before the first byte of a file where the request's length says so."""
 
     received = 0
     limit = 0
@@ -42,25 +52,26 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
     trouble: DiskFull | None = None
 
     def new_file(self, field_name: str, *args: Any, **kwargs: Any) -> None:
-        """Begin a file; raises StopUpload where none is wanted."""
+        """Begin a file; raises StopUpload where none is wanted, or what is announced is over the limit."""
         if not self._is_wanted():
             raise StopUpload(connection_reset=True)
         self.limit = max(self.limit, self._limit(field_name))
+        if self._announced() > self.limit + FORM_BYTES:
+            self._stop()
         if self.trouble is None:
             try:
                 require_room(settings.FILE_UPLOAD_TEMP_DIR, self._to_come())
-                super().new_file(field_name, *args, **kwargs)
+                self._begin(field_name, *args, **kwargs)
             except OSError as error:
                 self._give_up(error)
 
     def receive_data_chunk(self, raw_data: bytes, start: int) -> None:
-        """Count and write a chunk; raises StopUpload beyond the limit for the files that the request brings."""
+        """Count, hash and write a chunk; raises StopUpload beyond the limit for the files that the request brings."""
         self.received += len(raw_data)
         if self.received > self.limit:
-            if self.request is not None:
-                self.request.META[STOPPED_AT] = self.limit
-            raise StopUpload(connection_reset=True)
+            self._stop()
         if self.trouble is None:
+            self.sha256.update(raw_data)
             try:
                 super().receive_data_chunk(raw_data, start)
             except OSError as error:
@@ -70,6 +81,7 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
         """The whole file, on disk; None where it could not be kept."""
         if self.trouble is None:
             try:
+                self.hashed.sha256 = self.sha256.hexdigest()
                 return super().file_complete(file_size)
             except OSError as error:
                 self._give_up(error)
@@ -79,6 +91,20 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
         """The end of the request. Raises leaderboard.disk.DiskFull where it could not be kept."""
         if self.trouble is not None:
             raise self.trouble
+
+    def _begin(self, *args: Any, **kwargs: Any) -> None:
+        """As the class above does, with a file of our own."""
+        super(TemporaryFileUploadHandler, self).new_file(*args, **kwargs)
+        self.sha256 = hashlib.sha256()
+        self.hashed = HashedUpload(
+            self.file_name or "", self.content_type, 0, self.charset, self.content_type_extra
+        )
+        self.file = self.hashed
+
+    def _stop(self) -> None:
+        if self.request is not None:
+            self.request.META[STOPPED_AT] = self.limit
+        raise StopUpload(connection_reset=True)
 
     def _give_up(self, error: OSError) -> None:
         """Keep nothing more. Raises what is no lack of room."""
@@ -94,8 +120,10 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
 
     def _to_come(self) -> int:
         """How many bytes of the request are still to come, as far as it says."""
-        declared = int(self.request.META.get("CONTENT_LENGTH") or 0) if self.request is not None else 0
-        return max(0, declared - self.received)
+        return max(0, self._announced() - self.received)
+
+    def _announced(self) -> int:
+        return int(self.request.META.get("CONTENT_LENGTH") or 0) if self.request is not None else 0
 
     def _is_wanted(self) -> bool:
         user = getattr(self.request, "user", None)

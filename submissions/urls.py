@@ -19,6 +19,7 @@ from submissions.notices import views as notices
 from submissions.notices import webhook_views
 from submissions.people import team_views as teams
 from submissions.people import views as people
+from submissions.resumable import views as uploads
 
 
 def _never_cached(patterns: Iterable[URLPattern | URLResolver]) -> list[URLPattern | URLResolver]:
@@ -85,6 +86,8 @@ api_calls = [
         api.ReusableView.as_view(),
         name="api-submission-reusable",
     ),
+    path("uploads/", uploads.UploadsView.as_view(), name="api-uploads"),
+    path("uploads/<slug:identifier>/", uploads.UploadView.as_view(), name="api-upload"),
     path("quotas/", QuotasView.as_view(), name="api-quotas"),
     path("systems/<slug:slug>/challenges/", ChallengesView.as_view(), name="api-system-challenges"),
     path("notices/", notices_api.NoticesView.as_view(), name="api-notices"),

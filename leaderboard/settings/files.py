@@ -43,6 +43,11 @@ UPLOAD_LIMIT_BYTES = env.int("UPLOAD_LIMIT_BYTES", default=512 * 1024 * 1024)
 CHECKPOINT_LIMIT_BYTES = env.int("CHECKPOINT_LIMIT_BYTES", default=2 * 1024 * 1024 * 1024)
 #: What uploads leave free on the disk they are written to, in bytes: the database is often on the same one.
 DISK_RESERVE_BYTES = env.int("DISK_RESERVE_BYTES", default=256 * 1024 * 1024)
+#: Files that come in pieces: how many a person may have here before submissions take them, with how many bytes in all,
+#: and after how many seconds without bytes one is given up.
+UPLOADS_PER_PERSON = env.int("UPLOADS_PER_PERSON", default=20)
+UPLOAD_BYTES_PER_PERSON = env.int("UPLOAD_BYTES_PER_PERSON", default=3 * CHECKPOINT_LIMIT_BYTES)
+UPLOAD_LIFETIME_SECONDS = env.int("UPLOAD_LIFETIME_SECONDS", default=24 * 3600)
 #: How many datasets a team's models may be run on from midnight to midnight, UTC.
 MODEL_JOBS_PER_DAY = env.int("MODEL_JOBS_PER_DAY", default=60)
 #: How many files for hidden datasets may be refused to a person in such a day; more are not read.

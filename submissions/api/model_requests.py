@@ -19,10 +19,11 @@ from submissions.checkpoints.keeping import Source
 from submissions.forms import ParametersField
 from submissions.model_intake.intake import POOLINGS, Device, Model, ModelRequest, engine_of, kinds_of
 from submissions.model_intake.readiness import is_local
+from submissions.models import Upload
 from submissions.permissions import checkpoints_of
 from submissions.refusals import Refused
 from submissions.request_size import refuse_oversize
-from submissions.submit_page import incoming
+from submissions.submit_page import archive_in, incoming, incoming_upload
 from submissions.uploads import CHECKPOINT_FIELD
 
 
@@ -49,24 +50,24 @@ def model_of(request: Request, person: User) -> dict[str, Any]:
     return {**system, "request": wanted, "local": is_local(request), **about(data)}
 
 
-def checkpoint_to_check(request: Request) -> tuple[Source, tuple[CheckpointKind, ...]]:
+def checkpoint_to_check(request: Request, person: User) -> tuple[Source, tuple[CheckpointKind, ...]]:
     """The archive, and the kinds that the named engine, where one is named, would run. Raises Refused."""
     refuse_oversize(request)
-    archive = _archive(request)
+    archive = _archive(request, person)
     if archive is None:
         raise Refused.of("no_checkpoint", "No checkpoint was sent.", "Send -F checkpoint=@model.zip.")
     engine = _text(data_of(request), "engine")
     return archive, kinds_of(engine_of(engine)) if engine else ()
 
 
-def _archive(request: Request) -> Source | None:
-    uploads = request.FILES.getlist(CHECKPOINT_FIELD)
-    if len(uploads) > 1:
+def _archive(request: Request, person: User) -> Source | None:
+    """The archive that came, or the upload that is named. Raises Refused."""
+    data = data_of(request)
+    files = [incoming(upload) for upload in request.FILES.getlist(CHECKPOINT_FIELD)]
+    files += [incoming_upload(person, each, Upload.Kind.MODEL) for each in list_of(data, "upload")]
+    if len(files) > 1:
         raise Refused.of("one_file", "Several checkpoints were sent.", "Send one archive for one submission.")
-    if not uploads:
-        return None
-    file = incoming(uploads[0])
-    return Source(file.name, file.path, _pooling(data_of(request)))
+    return archive_in(files[0], _pooling(data)) if files else None
 
 
 def _pooling(data: Mapping[str, Any]) -> str:
@@ -79,12 +80,12 @@ def _pooling(data: Mapping[str, Any]) -> str:
 
 def _model(request: Request, data: Mapping[str, Any], person: User) -> Model | None:
     """The one model that is meant. Raises ApiError where several are, Refused where it is not the team's."""
-    archive, number, hub = _archive(request), _text(data, "checkpoint_id"), _text(data, "hub_model")
+    archive, number, hub = _archive(request, person), _text(data, "checkpoint_id"), _text(data, "hub_model")
     if sum(map(bool, (archive, number, hub))) > 1:
         raise malformed(
             "checkpoint",
             "More than one model was named.",
-            "Send one: checkpoint, checkpoint_id or hub_model.",
+            "Send one: checkpoint, upload, checkpoint_id or hub_model.",
         )
     if hub:
         return HubModel(hub, _text(data, "hub_commit"))

@@ -20,10 +20,11 @@ from leaderboard.systems import SystemFields, find_system
 from submissions.files import IncomingFile, pair
 from submissions.forms import SubmissionForm
 from submissions.json_text import read_json
+from submissions.models import Upload
 from submissions.permissions import systems_of, teams_of
 from submissions.request_size import refuse_oversize
 from submissions.seeds import split_labels
-from submissions.submit_page import incoming
+from submissions.submit_page import incoming, incoming_upload
 from submissions.system_form import COLUMNS, SystemForm
 
 #: What fields of a system are called in requests, where forms call them otherwise.
@@ -67,18 +68,23 @@ def data_of(request: Request) -> Mapping[str, Any]:
     return data
 
 
-def files_of(request: Request) -> list[IncomingFile]:
-    """The uploaded files with their datasets. Raises Refused where they do not pair, or are too large."""
+def files_of(request: Request, person: User) -> list[IncomingFile]:
+    """The files that came, then the person's uploads that are named, with their datasets.
+
+    Raises Refused where they do not pair, are too large, or an upload is not there.
+    """
     refuse_oversize(request)
-    uploads = [incoming(upload) for upload in request.FILES.getlist("file")]
-    return pair([(file.name, file.path) for file in uploads], list_of(data_of(request), "dataset"))
+    data = data_of(request)
+    files = [incoming(upload) for upload in request.FILES.getlist("file")]
+    named = [incoming_upload(person, each, Upload.Kind.RUN) for each in list_of(data, "upload")]
+    return pair([*files, *named], list_of(data, "dataset"))
 
 
 def submission_of(request: Request, person: User) -> dict[str, Any]:
     """What `accept_submission` takes. Raises ApiError for a malformed request, Refused for unpaired files."""
     refuse_oversize(request)  # first: what a request that was cut off seems to say is misleading
     data = data_of(request)
-    files, seeds = files_of(request), seeds_of(data)
+    files, seeds = files_of(request, person), seeds_of(data)
     return {**system_and_owner(data, person), "files": files, "seeds": seeds, **about(data)}
 
 

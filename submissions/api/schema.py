@@ -269,6 +269,9 @@ class CheckRequest(serializers.Serializer[Any]):
     )
     file = Upload(required=False, help_text="A run.")
     checkpoint = Upload(required=False, help_text="Of kind=model: a zip or tar.zst.")
+    upload = serializers.CharField(
+        required=False, help_text="Instead of either: id of an upload that came in pieces. It stays."
+    )
     engine = serializers.CharField(required=False, help_text="Of kind=model: the engine that is to run it.")
 
 
@@ -291,6 +294,11 @@ class SubmissionRequest(serializers.Serializer[Any]):
         help_text="Slugs: of runs one for each file, of a model those that it is run on.",
     )
     file = serializers.ListField(child=Upload(), required=False, help_text="Runs.")
+    upload = serializers.ListField(
+        child=serializers.CharField(),
+        required=False,
+        help_text="Ids of uploads that came in pieces: runs, after those in `file`, or the model. Used up on 201.",
+    )
     seed = serializers.ListField(
         child=serializers.CharField(),
         required=False,

@@ -105,10 +105,11 @@ class CheckView(APIView):
 
         Nothing is stored; an invalid file is answered with 200 too.
         """
+        person = _person(request)
         try:
             if kind_of(data_of(request)) == "model":
-                return Response(report_answer(check_checkpoint(*checkpoint_to_check(request))))
-            reports = check_only(files_of(request), seeds_of(data_of(request)))
+                return Response(report_answer(check_checkpoint(*checkpoint_to_check(request, person))))
+            reports = check_only(files_of(request, person), seeds_of(data_of(request)))
         except Refused as refusal:
             if refusal.files and not refusal.problems:
                 return Response(report_answer(refusal.files[0]))

@@ -34,6 +34,7 @@ from leaderboard.store import Area, sha256_of
 from submissions.checkpoints.slots import checking_slot
 from submissions.models import Checkpoint
 from submissions.refusals import FileReport, Refused
+from submissions.resumable.keeping import reading
 from submissions.sandbox.watching import remove
 
 #: Kinds of checkpoints in words.
@@ -57,11 +58,16 @@ Kinds = tuple[CheckpointKind, ...]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An archive with a checkpoint: its name, where its bytes lie for now, and the pooling asked for, if any."""
+    """An archive with a checkpoint: its name, where its bytes lie for now, and the pooling asked for, if any.
+
+    `sha256` is of its bytes, where it was found as they came; `upload` names the upload that brought it in pieces.
+    """
 
     name: str
     path: Path
     pooling: str = ""
+    sha256: str | None = None
+    upload: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +86,8 @@ def folder_of(checkpoint: Checkpoint) -> Path:
 
 def check_checkpoint(source: Source, wanted: Kinds = ()) -> FileReport:
     """The verdict on an archive, with every finding; nothing is stored. Raises Busy where too many are checked."""
-    with checking_slot(), _validated(source, wanted) as (validation, _):
+    uploads = [source.upload] if source.upload else []
+    with reading(uploads, shared=True), checking_slot(), _validated(source, wanted) as (validation, _):
         return FileReport(source.name, "", validation.report, _told(validation))
 
 
@@ -192,7 +199,7 @@ def _known(team: Team | None, sha256: str, wanted: Kinds) -> KeptFiles | None:
 
 def _identity(source: Source) -> str:
     """The archive's sha256; where a pooling was asked for, which makes another model of it, of both."""
-    sha256 = sha256_of(source.path)
+    sha256 = source.sha256 or sha256_of(source.path)
     return hashlib.sha256(f"{sha256} {source.pooling}".encode()).hexdigest() if source.pooling else sha256
 
 

@@ -31,6 +31,7 @@ from submissions.model_intake.readiness import refuse_unready
 from submissions.model_intake.runs import runs_for
 from submissions.models import Checkpoint, Job, State, Submission
 from submissions.refusals import Refused
+from submissions.resumable.keeping import reading, take
 from submissions.rounds import NOTHING, Said, admit
 
 #: What may be asked for where a plain encoder does not say how its tokens' outputs become one.
@@ -99,33 +100,41 @@ def accept_model(
     plan = _plan(request, team, system, unprotected=ready.unprotected)
     refuse_beyond_quota(team, len(plan.datasets))
     admit(submitter, team, plan.datasets, said, ())
-    with quotas.reading_for(submitter, plan.datasets):
-        kept = _kept(request.model, plan.engine, team)
-    with transaction.atomic():
-        quotas.hold(submitter, team)
-        refuse_beyond_quota(team, len(plan.datasets))
-        admission = admit(submitter, team, plan.datasets, said, ())
-        submission = Submission(
-            kind=Submission.Kind.MODEL,
-            submitter=submitter,
-            team=team,
-            system=system_row(submitter, _completed(system, kept), team, anonymous_until),
-            configuration=configuration,
-            engine=plan.engine.name,
-            parameters=plan.parameters,
-            checkpoint=_checkpoint_row(kept, team, submitter),
-            public=public,
-            reusable=reusable,
-            note=note,
-            **admitted(admission),
-        )
-        for dataset in plan.datasets:
-            _refuse_repeat(submission, dataset, plan)
-        submission.save()
-        for dataset in plan.datasets:
-            _create_job(submission, dataset, plan, admission.said.tag)
-        quotas.charge(submission, plan.datasets)
+    uploads = _uploads(request.model)
+    with reading(uploads):
+        with quotas.reading_for(submitter, plan.datasets):
+            kept = _kept(request.model, plan.engine, team)
+        with transaction.atomic():
+            quotas.hold(submitter, team)
+            refuse_beyond_quota(team, len(plan.datasets))
+            admission = admit(submitter, team, plan.datasets, said, ())
+            submission = Submission(
+                kind=Submission.Kind.MODEL,
+                submitter=submitter,
+                team=team,
+                system=system_row(submitter, _completed(system, kept), team, anonymous_until),
+                configuration=configuration,
+                engine=plan.engine.name,
+                parameters=plan.parameters,
+                checkpoint=_checkpoint_row(kept, team, submitter),
+                public=public,
+                reusable=reusable,
+                note=note,
+                **admitted(admission),
+            )
+            for dataset in plan.datasets:
+                _refuse_repeat(submission, dataset, plan)
+            submission.save()
+            for dataset in plan.datasets:
+                _create_job(submission, dataset, plan, admission.said.tag)
+            take(submitter, uploads)
+            quotas.charge(submission, plan.datasets)
     return submission
+
+
+def _uploads(model: Model | None) -> list[str]:
+    """The upload that brought the checkpoint in pieces, if one did."""
+    return [model.upload] if isinstance(model, Source) and model.upload else []
 
 
 def engine_of(name: str) -> EngineDescription:

@@ -24,10 +24,11 @@ from submissions.model_intake.intake import POOLINGS, Model, ModelRequest, kinds
 from submissions.model_intake.quota import quota_of
 from submissions.model_intake.readiness import is_local, readiness
 from submissions.model_intake.runs import RunSource, sources_for
-from submissions.models import Checkpoint, Job
+from submissions.models import Checkpoint, Job, Upload
 from submissions.permissions import checkpoints_of, teams_of
 from submissions.refusals import FileReport, Refused
-from submissions.submit_page import SubmissionPage, incoming
+from submissions.resumable.keeping import uploads_of
+from submissions.submit_page import UPLOADED, SubmissionPage, archive_in, incoming, incoming_upload
 from submissions.uploads import CHECKPOINT_FIELD
 
 #: The engine that is shown first, where there is one of this name.
@@ -107,12 +108,15 @@ class ModelPage(SubmissionPage):
         return {**self.about(), "request": request, "local": is_local(self.request)}
 
     def archive(self) -> Source | None:
-        """The archive that was uploaded."""
-        uploads = self.request.FILES.getlist(CHECKPOINT_FIELD)
-        file = incoming(uploads[0]) if uploads else None
+        """The archive that was uploaded, with this form or before it. Raises Refused where there are several."""
+        files = [incoming(upload) for upload in self.request.FILES.getlist(CHECKPOINT_FIELD)]
+        named = self.request.POST.getlist(f"{UPLOADED}{CHECKPOINT_FIELD}")
+        files += [incoming_upload(self.person, each, Upload.Kind.MODEL) for each in named]
+        if len(files) > 1:
+            message = "More than one archive was given."
+            raise Refused.of("several_models", message, "Choose one of them.")
         pooling = self.request.POST.get("pooling", "")
-        known = pooling if pooling in POOLINGS else ""
-        return Source(file.name, file.path, known) if file else None
+        return archive_in(files[0], pooling if pooling in POOLINGS else "") if files else None
 
     def archive_to_check(self) -> Source:
         """The archive that was uploaded. Raises Refused where there is none."""
@@ -156,6 +160,7 @@ class ModelPage(SubmissionPage):
             "model_form": self.model_form,
             "checkpoints": self.checkpoints,
             "sources": self.sources,
+            "kept": self._kept_archives(),
             "hub": settings.HUB_DOWNLOADS,
             "offers": self._offers(load, pace),
             "pace": pace,
@@ -170,6 +175,12 @@ class ModelPage(SubmissionPage):
             "slow_down": slow_down,
             "largest": describe_bytes(settings.CHECKPOINT_LIMIT_BYTES),
         }
+
+    def _kept_archives(self) -> list[tuple[Upload, bool]]:
+        """Archives of the person's that came and that no submission has taken, and whether each is chosen."""
+        chosen = self.request.POST.getlist(f"{UPLOADED}{CHECKPOINT_FIELD}")
+        mine = uploads_of(self.person).filter(kind=Upload.Kind.MODEL).exclude(completed_at=None)
+        return [(each, each.pk in chosen) for each in mine]
 
     def _needs(self) -> str:
         """The kinds of checkpoint that the engine runs, in words."""

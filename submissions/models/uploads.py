@@ -14,14 +14,26 @@ def new_upload_identifier() -> str:
 
 
 class Upload(models.Model):
-    """A file on its way in, by the tus protocol: as many of its bytes as `offset` says are on disk. Written by
-    `resumable`."""
+    """A file that comes in pieces, by the tus protocol: as many of its bytes as `offset` says are safe on disk.
+
+    Written by `resumable.keeping`. A submission that takes the file takes the row away.
+    """
+
+    class Kind(models.TextChoices):
+        """What the file is for, as submissions call it."""
+
+        RUN = "run", "run file"
+        MODEL = "model", "checkpoint"
 
     id = models.CharField(primary_key=True, max_length=32, default=new_upload_identifier, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="uploads")
     file_name = models.CharField(max_length=200, blank=True, help_text="What the sender called the file.")
+    kind = models.CharField(max_length=10, choices=Kind.choices, default=Kind.RUN)
+    metadata = models.CharField(
+        max_length=1000, blank=True, help_text="Upload-Metadata as it was sent: HEAD repeats it."
+    )
     length = models.PositiveBigIntegerField(help_text="Bytes that were announced.")
-    offset = models.PositiveBigIntegerField(default=0, help_text="Bytes that have come.")
+    offset = models.PositiveBigIntegerField(default=0, help_text="Bytes that have come and were synced.")
     sha256 = models.CharField(max_length=64, blank=True, help_text="Of the whole file, once it is here.")
     created_at = models.DateTimeField(auto_now_add=True)
     touched_at = models.DateTimeField(

@@ -1,0 +1,224 @@
+// The submit pages' comforts: progress of every file, and large files in pieces that begin when they are chosen.
+// Without this the form is sent as forms are.
+(function () {
+  "use strict";
+
+  const lists = new Map(); // by file input's name: its uploads in pieces
+  let sending = null; // the form's own request
+
+  const form = () => document.querySelector("form[data-uploads]");
+  const part = (name, className, text) => {
+    const made = document.createElement(name);
+    made.className = className;
+    made.textContent = text || "";
+    return made;
+  };
+  const size = (bytes) => {
+    const units = ["bytes", "KB", "MB", "GB"];
+    let power = 0;
+    while (bytes >= 1000 && power < 3) { bytes /= 1000; power += 1; }
+    return `${power && bytes < 100 ? bytes.toFixed(1) : Math.round(bytes)} ${units[power]}`;
+  };
+  const share = (sent, whole) => (whole ? Math.floor((100 * sent) / whole) : 100);
+
+  // A row that shows one file's way. What a screen reader is told changes with the state and every tenth part.
+  function row(name, buttons) {
+    const box = part("div", "upload");
+    const meter = part("progress", "");
+    meter.max = 100;
+    meter.setAttribute("aria-label", name);
+    const said = part("p", "upload-state small");
+    const heard = part("p", "visually-hidden");
+    heard.setAttribute("role", "status");
+    const actions = part("div", "actions");
+    for (const [text, act] of buttons) {
+      const button = part("button", "button is-small", text);
+      button.type = "button";
+      button.setAttribute("aria-label", `${text}: ${name}`);
+      button.addEventListener("click", act);
+      actions.append(button);
+    }
+    box.append(part("p", "upload-name", name), meter, said, actions, heard);
+    let last = "";
+    return {
+      box,
+      show(percent, text, step, state) {
+        if (percent === null) meter.removeAttribute("value");
+        else meter.value = percent;
+        said.textContent = text;
+        box.dataset.state = state;
+        if (step !== last) heard.textContent = `${name}: ${text}`;
+        last = step;
+      },
+      button(text) { return [...actions.children].find((each) => each.textContent === text); },
+    };
+  }
+
+  function listOf(input) {
+    if (!lists.has(input.name)) lists.set(input.name, { box: part("div", "upload-list"), uploads: [] });
+    const list = lists.get(input.name);
+    if (list.box.previousElementSibling !== input) input.after(list.box);
+    return list;
+  }
+
+  const WORDS = {
+    starting: () => "Asking how much is here …",
+    paused: (upload) => `Paused at ${share(upload.sent, upload.size)} %.`,
+    waiting: (upload) => `The connection broke at ${share(upload.sent, upload.size)} %. Trying again in ${upload.seconds} s.`,
+    sending: (upload) => `${share(upload.sent, upload.size)} %, ${size(upload.sent)} of ${size(upload.size)}`,
+    done: (upload) => `${size(upload.size)} arrived. Submit when you are ready.`,
+    failed: (upload) => upload.message,
+    cancelled: () => "Cancelled.",
+  };
+
+  function begin(input, file) {
+    const list = listOf(input);
+    let upload = null;
+    const shown = row(file.name, [
+      ["Pause", () => upload.pause()],
+      ["Resume", () => upload.resume()],
+      ["Cancel", () => { upload.cancel(); drop(); }],
+    ]);
+    const drop = () => {
+      list.uploads = list.uploads.filter((each) => each !== upload);
+      shown.box.remove();
+      input.value = "";
+      input.focus();
+    };
+    list.box.append(shown.box);
+    const changed = (now) => {
+      const percent = share(now.sent, now.size);
+      shown.show(percent, WORDS[now.state](now), `${now.state}${Math.floor(percent / 10)}`, now.state);
+      shown.button("Pause").hidden = !["starting", "sending"].includes(now.state);
+      shown.button("Resume").hidden = !["paused", "waiting"].includes(now.state);
+      if (sending && sending.waits) submitWhenReady();
+    };
+    upload = window.resumable(file, {
+      address: form().dataset.uploads,
+      kind: input.dataset.kind,
+      token: () => form().elements.csrfmiddlewaretoken.value,
+      changed,
+    });
+    list.uploads.push(upload);
+    changed(upload);
+  }
+
+  document.addEventListener("change", (event) => {
+    const input = event.target;
+    if (!(input instanceof HTMLInputElement) || input.type !== "file" || !form() || !form().contains(input)) return;
+    const list = listOf(input);
+    for (const upload of list.uploads) if (!upload.ended()) upload.pause();
+    list.uploads = [];
+    list.box.replaceChildren();
+    for (const file of input.files) if (file.size > Number(form().dataset.large)) begin(input, file);
+  });
+
+  // What the form sends: small files with it, large ones by the names that they arrived under.
+  function content(submitter) {
+    const data = new FormData(form(), submitter);
+    for (const [name, list] of lists) {
+      const input = form().elements.namedItem(name);
+      if (!list.uploads.length || !input) continue;
+      data.delete(name);
+      for (const file of input.files) {
+        if (!list.uploads.some((upload) => upload.file === file)) data.append(name, file);
+      }
+      const there = data.getAll(`upload:${name}`);
+      for (const upload of list.uploads) {
+        if (upload.id && !there.includes(upload.id)) data.append(`upload:${name}`, upload.id);
+      }
+    }
+    return data;
+  }
+
+  const underWay = () => [...lists.values()].flatMap((list) => list.uploads).filter((upload) => !upload.ended());
+
+  document.addEventListener("submit", (event) => {
+    if (event.target !== form()) return;
+    event.preventDefault();
+    if (sending) return;
+    const shown = row("This submission", [["Cancel", stop]]);
+    form().querySelector(".actions").after(shown.box);
+    sending = { shown, submitter: event.submitter, request: null, waits: true };
+    submitWhenReady();
+  });
+
+  function submitWhenReady() {
+    const waiting = underWay();
+    if (waiting.length) {
+      const paused = waiting.some((upload) => upload.state === "paused");
+      const text = paused ? "A file above is paused." : "Waiting for the files above to arrive …";
+      return sending.shown.show(null, text, text, "waiting");
+    }
+    sending.waits = false;
+    send();
+  }
+
+  function send() {
+    const request = new XMLHttpRequest(), { shown } = sending;
+    sending.request = request;
+    request.open("POST", form().action);
+    request.upload.onprogress = (event) => {
+      const percent = share(event.loaded, event.total);
+      shown.show(percent, `${percent} %, ${size(event.loaded)} of ${size(event.total)}`, `sending${Math.floor(percent / 10)}`, "sending");
+    };
+    request.upload.onload = () => shown.show(null, "Arrived; the site is looking at it …", "arrived", "starting");
+    request.onload = () => answered(request);
+    request.onerror = () => {
+      end();
+      say("The connection broke, and nothing was submitted. Files in pieces stay where they are: send the form again.");
+    };
+    request.send(content(sending.submitter));
+  }
+
+  function stop() {
+    if (sending && sending.request) sending.request.abort();
+    end();
+  }
+
+  function end() {
+    if (sending) sending.shown.box.remove();
+    sending = null;
+  }
+
+  function say(text) {
+    const old = form().querySelector(".send-fault");
+    if (old) old.remove();
+    const notice = part("p", "notice is-error send-fault", text);
+    notice.setAttribute("role", "alert");
+    form().querySelector(".actions").after(notice);
+  }
+
+  function answered(request) {
+    const asked = new URL(form().action, location.href);
+    const came = new URL(request.responseURL || asked, location.href);
+    if (came.pathname !== asked.pathname) {
+      for (const list of lists.values()) for (const upload of list.uploads) if (upload.id) upload.forget();
+      return location.assign(came);
+    }
+    end();
+    const page = new DOMParser().parseFromString(request.responseText, "text/html").querySelector("main");
+    if (!page || !page.querySelector("form[data-uploads]")) return say(`The site answered ${request.status}. Nothing was submitted; try again in a while.`);
+    exchange(page);
+  }
+
+  // The page as it was answered, with the files that were chosen: a browser would have lost them.
+  function exchange(page) {
+    const chosen = [...form().querySelectorAll("input[type=file]")];
+    const main = document.querySelector("main");
+    main.replaceChildren(...document.importNode(page, true).childNodes);
+    for (const input of chosen) {
+      const fresh = form().elements.namedItem(input.name);
+      if (!fresh) continue;
+      fresh.replaceWith(input);
+      if (lists.has(input.name)) listOf(input);
+    }
+    for (const notice of main.querySelectorAll(".files-lost")) notice.remove();
+    const shown = new Set([...lists.values()].flatMap((list) => list.uploads).map((upload) => upload.id));
+    for (const box of main.querySelectorAll("input[name^='upload:']")) if (shown.has(box.value)) box.closest(".kept-upload").remove();
+    const found = main.querySelector("#verdict, .notice.is-error, .notice.is-warning") || main.querySelector("h1");
+    found.tabIndex = -1;
+    found.focus();
+    found.scrollIntoView({ block: "start" });
+  }
+})();

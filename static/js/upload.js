@@ -1,0 +1,145 @@
+// One file on its way in pieces, by tus 1.0.0: it goes on by itself where a connection broke, and where the page was
+// loaded anew, once the same file is chosen again. `resumable(file, options)` is all that others use.
+(function () {
+  "use strict";
+
+  const PIECE = 8 * 1024 * 1024;
+  const WAITS = [1, 2, 4, 8, 15, 30]; // seconds before another try, then always the last
+  const wait = (tries) => WAITS[Math.min(tries, WAITS.length - 1)];
+
+  // What tells a file from others without reading it.
+  const mark = (file, kind) => `upload:${kind}:${file.name}:${file.size}:${file.lastModified}`;
+  const remembered = {
+    get(key) { try { return localStorage.getItem(key); } catch { return null; } },
+    set(key, value) { try { localStorage.setItem(key, value); } catch { /* then it does not outlive the page */ } },
+    drop(key) { try { localStorage.removeItem(key); } catch { /* nothing was kept */ } },
+  };
+  const base64 = (text) => btoa(String.fromCharCode(...new TextEncoder().encode(text)));
+
+  // What an answer that is no success says to people.
+  function reason(answer) {
+    try {
+      const told = JSON.parse(answer.responseText);
+      const hint = (told.problems || []).map((problem) => problem.hint).filter(Boolean)[0];
+      return [told.detail, hint].filter(Boolean).join(" ");
+    } catch {
+      return `The site answered ${answer.status}.`;
+    }
+  }
+
+  // `options`: address (where uploads begin), token (against forged requests), kind, changed(upload).
+  function resumable(file, options) {
+    const key = mark(file, options.kind);
+    const upload = { file, state: "starting", sent: 0, size: file.size, id: "", message: "", seconds: 0 };
+    let url = remembered.get(key), asked = null, timer = 0, tries = 0;
+
+    const tell = (state, message) => {
+      upload.state = state;
+      upload.message = message || "";
+      options.changed(upload);
+    };
+    const ended = () => ["done", "failed", "cancelled"].includes(upload.state);
+
+    function ask(method, address, headers, body, answered) {
+      asked = new XMLHttpRequest();
+      asked.open(method, address);
+      const all = { "Tus-Resumable": "1.0.0", "X-CSRFToken": options.token(), ...headers };
+      for (const [name, value] of Object.entries(all)) asked.setRequestHeader(name, value);
+      const before = upload.sent;
+      asked.upload.onprogress = (event) => {
+        if (body && upload.state === "sending") { upload.sent = before + event.loaded; tell("sending"); }
+      };
+      asked.onload = () => answered(asked);
+      asked.onerror = again;
+      asked.send(body || null);
+    }
+
+    // The connection broke, or the site has no time: try again in a while.
+    function again() {
+      if (upload.state === "paused" || ended()) return;
+      upload.seconds = wait(tries++);
+      tell("waiting");
+      timer = setTimeout(start, upload.seconds * 1000);
+    }
+
+    function refused(answer) {
+      if (answer.status === 0 || answer.status === 409 || answer.status === 423 || answer.status >= 500) return again();
+      if (url && (answer.status === 404 || answer.status === 410)) {
+        remembered.drop(key); // it was given up, or is somebody else's
+        url = null;
+        upload.sent = 0;
+        return start();
+      }
+      tell("failed", reason(answer));
+    }
+
+    function start() {
+      clearTimeout(timer);
+      if (upload.state === "paused" || ended()) return;
+      if (url) return ask("HEAD", url, {}, null, resume);
+      const metadata = `filename ${base64(file.name.slice(0, 200))},kind ${base64(options.kind)}`;
+      ask("POST", options.address, { "Upload-Length": String(file.size), "Upload-Metadata": metadata }, null, (answer) => {
+        if (answer.status !== 201) return refused(answer);
+        // By this page's own way to the site, whatever it is called elsewhere.
+        url = new URL(answer.getResponseHeader("Location"), location.href).pathname;
+        remembered.set(key, url);
+        send();
+      });
+    }
+
+    function resume(answer) {
+      if (answer.status !== 200) return refused(answer);
+      if (Number(answer.getResponseHeader("Upload-Length")) !== file.size) {
+        remembered.drop(key);
+        url = null;
+        return start();
+      }
+      upload.sent = Number(answer.getResponseHeader("Upload-Offset"));
+      send();
+    }
+
+    function send() {
+      if (upload.state === "paused" || ended()) return;
+      if (upload.sent >= file.size) return finish();
+      tell("sending");
+      const offset = upload.sent;
+      const headers = { "Content-Type": "application/offset+octet-stream", "Upload-Offset": String(offset) };
+      ask("PATCH", url, headers, file.slice(offset, offset + PIECE), (answer) => {
+        if (answer.status !== 204) return refused(answer);
+        tries = 0;
+        upload.sent = Number(answer.getResponseHeader("Upload-Offset"));
+        send();
+      });
+    }
+
+    function finish() {
+      upload.id = url.split("/").filter(Boolean).pop();
+      tell("done");
+    }
+
+    const stop = (state) => {
+      clearTimeout(timer);
+      tell(state);
+      if (asked) asked.abort();
+    };
+    upload.pause = () => { if (!ended()) stop("paused"); };
+    upload.resume = () => { if (upload.state === "paused" || upload.state === "waiting") { upload.state = "starting"; tries = 0; start(); } };
+    upload.cancel = () => {
+      stop("cancelled");
+      remembered.drop(key);
+      if (!url) return;
+      const gone = new XMLHttpRequest();
+      gone.open("DELETE", url);
+      gone.setRequestHeader("Tus-Resumable", "1.0.0");
+      gone.setRequestHeader("X-CSRFToken", options.token());
+      gone.send();
+    };
+    upload.ended = ended;
+    upload.forget = () => remembered.drop(key);
+    window.addEventListener("online", () => { if (upload.state === "waiting") upload.resume(); });
+    start();
+    return upload;
+  }
+
+  window.resumable = resumable;
+})();

@@ -1,0 +1,339 @@
+"""Uploads in pieces, by the tus protocol: every answer, what breaks off, and who may."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.django import TestCase
+
+from leaderboard.models import User
+from submissions.models import Upload
+from submissions.resumable import keeping, storage
+from tests.factories import make_user
+from tests.submissions.conftest import Api
+
+pytestmark = pytest.mark.django_db
+
+UPLOADS = "/api/v1/uploads/"
+PIECE = "application/offset+octet-stream"
+
+
+def encoded(**values: str) -> str:
+    """Upload-Metadata."""
+    return ",".join(f"{key} {base64.b64encode(value.encode()).decode()}" for key, value in values.items())
+
+
+class Tus:
+    """A sender with a token who knows the protocol."""
+
+    def __init__(self, user: User) -> None:
+        self.headers = {**Api(user).headers, "Tus-Resumable": "1.0.0"}
+        self.client = Client()
+
+    def ask(
+        self, method: str, address: str, data: bytes = b"", content_type: str = "", **headers: str
+    ) -> Any:
+        """A request; `headers` with underscores for hyphens, None of ours where they are empty."""
+        named = {**self.headers, **{name.replace("_", "-"): value for name, value in headers.items()}}
+        sent = {name: value for name, value in named.items() if value}
+        kind = content_type or PIECE
+        return self.client.generic(method, address, data, kind, headers=sent, CONTENT_TYPE=kind)
+
+    def begin(self, length: int, **metadata: str) -> str:
+        """The address of a new upload."""
+        told = {"Upload_Metadata": encoded(**metadata)} if metadata else {}
+        answer = self.ask("POST", UPLOADS, Upload_Length=str(length), **told)
+        assert answer.status_code == 201, answer.content
+        return str(answer["Location"]).removeprefix("http://testserver")
+
+    def patch(self, address: str, data: bytes, offset: int, **headers: str) -> Any:
+        """The next piece."""
+        return self.ask("PATCH", address, data, Upload_Offset=str(offset), **headers)
+
+    def offset(self, address: str) -> int:
+        """How far it is."""
+        return int(self.ask("HEAD", address)["Upload-Offset"])
+
+
+@pytest.fixture(autouse=True)
+def no_pieces() -> None:
+    """Files of tests before: their rows were rolled back."""
+    for path in storage.folder().glob("*"):
+        path.unlink()
+
+
+@pytest.fixture
+def alice() -> User:
+    return make_user()
+
+
+@pytest.fixture
+def tus(alice: User) -> Tus:
+    return Tus(alice)
+
+
+def content_of(address: str) -> bytes:
+    """What lies on disk."""
+    return storage.path_of(address.split("/")[-2]).read_bytes()
+
+
+def test_anybody_may_ask_what_is_spoken() -> None:
+    answer = Client().options(UPLOADS)
+    assert answer.status_code == 204
+    assert answer["Tus-Resumable"] == answer["Tus-Version"] == "1.0.0"
+    assert answer["Tus-Extension"] == "creation,creation-with-upload,termination,expiration,checksum"
+    assert answer["Tus-Checksum-Algorithm"] == "sha1,sha256"
+    assert int(answer["Tus-Max-Size"]) == 2 * 1024**3
+
+
+def test_a_file_comes_in_two_pieces(tus: Tus) -> None:
+    address = tus.begin(10, filename="../../etc/run.txt", kind="model")
+    assert tus.ask("HEAD", address)["Upload-Length"] == "10"
+    first = tus.patch(address, b"01234", 0)
+    assert (first.status_code, first["Upload-Offset"], first["Tus-Resumable"]) == (204, "5", "1.0.0")
+    assert "GMT" in first["Upload-Expires"]
+    assert tus.patch(address, b"56789", 5)["Upload-Offset"] == "10"
+    assert content_of(address) == b"0123456789"
+    told = tus.client.get(address, headers=tus.headers).json()
+    assert told["complete"]
+    assert (told["file_name"], told["kind"]) == ("run.txt", "model")
+    assert told["sha256"] == hashlib.sha256(b"0123456789").hexdigest()
+    head = tus.ask("HEAD", address)
+    assert head["Upload-Metadata"] == encoded(filename="../../etc/run.txt", kind="model")
+    assert head["Cache-Control"] == "no-store"
+    assert tus.patch(address, b"", 10).status_code == 204
+
+
+def test_bytes_may_come_with_the_beginning(tus: Tus) -> None:
+    answer = tus.ask("POST", UPLOADS, b"abc", Upload_Length="5")
+    assert (answer.status_code, answer["Upload-Offset"]) == (201, "3")
+    assert tus.ask("POST", UPLOADS, Upload_Length="0").json()["complete"]
+    wrong = tus.ask("POST", UPLOADS, b"abc", content_type="text/plain", Upload_Length="5")
+    assert wrong.status_code == 415
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Upload_Length": ""}, 400),
+        ({"Upload_Length": "-1"}, 400),
+        ({"Upload_Length": "٣"}, 400),
+        ({"Upload_Length": "", "Upload_Defer_Length": "1"}, 400),
+        ({"Upload_Length": "9", "Upload_Metadata": "filename %%%"}, 400),
+        ({"Upload_Length": "9", "Upload_Metadata": encoded(kind="poem")}, 400),
+        ({"Upload_Length": "9", "Upload_Metadata": encoded(filename="a" * 900)}, 400),
+        ({"Upload_Length": str(512 * 1024**2 + 1)}, 413),
+        ({"Upload_Length": str(2 * 1024**3 + 1), "Upload_Metadata": encoded(kind="model")}, 413),
+        ({"Upload_Length": "9", "Tus_Resumable": "0.2.2"}, 412),
+        ({"Upload_Length": "9", "Tus_Resumable": ""}, 412),
+        ({"Upload_Length": "9", "Authorization": ""}, 401),
+        ({"Upload_Length": "9", "Authorization": "Bearer rb_no"}, 401),
+    ],
+)
+def test_what_cannot_be_begun(tus: Tus, headers: dict[str, str], status: int) -> None:
+    answer = tus.ask("POST", UPLOADS, **headers)
+    assert answer.status_code == status, answer.content
+    assert answer["Tus-Resumable"] == "1.0.0"
+    assert answer.json()["detail"]
+    assert ("Tus-Version" in answer) == (status == 412)
+    assert not Upload.objects.exists()
+    assert not list(storage.folder().glob("*"))
+
+
+def test_what_is_no_next_piece(tus: Tus) -> None:
+    address = tus.begin(5)
+    assert tus.patch(address, b"ab", 0).status_code == 204
+    assert tus.patch(address, b"cd", 0).status_code == 409
+    assert tus.patch(address, b"cd", 4).status_code == 409
+    assert tus.patch(address, b"cdef", 2).status_code == 413
+    assert tus.patch(address, b"cd", 2, Tus_Resumable="").status_code == 412
+    assert tus.ask("PATCH", address, b"cd").status_code == 400
+    assert tus.ask("PATCH", address, b"cd", content_type="text/plain", Upload_Offset="2").status_code == 415
+    assert tus.offset(address) == 2
+    assert content_of(address) == b"ab"
+
+
+def test_a_checksum_is_tested_before_bytes_count(tus: Tus) -> None:
+    address = tus.begin(6)
+    good = base64.b64encode(hashlib.sha1(b"abc").digest()).decode()
+    assert tus.patch(address, b"abX", 0, Upload_Checksum=f"sha1 {good}").status_code == 460
+    assert tus.offset(address) == 0
+    assert content_of(address) == b""
+    assert tus.patch(address, b"abc", 0, Upload_Checksum=f"sha1 {good}")["Upload-Offset"] == "3"
+    for wrong in ("md5 YWJj", "sha256 YWJj", "sha1 %%", "sha1"):
+        assert tus.patch(address, b"def", 3, Upload_Checksum=wrong).status_code == 400
+    strong = base64.b64encode(hashlib.sha256(b"def").digest()).decode()
+    assert tus.patch(address, b"def", 3, Upload_Checksum=f"sha256 {strong}")["Upload-Offset"] == "6"
+    assert Upload.objects.get().sha256 == hashlib.sha256(b"abcdef").hexdigest()
+
+
+def test_only_its_sender_knows_of_an_upload(tus: Tus) -> None:
+    address = tus.begin(5)
+    other, staff = Tus(make_user()), Tus(make_user(is_staff=True))
+    for stranger in (other, staff):
+        assert stranger.ask("HEAD", address).status_code == 404
+        assert stranger.patch(address, b"ab", 0).status_code == 404
+        assert stranger.ask("DELETE", address).status_code == 404
+        assert stranger.client.get(UPLOADS, headers=stranger.headers).json() == []
+    assert len(tus.client.get(UPLOADS, headers=tus.headers).json()) == 1
+    assert tus.ask("HEAD", f"{UPLOADS}{'0' * 32}/").status_code == 404
+
+
+def test_a_session_needs_its_token_against_forged_requests(alice: User) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(alice)
+    headers = {"Tus-Resumable": "1.0.0", "Upload-Length": "3"}
+    assert client.generic("POST", UPLOADS, headers=headers).status_code == 403
+    client.get("/submit/")
+    token = client.cookies["csrftoken"].value
+    answer = client.generic("POST", UPLOADS, headers={**headers, "X-CSRFToken": token})
+    assert answer.status_code == 201
+    patched = {"Tus-Resumable": "1.0.0", "Upload-Offset": "0"}
+    address = answer["Location"]
+    assert client.patch(address, b"abc", PIECE, headers=patched).status_code == 403
+    assert client.patch(address, b"abc", PIECE, headers={**patched, "X-CSRFToken": token}).status_code == 204
+
+
+def test_one_writes_at_a_time(tus: Tus) -> None:
+    address = tus.begin(5)
+    with storage.held(Upload.objects.get().pk):
+        assert tus.patch(address, b"ab", 0).status_code == 423
+        assert tus.ask("DELETE", address).status_code == 423
+        assert tus.offset(address) == 0
+    assert tus.patch(address, b"ab", 0).status_code == 204
+
+
+def test_what_is_deleted_is_gone(tus: Tus) -> None:
+    address = tus.begin(5)
+    answer = tus.ask("POST", address, X_HTTP_Method_Override="DELETE")
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert tus.ask("HEAD", address).status_code == 404
+    assert not list(storage.folder().glob("*"))
+
+
+def test_what_expired_is_gone_and_swept(tus: Tus) -> None:
+    address = tus.begin(5)
+    tus.begin(6)
+    Upload.objects.filter(length=5).update(touched_at=timezone.now() - timedelta(hours=25))
+    for answer in (tus.ask("HEAD", address), tus.patch(address, b"ab", 0), tus.ask("DELETE", address)):
+        assert answer.status_code == 410
+    assert keeping.sweep_uploads(60) == 1
+    assert tus.ask("HEAD", address).status_code == 404
+    assert len(list(storage.folder().glob("*"))) == Upload.objects.count() == 1
+
+
+def test_bytes_without_a_row_are_swept_and_new_ones_left() -> None:
+    storage.make("a" * 32)
+    assert keeping.sweep_uploads(60) == 0
+    assert keeping.sweep_uploads(-1) == 1
+    assert not list(storage.folder().glob("*"))
+
+
+def test_a_person_has_room_for_so_many(tus: Tus, settings: Any) -> None:
+    settings.UPLOADS_PER_PERSON = 2
+    tus.begin(5)
+    address = tus.begin(5)
+    refused = tus.ask("POST", UPLOADS, Upload_Length="5")
+    assert refused.status_code == 429
+    assert "delete those" in refused.json()["problems"][0]["hint"]
+    tus.ask("DELETE", address)
+    settings.UPLOAD_BYTES_PER_PERSON = 9
+    assert tus.ask("POST", UPLOADS, Upload_Length="5").status_code == 429
+    tus.begin(4)
+    assert len(list(storage.folder().glob("*"))) == 2
+
+
+class Breaking(io.RawIOBase):
+    """A request's body whose connection breaks after some bytes."""
+
+    def __init__(self, content: bytes) -> None:
+        self.rest = io.BytesIO(content)
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes; raises OSError at the end of those that came."""
+        if block := self.rest.read(min(size, 7)):
+            return block
+        raise ConnectionResetError
+
+
+def test_what_came_before_the_connection_broke_is_kept(tus: Tus) -> None:
+    address = tus.begin(100)
+    broken = {"wsgi.input": Breaking(b"x" * 40), "CONTENT_LENGTH": "100"}
+    headers = {**tus.headers, "Upload-Offset": "0"}
+    tus.client.generic("PATCH", address, b"", PIECE, headers=headers, CONTENT_TYPE=PIECE, **broken)
+    assert tus.offset(address) == 40
+    assert tus.patch(address, b"y" * 60, 40)["Upload-Offset"] == "100"
+    assert content_of(address) == b"x" * 40 + b"y" * 60
+
+
+def test_what_a_killed_writer_left_beyond_the_count_is_cut_off(tus: Tus) -> None:
+    address = tus.begin(6)
+    tus.patch(address, b"abc", 0)
+    with storage.path_of(Upload.objects.get().pk).open("ab") as file:
+        file.write(b"\0\0\0")
+    assert tus.offset(address) == 3
+    assert tus.patch(address, b"def", 3)["Upload-Offset"] == "6"
+    assert content_of(address) == b"abcdef"
+
+
+def test_a_full_disk_keeps_what_was_counted(tus: Tus, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = tus.begin(100)
+    tus.patch(address, b"a" * 10, 0)
+
+    def full(file: Any, block: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(storage, "_write", full)
+    with pytest.raises(OSError, match="No space"), storage.held(Upload.objects.get().pk) as file:
+        storage.append(file, 10, 100, [b"b"], lambda safe: None)
+    monkeypatch.undo()
+    assert tus.offset(address) == 10
+    assert content_of(address) == b"a" * 10
+
+
+class Offsets(TestCase):
+    """However a file comes, the count, the file and the checksum are those of what was sent."""
+
+    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(
+        content=st.binary(max_size=300),
+        moves=st.lists(
+            st.tuples(st.sampled_from(["good", "wrong", "broken", "killed"]), st.integers(0, 120)), max_size=8
+        ),
+    )
+    def test_any_order_of_events(self, content: bytes, moves: list[tuple[str, int]]) -> None:
+        """Good pieces, wrong offsets, broken connections and killed writers, in any order."""
+        owner = make_user()
+        upload = keeping.begin(owner, length=len(content), kind="run")
+        at = 0
+        for move, size in [*moves, ("good", len(content))]:
+            piece = content[at : at + size]
+            if move == "wrong":
+                with pytest.raises(keeping.OtherOffset):
+                    keeping.receive(upload, at + 1 + size, iter([piece]))
+            elif move == "killed":
+                with pytest.raises(KeyboardInterrupt), storage.held(upload.pk) as file:
+                    storage.append(file, at, len(content), _killed(piece), lambda safe: None)
+            else:
+                keeping.receive(upload, at, iter([piece[:3], piece[3:]]))
+                at += len(piece)
+            found = Upload.objects.get(pk=upload.pk)
+            assert found.offset == at <= storage.path_of(upload.pk).stat().st_size
+            upload = found
+        assert storage.path_of(upload.pk).read_bytes() == content
+        assert Upload.objects.get(pk=upload.pk).sha256 == hashlib.sha256(content).hexdigest()
+
+
+def _killed(piece: bytes) -> Iterator[bytes]:
+    yield piece
+    raise KeyboardInterrupt
