@@ -1,4 +1,4 @@
-"""`python -m evaluation`: retrieve, check and score as the site does, offline.
+"""`python -m evaluation`: retrieve, check and score as the site does, offline; and send it large files.
 
 Exit status: 0 all well, 1 problems in the files, 2 wrong usage.
 """
@@ -9,7 +9,7 @@ import argparse
 import os
 import sys
 
-from evaluation import cli_pack, cli_retrieve, cli_score
+from evaluation import cli_pack, cli_retrieve, cli_score, cli_upload
 
 
 def main(words: list[str] | None = None) -> int:
@@ -21,6 +21,7 @@ def main(words: list[str] | None = None) -> int:
     cli_score.add_parser(commands)
     cli_retrieve.add_parser(commands)
     cli_pack.add_parser(commands)
+    cli_upload.add_parser(commands)
     arguments = parser.parse_args(words)
     try:
         status: int = arguments.run(arguments)

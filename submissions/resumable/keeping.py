@@ -22,6 +22,7 @@ from django.db.models import QuerySet, Sum
 from django.utils import timezone
 
 from evaluation.formats.compression import describe_bytes
+from leaderboard.disk import require_room
 from leaderboard.models import User
 from leaderboard.store import sha256_of
 from submissions.models import Upload
@@ -30,7 +31,8 @@ from submissions.resumable import storage
 from submissions.resumable.storage import InUse
 
 #: Why an upload cannot be begun.
-TOO_LARGE, TOO_MANY = "upload_too_large", "too_many_uploads"
+TOO_LARGE = "upload_too_large"
+TOO_MANY = "too_many_uploads"
 
 
 class OtherOffset(Exception):
@@ -65,7 +67,7 @@ def expires_at(upload: Upload) -> datetime:
 
 
 def begin(owner: User, *, length: int, kind: str, file_name: str = "", metadata: str = "") -> Upload:
-    """A new upload. Raises Refused where it is too large, or the person has begun too many."""
+    """A new upload. Raises Refused where it is too large, or the person has begun too many; DiskFull without room."""
     if length > limit_of(kind):
         raise Refused.of(
             TOO_LARGE,
@@ -77,6 +79,7 @@ def begin(owner: User, *, length: int, kind: str, file_name: str = "", metadata:
     upload.touched_at = timezone.now()
     storage.make(upload.pk)
     try:
+        require_room(storage.folder(), length)
         with transaction.atomic():
             # Held while they are counted: of two that begin at once the second sees the first.
             User.objects.select_for_update(no_key=True).get(pk=owner.pk)
@@ -236,7 +239,7 @@ def take(owner: User, identifiers: Iterable[str]) -> None:
 
 
 def sweep_uploads(grace: float) -> int:
-    """Give up what expired, and remove files that no row names and nobody touched for `grace` seconds. Returns how many."""
+    """Give up what expired, and remove files without a row, untouched for `grace` seconds. Returns how many."""
     limit = timezone.now() - timedelta(seconds=settings.UPLOAD_LIFETIME_SECONDS)
     count = 0
     for upload in Upload.objects.filter(touched_at__lte=limit):

@@ -1,7 +1,7 @@
 """The bytes of uploads that come in pieces: one file each under `store/pieces`, named by us, one writer at a time.
 
 What counts is what was synced: `append` says after every sync how far that is, and cuts off what an earlier writer
-that was killed left beyond it.
+that was killed left beyond it. A full disk is leaderboard.disk.DiskFull.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 from django.conf import settings
+
+from leaderboard.disk import naming
 
 #: After so many bytes they are synced and counted: what a power failure in the middle costs.
 SYNC_EVERY = 16 * 1024 * 1024
@@ -102,8 +104,9 @@ def append(
 def _write(file: BinaryIO, block: bytes) -> int:
     """All of the block: an unbuffered file may take less at a time."""
     left = memoryview(block)
-    while left:
-        left = left[file.write(left) :]
+    with naming(folder()):
+        while left:
+            left = left[file.write(left) :]
     return len(block)
 
 

@@ -152,6 +152,7 @@ class UploadsView(_TusView):
     @extend_schema(
         summary="Begin an upload",
         operation_id="uploads_create",
+        extensions={"x-curl": '-H "Tus-Resumable: 1.0.0" -H "Upload-Length: 1048576"'},
         parameters=[
             _VERSION,
             header("Upload-Length", int, "The file's bytes.", required=True),
@@ -239,6 +240,10 @@ class UploadView(_TusView):
             header("Upload-Expires", str, "When it is given up, unless bytes come before.", answers=[204]),
         ],
         operation_id="uploads_partial_update",
+        extensions={
+            "x-curl": '-H "Tus-Resumable: 1.0.0" -H "Upload-Offset: 0" '
+            f'-H "Content-Type: {protocol.CONTENT_TYPE}" -T model.zip'
+        },
         request=_BYTES,
         responses={
             204: OpenApiResponse(description="Written; `Upload-Offset` says how far it is."),
