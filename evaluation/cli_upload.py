@@ -18,8 +18,9 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from io import BufferedReader
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -156,7 +157,7 @@ def _begun(site: _Site, name: str, length: int, kind: str) -> dict[str, Any]:
     return dict(made)
 
 
-def _further(site: _Site, address: str, file: IO[bytes], length: int) -> dict[str, Any]:
+def _further(site: _Site, address: str, file: BufferedReader, length: int) -> dict[str, Any]:
     """The upload after its next piece, from wherever it is."""
     _, upload = site.ask("GET", address)
     start: int = upload["offset"]
@@ -172,7 +173,7 @@ def _further(site: _Site, address: str, file: IO[bytes], length: int) -> dict[st
     return dict(upload)
 
 
-def _blocks(file: IO[bytes], start: int, size: int, length: int) -> Iterator[bytes]:
+def _blocks(file: BufferedReader, start: int, size: int, length: int) -> Iterator[bytes]:
     """The piece, telling how far it is."""
     file.seek(start)
     end = start + size
@@ -183,6 +184,6 @@ def _blocks(file: IO[bytes], start: int, size: int, length: int) -> Iterator[byt
         print(told, end="", file=sys.stderr, flush=True)
 
 
-def _sha256(file: IO[bytes]) -> str:
+def _sha256(file: BufferedReader) -> str:
     file.seek(0)
     return hashlib.file_digest(file, "sha256").hexdigest()

@@ -98,7 +98,7 @@ REQUEST_CODES = (
     ProblemCode("unknown_upload", "error", "You have no upload of this id: a submission took it, or it was deleted, or "
                 "given up a day after its last bytes.", "Send the file again.", "-F upload=ID"),
     ProblemCode("unfinished_upload", "error", "The upload is not whole.", "Send the rest, then submit it."),
-    ProblemCode("wrong_upload_kind", "error", "A run was uploaded where a checkpoint is needed, or a checkpoint for a run.",
+    ProblemCode("wrong_upload_kind", "error", "A checkpoint was uploaded for a run, or a run for a checkpoint.",
                 "Say kind run or model in Upload-Metadata."),
     ProblemCode("upload_in_use", "error", "The upload is being written, or another submission takes it.",
                 "Wait for that one to end; if it is refused, the upload stays."),
