@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -35,22 +35,23 @@ POLICY = Policy(
 def validate_archive(
     path: Path, scratch: Path, wanted: Kinds = None, pooling: str = "", policy: Policy = POLICY
 ) -> Validation:
-    """Check an archive, and keep its files in the folder `scratch`, which is made, until the checkpoint is rebuilt.
+    """Check an archive, and keep its files in the folder `scratch`, which is made, until the checkpoint is rebuilt;
+    under numbers, for nothing on the disk is named by a stranger.
 
     As `validate_folder` otherwise. Whatever the archive holds, nothing is written outside of `scratch`, no link is
     made, and no more than `policy` allows. Raises OSError for faults of the disk, ENOSPC where it is full.
     """
     findings = Findings()
     scratch.mkdir(exist_ok=True)
-    names: list[str] = []
+    stored: dict[str, Path] = {}
     with _its_fault(path, findings):
         if is_zip(path):
-            names = _take_zip(path, scratch, policy, findings)
+            stored = _take_zip(path, scratch, policy, findings)
         else:
-            names = _take_tar(path, scratch, policy, findings)
-        if not names and not findings.refused:
+            stored = _take_tar(path, scratch, policy, findings)
+        if not stored and not findings.refused:
             findings.refuse("empty_folder", path.name, "there is no file of a model")
-    return judge(Source(scratch, frozenset(names)), wanted_of(wanted, pooling), findings)
+    return judge(Source(scratch, frozenset(stored), stored=stored), wanted_of(wanted, pooling), findings)
 
 
 @contextmanager
@@ -66,7 +67,7 @@ def _its_fault(path: Path, findings: Findings) -> Iterator[None]:
         findings.refuse(error.code, path.name, shown(error, 200))
 
 
-def _take_zip(path: Path, scratch: Path, policy: Policy, findings: Findings) -> list[str]:
+def _take_zip(path: Path, scratch: Path, policy: Policy, findings: Findings) -> dict[str, Path]:
     _refuse_tail(path, findings)
     with open_archive(path, policy) as archive:
         if archive.first_byte:
@@ -76,9 +77,10 @@ def _take_zip(path: Path, scratch: Path, policy: Policy, findings: Findings) -> 
         fitting = [name for name in archive.names if _takes(name, names, findings)]
         kept = [name for name in archive.names if keep(name, findings)]
         if len(fitting) < len(archive.names):  # which of two files was meant, nobody can tell
-            return []
-        archive.extract(_targets(scratch, kept))
-    return kept
+            return {}
+        stored = {name: scratch / str(number) for number, name in enumerate(kept)}
+        archive.extract(stored)
+    return stored
 
 
 def _refuse_tail(path: Path, findings: Findings) -> None:
@@ -98,36 +100,29 @@ def _takes(name: str, names: MemberNames, findings: Findings) -> bool:
     return not wrong
 
 
-def _targets(scratch: Path, names: list[str]) -> Mapping[str, Path]:
-    targets = {name: scratch / name for name in names}
-    for target in targets.values():
-        target.parent.mkdir(parents=True, exist_ok=True)
-    return targets
-
-
-def _take_tar(path: Path, scratch: Path, policy: Policy, findings: Findings) -> list[str]:
+def _take_tar(path: Path, scratch: Path, policy: Policy, findings: Findings) -> dict[str, Path]:
     most = policy.max_expanded_bytes or 1 << 62
     limits = Limits(max_stored_bytes=most, max_expanded_bytes=most, max_ratio=policy.max_ratio,
                     ratio_floor_bytes=policy.ratio_floor_bytes)  # fmt: skip
-    names: list[str] = []
+    stored: dict[str, Path] = {}
     taken = MemberNames()
     with open_expanded(path, limits) as expanded:
         if expanded.kind != "zstd":
             findings.refuse(
                 "archive_kind", path.name, f"it is neither a zip nor a tar in zstd ({expanded.kind})"
             )
-            return []
+            return {}
         stream = _Stream(expanded)
         for number, member in enumerate(members(stream.read, stream.skip)):
             if number >= policy.max_members:
                 raise NotTar("too_many_files", f"the archive holds more than {policy.max_members} files")
             fits = _takes(member.name, taken, findings)
             if keep(member.name, findings) and fits:
-                _copy(stream, member, scratch / member.name, policy)
-                names.append(member.name)
+                stored[member.name] = scratch / str(len(stored))
+                _copy(stream, member, stored[member.name], policy)
             else:
                 stream.skip(member.size)
-    return names
+    return stored
 
 
 class _Stream:
@@ -161,7 +156,6 @@ class _Stream:
 
 
 def _copy(stream: _Stream, member: Member, target: Path, policy: Policy) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("xb") as file:
         _look_at_disk(file, policy)
         for block in stream.blocks(member.size):

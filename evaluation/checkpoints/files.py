@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -47,17 +47,27 @@ _INERT_NAMES = frozenset(
 class Source:
     """A folder's usable files: names relative to `root`, with / between folders; messages begin with `prefix`.
 
-    Its sub-folders share the `allowance`, which readers take from.
+    Its sub-folders share the `allowance`, which readers take from. `stored` says by whole name where a file lies, if
+    not under its name: an archive's files lie under numbers, for their names are a stranger's.
     """
 
     root: Path
     names: frozenset[str]
     prefix: str = ""
     allowance: Allowance = field(default_factory=Allowance, compare=False)
+    stored: Mapping[str, Path] = field(default_factory=dict, compare=False)
 
     def has(self, name: str) -> bool:
         """Whether there is such a file."""
         return name in self.names
+
+    def path(self, name: str) -> Path:
+        """Where a file of the folder lies."""
+        return self.stored.get(self.prefix + name, self.root / name)
+
+    def name_at(self, path: Path) -> str:
+        """The name of the file that lies there."""
+        return next((name for name in self.names if self.path(name) == path), path.name)
 
     def within(self, folder: str) -> Source:
         """The files of a sub-folder, or all of them for the empty name."""
@@ -65,7 +75,7 @@ class Source:
             return self
         start = folder.rstrip("/") + "/"
         names = frozenset(name.removeprefix(start) for name in self.names if name.startswith(start))
-        return Source(self.root / folder, names, self.prefix + start, self.allowance)
+        return Source(self.root / folder, names, self.prefix + start, self.allowance, self.stored)
 
     def shown(self, name: str) -> str:
         """A file's name for messages, from the top of what was sent."""

@@ -94,7 +94,7 @@ def _finite(digits: str) -> float:
 def read_json(source: Source, name: str, findings: Findings, most: int = JSON_BYTES) -> Any:
     """The value in a file, or None where it is refused (and said so)."""
     try:
-        data = read_file(source.root / name, most)
+        data = read_file(source.path(name), most)
         source.allowance.take_json(len(data))
         value = parse(data)
         if value is not None:

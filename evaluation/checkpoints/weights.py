@@ -38,7 +38,7 @@ def read_weights(source: Source, findings: Findings, name: str = NAME) -> Tensor
 def read_file(source: Source, name: str, findings: Findings) -> Tensors | None:
     """The tensors of one file of the folder; None where it is refused."""
     try:
-        return read_tensors(source.root / name, source.allowance)
+        return read_tensors(source.path(name), source.allowance)
     except NotSafetensors as error:
         findings.refuse("weights_header", source.shown(name), str(error))
         return None
@@ -180,7 +180,7 @@ def check_weights(
 
 
 def _check_shape(name: str, tensor: Tensor, shape: Shape, source: Source, findings: Findings) -> None:
-    file = source.shown(tensor.path.name)
+    file = source.shown(source.name_at(tensor.path))
     if tensor.shape != shape:
         what = f"its shape is {_sizes(tensor.shape)}, and config.json says {_sizes(shape)}"
         findings.refuse("weights_shape", file, what, name)
