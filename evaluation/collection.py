@@ -32,6 +32,8 @@ MAX_ID_BYTES = 256
 Progress = Callable[[float], None]
 
 _GZIP_MAGIC = b"\x1f\x8b"
+#: Expanded : stored, of files that expand to more than the floor, in bytes.
+_MOST_RATIO, _RATIO_FLOOR = 50, 64 * 2**20
 _open_gzip: Callable[..., io.RawIOBase] = igzip.open
 _DAMAGED_GZIP: tuple[type[Exception], ...] = (EOFError, BadGzipFile, cast("type[Exception]", IsalError))
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -277,7 +279,8 @@ def _iterate_lines(
     """(1-based line number, line with its end) for every line that is not too long."""
     with open_expanded(path) as (stored, stream):
         size = max(path.stat().st_size, 1)
-        number = 0
+        number = expanded = 0
+        looked_at = _RATIO_FLOOR
         cut = False  # whether the last line read goes on
         while True:
             try:
@@ -287,6 +290,12 @@ def _iterate_lines(
                 break
             if not line:
                 break
+            expanded += len(line)
+            if expanded > looked_at:
+                looked_at += 2**20
+                if expanded > _MOST_RATIO * stored.tell():
+                    findings.add_problem(_expands(path))
+                    break
             if on_bytes is not None:
                 on_bytes(line)
             continued, cut = cut, len(line) == MAX_LINE_BYTES and not line.endswith(b"\n")
@@ -311,6 +320,13 @@ def _damaged(path: Path, line: int, error: Exception) -> Problem:
         message=f"{path.name}: the compressed file is damaged after line {line:,} ({error})",
         hint="Compress the file again, and check it with `gzip -t`.",
         lines=(max(line, 1),),
+    )
+
+
+def _expands(path: Path) -> Problem:
+    message = f"{path.name} expands to more than {_MOST_RATIO} times its size"
+    return Problem(
+        "error", "expansion", 1, message, "Text shrinks three- to tenfold; send the file plain if it is real."
     )
 
 

@@ -16,6 +16,7 @@ from evaluation.collection import Document, Query, read_corpus, read_queries
 from evaluation.collection_check import check_corpus, check_queries
 from evaluation.errors import InvalidContent
 from evaluation.problems import Problem
+from tests.fuzz.bombs import BOMBS
 
 GOOD = '{"_id": "d1", "title": "One", "text": "a b"}\n{"_id": "d2", "title": "", "text": ""}\n'
 
@@ -135,6 +136,11 @@ def test_a_truncated_gzip_file_is_their_fault_and_says_so(tmp_path: Path) -> Non
     )
     path = write(tmp_path, gzip.compress(text.encode())[:-2000], "corpus.jsonl.gz")
     assert "damaged" in problems_of(path)["damaged_file"].message
+
+
+def test_a_file_that_expands_beyond_reason_is_not_read_to_its_end(tmp_path: Path) -> None:
+    path = write(tmp_path, BOMBS["gzip, 64 members"].make(), "corpus.jsonl.gz")
+    assert "50 times" in problems_of(path)["expansion"].message
 
 
 def test_statistics_of_a_corpus(tmp_path: Path) -> None:
