@@ -56,3 +56,5 @@ DATABASES = databases()
 # knox would make a table for its own token model, which ours replaces: unused, but in the way of every TRUNCATE.
 MIGRATION_MODULES = {"knox": None}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+#: The folder of pg_dump and pg_restore, for backups; empty: those on PATH.
+POSTGRESQL_BIN = env.str("POSTGRESQL_BIN", default="")

@@ -1,0 +1,62 @@
+"""`manage.py backup`: everything that cannot be made anew, into a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from leaderboard.backup.making import make_backup
+from leaderboard.backup.manifest import BackupProblem, Manifest
+
+
+class Command(BaseCommand):
+    """A door to `leaderboard.backup`."""
+
+    help = "Write the database, the stored files and the judgements, apart and encrypted, into a new folder."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Where to, and for whose keys."""
+        parser.add_argument(
+            "destination", type=Path, help="a folder; the backup is a folder of its own in it"
+        )
+        parser.add_argument(
+            "--recipient",
+            action="append",
+            default=[],
+            metavar="age1…",
+            help="public key of who may read the backup; may repeat",
+        )
+        parser.add_argument(
+            "--judgements-recipient",
+            action="append",
+            default=[],
+            metavar="age1…",
+            help="of who may read the judgements in it; the same as --recipient unless named",
+        )
+        parser.add_argument(
+            "--in-the-clear",
+            action="store_true",
+            help="encrypt nothing: the folder is then as secret as the site's",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Make it, and say what is in it."""
+        if not options["recipient"] and not options["in_the_clear"]:
+            raise CommandError(
+                "Name a public key with --recipient (age-keygen makes a pair; keep the secret one elsewhere), or say "
+                "--in-the-clear."
+            )
+        try:
+            folder = make_backup(
+                options["destination"], options["recipient"], options["judgements_recipient"]
+            )
+        except BackupProblem as problem:
+            raise CommandError(str(problem)) from problem
+        manifest = Manifest.read(folder)
+        size = sum(int(told["bytes"]) for told in manifest.files.values())
+        self.stdout.write(
+            f"{folder}: {sum(manifest.rows.values()):,} rows in {len(manifest.rows)} tables, "
+            f"{len(manifest.files)} files, {size:,} bytes."
+        )

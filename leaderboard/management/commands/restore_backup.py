@@ -1,0 +1,50 @@
+"""`manage.py restore_backup`: a backup into an empty site."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from leaderboard.backup.manifest import BackupProblem
+from leaderboard.backup.restoring import restore_backup
+
+
+class Command(BaseCommand):
+    """A door to `leaderboard.backup`."""
+
+    help = "Fill an empty database and an empty RUNBOARD_VAR from a backup, and compare every row count and hash."
+    requires_system_checks = []  # there are no tables yet
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        """Which, and the keys."""
+        parser.add_argument("folder", type=Path, help="what `manage.py backup` made: runboard-…")
+        parser.add_argument(
+            "--identity", type=Path, metavar="FILE", help="file with the secret key (AGE-SECRET-KEY-1…)"
+        )
+        parser.add_argument(
+            "--judgements-identity",
+            type=Path,
+            metavar="FILE",
+            help="file with that of the judgements, if it is another",
+        )
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Restore it, and say what came back."""
+        try:
+            restored = restore_backup(options["folder"], options["identity"], options["judgements_identity"])
+        except BackupProblem as problem:
+            raise CommandError(str(problem)) from problem
+        self.stdout.write(
+            f"{restored.rows:,} rows in {restored.tables} tables, {restored.files:,} stored files."
+        )
+        if restored.private_files is None:
+            self.stdout.write("Judgements were left out: they need their own key (--judgements-identity).")
+        else:
+            self.stdout.write(f"{restored.private_files:,} private files.")
+        if restored.differences:
+            raise CommandError("Not all came back:\n  " + "\n  ".join(restored.differences))
+        self.stdout.write(
+            "All row counts and hashes are equal. Run `manage.py migrate` if this version is newer."
+        )

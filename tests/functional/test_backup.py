@@ -1,0 +1,190 @@
+"""The restore drill: a site with results, hidden judgements and people comes back, row by row and byte by byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import pyrage
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+
+from leaderboard.backup.archives import decrypt, identities_in
+from leaderboard.backup.manifest import BackupProblem, Manifest, count_rows
+from leaderboard.models import Dataset
+from tests.submissions.conftest import Api, alice, api, demo, secret, work  # noqa: F401
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
+
+
+class Keys:
+    """A pair of age keys, the secret one in a file."""
+
+    def __init__(self, path: Path) -> None:
+        identity = pyrage.x25519.Identity.generate()
+        self.public, self.file = str(identity.to_public()), path
+        path.write_text(f"# made for a test\n{identity}\n")
+
+
+class NewSite:
+    """An empty folder of state, and an empty database of the same kind."""
+
+    def __init__(self, folder: Path, url: str) -> None:
+        self.var = folder
+        self._environment = {**os.environ, "RUNBOARD_VAR": str(folder)}
+        if url:
+            self._environment["DATABASE_URL"] = url
+
+    def manage(self, *arguments: str, check: bool = True) -> str:
+        """What a management command of this site says."""
+        done = subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            cwd=ROOT,
+            env=self._environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert not check or done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+
+@pytest.fixture
+def new_site(tmp_path: Path) -> Iterator[NewSite]:
+    folder = tmp_path / "new"
+    folder.mkdir()
+    if connection.vendor == "sqlite":
+        yield NewSite(folder, "")
+        return
+    url = os.environ["DATABASE_URL"]
+    with psycopg.connect(url, autocommit=True) as server:
+        server.execute("CREATE DATABASE restored")
+    try:
+        yield NewSite(folder, urlunsplit(urlsplit(url)._replace(path="/restored")))
+    finally:
+        with psycopg.connect(url, autocommit=True) as server:
+            server.execute("DROP DATABASE restored WITH (FORCE)")
+
+
+@pytest.fixture
+def full_site(demo: Dataset, secret: Dataset, api: Api, tmp_path: Path, settings: Any) -> Path:  # noqa: F811
+    """The folder of a site where a run was scored; a folder of its own, since backups are of all of it."""
+    assert api.submit().status == 201
+    work()
+    programs = Path(os.environ.get("RUNBOARD_TEST_POSTGRESQL_BIN", ""))
+    settings.POSTGRESQL_BIN = str(programs) if programs.name else ""
+    return Path(settings.VAR)
+
+
+def backup(destination: Path, *recipients: str) -> Path:
+    """One backup; its folder."""
+    call_command("backup", str(destination), *recipients)
+    [folder] = destination.iterdir()
+    return folder
+
+
+def test_everything_comes_back_and_nothing_can_be_read_without_the_keys(
+    full_site: Path, new_site: NewSite, tmp_path: Path
+) -> None:
+    operator, judge = Keys(tmp_path / "operator"), Keys(tmp_path / "judge")
+    marker = b"judgement-that-nobody-may-see"
+    (full_site / "private" / "qrels").mkdir(parents=True, exist_ok=True)
+    (full_site / "private" / "qrels" / "ab").write_bytes(marker)
+    (full_site / "private" / "qrels" / ".partial-x").write_bytes(b"unfinished")
+    folder = backup(
+        tmp_path / "backups", f"--recipient={operator.public}", f"--judgements-recipient={judge.public}"
+    )
+    (full_site / "private" / "qrels" / "ab").unlink()
+
+    written = b"".join(path.read_bytes() for path in folder.iterdir())
+    assert marker not in written
+    assert b"alice" not in written
+    assert all(path.stat().st_mode & 0o077 == 0 for path in folder.iterdir() if path.suffix == ".age")
+    rows = Manifest.read(folder).rows
+    assert rows == count_rows()
+    assert rows["submissions_job"] == 1
+
+    with pytest.raises(BackupProblem, match="cannot be decrypted"):
+        decrypt(folder / "database.age", tmp_path / "out", identities_in(judge.file))
+    said = new_site.manage(
+        "restore_backup",
+        str(folder),
+        f"--identity={operator.file}",
+        f"--judgements-identity={judge.file}",
+    )
+    assert "All row counts and hashes are equal" in said
+    assert f"{sum(rows.values()):,} rows in {len(rows)} tables" in said
+    assert (new_site.var / "private" / "qrels" / "ab").read_bytes() == marker
+    assert not (new_site.var / "private" / "qrels" / ".partial-x").exists()
+    for path in (full_site / "store" / "runs").rglob("*"):
+        if path.is_file():
+            assert (new_site.var / path.relative_to(full_site)).read_bytes() == path.read_bytes()
+
+    with pytest.raises(CommandError, match="not empty"):
+        call_command("restore_backup", str(folder), f"--identity={operator.file}")
+
+
+def test_a_damaged_backup_is_refused_before_anything_is_written(full_site: Path, tmp_path: Path) -> None:
+    folder = backup(tmp_path / "backups", "--in-the-clear")
+    store = folder / "store.tar"
+    content = bytearray(store.read_bytes())
+    content[len(content) // 2] ^= 1
+    store.write_bytes(content)
+    with pytest.raises(CommandError, match=r"damaged: store\.tar is not what was written"):
+        call_command("restore_backup", str(folder))
+
+
+def test_nobody_makes_a_backup_in_the_clear_by_accident(full_site: Path, tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="--recipient"):
+        call_command("backup", str(tmp_path / "backups"))
+    with pytest.raises(CommandError, match="age public key"):
+        call_command("backup", str(tmp_path / "backups"), "--recipient=AGE-SECRET-KEY-1NOT")
+    assert not (tmp_path / "backups").exists()
+
+
+def test_migrations_go_back_and_forward_on_a_full_copy(
+    full_site: Path, new_site: NewSite, tmp_path: Path
+) -> None:
+    if not Manifest.read(folder := backup(tmp_path / "backups", "--in-the-clear")).migrations.get(
+        "submissions"
+    ):
+        pytest.skip("the tables of this run were made without migrations")
+    new_site.manage("restore_backup", str(folder))
+    before, between, after = counts_through(
+        new_site, ["submissions", "0004"], ["leaderboard", "0004"], None, ["submissions"], ["leaderboard"]
+    )
+    assert between.items() <= before.items()  # tables of this version went, rows of others did not
+    assert {name: after[name] for name in between} == between
+    assert after.keys() == before.keys()
+
+
+#: What migrating itself writes.
+WRITTEN = {"django_migrations", "auth_permission", "django_content_type"}
+
+
+def counts_through(site: NewSite, *steps: list[str] | None) -> list[dict[str, int]]:
+    """Rows by table at first, wherever a step is None, and after all of these migrations."""
+    lines = [
+        "from django.core.management import call_command",
+        "from leaderboard.backup.manifest import count_rows",
+    ]
+    show = "print('counted', __import__('json').dumps(count_rows()))"
+    lines += [
+        show,
+        *(show if step is None else f"call_command('migrate', *{step!r}, verbosity=0)" for step in steps),
+    ]
+    said = site.manage("shell", "--no-imports", "--command", "\n".join([*lines, show]))
+    counted = [
+        json.loads(line.removeprefix("counted ")) for line in said.splitlines() if line.startswith("counted")
+    ]
+    return [{name: rows for name, rows in each.items() if name not in WRITTEN} for each in counted]
