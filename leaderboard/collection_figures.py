@@ -28,7 +28,7 @@ from evaluation.profiles.unigrams import weighted_jaccard
 from evaluation.qrels import Qrels as Judgements
 from evaluation.top_documents import TopDocuments, shown
 from leaderboard.board_versions import lock_boards
-from leaderboard.judgements import load_qrels
+from leaderboard.judgements import load_open_qrels
 from leaderboard.models import (
     CollectionProfile,
     Dataset,
@@ -112,7 +112,7 @@ def find_collection(
         values["example"] |= chosen.as_data(documents)
     values["relevance_by_length"] = {}
     if judged is not None:
-        relevant = _relevant(load_qrels(judged), dataset.relevance_level)
+        relevant = _relevant(load_open_qrels(judged), dataset.relevance_level)
         found = LengthDistribution.of(lengths.find(relevant))
         values["relevance_by_length"] = {"qrels": judged.pk, "lengths": found.as_data()}
     return FoundCollection(version, values)
@@ -166,7 +166,7 @@ def _choose(version: DatasetVersion, judged: Qrels | None) -> _Choice:
     topics = path_of(Area.FILES, version.topics_sha256)
     relevant: dict[str, tuple[int, str]] = {}
     if judged is not None:
-        for query, document, grade in load_qrels(judged).judgements():
+        for query, document, grade in load_open_qrels(judged).judgements():
             best = relevant.get(query)
             is_itself = dataset.drop_self_matches and document == query
             if grade >= dataset.relevance_level and not is_itself and (best is None or grade > best[0]):

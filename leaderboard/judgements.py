@@ -11,6 +11,8 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
+from django.conf import settings
+
 from evaluation import qrels as judged
 from evaluation.collection import read_queries
 from evaluation.identifiers import DocumentIds
@@ -54,7 +56,36 @@ def open_judgements(dataset: Dataset) -> judged.Qrels:
     published = dataset.state == Dataset.State.PUBLISHED
     if dataset.hidden or not published or qrels is None or qrels.version_id != dataset.current_version_id:
         raise NotOpen(dataset.slug)
-    return _judgements(qrels.sha256)
+    try:
+        return load_open_qrels(qrels)
+    except FileNotFoundError as error:  # the scorer lays it out within seconds
+        raise NotOpen(dataset.slug) from error
+
+
+def load_open_qrels(row: Qrels) -> judged.Qrels:
+    """The judgements of a row that are not hidden, for a process that may have no private storage.
+
+    Raises FileNotFoundError there until they are laid out.
+    """
+    return _judgements(row.sha256) if settings.PRIVATE_STORAGE else _open_judgements(row.sha256)
+
+
+def lay_out_open_judgements() -> int:
+    """Copy judgements that are not hidden to where processes without private storage read them.
+
+    Removes copies of what is no longer open, or no longer the present. Returns how many there are.
+    """
+    open_ones = Dataset.objects.filter(state=Dataset.State.PUBLISHED, hidden=False).exclude(
+        current_qrels=None
+    )
+    wanted = set(open_ones.values_list("current_qrels__sha256", flat=True))
+    for sha256 in wanted:
+        if not path_of(Area.OPEN_QRELS, sha256).exists():
+            put(Area.OPEN_QRELS, path_of(Area.QRELS, sha256), sha256)
+    for path in (Path(settings.VAR) / Area.OPEN_QRELS.value).glob("*/*"):
+        if path.name not in wanted and not path.name.startswith(".partial-"):
+            path.unlink(missing_ok=True)
+    return len(wanted)
 
 
 def scoring_target(version: DatasetVersion, *, qrels: Qrels | None = None) -> Target:
@@ -83,6 +114,11 @@ def _target(
         relevance_level=relevance_level,
         drop_self_matches=drop_self_matches,
     )
+
+
+@lru_cache(maxsize=_KEPT)
+def _open_judgements(sha256: str) -> judged.Qrels:
+    return judged.read_qrels(path_of(Area.OPEN_QRELS, sha256))
 
 
 @lru_cache(maxsize=_KEPT)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -73,6 +74,12 @@ def open_run(sha256: str) -> Iterator[BinaryIO]:
     """The text of a stored run as a stream of bytes. Raises FileNotFoundError for an unknown run."""
     with run_path(sha256).open("rb") as stored, zstandard.ZstdDecompressor().stream_reader(stored) as text:
         yield io.BufferedReader(cast(io.RawIOBase, text), _BLOCK)
+
+
+def write_text(sha256: str, target: Path) -> None:
+    """Write the text of a stored run into a file. Raises FileNotFoundError for an unknown run."""
+    with open_run(sha256) as text, target.open("wb") as file:
+        shutil.copyfileobj(text, file, _BLOCK)
 
 
 def gzipped_run(sha256: str) -> Iterator[bytes]:

@@ -36,6 +36,8 @@ class Area(StrEnum):
     CHECKPOINTS = "store/checkpoints"
     EMBEDDINGS = "store/embeddings"
     PROFILES = "store/profiles"
+    #: Copies of those judgements that everyone may see, for processes that have no private storage.
+    OPEN_QRELS = "store/open-qrels"
     QRELS = "private/qrels"
     CURATION = "private/curation"
 

@@ -6,9 +6,7 @@ with all others when the first judgements come.
 
 from __future__ import annotations
 
-import shutil
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from django.conf import settings
@@ -18,24 +16,15 @@ from evaluation.engines import retrieve
 from evaluation.problems import RunStatistics
 from evaluation.scoring import check_run
 from leaderboard.baselines import BM25, CONFIGURATIONS, Configuration, system_of
-from leaderboard.datasets import mark_published
-from leaderboard.example_runs import keep_example_runs, offer_example_runs
 from leaderboard.judgements import scoring_target, topic_ids
-from leaderboard.models import DatasetVersion, Entry, Qrels, Run
-from leaderboard.runs import open_run, run_path, store_run
+from leaderboard.models import DatasetVersion, Run
+from leaderboard.runs import run_path, store_run, write_text
 from leaderboard.store import Area, path_of
 from submissions.lease import Cancelled, Lease, LeaseLost
 from submissions.lifecycle import advance, write_log
 from submissions.models import Job, State
-from submissions.scoring import (
-    Result,
-    begin_scoring,
-    current_qrels,
-    evaluate,
-    keep_run,
-    publish_on_present,
-    publish_results,
-)
+from submissions.retrieved import Retrieved, finish, keep_found, score_handed_over
+from submissions.scoring import current_qrels, keep_run
 
 #: Where a run's metadata says which queries it was retrieved for.
 TOPICS = "topics_sha256"
@@ -46,6 +35,8 @@ def retrieve_job(job: Job, lease: Lease) -> None:
 
     Without judgements yet the run is kept, and the job is done.
     """
+    if score_handed_over(job, lease):
+        return
     configuration = CONFIGURATIONS[job.payload.get("configuration", BM25.slug)]
     if not advance(job.pk, State.RETRIEVING, fence=job.fence, stage="loading"):
         raise LeaseLost
@@ -59,31 +50,15 @@ def retrieve_job(job: Job, lease: Lease) -> None:
 
 
 def _retrieve_and_score(job: Job, lease: Lease, configuration: Configuration, folder: Path) -> None:
-    qrels = current_qrels(job.dataset)
-    version = qrels.version
+    version = current_qrels(job.dataset).version
     out = folder / "run.txt"
     if (kept := _kept_run(configuration, version)) is not None:
         write_log(job.pk, f"{configuration.name} over {version}, retrieved while runs were collected")
-        with open_run(kept.sha256) as text, out.open("wb") as file:
-            shutil.copyfileobj(text, file)
+        write_text(kept.sha256, out)
     else:
         _retrieve(job, lease, configuration, version, out)
-    begin_scoring(job)
-    scored = evaluate(out, job.dataset, qrels, lease)
-    stored = store_run(out)
-    is_baseline = job.kind == Job.Kind.BASELINE
-    examples = keep_example_runs(job.dataset, out, folder) if is_baseline else []
-
-    system = system_of(configuration)
-
-    @transaction.atomic
-    def publish(results: Sequence[Result], present: Qrels) -> None:
-        publish_results(job, system, results, present, Entry.Provenance.MEASURED)
-        offer_example_runs(version, examples)
-        if is_baseline:
-            mark_published(job.dataset)
-
-    publish_on_present(job, lease, [Result(stored, scored)], qrels, publish)
+    run = keep_found(out, version)
+    finish(job, lease, Retrieved(system_of(configuration).slug, version.pk, job.queue, [run]))
 
 
 def _retrieve_and_keep(job: Job, lease: Lease, configuration: Configuration, folder: Path) -> None:

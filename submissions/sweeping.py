@@ -17,6 +17,7 @@ from submissions.model_work.embedding_cache import sweep_embeddings
 from submissions.models import TERMINAL, Job
 from submissions.named import named_checksums
 from submissions.resumable.keeping import sweep_uploads
+from submissions.retrieved import Retrieved
 from submissions.sandbox.watching import remove
 
 logger = logging.getLogger(__name__)
@@ -126,7 +127,10 @@ def _named_runs() -> set[str]:
     # A job that has not run yet, or was put back, names its run in its payload alone.
     waiting = Job.objects.exclude(state__in=TERMINAL).values_list("payload", flat=True)
     requested = WorkRequest.objects.filter(taken_at=None).values_list("payload", flat=True)
-    return named | {payload.get("run_sha256", "") for payload in (*waiting, *requested)}
+    for payload in (*waiting, *requested):
+        found = Retrieved.from_payload(payload)
+        named |= {payload.get("run_sha256", ""), *(found.sha256s if found else ())}
+    return named
 
 
 def _named_profiles() -> set[str]:

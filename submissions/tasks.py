@@ -19,6 +19,7 @@ from leaderboard.bell import DISPATCH
 from leaderboard.certainty import request_missing_certainty
 from leaderboard.collection_figures import request_missing_statistics
 from leaderboard.efficiency import prices_come_into_force
+from leaderboard.judgements import lay_out_open_judgements
 from submissions.analysis import ask_again
 from submissions.heartbeat import forget_silent_workers
 from submissions.model_work.encodings import settle
@@ -56,6 +57,7 @@ def dispatch() -> None:
         request_missing_statistics,
         ask_again,
         partial(lift_due, timezone.now()),
+        lay_out_open_judgements,
         take_requests,
         reap,
         settle,

@@ -21,7 +21,9 @@ from leaderboard.store import Area, sha256_of
 
 #: What anyone's work is in, and what is made anew when it is missing.
 STORE = ("store", "media")
-MADE_ANEW = tuple(area.value for area in (Area.TOP_DOCUMENTS, Area.EXCERPTS, Area.EMBEDDINGS))
+MADE_ANEW = tuple(
+    area.value for area in (Area.TOP_DOCUMENTS, Area.EXCERPTS, Area.EMBEDDINGS, Area.OPEN_QRELS)
+)
 #: Judgements, and the key that signs sessions.
 PRIVATE = ("private", "secret-key")
 #: The private files' hashes lie among them, encrypted like them.

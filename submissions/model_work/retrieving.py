@@ -6,14 +6,12 @@ are there. The one shard of a small corpus is encoded by the job itself, in the 
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.db import transaction
 
 from evaluation.efficiency import describe as describe_hardware
 from evaluation.engines import EngineDescription
@@ -22,9 +20,8 @@ from evaluation.engines.base import shard_name
 from evaluation.errors import ModelFailure
 from evaluation.execution.job import RUN_NAME, ExecutionJob
 from leaderboard.baselines import BM25
-from leaderboard.efficiency import record_measurement
-from leaderboard.models import Dataset, DatasetVersion, Entry, Qrels, Run, System
-from leaderboard.runs import open_run, store_run
+from leaderboard.models import Dataset, DatasetVersion, Run, System
+from leaderboard.runs import write_text
 from leaderboard.store import Area, path_of
 from submissions.checkpoints.keeping import folder_of
 from submissions.lease import Lease, LeaseLost
@@ -34,15 +31,9 @@ from submissions.model_work.encodings import Encoded, Setting, WaitsForShards, k
 from submissions.model_work.hub_checkpoint import fetched_checkpoint
 from submissions.model_work.running import TimedOut, device_of, run_child, workplace
 from submissions.models import Checkpoint, Job, State
+from submissions.retrieved import Retrieved, finish, keep_found, score_handed_over
 from submissions.sandbox.watching import tidy
-from submissions.scoring import (
-    Result,
-    begin_scoring,
-    current_qrels,
-    evaluate,
-    publish_on_present,
-    publish_results,
-)
+from submissions.scoring import current_qrels
 
 #: How deep a run goes.
 DEPTH = 1000
@@ -84,6 +75,8 @@ def model_job(job: Job, lease: Lease) -> None:
 
     Raises ModelFailure, TimedOut, WaitsForShards, InvalidRun, LeaseLost or Cancelled.
     """
+    if score_handed_over(job, lease):
+        return
     submission = job.submission
     if submission is None:
         raise RuntimeError(f"job {job.pk} belongs to no submission")
@@ -99,28 +92,21 @@ def model_job(job: Job, lease: Lease) -> None:
 
 
 def run_model(job: Job, lease: Lease, task: ModelTask) -> None:
-    """Do a task and publish what it finds. Raises as `model_job`."""
-    qrels = current_qrels(job.dataset)
+    """Do a task and have what it finds scored and published. Raises as `model_job`."""
+    version = current_qrels(job.dataset).version
     if not advance(job.pk, State.RETRIEVING, fence=job.fence, stage="loading"):
         raise LeaseLost
-    setting = _setting(job, task, qrels.version)
+    setting = _setting(job, task, version)
     encoded = use(job, setting, lease.report_stage) if setting else None
     if setting and not encoded and setting.shards > 1:
         raise WaitsForShards(setting)
-    write_log(job.pk, f"{task.engine.label} over {qrels.version}")
+    write_log(job.pk, f"{task.engine.label} over {version}")
     if task.parameters_on(job.dataset) != task.parameters:
         write_log(job.pk, "Its judgements are hidden: the main result alone is made and scored.")
     with workplace() as folder:
-        done = _retrieve(job, lease, task, qrels.version, folder, setting, encoded)
-        begin_scoring(job)
-
-        @transaction.atomic
-        def publish(results: Sequence[Result], present: Qrels) -> None:
-            entries = publish_results(job, task.system, results, present, Entry.Provenance.MEASURED)
-            if not _classes(done, encoded):
-                _record_measurements(results, entries, done)
-
-        publish_on_present(job, lease, _evaluated(job, lease, qrels, done, encoded), qrels, publish)
+        done = _retrieve(job, lease, task, version, folder, setting, encoded)
+        found = _kept(job, task, version, done, encoded)
+    finish(job, lease, found)
 
 
 def _setting(job: Job, task: ModelTask, version: DatasetVersion) -> Setting | None:
@@ -204,8 +190,7 @@ def _expanded(run_ids: Sequence[int], folder: Path) -> tuple[Path, ...]:
     paths = []
     for number, run_id in enumerate(run_ids):
         path = folder / f"given-{number}.txt"
-        with open_run(by_id[run_id].sha256) as text, path.open("wb") as file:
-            shutil.copyfileobj(text, file, 1 << 20)
+        write_text(by_id[run_id].sha256, path)
         paths.append(path)
     return tuple(paths)
 
@@ -253,37 +238,24 @@ def _measure_baseline(job: Job, lease: Lease, work: ExecutionJob, folder: Path) 
         return {}
 
 
-def _evaluated(job: Job, lease: Lease, qrels: Qrels, done: _Run, encoded: Encoded | None) -> list[Result]:
-    """The run, or one for each variant with the main one last, each validated like an upload, scored and stored."""
+def _kept(
+    job: Job, task: ModelTask, version: DatasetVersion, done: _Run, encoded: Encoded | None
+) -> Retrieved:
+    """The run, or one for each variant with the main one last, each checked like an upload and stored."""
     files = done.retrieval["variants"] or {"": RUN_NAME}
     mixed: dict[str, str] = {}
     if mixture := _classes(done, encoded):
         mixed["hardware_mixture"] = " + ".join(sorted(mixture))
         write_log(job.pk, "Encoded on different hardware classes: no times are published.")
-    results = []
+    runs = []
     for label, name in files.items():
-        path = done.out / name
-        scored = evaluate(path, job.dataset, qrels, lease)
         facts = done.retrieval["variant_facts"].get(label, done.retrieval["facts"])
-        results.append(Result(store_run(path), scored, label, {**facts, **mixed}))
-    return results
+        runs.append(keep_found(done.out / name, version, label, {**facts, **mixed}))
+    timed = {} if mixture else {"figures": done.figures, "hardware": done.hardware, "baseline": done.baseline}
+    return Retrieved(task.system.slug, version.pk, job.queue, runs, **timed)
 
 
 def _classes(done: _Run, encoded: Encoded | None) -> frozenset[str]:
     """The hardware classes that had a part in it, where these are several; else none."""
     classes = (encoded.hardware if encoded else frozenset()) | {done.hardware["slug"]}
     return classes if len(classes) > 1 else frozenset()
-
-
-def _record_measurements(results: Sequence[Result], entries: Sequence[Entry], done: _Run) -> None:
-    """What each entry's system cost, and what BM25 did, which stands on its own entry too."""
-    baseline = done.baseline.get("figures") or {}
-    for result, entry in zip(results[-len(entries) :], entries, strict=True):
-        if figures := done.figures.get(result.label):
-            record_measurement(entry, done.hardware, figures, baseline)
-    own = entries[-1]
-    row = Entry.objects.filter(
-        dataset=own.dataset, comparison_group=own.comparison_group, is_baseline=True, system__slug=BM25.slug
-    ).first()
-    if baseline and row is not None:
-        record_measurement(row, done.baseline["hardware"], baseline, baseline)

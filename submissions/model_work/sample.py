@@ -15,6 +15,7 @@ from submissions.lifecycle import advance, write_log
 from submissions.model_work.retrieving import ModelTask, run_model
 from submissions.model_work.running import workplace
 from submissions.models import Checkpoint, Job, State
+from submissions.retrieved import score_handed_over
 from submissions.scoring import current_qrels
 
 ENGINE = "dense"
@@ -31,6 +32,8 @@ def sample_model_job(job: Job, lease: Lease) -> None:
 
     Raises as `retrieving.run_model`.
     """
+    if score_handed_over(job, lease):
+        return
     if not advance(job.pk, State.RETRIEVING, fence=job.fence, stage="loading"):
         raise LeaseLost
     write_log(job.pk, "Making the sample checkpoint.")

@@ -1,0 +1,119 @@
+"""Retrieving without judgements: who retrieves hands over to a scorer, and the result is the same."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from leaderboard.importing.importer import import_dataset
+from leaderboard.importing.options import ImportOptions
+from leaderboard.judgements import NotOpen, lay_out_open_judgements, open_judgements
+from leaderboard.models import Dataset, Entry
+from leaderboard.runs import run_path
+from leaderboard.store import Area, path_of
+from submissions.models import Job, State
+from submissions.queue import request_cancel, take_requests
+from submissions.working import work_through
+from tests.submissions.conftest import HEADER
+
+pytestmark = [pytest.mark.django_db, pytest.mark.database]
+
+
+@pytest.fixture
+def baseline_job(db: None, tmp_path: Path) -> Job:
+    """The job that publishes a small collection."""
+    folder = tmp_path / "small"
+    (folder / "qrels").mkdir(parents=True)
+    rows = [{"_id": f"d{n}", "text": "common " * n + f"word{n}"} for n in range(1, 31)]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "queries.jsonl").write_text('{"_id": "q1", "text": "common word7"}\n')
+    (folder / "qrels" / "test.tsv").write_text(HEADER + "q1\td7\t1\n")
+    dataset = import_dataset(folder, ImportOptions(slug="small", hidden=False)).dataset
+    take_requests()
+    return Job.objects.get(dataset=dataset, kind=Job.Kind.BASELINE)
+
+
+def retrieve_only(settings: Any) -> None:
+    """What a worker does that has no private storage: reading any judgement there raises."""
+    settings.PRIVATE_STORAGE = False
+    work_through("cpu", "a-retriever")
+    settings.PRIVATE_STORAGE = True
+
+
+def test_a_retriever_without_judgements_hands_over_and_a_scorer_publishes(
+    baseline_job: Job, settings: Any
+) -> None:
+    retrieve_only(settings)
+    baseline_job.refresh_from_db()
+    assert (baseline_job.state, baseline_job.queue, baseline_job.attempts) == (State.QUEUED, "score", 0)
+    assert "a scorer goes on" in baseline_job.log
+    work_through("score", "a-scorer")
+    baseline_job.refresh_from_db()
+    assert baseline_job.state == State.DONE
+    entry = Entry.objects.get(dataset=baseline_job.dataset, is_baseline=True)
+    assert entry.scores["RR@10"] == 1.0
+    assert Dataset.objects.get(slug="small").state == Dataset.State.PUBLISHED
+    assert baseline_job.dataset.current_version is not None
+    assert baseline_job.dataset.current_version.files.filter(kind="example_run").exists()
+
+
+def test_what_was_retrieved_over_other_content_is_retrieved_again(baseline_job: Job, settings: Any) -> None:
+    retrieve_only(settings)
+    baseline_job.refresh_from_db()
+    payload = baseline_job.payload
+    payload["retrieved"]["version"] += 1
+    Job.objects.filter(pk=baseline_job.pk).update(payload=payload)
+    work_through("score", "a-scorer")
+    baseline_job.refresh_from_db()
+    assert (baseline_job.state, baseline_job.queue) == (State.QUEUED, "cpu")
+    assert "retrieved" not in baseline_job.payload
+    work_through("cpu", "a-retriever")
+    baseline_job.refresh_from_db()
+    assert baseline_job.state == State.DONE
+
+
+def test_a_run_that_waits_for_its_scorer_is_not_swept_and_can_be_cancelled(
+    baseline_job: Job, settings: Any
+) -> None:
+    from submissions.sweeping import sweep
+
+    retrieve_only(settings)
+    baseline_job.refresh_from_db()
+    [run] = baseline_job.payload["retrieved"]["runs"]
+    old = (timezone.now() - timedelta(days=3)).timestamp()
+    import os
+
+    os.utime(run_path(run["sha256"]), (old, old))
+    sweep()
+    assert run_path(run["sha256"]).exists()
+    assert request_cancel(baseline_job)
+    os.utime(run_path(run["sha256"]), (old, old))
+    sweep()
+    assert not run_path(run["sha256"]).exists()
+
+
+def test_open_judgements_are_laid_out_for_who_has_no_private_storage(
+    baseline_job: Job, settings: Any
+) -> None:
+    work_through("cpu", "a-worker")
+    dataset = Dataset.objects.get(slug="small")
+    assert dataset.current_qrels is not None
+    settings.PRIVATE_STORAGE = False
+    with pytest.raises(NotOpen):
+        open_judgements(dataset)
+    settings.PRIVATE_STORAGE = True
+    assert lay_out_open_judgements() == 1
+    settings.PRIVATE_STORAGE = False
+    assert open_judgements(dataset).query_ids == ("q1",)
+    with pytest.raises(PermissionError):
+        path_of(Area.QRELS, dataset.current_qrels.sha256)
+
+    settings.PRIVATE_STORAGE = True
+    Dataset.objects.filter(pk=dataset.pk).update(hidden=True)
+    assert lay_out_open_judgements() == 0
+    assert not path_of(Area.OPEN_QRELS, dataset.current_qrels.sha256).exists()
