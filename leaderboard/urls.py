@@ -29,6 +29,7 @@ from leaderboard.views.figures import figure, figure_json, figures
 from leaderboard.views.files import dataset_file, favicon
 from leaderboard.views.health import healthz
 from leaderboard.views.people import author, badge_data, badge_svg
+from leaderboard.views.readiness import readyz
 
 handler404 = "leaderboard.views.not_found.not_found"
 handler500 = "leaderboard.faults.server_error"
@@ -119,5 +120,6 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("favicon.ico", favicon, name="favicon"),
     path("healthz", healthz, name="healthz"),
+    path("readyz", readyz, name="readyz"),
     path("", include("submissions.urls")),
 ]

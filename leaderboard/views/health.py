@@ -23,7 +23,7 @@ BROKER_PATIENCE = 2.0
 @never_cache
 def healthz(request: HttpRequest) -> JsonResponse:
     """200 with {"status": "ok", …} when database and broker answer; else 503, naming which does not."""
-    parts = {"database": _database_answers(), "broker": _broker_answers()}
+    parts = {"database": _database_answers(), "broker": broker_answers()}
     body = {"status": "ok" if all(parts.values()) else "unavailable"}
     body |= {name: "ok" if answers else "unavailable" for name, answers in parts.items()}
     return JsonResponse(body, status=200 if all(parts.values()) else 503)
@@ -40,7 +40,8 @@ def _database_answers() -> bool:
     return True
 
 
-def _broker_answers() -> bool:
+def broker_answers() -> bool:
+    """Whether the broker answers in time; the log says why not."""
     try:
         _broker(settings.REDIS_URL).ping()
     except redis.RedisError as error:

@@ -8,7 +8,7 @@ import pytest
 from django.db import OperationalError
 from django.test import Client
 
-from leaderboard.views import health
+from leaderboard.views import health, readiness
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
@@ -51,3 +51,32 @@ def test_it_answers_without_tls_behind_a_proxy(client: Client, settings: Any) ->
 
 def test_it_only_answers_questions(client: Client) -> None:
     assert client.post("/healthz").status_code == 405
+
+
+def test_a_site_of_one_version_is_ready(
+    client: Client, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    monkeypatch.setattr(readiness, "mismatch", lambda: "")
+    settings.REDIS_URL = (
+        "redis://127.0.0.1:1/0"  # harms nobody: pages are computed, idle workers look for themselves
+    )
+    answer = client.get("/readyz")
+    assert answer.status_code == 200
+    assert answer.json() == {"status": "ok", "database": "ok", "disk": "ok", "broker": "unavailable"}
+
+
+def test_a_database_of_another_version_gets_no_requests(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(readiness, "mismatch", lambda: "The database lacks leaderboard.0005.")
+    answer = client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["database"] == "another version"
+
+
+def test_a_full_disk_gets_no_requests(client: Client, monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+    monkeypatch.setattr(readiness, "mismatch", lambda: "")
+    settings.DISK_RESERVE_BYTES = 2**62
+    answer = client.get("/readyz")
+    assert answer.status_code == 503
+    assert answer.json()["disk"] == "full"
