@@ -11,6 +11,9 @@ PIP    := $(PY) -m pip --disable-pip-version-check --no-input --quiet
 RUN_STAMP  := $(VENV)/installed-$(shell cat requirements.txt docker/requirements-web.txt | cksum | tr ' ' '-')
 TEST_STAMP := $(VENV)/installed-test-$(shell cat requirements.txt docker/requirements-web.txt requirements-test.txt | cksum | tr ' ' '-')
 
+# The published JavaScript client that uploads are tested with. Where npm's registry is out of reach its test is skipped.
+CLIENT_STAMP := build/clients/installed-$(shell cat tests/clients/package*.json | cksum | tr ' ' '-')
+
 # What lint asks Django is about a site on the internet, and touches no real state.
 PRODUCTION := RUNBOARD_VAR=build/lint ALLOWED_HOSTS=runboard.example HTTPS=1 DEBUG=0 EMAIL_URL=smtp://localhost
 
@@ -31,7 +34,7 @@ help: ## list these recipes
 run: $(RUN_STAMP) ## install what is missing, then run the whole site on http://127.0.0.1:8000 (PORT=...)
 	@exec $(PY) manage.py runboard --stop-with-parent
 
-test: $(TEST_STAMP) lint ## check everything: lint, all tests on SQLite, those of the database on PostgreSQL again
+test: $(TEST_STAMP) $(CLIENT_STAMP) lint ## check everything: lint, all tests on SQLite, those of the database on PostgreSQL again
 	$(PY) tests/side_by_side.py
 
 lint: $(TEST_STAMP) ## style, types, direction of imports, missing migrations, checks for production, the API's schema
@@ -77,6 +80,9 @@ $(TEST_STAMP): $(VENV)/created
 	@echo "Installing what requirements-test.txt names into $(VENV) (once; two minutes or so) ..."
 	@$(PIP) install --requirement requirements-test.txt
 	@touch $@
+
+$(CLIENT_STAMP): $(TEST_STAMP)
+	@$(PY) tests/clients/install.py && touch $@ || true
 
 # Some distributions ship Python without ensurepip: their own pip can then put one into the environment.
 $(VENV)/created:

@@ -20,7 +20,7 @@ from tests.factories import make_user
 from tests.submissions.conftest import Api, run_text, upload, work
 from tests.submissions.models import static_archive, submit_model, with_corpus
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
 
 def arrived(owner: User, content: bytes, kind: str = "run", name: str = "run.txt") -> Upload:
