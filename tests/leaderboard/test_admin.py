@@ -13,11 +13,11 @@ from django.urls import reverse
 from leaderboard.importing.importer import import_dataset
 from leaderboard.importing.options import ImportOptions
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry, Qrels, Team, WorkRequest
-from leaderboard.reported.loader import load_reported
 from tests.curating import save
 from tests.factories import make_user
 from tests.leaderboard.entries import make_source, make_system, report, score, scored_dataset
 from tests.leaderboard.tiny_collection import good_files, write_folder, write_zip
+from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db
 

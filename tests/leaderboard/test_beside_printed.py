@@ -8,7 +8,7 @@ from django.test import Client
 from leaderboard.boards.beside_printed import BesidePrinted
 from leaderboard.boards.pages import benchmark_page
 from leaderboard.boards.state import BoardState
-from leaderboard.reported.loader import load_reported
+from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db
 

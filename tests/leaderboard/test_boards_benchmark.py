@@ -13,7 +13,6 @@ from leaderboard.boards.model import Board
 from leaderboard.boards.pages import benchmark_page
 from leaderboard.boards.state import BoardState, Sort
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset
-from leaderboard.reported.loader import load_reported
 from leaderboard.reported.tables import printed_over_all
 from tests.leaderboard.entries import (
     make_source,
@@ -23,6 +22,7 @@ from tests.leaderboard.entries import (
     score,
     scored_dataset,
 )
+from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db
 

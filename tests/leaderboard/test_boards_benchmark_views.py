@@ -9,9 +9,9 @@ from leaderboard.boards.benchmark_base import forget_lines
 from leaderboard.boards.pages import benchmark_page
 from leaderboard.boards.state import GROUPS, BoardState, Range, Sort, UnknownChoice
 from leaderboard.models import Dataset, Entry, System
-from leaderboard.reported.loader import load_reported
 from tests.leaderboard.entries import make_source, make_system, report, score, scored_dataset
 from tests.leaderboard.test_boards_benchmark import benchmark_of, board_of, values
+from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db
 

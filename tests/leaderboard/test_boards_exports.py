@@ -16,8 +16,8 @@ from django.test import Client
 from leaderboard.models import BoardChange
 from leaderboard.page_cache import forget_pages
 from leaderboard.publishing import withdraw_entries
-from leaderboard.reported.loader import load_reported
 from tests.leaderboard.entries import make_system, score, scored_dataset
+from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db
 

@@ -14,7 +14,6 @@ from django.test.utils import CaptureQueriesContext
 from evaluation.certainty import holm, randomisation_test
 from leaderboard.models import Dataset, Entry
 from leaderboard.page_cache import forget_pages
-from leaderboard.reported.loader import load_reported
 from tests.leaderboard.entries import (
     make_source,
     make_system,
@@ -26,6 +25,7 @@ from tests.leaderboard.entries import (
 from tests.leaderboard.figure_checks import column, drawn
 from tests.leaderboard.open_runs import open_dataset, run_for, seeds_for
 from tests.leaderboard.test_queries import GOOD, POOR, text_of
+from tests.reported_boards import load_reported
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 

@@ -10,10 +10,10 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from leaderboard.models import Entry, System
-from leaderboard.reported.loader import load_reported
 from tests.leaderboard.entries import make_system
 from tests.leaderboard.open_runs import open_dataset, run_for
 from tests.leaderboard.test_queries import GOOD, POOR
+from tests.reported_boards import load_reported
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

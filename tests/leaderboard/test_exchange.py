@@ -20,9 +20,9 @@ from leaderboard.importing.options import ImportOptions
 from leaderboard.models import Dataset
 from leaderboard.models.datasets import Visibility
 from leaderboard.page_cache import forget_pages
-from leaderboard.reported.loader import load_reported
 from tests.leaderboard.entries import make_system, score, scored_dataset
 from tests.leaderboard.tiny_collection import write_folder
+from tests.reported_boards import load_reported
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 

@@ -19,9 +19,9 @@ from leaderboard.boards.exports.bibtex import bibliography, references_in
 from leaderboard.boards.exports.latex_text import address, escape
 from leaderboard.certainty import compute_certainty
 from leaderboard.models import Benchmark, Dataset, Source
-from leaderboard.reported.loader import load_reported
 from tests.leaderboard.certain_entries import score_queries
 from tests.leaderboard.entries import make_source, make_system, report, score, scored_dataset
+from tests.reported_boards import load_reported
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 

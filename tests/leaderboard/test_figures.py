@@ -12,8 +12,8 @@ from django.test import Client
 
 from leaderboard.figures.model import Figure
 from leaderboard.figures.registry import FIGURES
-from leaderboard.reported.loader import load_reported
 from tests.leaderboard.figure_checks import column, drawn, trace
+from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db
 

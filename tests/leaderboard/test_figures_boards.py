@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry
-from leaderboard.reported.loader import load_reported
 from tests.leaderboard.entries import (
     cost,
     make_source,
@@ -18,6 +17,7 @@ from tests.leaderboard.entries import (
     scored_dataset,
 )
 from tests.leaderboard.figure_checks import column, drawn, trace
+from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db
 

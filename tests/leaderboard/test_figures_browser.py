@@ -10,8 +10,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from leaderboard.reported.loader import load_reported
 from tests.leaderboard.entries import score, scored_dataset
+from tests.reported_boards import load_reported
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 

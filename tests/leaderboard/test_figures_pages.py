@@ -9,8 +9,8 @@ import pytest
 from django.test import Client
 
 from leaderboard.figures.registry import FIGURES
-from leaderboard.reported.loader import load_reported
 from tests.leaderboard.open_runs import open_dataset, run_for
+from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db
 

@@ -16,10 +16,10 @@ from leaderboard.figures.axes import linear_axis, linear_ticks, log_axis
 from leaderboard.figures.labels import NARROW, NARROW_LETTERS, labelled
 from leaderboard.figures.palette import INK, SCALE
 from leaderboard.models import Benchmark, BenchmarkMember, Entry
-from leaderboard.reported.loader import load_reported
 from tests.leaderboard.entries import cost, make_source, make_system, report, score, scored_dataset
 from tests.leaderboard.figure_checks import column, drawn, trace
 from tests.leaderboard.palettes import between, contrast, tokens
+from tests.reported_boards import load_reported
 
 #: What WCAG asks of small text.
 ENOUGH = 4.5

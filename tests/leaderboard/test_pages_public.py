@@ -15,9 +15,9 @@ from django.test.utils import CaptureQueriesContext
 from leaderboard.models import Benchmark, Dataset, Entry, System
 from leaderboard.page_cache import forget_pages
 from leaderboard.publishing import withdraw_entries
-from leaderboard.reported.loader import load_reported
 from tests.factories import make_user
 from tests.leaderboard.entries import make_system, score, scored_dataset
+from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db
 

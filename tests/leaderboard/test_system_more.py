@@ -15,7 +15,6 @@ from leaderboard.boards.badges import Badge, as_svg, width
 from leaderboard.models import Team
 from leaderboard.page_cache import forget_pages
 from leaderboard.publishing import set_visibility, withdraw_entries
-from leaderboard.reported.loader import load_reported
 from tests.factories import make_user
 from tests.leaderboard.entries import (
     make_source,
@@ -27,6 +26,7 @@ from tests.leaderboard.entries import (
     scored_dataset,
 )
 from tests.leaderboard.test_queries import text_of
+from tests.reported_boards import load_reported
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 

@@ -11,8 +11,8 @@ from django.utils import timezone
 from playwright.sync_api import Browser, Page
 
 from leaderboard.models import Dataset, System
-from leaderboard.reported.loader import load_reported
 from submissions.queue import take_requests
+from tests.reported_boards import load_reported
 from tests.submissions.conftest import Api, run_text, work
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
