@@ -26,7 +26,7 @@ CASES ?= 10000
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test lint benchmark attack fuzz sanitize fuzz-checkpoints clean
+.PHONY: help run test test-long lint benchmark attack fuzz sanitize fuzz-checkpoints clean
 
 help: ## list these recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,8 +34,11 @@ help: ## list these recipes
 run: $(RUN_STAMP) ## install what is missing, then run the whole site on http://127.0.0.1:8000 (PORT=...)
 	@exec $(PY) manage.py runboard --stop-with-parent
 
-test: $(TEST_STAMP) $(CLIENT_STAMP) lint ## check everything: lint, all tests on SQLite, those of the database on PostgreSQL again
+test: $(TEST_STAMP) $(CLIENT_STAMP) ## check everything: lint, all tests on SQLite, those of the database on PostgreSQL again
 	$(PY) tests/side_by_side.py
+
+test-long: $(TEST_STAMP) ## the tests marked long, in full size, on both databases; `make test` has a short one of each
+	$(PY) tests/side_by_side.py long
 
 lint: $(TEST_STAMP) ## style, types, direction of imports, missing migrations, checks for production, the API's schema
 	$(PY) -m ruff check .

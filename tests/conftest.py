@@ -64,11 +64,11 @@ def empty_broker(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("broker").flushdb()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def worker_processes(
     django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[WorkerProcesses]:
-    """One real worker and beat for a module, so that tests elsewhere see none; tests ask for `worker`."""
+    """One real worker and beat; tests ask for `worker`. They run last, so that tests elsewhere see none."""
     from submissions.models import Worker
 
     name = str(connections["default"].settings_dict["NAME"])

@@ -1,58 +1,86 @@
-"""Run the suite in two lanes side by side: on SQLite, then what touches rows, locks or queues again on PostgreSQL.
+"""Lint and the whole suite, two parts at a time: on SQLite, then what touches rows, locks or queues on PostgreSQL.
 
 `python tests/side_by_side.py` prints what each part said once it has ended, the failures last, and exits with 1 where a
-part failed. Every part has servers and folders of its own, so nothing is shared but the processor.
+part failed. Every part has servers and folders of its own, so nothing is shared but the processor. Whoever of the two
+is free takes the longest part that is left, so both end at about the same time. `long` as an argument runs the tests
+that are marked so instead, on both databases.
 """
 
 from __future__ import annotations
 
 import os
+import queue
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+#: So many parts run at a time.
+LANES = 2
+#: Migrations are run, step by step, on PostgreSQL and by the site that is started; elsewhere tables are made at once,
+#: which lint has shown to be the same.
+TABLES = {"sqlite": ["--nomigrations"], "postgresql": []}
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some of the tests on one database."""
+    """A command, and what it is called."""
 
     name: str
-    database: str
-    arguments: Sequence[str]
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
-#: Migrations are run, step by step, on PostgreSQL and by the site that is started; elsewhere tables are made at once,
-#: which lint has shown to be the same.
-_TABLES = {"sqlite": ["--nomigrations"], "postgresql": []}
-#: Parts of a lane follow each other; the lanes take about as long as each other.
-LANES = (
-    (
-        Part("evaluation", "sqlite", ["tests/evaluation"]),
-        Part("from upload to verdict", "sqlite", ["tests/submissions", "tests/functional"]),
-    ),
-    (
-        Part("boards and pages", "sqlite", ["tests/leaderboard", "tests/leaks", "tests/attack"]),
-        Part("what touches the database", "postgresql", ["-m", "database"]),
-    ),
-)
-#: Folders all of whose tests are marked `database`, and run on PostgreSQL alone.
-POSTGRESQL_ALONE = {"tests/faults"}
+def suite(name: str, database: str, *arguments: str, marked: str = "not long") -> Part:
+    """Some of the tests on one database."""
+    command = [sys.executable, "-m", "pytest", *TABLES[database], "-m", marked, *arguments]
+    return Part(f"{name} on {database}", command, {"RUNBOARD_TEST_DATABASE": database})
 
 
-def main() -> int:
-    """Run all lanes; the exit status."""
+#: Which folders with tests go together, the longest first. A folder that no line names is a part of its own.
+FOLDERS = {
+    "from upload to verdict": ["tests/submissions"],
+    "boards and pages": ["tests/leaderboard"],
+    "evaluation": ["tests/evaluation"],
+    "the whole site": ["tests/functional"],
+    "what gives hidden judgements away": ["tests/leaks", "tests/attack"],
+}
+
+
+def every_part() -> list[Part]:
+    """Lint, and all tests but the long ones."""
+    first, *others = [suite(name, "sqlite", *folders) for name, folders in _folders().items()]
+    on_postgresql = suite("what touches the database", "postgresql", marked="database and not long")
+    return [first, on_postgresql, *others, Part("lint", ["make", "lint"])]
+
+
+def long_parts() -> list[Part]:
+    """The long tests."""
+    return [
+        suite("long tests", "sqlite", marked="long"),
+        suite("long tests of the database", "postgresql", marked="database and long"),
+    ]
+
+
+def _folders() -> dict[str, list[str]]:
+    named = {folder for folders in FOLDERS.values() for folder in folders}
+    present = {path.relative_to(ROOT).parts[1] for path in (ROOT / "tests").rglob("test_*.py")}
+    others = sorted(f"tests/{folder}" for folder in present if f"tests/{folder}" not in named)
+    return {**FOLDERS, **{folder.removeprefix("tests/"): [folder] for folder in others}}
+
+
+def main(parts: Sequence[Part]) -> int:
+    """Run all parts; the exit status."""
     failed: list[str] = []
-    if forgotten := _forgotten():
-        print(f"No part runs {', '.join(forgotten)}: name it in {Path(__file__).name}.")
-        return 1
-    threads = [threading.Thread(target=_run_lane, args=(lane, failed)) for lane in LANES]
+    waiting: queue.SimpleQueue[Part] = queue.SimpleQueue()
+    for part in parts:
+        waiting.put(part)
+    threads = [threading.Thread(target=_run_lane, args=(waiting, failed)) for _ in range(LANES)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -61,31 +89,28 @@ def main() -> int:
     return 1 if failed else 0
 
 
-def _forgotten() -> list[str]:
-    """Folders with tests that no part names."""
-    named = POSTGRESQL_ALONE.union(*(part.arguments for lane in LANES for part in lane))
-    present = {path.relative_to(ROOT).parts[1] for path in (ROOT / "tests").rglob("test_*.py")}
-    return sorted(f"tests/{folder}" for folder in present if f"tests/{folder}" not in named)
-
-
-def _run_lane(lane: Sequence[Part], failed: list[str]) -> None:
-    for part in lane:
+def _run_lane(waiting: queue.SimpleQueue[Part], failed: list[str]) -> None:
+    while True:
+        try:
+            part = waiting.get_nowait()
+        except queue.Empty:
+            return
         started = time.monotonic()
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said:
             status = subprocess.run(
-                [sys.executable, "-m", "pytest", *_TABLES[part.database], *part.arguments],
+                part.command,
                 cwd=ROOT,
-                env={**os.environ, "RUNBOARD_TEST_DATABASE": part.database},
+                env={**os.environ, **part.environment},
                 stdout=said,
                 stderr=subprocess.STDOUT,
                 check=False,
             ).returncode
             said.seek(0)
             seconds = time.monotonic() - started
-            print(f"=== {part.name} on {part.database}, {seconds:.0f} s\n{said.read()}", end="", flush=True)
+            print(f"=== {part.name}, {seconds:.0f} s\n{said.read()}", end="", flush=True)
         if status:
-            failed.append(f"{part.name} on {part.database}")
+            failed.append(part.name)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(long_parts() if sys.argv[1:] == ["long"] else every_part()))

@@ -47,10 +47,13 @@ def expected(folder: Path, dataset: str) -> list[dict[str, str]]:
         ]
 
 
+COLLECTIONS = ("nfcorpus", "cranfield", "vaswani")
+
+
 def test_three_collections_get_their_bm25(shared_folder: Path, worker: Any) -> None:
-    for slug in ("nfcorpus", "cranfield", "vaswani"):
+    for slug in COLLECTIONS:
         import_folder(shared_folder / "data" / slug, "--slug", slug, "--open")
-    wait_for(lambda: all(published(slug) for slug in ("nfcorpus", "cranfield", "vaswani")))
+    wait_for(lambda: all(published(slug) for slug in COLLECTIONS))
     baselines = {entry.dataset.slug: entry for entry in Entry.objects.filter(is_baseline=True)}
     for row in expected(shared_folder, "nfcorpus"):
         value = baselines["nfcorpus"].scores[row["measure"]]
@@ -72,14 +75,19 @@ def test_a_hidden_collection_shows_three_measures_of_three_decimals(shared_folde
     assert all(value == round(value, 3) for value in scores.values())
 
 
-def test_trec_covid_round_one_ranks_as_published(shared_folder: Path, worker: Any, live_server: Any) -> None:
+@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.long)], ids=["a sixth", "all"])
+def test_trec_covid_round_one_ranks_as_published(
+    shared_folder: Path, worker: Any, live_server: Any, every: int
+) -> None:
+    """The runs of the track, or each so many-th of them in the order of the published table."""
     folder = shared_folder / "data" / "trec-covid-round1"
     measures = [option for name in ("nDCG@10", "P@5", "Bpref", "AP") for option in ("--measure", name)]
     import_folder(folder, "--slug", "trec-covid-round1", "--open", "--runs-only", *measures)
     assert published("trec-covid-round1")
     headers = {"Authorization": f"Bearer {make_token(make_user(), 'script')}"}
     with (folder / "published.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+        rows = list(csv.DictReader(file))[::every]
+    assert len(rows) >= 3
     addresses = {}
     for row in rows:
         path = folder / "runs" / f"{row['run']}.txt.gz"

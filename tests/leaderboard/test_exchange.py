@@ -24,7 +24,7 @@ from tests.leaderboard.entries import make_system, score, scored_dataset
 from tests.leaderboard.tiny_collection import write_folder
 from tests.reported_boards import load_reported
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = pytest.mark.django_db
 
 
 def archive_of(client: Client, slug: str) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from tests.leaderboard.certain_entries import score_queries
 from tests.leaderboard.entries import make_source, make_system, report, score, scored_dataset
 from tests.reported_boards import load_reported
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = pytest.mark.django_db
 
 NASTY = r"A_b & 50% of $x^2$ #1 {é} ~ \input{x} “Δ” ‡ 系统 <b> | `c` *d*"
 

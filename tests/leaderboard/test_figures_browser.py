@@ -75,7 +75,7 @@ def test_a_figure_is_drawn_in_view_follows_scheme_and_facets_and_can_be_taken_aw
         assert path.read_bytes().startswith(start)
     assert "Wins against BM25" in "".join(ElementTree.parse(tmp_path / "SVG").getroot().itertext())
 
-    violations = Axe().run(page).response["violations"]
+    violations = Axe().run(page, context="#figure-wins").response["violations"]  # the page: test_every_page
     serious = [each["id"] for each in violations if each["impact"] in ("serious", "critical")]
     assert not serious, [(each["id"], each["nodes"][0]["html"]) for each in violations]
 
@@ -120,7 +120,7 @@ def test_a_choice_redraws_a_figure_and_it_fits_a_phone(beir: None, page: Page) -
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-@pytest.mark.parametrize(("width", "height"), [(390, 844), (1440, 900)])
+@pytest.mark.parametrize(("width", "height"), [(390, 844), pytest.param(1440, 900, marks=pytest.mark.long)])
 def test_no_text_of_a_figure_is_cut_off(beir: None, page: Page, width: int, height: int) -> None:
     page.set_viewport_size({"width": width, "height": height})
     page.goto("/benchmarks/beir/")

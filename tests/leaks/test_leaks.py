@@ -185,17 +185,19 @@ def unrounded(mean: float) -> str:
     return "" if simple else f"{mean:.12f}"[:8]
 
 
+@pytest.mark.parametrize("short", [True, pytest.param(False, marks=pytest.mark.long)], ids=["short", "full"])
 def test_nothing_of_hidden_judgements_is_given_away(
     sealed: Dataset,
     contest: Dataset,
     submitter: User,
     broker: redis.Redis,
     logged: pytest.LogCaptureFixture,
+    short: bool,
 ) -> None:
     people = everybody_but_readers(submitter)
     search = walking.Search(markers(sealed, contest))
     assert len(search.markers) > 6
-    answered = walking.walk(search, people)
+    answered = walking.walk(search, people, short=short)
     assert {"dataset", "api-submission", "submission", "dataset_csv", "system"} <= answered
     wrong = {"dataset": HIDDEN, "file": "", "system": "", "reason": "because"}
     few = {name: people[name] for name in ("nobody", "submitter", "curator")}

@@ -115,8 +115,11 @@ def pytest_report_header() -> list[str]:
     return [f"database: {_state['database']}; broker: {_state['broker']}"]
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip everything when the database that was asked for is not to be had."""
+    """Tests with a real worker come last; skip everything when the database that was asked for is not to be had."""
+    # It is started once, for the first of them, and would take the jobs of any other test.
+    items.sort(key=lambda item: "worker_processes" in getattr(item, "fixturenames", ()))
     if reason := _state.get("skip"):
         for item in items:
             item.add_marker(pytest.mark.skip(reason=reason))

@@ -207,6 +207,7 @@ def test_numbers_are_those_of_a_collection_with_all_judgements(
     assert (("Judged@10" in keys), ("Hole@10" in keys)) == (not hidden, not hidden)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     not NFCORPUS.is_dir(), reason=f"no {NFCORPUS} (RUNBOARD_SHARED names the folder of real collections)"
 )

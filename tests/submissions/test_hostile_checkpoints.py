@@ -41,16 +41,24 @@ def everything_in(folder: Path) -> set[Path]:
     return {path for path in folder.rglob("*") if "uploads" not in path.parts}
 
 
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.long)], ids=["a fifth", "all"])
 @pytest.mark.usefixtures("models_run_here")
 def test_every_one_is_refused_with_its_code_and_leaves_nothing(
-    demo: Dataset, api: Api, canary: Path, tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+    demo: Dataset,
+    api: Api,
+    canary: Path,
+    tmp_path: Path,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    every: int,
 ) -> None:
+    """What the validator says of each of them is asked in tests/evaluation; here, that the API says it too."""
     monkeypatch.setattr(SubmitThrottle, "THROTTLE_RATES", {"submit": "1000/min"})
     with_corpus(demo, tmp_path)
     before = everything_in(Path(settings.VAR) / "store")
     assert len(HOSTILE) >= 60
     wrong = {}
-    for number, (name, hostile) in enumerate(HOSTILE.items()):
+    for number, (name, hostile) in enumerate(list(HOSTILE.items())[::every]):
         folder = tmp_path / str(number)
         folder.mkdir()
         archive = hostile.make(folder)
