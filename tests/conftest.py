@@ -23,8 +23,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def pytest_configure() -> None:
-    """Passwords of test accounts protect nothing, and the real hash is made to be slow."""
+    """Passwords of test accounts protect nothing; nothing here has to outlive a power failure. Both are slow."""
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    os.fsync = lambda descriptor: None
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,9 @@ import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -120,7 +122,7 @@ def make_collection(folder: Path, slug: str = "demo", **fields: Any) -> Dataset:
     qrels.write_text(
         HEADER + "".join(f"{query}\td1\t1\n{query}\td3\t2\n{query}\td900\t0\n" for query in JUDGED)
     )
-    DocumentIds.build(DOCUMENTS, ids)
+    ids.write_bytes(_document_ids())
     queries_sha256 = put(Area.FILES, queries)
     version = DatasetVersion.objects.create(
         dataset=dataset,
@@ -135,6 +137,15 @@ def make_collection(folder: Path, slug: str = "demo", **fields: Any) -> Dataset:
     Dataset.objects.filter(pk=dataset.pk).update(current_version=version, current_qrels=judged)
     dataset.refresh_from_db()
     return dataset
+
+
+@cache
+def _document_ids() -> bytes:
+    """The file of document ids, which is the same for every collection."""
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "ids"
+        DocumentIds.build(DOCUMENTS, path)
+        return path.read_bytes()
 
 
 def work() -> None:
