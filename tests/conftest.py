@@ -89,10 +89,10 @@ def worker(transactional_db: None, worker_processes: WorkerProcesses) -> Iterato
     """
     worker_processes.wait_until_ready()
     yield worker_processes
-    _wait_for_what_nobody_waits_for()
+    _wait_for_what_nobody_waits_for(worker_processes.notifies)
 
 
-def _wait_for_what_nobody_waits_for(seconds: float = 180.0) -> None:
+def _wait_for_what_nobody_waits_for(notifies: bool, seconds: float = 180.0) -> None:
     from leaderboard.models import WorkRequest
     from submissions.models import TERMINAL, Job
     from submissions.notices.sending import anything_to_tell
@@ -102,7 +102,7 @@ def _wait_for_what_nobody_waits_for(seconds: float = 180.0) -> None:
     while time.monotonic() < deadline:
         asked = WorkRequest.objects.filter(kind__in=kinds, taken_at=None).exists()
         under_way = Job.objects.filter(kind__in=kinds).exclude(state__in=TERMINAL).exists()
-        if not (asked or under_way or anything_to_tell()):
+        if not (asked or under_way or (notifies and anything_to_tell())):
             return
         time.sleep(0.1)
 

@@ -29,6 +29,11 @@ class WorkerProcesses:
         self.beat = self._start(services.beat(folder, self._environment), folder / "beat.log")
         self._further: list[Any] = []
 
+    @property
+    def notifies(self) -> bool:
+        """Whether anybody sends what there is to tell."""
+        return bool(self._further)
+
     def start_notifier(self) -> None:
         """The process that sends mail and webhooks, for tests that wait for either."""
         command = services.notifier(self._environment)
