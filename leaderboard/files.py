@@ -132,4 +132,4 @@ def sees(user: User | AnonymousUser, visibility: str) -> bool:
         return True
     if visibility == Visibility.PARTICIPANTS:
         return user.is_authenticated
-    return user.is_staff
+    return isinstance(user, User) and user.curates

@@ -33,6 +33,7 @@ from leaderboard.views.readiness import readyz
 
 handler404 = "leaderboard.views.not_found.not_found"
 handler500 = "leaderboard.faults.server_error"
+handler429 = "leaderboard.views.too_many.too_many"  # asked for by allauth
 
 register_converter(past.MomentConverter, "moment")
 

@@ -8,3 +8,7 @@ class SubmissionsConfig(AppConfig):
 
     name = "submissions"
     verbose_name = "Submissions"
+
+    def ready(self) -> None:
+        """Connect what follows from signing in."""
+        from submissions.people import signals  # noqa: F401

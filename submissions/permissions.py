@@ -27,7 +27,7 @@ def systems_of(person: Person) -> QuerySet[System]:
 
 def editable_systems(person: Person) -> QuerySet[System]:
     """The systems whose description the person may change: their teams', and for curators everybody's."""
-    if isinstance(person, User) and person.is_staff:
+    if isinstance(person, User) and person.curates:
         return System.objects.exclude(team=None)
     return systems_of(person)
 
@@ -46,7 +46,7 @@ def may_manage(person: Person, submission: Submission) -> bool:
     """Whether the person may see everything of the submission, cancel, withdraw and show or hide it."""
     if not isinstance(person, User):
         return False
-    return person.is_staff or submissions_of(person).filter(pk=submission.pk).exists()
+    return person.curates or submissions_of(person).filter(pk=submission.pk).exists()
 
 
 def may_see_facts(submission: Submission) -> bool:

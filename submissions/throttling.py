@@ -50,6 +50,12 @@ class ChallengeThrottle(_PersonThrottle):
     scope = "challenge"
 
 
+class TokenThrottle(_PersonThrottle):
+    """For tokens that are made on the account page."""
+
+    scope = "token"
+
+
 def slow_down(seconds: int) -> str:
     """What somebody reads who changed too much in a short time."""
     wait = f"{seconds} second{'s' * (seconds != 1)}" if seconds < 120 else f"{-(-seconds // 60)} minutes"
@@ -60,4 +66,6 @@ def seconds_to_wait(throttle: _PersonThrottle, request: HttpRequest) -> int:
     """Count a page's request; 0 when it may go on, else after how many seconds the next one may."""
     if throttle.allow_request(request, None):  # type: ignore[arg-type]
         return 0
-    return max(1, int(throttle.wait() or 1))
+    wait = max(1, int(throttle.wait() or 1))
+    request.retry_after = wait  # type: ignore[attr-defined]  # what the answer's header says
+    return wait

@@ -17,9 +17,14 @@ from submissions.model_intake import views as model_views
 from submissions.notices import api as notices_api
 from submissions.notices import views as notices
 from submissions.notices import webhook_views
+from submissions.people import session_views as sessions
 from submissions.people import team_views as teams
 from submissions.people import views as people
 from submissions.resumable import views as uploads
+
+
+#: allauth's pages without its list of sessions, in whose place stands one that ends a single session too.
+_accounts = [each for each in allauth.urlpatterns if str(each.pattern) != "sessions/"]
 
 
 def _never_cached(patterns: Iterable[URLPattern | URLResolver]) -> list[URLPattern | URLResolver]:
@@ -52,6 +57,8 @@ pages = [
     path("account/profile/", people.save_profile, name="account-profile"),
     path("account/tokens/", people.create_token, name="account-token-create"),
     path("account/tokens/revoke/", people.delete_token, name="account-token-revoke"),
+    path("account/sessions/", sessions.sessions, name="account-sessions"),
+    path("account/sessions/end/", sessions.end, name="account-session-end"),
     path("account/teams/", people.new_team, name="team-new"),
     path("teams/<slug:slug>/manage/", teams.manage, name="team-manage"),
     path("teams/<slug:slug>/manage/name/", teams.rename, name="team-rename"),
@@ -65,7 +72,7 @@ pages = [
     path("inbox/preferences/", notices.preferences, name="notice-preferences"),
     path("teams/<slug:slug>/webhooks/", webhook_views.webhooks, name="webhooks"),
     path("teams/<slug:slug>/webhooks/<int:identifier>/", webhook_views.change_webhook, name="webhook-change"),
-    path("account/", include(_never_cached(allauth.urlpatterns))),
+    path("account/", include(_never_cached(_accounts))),
 ]
 
 api_calls = [

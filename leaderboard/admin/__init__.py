@@ -1,6 +1,5 @@
 """Curation in Django's own admin: what curators may change by hand, and what they may only look at."""
 
-from allauth.account.decorators import secure_admin_login
 from django.conf import settings
 from django.contrib import admin
 
@@ -10,6 +9,7 @@ from leaderboard.admin import (
     challenges,
     datasets,
     efficiency,
+    entrance,
     judgement_imports,
     people,
     pools,
@@ -27,6 +27,7 @@ __all__ = [
     "challenges",
     "datasets",
     "efficiency",
+    "entrance",
     "judgement_imports",
     "people",
     "pools",
@@ -41,5 +42,6 @@ __all__ = [
 admin.site.site_header = f"{settings.SITE_NAME} curation"
 admin.site.site_title = settings.SITE_NAME
 admin.site.index_title = "Curation"
-# One sign-in page, with its limits on attempts.
-admin.site.login = secure_admin_login(admin.site.login)  # type: ignore[method-assign]
+# One sign-in page, with its limits on attempts and its second factor.
+admin.site.login = entrance.login  # type: ignore[method-assign]
+admin.site.has_permission = lambda request: getattr(request.user, "curates", False)  # type: ignore[method-assign]

@@ -88,6 +88,8 @@ def _refused(error: UnknownChoice) -> ApiError:
 class DatasetsView(APIView):
     """Every dataset."""
 
+    required_scope = "read"
+
     @extend_schema(operation_id="datasets", responses=OpenApiTypes.OBJECT)
     def get(self, request: Request) -> Response:
         """Every dataset with its statistics."""
@@ -116,6 +118,8 @@ def _listed(dataset: dict[str, Any]) -> dict[str, Any]:
 
 class DatasetView(APIView):
     """One dataset."""
+
+    required_scope = "read"
 
     @extend_schema(operation_id="dataset", parameters=[SLUG], responses=OpenApiTypes.OBJECT)
     def get(self, request: Request, slug: str) -> Response:
@@ -174,6 +178,8 @@ def _more(request: Request, dataset: dict[str, Any]) -> dict[str, Any]:
 class DatasetBoardView(APIView):
     """The board of one dataset."""
 
+    required_scope = "read"
+
     @extend_schema(
         operation_id="dataset_board",
         parameters=VIEW_PARAMETERS,
@@ -196,6 +202,8 @@ class DatasetBoardView(APIView):
 class BenchmarksView(APIView):
     """Every benchmark."""
 
+    required_scope = "read"
+
     @extend_schema(operation_id="benchmarks", responses=OpenApiTypes.OBJECT)
     def get(self, request: Request) -> Response:
         """Every benchmark."""
@@ -204,6 +212,8 @@ class BenchmarksView(APIView):
 
 class BenchmarkBoardView(APIView):
     """The board of one benchmark."""
+
+    required_scope = "read"
 
     @extend_schema(
         operation_id="benchmark_board",
@@ -235,6 +245,8 @@ benchmark_board = kept_page(reading.benchmark_revision, _asked)(BenchmarkBoardVi
 
 class SystemView(APIView):
     """One system."""
+
+    required_scope = "read"
 
     @extend_schema(operation_id="system", parameters=[SLUG], responses=OpenApiTypes.OBJECT)
     def get(self, request: Request, slug: str) -> Response:

@@ -23,6 +23,8 @@ PREFIX = "/api/v1/"
 class SchemaView(SpectacularAPIView):
     """The OpenAPI schema."""
 
+    required_scope = "read"
+
 
 @cache
 def _schema() -> dict[str, Any]:

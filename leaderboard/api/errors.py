@@ -9,7 +9,6 @@ from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
 from rest_framework import status
 from rest_framework.exceptions import APIException, ErrorDetail, ValidationError
 from rest_framework.response import Response
-from rest_framework.views import exception_handler as default_handler
 
 from leaderboard.boards.state import UnknownChoice
 
@@ -62,6 +61,9 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
         too_large = isinstance(error, RequestDataTooBig)
         code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE if too_large else status.HTTP_400_BAD_REQUEST
         error = ApiError("invalid", str(error) or "The request is not acceptable.", status_code=code)
+    # Here, for it reads the setting of how people are authenticated, and who is authenticated may be told an error.
+    from rest_framework.views import exception_handler as default_handler
+
     response = default_handler(error, dict(context))
     if response is None:
         return None

@@ -29,6 +29,8 @@ class FileSerializer(serializers.Serializer[dict[str, object]]):
 class DatasetFiles(APIView):
     """The files that a dataset offers to whoever asks."""
 
+    required_scope = "read"
+
     @extend_schema(parameters=[SLUG], responses=FileSerializer(many=True))
     def get(self, request: Request, slug: str) -> Response:
         """Queries, documents, ids, open judgements and example runs, as the dataset's settings allow."""

@@ -76,6 +76,8 @@ def _answer(row: Round, came: Came, request: Request) -> dict[str, Any]:
 class RoundsView(APIView):
     """Every round."""
 
+    required_scope = "read"
+
     @extend_schema(operation_id="rounds", responses=RoundListSerializer)
     def get(self, request: Request) -> Response:
         """Every round with its phase, the latest to open first."""
@@ -84,6 +86,8 @@ class RoundsView(APIView):
 
 class RoundView(APIView):
     """One round."""
+
+    required_scope = "read"
 
     @extend_schema(
         operation_id="round",

@@ -42,9 +42,28 @@ class User(AbstractUser):
     USERNAME_FIELD = "email"
     REQUIRED_FIELDS: ClassVar[list[str]] = []
     objects: ClassVar[UserManager] = UserManager()  # type: ignore[assignment]
+    #: Set on who comes in by a session or token that has not shown the second factor that staff need: then the rights
+    #: of staff rest, whatever the table says. Never stored.
+    restrained = False
 
     def __str__(self) -> str:
         return self.name or self.email
+
+    @property
+    def curates(self) -> bool:
+        """Whether the person may do here and now what staff may."""
+        return self.is_active and self.is_staff and not self.restrained
+
+    def has_perm(self, perm: str, obj: Any = None) -> bool:
+        """Whether the person has the right here and now: none while their rights of staff rest."""
+        return not self._rests() and super().has_perm(perm, obj)
+
+    def has_module_perms(self, app_label: str) -> bool:
+        """Whether the person has any right in the application, here and now."""
+        return not self._rests() and super().has_module_perms(app_label)
+
+    def _rests(self) -> bool:
+        return self.restrained and (self.is_staff or self.is_superuser)
 
     def get_full_name(self) -> str:
         """The name to show."""

@@ -11,7 +11,7 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.AllowAny"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "submissions.api.scoped_schema.ScopedSchema",
     "EXCEPTION_HANDLER": "leaderboard.api.errors.exception_handler",
     "NUM_PROXIES": ALLAUTH_TRUSTED_PROXY_COUNT,
     "DEFAULT_THROTTLE_RATES": {
@@ -20,6 +20,7 @@ REST_FRAMEWORK = {
         "change": "60/hour",
         "invite": "20/day",
         "challenge": "10/day",
+        "token": "20/hour",
     },
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }

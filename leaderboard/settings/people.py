@@ -1,19 +1,15 @@
-"""Accounts, and mail to them."""
+"""Accounts: who people are, how they show it, how often they may try, and mail to them. `docs/limits.md` has the table."""
 
 from __future__ import annotations
 
-from leaderboard.settings.site import env
+from leaderboard.settings.security import BEHIND_PROXY, HTTPS
+from leaderboard.settings.site import ALLOWED_HOSTS, EMBEDDED, SITE_NAME, env
 
 # --- people
 AUTH_USER_MODEL = "leaderboard.User"
 AUTHENTICATION_BACKENDS = [
     "django.contrib.auth.backends.ModelBackend",
     "allauth.account.auth_backends.AuthenticationBackend",
-]
-AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
-    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
-    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 LOGIN_REDIRECT_URL = "/submissions/"
 LOGIN_URL = "account_login"
@@ -23,6 +19,62 @@ ACCOUNT_USER_MODEL_USERNAME_FIELD = None
 ACCOUNT_EMAIL_SUBJECT_PREFIX = ""
 ACCOUNT_ADAPTER = "submissions.people.adapter.AccountAdapter"
 ACCOUNT_LOGOUT_REDIRECT_URL = "/"
+ACCOUNT_DEFAULT_HTTP_PROTOCOL = "https" if HTTPS else "http"
+#: Addresses, password and second factor change only for who has shown within five minutes who they are.
+ACCOUNT_REAUTHENTICATION_REQUIRED = True
+ACCOUNT_REAUTHENTICATION_TIMEOUT = 300
+#: People are told by mail that their password, address or second factor has changed.
+ACCOUNT_EMAIL_NOTIFICATIONS = True
+ACCOUNT_MAX_EMAIL_ADDRESSES = 5
+#: Neither signing up nor asking for a new password tells whether an address has an account.
+ACCOUNT_PREVENT_ENUMERATION = True
+
+# --- passwords: long rather than intricate (NIST SP 800-63B-4, OWASP ASVS 5.0, 6.2)
+#: A file of SHA-1 hashes of known passwords, sorted, one a line (`HASH` or `HASH:COUNT`); empty: none.
+BREACHED_PASSWORDS_FILE = env.str("BREACHED_PASSWORDS_FILE", default="")
+#: Whether new passwords are looked up at haveibeenpwned.com, by five of forty digits of their hash.
+BREACHED_PASSWORDS = env.bool("BREACHED_PASSWORDS", default=False)
+BREACHED_PASSWORDS_API = env.str("BREACHED_PASSWORDS_API", default="https://api.pwnedpasswords.com/range/")
+#: How long it may take to answer, in seconds; after that the password is taken.
+BREACHED_PASSWORDS_TIMEOUT = 2.0
+PASSWORD_CHARACTERS = (12, 4096)
+_DJANGO = "django.contrib.auth.password_validation"
+_OURS = "submissions.people.passwords"
+AUTH_PASSWORD_VALIDATORS = [
+    {
+        "NAME": f"{_DJANGO}.UserAttributeSimilarityValidator",
+        "OPTIONS": {"user_attributes": ("email", "name")},
+    },
+    {"NAME": f"{_OURS}.LengthValidator", "OPTIONS": dict(zip(("least", "most"), PASSWORD_CHARACTERS, strict=True))},
+    {"NAME": f"{_DJANGO}.CommonPasswordValidator"},
+    {"NAME": f"{_OURS}.BreachedPasswordValidator"},
+]
+
+# --- the second factor
+MFA_ADAPTER = "submissions.people.second_factor.SecondFactorAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_TOTP_ISSUER = SITE_NAME
+#: The code before and the one after are taken too: telephones' clocks differ.
+MFA_TOTP_TOLERANCE = 1
+_LOOPBACK = {"127.0.0.1", "localhost", "[::1]", "::1", "testserver"}
+#: Whether the rights of staff rest until a second factor was shown. Not where the one-command default answers to this
+#: machine alone; nothing else switches it off.
+STAFF_MFA_REQUIRED = not (EMBEDDED and not BEHIND_PROXY and set(ALLOWED_HOSTS) <= _LOOPBACK)
+#: After how many hours staff show it again.
+STAFF_SESSION_HOURS = 12
+
+# --- how often somebody may try: per address (ip), per person (user), or per account that is tried (key)
+ACCOUNT_RATE_LIMITS = {
+    "login": "30/m/ip",
+    "login_failed": "10/m/ip,5/300s/key",
+    "signup": "20/h/ip",
+    "reset_password": "20/h/ip,5/d/key",
+    "reset_password_from_key": "20/h/ip",
+    "change_password": "5/m/user",
+    "manage_email": "10/h/user",
+    "reauthenticate": "10/m/user",
+    "confirm_email": "1/180s/key",
+}
 
 # --- mail: to the console until a server is named
 EMAIL_URL = env.str("EMAIL_URL", default="consolemail://")

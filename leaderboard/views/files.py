@@ -10,7 +10,7 @@ from django.templatetags.static import static
 from django.views.decorators.http import require_safe
 
 from leaderboard import audit
-from leaderboard.files import find_file, is_sealed, open_file
+from leaderboard.files import find_file, is_sealed, open_file, sees
 from leaderboard.models import Dataset, User
 from leaderboard.models.datasets import Visibility
 
@@ -19,7 +19,7 @@ def visible_dataset(request: HttpRequest, slug: str) -> Dataset:
     """The dataset, if it has a page for this visitor. Raises Http404."""
     datasets = Dataset.objects.select_related("current_version", "current_qrels")
     dataset = get_object_or_404(datasets, slug=slug)
-    if dataset.state == Dataset.State.PREPARING and not request.user.is_staff:
+    if dataset.state == Dataset.State.PREPARING and not sees(request.user, Visibility.CURATORS):
         raise Http404
     return dataset
 

@@ -21,6 +21,7 @@ from leaderboard.models.results import EntryQuerySet
 from submissions.api.requests import data_of
 from submissions.api.schema import ErrorSerializer
 from submissions.forms import ChallengeForm
+from submissions.models import Scope
 from submissions.throttling import ChallengeThrottle
 
 _SLUG = OpenApiParameter("slug", str, OpenApiParameter.PATH, description="As in the address of its page.")
@@ -59,6 +60,7 @@ class ChallengesSerializer(serializers.Serializer[Any]):
 class ChallengesView(APIView):
     """The challenges of a system."""
 
+    required_scope = {"GET": Scope.READ, "POST": Scope.MANAGE}
     permission_classes = [IsAuthenticatedOrReadOnly]
 
     def get_throttles(self) -> list[BaseThrottle]:

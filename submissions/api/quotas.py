@@ -15,6 +15,7 @@ from rest_framework.views import APIView
 
 from leaderboard.models import Dataset, User
 from submissions.api.schema import ErrorSerializer, QuotaSerializer
+from submissions.models import Scope
 from submissions.permissions import teams_of
 from submissions.quotas.counting import Quota, Window
 from submissions.quotas.refused_files import refusals_of
@@ -40,6 +41,7 @@ class QuotasSerializer(serializers.Serializer[Any]):
 class QuotasView(APIView):
     """How often one may still submit."""
 
+    required_scope = Scope.READ
     permission_classes = [IsAuthenticated]
 
     @extend_schema(

@@ -45,7 +45,7 @@ from submissions.checkpoints.slots import Busy
 from submissions.forms import WithdrawalForm
 from submissions.intake import accept_submission, check_only
 from submissions.model_intake.intake import accept_model
-from submissions.models import Submission
+from submissions.models import Scope, Submission
 from submissions.permissions import may_manage, may_see, submissions_of
 from submissions.refusals import Refused
 from submissions.request_size import OVERSIZE
@@ -89,6 +89,7 @@ def _person(request: Request) -> User:
 class CheckView(APIView):
     """Is this file a run that can be scored, or a checkpoint that can be run?"""
 
+    required_scope = Scope.SUBMIT
     permission_classes = [IsAuthenticated]
     parser_classes = [MultiPartParser]
     throttle_classes = [CheckThrottle]
@@ -131,6 +132,7 @@ class CheckView(APIView):
 class SubmissionsView(APIView):
     """Submit, and list one's own."""
 
+    required_scope = {"GET": Scope.READ, "POST": Scope.SUBMIT}
     permission_classes = [IsAuthenticated]
     parser_classes = [MultiPartParser]
 
@@ -216,6 +218,8 @@ class _OneSubmission(APIView):
 class SubmissionView(_OneSubmission):
     """A submission's state."""
 
+    required_scope = Scope.READ
+
     @extend_schema(
         summary="A submission",
         parameters=[_IDENTIFIER],
@@ -231,6 +235,7 @@ class SubmissionView(_OneSubmission):
 class CancelView(_OneSubmission):
     """Stop a submission."""
 
+    required_scope = Scope.SUBMIT
     permission_classes = [IsAuthenticated]
 
     @extend_schema(
@@ -250,6 +255,7 @@ class CancelView(_OneSubmission):
 class WithdrawView(_OneSubmission):
     """Take a submission back."""
 
+    required_scope = Scope.MANAGE
     permission_classes = [IsAuthenticated]
 
     @extend_schema(
@@ -278,6 +284,7 @@ class WithdrawView(_OneSubmission):
 class VisibilityView(_OneSubmission):
     """Show or keep back a submission."""
 
+    required_scope = Scope.MANAGE
     permission_classes = [IsAuthenticated]
     throttle_classes = [ChangeThrottle]
 
@@ -306,6 +313,7 @@ class VisibilityView(_OneSubmission):
 class PriorityView(_OneSubmission):
     """Change the order of a team's runs in a round."""
 
+    required_scope = Scope.MANAGE
     permission_classes = [IsAuthenticated]
     throttle_classes = [ChangeThrottle]
 
@@ -335,6 +343,7 @@ class PriorityView(_OneSubmission):
 class ReusableView(_OneSubmission):
     """Let others build on a submission's runs, or not."""
 
+    required_scope = Scope.MANAGE
     permission_classes = [IsAuthenticated]
 
     @extend_schema(

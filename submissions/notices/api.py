@@ -20,7 +20,7 @@ from leaderboard.models import User
 from leaderboard.site_address import absolute
 from submissions.api.requests import StrictJSONParser, data_of, list_of, truth
 from submissions.api.schema import ErrorSerializer
-from submissions.models import Delivery, Notice, Webhook
+from submissions.models import Delivery, Notice, Scope, Webhook
 from submissions.notices.deliveries import send_test
 from submissions.notices.forms import WebhookForm
 from submissions.notices.inbox import inbox_of, mark_read, unread_count
@@ -57,6 +57,7 @@ _BUSY = {429: OpenApiResponse(ErrorSerializer, "Too many changes; `Retry-After` 
 class NoticesView(APIView):
     """What one was told."""
 
+    required_scope = Scope.READ
     permission_classes = [IsAuthenticated]
 
     @extend_schema(
@@ -86,6 +87,7 @@ class NoticesView(APIView):
 class ReadView(APIView):
     """Mark as read."""
 
+    required_scope = Scope.MANAGE
     permission_classes = [IsAuthenticated]
     parser_classes = [StrictJSONParser, FormParser, MultiPartParser]
 
@@ -108,6 +110,7 @@ class ReadView(APIView):
 class WebhooksView(APIView):
     """A team's webhooks."""
 
+    required_scope = {"GET": Scope.READ, "POST": Scope.MANAGE}
     permission_classes = [IsAuthenticated]
     parser_classes = [StrictJSONParser, FormParser, MultiPartParser]
 
@@ -165,6 +168,8 @@ class _OneWebhook(APIView):
 class WebhookView(_OneWebhook):
     """One webhook."""
 
+    required_scope = {"GET": Scope.READ, "PATCH": Scope.MANAGE, "DELETE": Scope.MANAGE}
+
     @extend_schema(
         summary="A webhook and what was sent to it",
         operation_id="webhooks_retrieve",
@@ -208,6 +213,8 @@ class WebhookView(_OneWebhook):
 class RotateView(_OneWebhook):
     """A new secret."""
 
+    required_scope = Scope.MANAGE
+
     @extend_schema(
         summary="Give a webhook a new secret",
         parameters=[_SLUG, _WEBHOOK],
@@ -224,6 +231,8 @@ class RotateView(_OneWebhook):
 
 class TestView(_OneWebhook):
     """A test."""
+
+    required_scope = Scope.MANAGE
 
     @extend_schema(
         summary="Test a webhook",

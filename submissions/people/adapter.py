@@ -1,11 +1,14 @@
-"""What happens when someone signs up."""
+"""What happens when someone signs up or in, beyond what allauth does."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
+from allauth.core import ratelimit
+from allauth.core.exceptions import ImmediateHttpResponse
 from django.contrib.auth.base_user import AbstractBaseUser
+from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 
 from leaderboard.models import User
@@ -13,7 +16,7 @@ from submissions.people.teams import personal_team
 
 
 class AccountAdapter(DefaultAccountAdapter):
-    """allauth's account handling, giving everyone a team of one."""
+    """allauth's account handling, giving everyone a team of one, and a plain 429 to who fails too often."""
 
     def save_user(
         self, request: HttpRequest, user: AbstractBaseUser, form: Any, commit: bool = True
@@ -23,3 +26,10 @@ class AccountAdapter(DefaultAccountAdapter):
         if commit and isinstance(saved, User):
             personal_team(saved)
         return saved
+
+    def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
+        """Count the attempt. Raises ImmediateHttpResponse (429) where there were too many."""
+        try:
+            super().pre_authenticate(request, **credentials)
+        except ValidationError as error:
+            raise ImmediateHttpResponse(ratelimit.respond_429(request)) from error

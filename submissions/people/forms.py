@@ -8,7 +8,9 @@ from django import forms
 from django.core.exceptions import ValidationError
 
 from leaderboard.boards.facets import ANONYMOUS, HOUSE
+from submissions.models import Scope
 from submissions.names import NameField, is_site_name
+from submissions.people.tokens import LIFETIMES
 
 
 class TeamNameField(NameField):
@@ -65,4 +67,17 @@ class TokenForm(forms.Form):
         label="What is it for?",
         max_length=80,
         help_text="A name you will recognise in this list, such as “laptop” or “cluster”.",
+    )
+    scopes = forms.MultipleChoiceField(
+        label="What may it be used for?",
+        choices=[(scope.value, f"{scope.value}: {scope.label}") for scope in Scope],
+        initial=[Scope.READ, Scope.SUBMIT],
+        widget=forms.CheckboxSelectMultiple,
+        error_messages={"required": "Choose what the token may be used for."},
+    )
+    days = forms.TypedChoiceField(
+        label="For how long?",
+        choices=[(days, f"{days} days") for days in LIFETIMES],
+        initial=30,
+        coerce=int,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from allauth.account.decorators import reauthentication_required
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
@@ -19,9 +20,9 @@ from submissions.people.forms import ProfileForm, TeamForm, TokenForm
 from submissions.people.membership import TeamRefused, create_team, memberships_of
 from submissions.people.profile import set_profile
 from submissions.people.teams import personal_team
-from submissions.people.tokens import LIFETIME, LIMIT, TooManyTokens, make_token, revoke_token
+from submissions.people.tokens import LIFETIME, LIMIT, TokenRefused, make_token, revoke_token
 from submissions.permissions import is_owner
-from submissions.throttling import ChangeThrottle, seconds_to_wait, slow_down
+from submissions.throttling import ChangeThrottle, TokenThrottle, seconds_to_wait, slow_down
 
 
 @login_required
@@ -51,17 +52,22 @@ def save_profile(request: HttpRequest) -> HttpResponse:
 @login_required
 @never_cache
 @require_POST
+@reauthentication_required
 def create_token(request: HttpRequest) -> HttpResponse:
-    """Make a token and show it, this once."""
+    """Make a token and show it, this once. Who has not just shown who they are is asked to."""
     form = TokenForm(request.POST)
     if not form.is_valid():
         return _page(request, status=400, token_form=form)
+    if wait := seconds_to_wait(TokenThrottle(), request):
+        form.add_error(None, slow_down(wait))
+        return _page(request, status=429, token_form=form)
+    asked = form.cleaned_data
     try:
-        text = make_token(_person(request), form.cleaned_data["name"])
-    except TooManyTokens as error:
+        text = make_token(_person(request), asked["name"], scopes=asked["scopes"], days=asked["days"])
+    except TokenRefused as error:
         form.add_error(None, str(error))
         return _page(request, status=400, token_form=form)
-    return _page(request, new_token=text, new_token_name=form.cleaned_data["name"])
+    return _page(request, new_token=text, new_token_name=asked["name"])
 
 
 @login_required

@@ -1,4 +1,4 @@
-"""`manage.py api_token EMAIL`: one token, alone on standard output."""
+"""`manage.py api_token EMAIL [--scopes …] [--days N]`: one token, alone on standard output."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.core.validators import validate_email
 
 from leaderboard.models import User
-from submissions.models import ApiToken
+from submissions.models import ApiToken, Scope
 from submissions.people.teams import personal_team
-from submissions.people.tokens import LIFETIME, TooManyTokens, make_token, revoke_token
+from submissions.people.tokens import LIFETIME, TokenRefused, TooManyTokens, make_token, revoke_token
 
 NAME = "command line"
 
@@ -23,19 +23,27 @@ class Command(BaseCommand):
     help = "Print a new API token for the account with this e-mail address."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """The address."""
+        """The address, and what the token is good for."""
         parser.add_argument("email")
+        parser.add_argument(
+            "--scopes", nargs="+", choices=Scope.values, default=Scope.values, help="all, if not said"
+        )
+        parser.add_argument("--days", type=int, default=LIFETIME.days, help="%(default)s if not said, and at most")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print the token; everything else goes to standard error."""
         person = self._person(options["email"].strip().lower())
         personal_team(person)
+        wanted = {"scopes": options["scopes"], "days": options["days"]}
         try:
-            token = make_token(person, NAME)
-        except TooManyTokens as error:
-            self._make_room(person, error)
-            token = make_token(person, NAME)
-        self.stderr.write(f"The token works for {LIFETIME.days} days.")
+            try:
+                token = make_token(person, NAME, **wanted)
+            except TooManyTokens as error:
+                self._make_room(person, error)
+                token = make_token(person, NAME, **wanted)
+        except TokenRefused as error:
+            raise CommandError(str(error)) from error
+        self.stderr.write(f"The token works for {options['days']} days, to {', '.join(options['scopes'])}.")
         self.stdout.write(token)
 
     def _person(self, email: str) -> User:

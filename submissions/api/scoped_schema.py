@@ -1,0 +1,29 @@
+"""The schema of a call, with the scope that a token needs for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from drf_spectacular.openapi import AutoSchema
+
+
+class ScopedSchema(AutoSchema):
+    """drf-spectacular's description of a call, and what a token needs."""
+
+    def get_description(self) -> str:
+        """The call's own words, and the scope's name."""
+        said = super().get_description() or ""
+        scope = self._scope()
+        return f"{said}\n\nA token needs the scope `{scope}`.".strip() if scope else said
+
+    def get_extensions(self) -> dict[str, Any]:
+        """The scope for programs, as `x-required-scope`."""
+        found: dict[str, Any] = dict(super().get_extensions())
+        return {**found, "x-required-scope": scope} if (scope := self._scope()) else found
+
+    def _scope(self) -> str:
+        declared = getattr(self.view, "required_scope", None)
+        if isinstance(declared, Mapping):
+            declared = declared.get(self.method.upper())
+        return str(declared) if declared else ""

@@ -1,0 +1,120 @@
+"""Which passwords are taken: long enough, and not among those that others have lost already.
+
+Any character counts, spaces too, and nothing says which kinds there must be (NIST SP 800-63B-4; OWASP ASVS 5.0, 6.2).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import urllib.request
+from http.client import HTTPException
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+
+logger = logging.getLogger(__name__)
+
+#: How much of an answer about one range is read: about 2,000 lines of 40 bytes are usual.
+_MOST_BYTES = 1 << 20
+_DIGITS = 40
+
+
+class LengthValidator:
+    """Not short, and not so long that it is a file."""
+
+    def __init__(self, least: int, most: int) -> None:
+        self.least, self.most = least, most
+
+    def validate(self, password: str, user: object = None) -> None:
+        """Raises ValidationError."""
+        if len(password) < self.least:
+            raise ValidationError(
+                f"This password has {len(password)} characters; {self.least} at least are needed. Several words do well.",
+                code="password_too_short",
+            )
+        if len(password) > self.most:
+            raise ValidationError(f"A password has {self.most:,} characters at most.", code="password_too_long")
+
+    def get_help_text(self) -> str:
+        """What a form says of it."""
+        return f"At least {self.least} characters, of any kind: several words do well."
+
+
+class BreachedPasswordValidator:
+    """Not one that is in lists of passwords which were stolen elsewhere, as far as the operator has such lists asked."""
+
+    def validate(self, password: str, user: object = None) -> None:
+        """Raises ValidationError."""
+        if is_breached(password):
+            raise ValidationError(
+                "This password is in a list of passwords that were stolen elsewhere, which attackers try first. Choose another.",
+                code="password_breached",
+            )
+
+    def get_help_text(self) -> str:
+        """What a form says of it; nothing where nothing is asked."""
+        if settings.BREACHED_PASSWORDS or settings.BREACHED_PASSWORDS_FILE:
+            return "Not one that was stolen elsewhere."
+        return ""
+
+
+def is_breached(password: str) -> bool:
+    """Whether the file or the service that the settings name knows it; False where neither answers, which is logged."""
+    digest = hashlib.sha1(password.encode(), usedforsecurity=False).hexdigest().upper()
+    if settings.BREACHED_PASSWORDS_FILE and _in_file(Path(settings.BREACHED_PASSWORDS_FILE), digest):
+        return True
+    return bool(settings.BREACHED_PASSWORDS) and _in_range(digest)
+
+
+def _in_file(path: Path, digest: str) -> bool:
+    """Binary search over bytes: the list of haveibeenpwned.com has 40 GB."""
+    wanted = digest.encode()
+    try:
+        with path.open("rb") as file:
+            low, high = 0, file.seek(0, os.SEEK_END)
+            while low < high:  # the line wanted, if any, begins at `low` or later, and before `high`
+                middle = (low + high) // 2
+                file.seek(middle)
+                if middle:
+                    file.seek(middle - 1)
+                    file.readline(200)
+                if file.tell() >= high:
+                    high = middle
+                    continue
+                line = file.readline(200)
+                found = line[:_DIGITS].upper()
+                if found == wanted:
+                    return True
+                if found < wanted:
+                    low = file.tell()
+                else:
+                    high = middle
+    except OSError as error:
+        logger.warning("BREACHED_PASSWORDS_FILE cannot be read: %s", type(error).__name__)
+    return False
+
+
+def _in_range(digest: str) -> bool:
+    """Ask the service for all hashes with the same first five digits: it learns no more than these."""
+    head, rest = digest[:5], digest[5:]
+    url = f"{settings.BREACHED_PASSWORDS_API.rstrip('/')}/{head}"
+    if urlsplit(url).scheme not in ("http", "https"):
+        logger.warning("BREACHED_PASSWORDS_API is not an address of the web")
+        return False
+    # With padding the length of the answer does not tell which range was asked for either.
+    request = urllib.request.Request(url, headers={"Add-Padding": "true", "User-Agent": "Runboard"})  # noqa: S310
+    try:
+        with urllib.request.urlopen(request, timeout=settings.BREACHED_PASSWORDS_TIMEOUT) as answer:  # noqa: S310
+            text = answer.read(_MOST_BYTES).decode("ascii", errors="replace")
+    except (OSError, HTTPException) as error:
+        logger.warning("the list of breached passwords does not answer: %s", type(error).__name__)
+        return False
+    for line in text.splitlines():
+        suffix, _, count = line.strip().partition(":")
+        if suffix.upper() == rest:
+            return count.strip() != "0"  # padding has a count of 0
+    return False

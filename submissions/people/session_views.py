@@ -1,0 +1,44 @@
+"""Where one is signed in, and signing out elsewhere."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from leaderboard.models import User
+from submissions.people.sessions import end_session, end_sessions, sessions_of
+
+
+@login_required
+@never_cache
+@require_safe
+def sessions(request: HttpRequest) -> HttpResponse:
+    """Every session of the signed-in person: device, place, when it was last used."""
+    found = sessions_of(_person(request), request.session.session_key)
+    return render(request, "account/sessions.html", {"sessions": found})
+
+
+@login_required
+@require_POST
+def end(request: HttpRequest) -> HttpResponse:
+    """Sign out one other session by its number, or all others."""
+    person = _person(request)
+    asked = request.POST.get("session", "")
+    if asked == "others":
+        ended = end_sessions(person, keep=request.session.session_key)
+        messages.success(request, f"Signed out elsewhere: {ended} session{'s' * (ended != 1)}.")
+    elif asked.isascii() and asked.isdigit() and len(asked) < 19 and end_session(person, int(asked)):
+        messages.success(request, "That session is signed out.")
+    else:
+        messages.info(request, "There was no such session; it may have ended already.")
+    return redirect("account-sessions")
+
+
+def _person(request: HttpRequest) -> User:
+    if not isinstance(request.user, User):
+        raise TypeError("only for signed-in people")
+    return request.user

@@ -1,0 +1,81 @@
+"""Where somebody is signed in: the list its owner sees, and the ways a session ends before its time."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+from allauth.usersessions.models import UserSession
+from django.contrib.auth import SESSION_KEY
+from django.contrib.sessions.models import Session
+from django.utils import timezone
+
+from leaderboard.models import User
+
+#: What a browser calls itself, the particular before what others pretend to be.
+_BROWSERS = (
+    ("Edg", "Edge"), ("OPR", "Opera"), ("Firefox", "Firefox"), ("Chrome", "Chrome"), ("Safari", "Safari"),
+    ("curl", "curl"),
+)  # fmt: skip
+_SYSTEMS = (
+    ("iPhone", "iPhone"), ("iPad", "iPad"), ("Android", "Android"), ("Windows", "Windows"), ("Mac OS X", "macOS"),
+    ("Linux", "Linux"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SignedIn:
+    """One session as its owner sees it."""
+
+    key: int
+    device: str
+    address: str
+    since: datetime
+    seen: datetime
+    here: bool
+
+
+def sessions_of(person: User, current: str | None) -> list[SignedIn]:
+    """The person's sessions that are still good, this one first, then the latest used."""
+    rows = UserSession.objects.purge_and_list(person)
+    found = [
+        SignedIn(
+            row.pk, device(row.user_agent), row.ip, row.created_at, row.last_seen_at, row.session_key == current
+        )
+        for row in rows
+    ]
+    return sorted(found, key=lambda each: (not each.here, -each.seen.timestamp()))
+
+
+def device(agent: str) -> str:
+    """Browser and system in a few words, from what the browser says of itself: “Firefox on Linux”."""
+    browser = next((name for mark, name in _BROWSERS if mark in agent), "")
+    system = next((name for mark, name in _SYSTEMS if mark in agent), "")
+    plain = re.sub(r"[^\w ./-]", "", agent)[:40] or "unknown"
+    return " on ".join(part for part in (browser, system) if part) or plain
+
+
+def end_session(person: User, key: int) -> bool:
+    """Sign out one of the person's sessions; whether there was one."""
+    row = UserSession.objects.filter(user=person, pk=key).first()
+    if row is None:
+        return False
+    row.end()
+    return True
+
+
+def end_sessions(person: User, *, keep: str | None = None) -> int:
+    """Sign out every session of the person but the one to keep; how many ended.
+
+    All sessions are looked through, not those of the list alone: one that was begun while the list could not be
+    written is in none.
+    """
+    mine = [
+        row.session_key
+        for row in Session.objects.filter(expire_date__gt=timezone.now()).iterator()
+        if row.session_key != keep and row.get_decoded().get(SESSION_KEY) == str(person.pk)
+    ]
+    UserSession.objects.filter(user=person).exclude(session_key=keep or "").delete()
+    Session.objects.filter(session_key__in=mine).delete()
+    return len(mine)
