@@ -22,7 +22,6 @@ from submissions.people import team_views as teams
 from submissions.people import views as people
 from submissions.resumable import views as uploads
 
-
 #: allauth's pages without its list of sessions, in whose place stands one that ends a single session too.
 _accounts = [each for each in allauth.urlpatterns if str(each.pattern) != "sessions/"]
 

@@ -41,13 +41,14 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    # Around what follows: who is asked to show again who they are is no fault.
+    "leaderboard.middleware.FaultMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "submissions.people.middleware.StaffMiddleware",
     "submissions.people.middleware.SessionListMiddleware",
     "submissions.people.middleware.RetryAfterMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "simple_history.middleware.HistoryRequestMiddleware",
-    "leaderboard.middleware.FaultMiddleware",
 ]
 
 ROOT_URLCONF = "leaderboard.urls"

@@ -1,4 +1,4 @@
-"""Accounts: who people are, how they show it, how often they may try, and mail to them. `docs/limits.md` has the table."""
+"""Accounts: who people are, how they show it, how often they may try (`docs/limits.md`), mail to them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ AUTH_PASSWORD_VALIDATORS = [
         "NAME": f"{_DJANGO}.UserAttributeSimilarityValidator",
         "OPTIONS": {"user_attributes": ("email", "name")},
     },
-    {"NAME": f"{_OURS}.LengthValidator", "OPTIONS": dict(zip(("least", "most"), PASSWORD_CHARACTERS, strict=True))},
+    {
+        "NAME": f"{_OURS}.LengthValidator",
+        "OPTIONS": dict(zip(("least", "most"), PASSWORD_CHARACTERS, strict=True)),
+    },
     {"NAME": f"{_DJANGO}.CommonPasswordValidator"},
     {"NAME": f"{_OURS}.BreachedPasswordValidator"},
 ]

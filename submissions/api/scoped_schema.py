@@ -11,7 +11,7 @@ from drf_spectacular.openapi import AutoSchema
 class ScopedSchema(AutoSchema):
     """drf-spectacular's description of a call, and what a token needs."""
 
-    def get_description(self) -> str:
+    def get_description(self) -> str:  # type: ignore[override]  # drf-spectacular's own signature
         """The call's own words, and the scope's name."""
         said = super().get_description() or ""
         scope = self._scope()

@@ -62,7 +62,9 @@ class TokenAuthentication(KnoxTokenAuthentication):
         if not person.is_active:
             raise AuthenticationFailed("The account of this token is closed.")
         if not has_good_address(person):
-            raise AuthenticationFailed("Verify the e-mail address of your account first: sign in to have mail sent.")
+            raise AuthenticationFailed(
+                "Verify the e-mail address of your account first: sign in to have mail sent."
+            )
         person.restrained = settings.STAFF_MFA_REQUIRED
         return person, found
 

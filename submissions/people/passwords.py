@@ -33,11 +33,13 @@ class LengthValidator:
         """Raises ValidationError."""
         if len(password) < self.least:
             raise ValidationError(
-                f"This password has {len(password)} characters; {self.least} at least are needed. Several words do well.",
+                f"This password has {len(password)} characters; {self.least} are needed. Several words do well.",
                 code="password_too_short",
             )
         if len(password) > self.most:
-            raise ValidationError(f"A password has {self.most:,} characters at most.", code="password_too_long")
+            raise ValidationError(
+                f"A password has {self.most:,} characters at most.", code="password_too_long"
+            )
 
     def get_help_text(self) -> str:
         """What a form says of it."""
@@ -45,13 +47,13 @@ class LengthValidator:
 
 
 class BreachedPasswordValidator:
-    """Not one that is in lists of passwords which were stolen elsewhere, as far as the operator has such lists asked."""
+    """Not one that is in lists of passwords which were stolen elsewhere, as far as such lists are asked."""
 
     def validate(self, password: str, user: object = None) -> None:
         """Raises ValidationError."""
         if is_breached(password):
             raise ValidationError(
-                "This password is in a list of passwords that were stolen elsewhere, which attackers try first. Choose another.",
+                "This password is in a list of passwords that were stolen elsewhere. Choose another.",
                 code="password_breached",
             )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import time
+
 from allauth.account.authentication import get_authentication_records
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.mfa.models import Authenticator
@@ -12,6 +13,7 @@ from cryptography.fernet import Fernet, MultiFernet
 from django.conf import settings
 from django.db import transaction
 from django.http import HttpRequest
+from django.utils.encoding import force_bytes
 
 from leaderboard import audit
 from leaderboard.models import User
@@ -40,7 +42,10 @@ def _locks() -> MultiFernet:
     """By the present `SECRET_KEY`, and for reading by those it replaced (`SECRET_KEY_FALLBACKS`)."""
     keys = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
     return MultiFernet(
-        [Fernet(base64.urlsafe_b64encode(hashlib.sha256(f"second factor:{key}".encode()).digest())) for key in keys]
+        [
+            Fernet(base64.urlsafe_b64encode(hashlib.sha256(b"second factor:" + force_bytes(key)).digest()))
+            for key in keys
+        ]
     )
 
 

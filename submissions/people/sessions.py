@@ -41,7 +41,12 @@ def sessions_of(person: User, current: str | None) -> list[SignedIn]:
     rows = UserSession.objects.purge_and_list(person)
     found = [
         SignedIn(
-            row.pk, device(row.user_agent), row.ip, row.created_at, row.last_seen_at, row.session_key == current
+            row.pk,
+            device(row.user_agent),
+            row.ip,
+            row.created_at,
+            row.last_seen_at,
+            row.session_key == current,
         )
         for row in rows
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 from typing import Any
 
@@ -13,6 +12,7 @@ from allauth.mfa.signals import authentication_failed, authenticator_added
 from django.contrib.auth.signals import user_logged_in, user_logged_out, user_login_failed
 from django.dispatch import receiver
 from django.http import HttpRequest
+from django.utils.crypto import salted_hmac
 
 from leaderboard.models import User
 from submissions.people.sessions import end_sessions
@@ -50,13 +50,13 @@ def log_sign_out(request: HttpRequest, user: User | None, **kwargs: Any) -> None
 
 @receiver(user_login_failed)
 def log_failure(credentials: dict[str, Any], request: HttpRequest | None = None, **kwargs: Any) -> None:
-    """That somebody failed to come in: the address as a short hash, which tells attempts on one account from those on many.
+    """That somebody failed to come in: the address as a keyed hash, which tells one account from many.
 
     Never the address nor, of course, the password: people type one into the field of the other.
     """
     given = str(credentials.get("email") or credentials.get("username") or "").strip().lower()
-    digest = hashlib.sha256(given.encode()).hexdigest()[:12]
-    logger.warning("sign-in failed address_sha256=%s", digest)
+    digest = salted_hmac("failed sign-in", given).hexdigest()[:12]
+    logger.warning("sign-in failed address_hash=%s", digest)
 
 
 @receiver(authentication_failed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -146,6 +147,16 @@ def _document_ids() -> bytes:
         path = Path(folder) / "ids"
         DocumentIds.build(DOCUMENTS, path)
         return path.read_bytes()
+
+
+def show_again(client: Client, person: User, method: str = "password") -> None:
+    """As if who is signed in had just shown again who they are."""
+    session = client.session
+    session["account_authentication_methods_user"] = str(person.pk)
+    session["account_authentication_methods"] = [
+        {"method": method, "at": time.time(), "reauthenticated": True}
+    ]
+    session.save()
 
 
 def work() -> None:

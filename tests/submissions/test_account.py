@@ -17,7 +17,7 @@ from submissions.people.teams import personal_team
 from submissions.people.tokens import LIMIT
 from tests.factories import make_user
 from tests.leaderboard.entries import make_system, score, scored_dataset
-from tests.submissions.conftest import Api
+from tests.submissions.conftest import Api, show_again
 
 pytestmark = pytest.mark.django_db
 
@@ -29,10 +29,18 @@ def bearer(token: str) -> dict[str, str]:
 
 def make_on_page(client: Client, name: str = "laptop") -> str:
     """A token's text, as the account page shows it."""
-    page = client.post("/account/tokens/", {"name": name}).content.decode()
+    fields = {"name": name, "scopes": ["read", "submit"], "days": "30"}
+    page = client.post("/account/tokens/", fields).content.decode()
     found = re.search(r"<code>(rb_\w+)</code>", page)
     assert found
     return found[1]
+
+
+@pytest.fixture
+def signed_in(signed_in: Client, alice: User) -> Client:
+    """A client that has just shown again whose it is."""
+    show_again(signed_in, alice)
+    return signed_in
 
 
 def test_a_token_is_shown_once_and_works(signed_in: Client, client: Client) -> None:
@@ -68,7 +76,7 @@ def test_nobody_revokes_somebody_elses_token(signed_in: Client, stranger: Api) -
 def test_tokens_are_limited(signed_in: Client) -> None:
     for number in range(LIMIT):
         make_on_page(signed_in, f"token {number}")
-    response = signed_in.post("/account/tokens/", {"name": "one more"})
+    response = signed_in.post("/account/tokens/", {"name": "one more", "scopes": ["read"], "days": "7"})
     assert response.status_code == 400
     assert "Revoke one" in response.content.decode()
     assert ApiToken.objects.count() == LIMIT

@@ -28,7 +28,9 @@ class Command(BaseCommand):
         parser.add_argument(
             "--scopes", nargs="+", choices=Scope.values, default=Scope.values, help="all, if not said"
         )
-        parser.add_argument("--days", type=int, default=LIFETIME.days, help="%(default)s if not said, and at most")
+        parser.add_argument(
+            "--days", type=int, default=LIFETIME.days, help="%(default)s if not said, and at most"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Print the token; everything else goes to standard error."""

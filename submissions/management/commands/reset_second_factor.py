@@ -1,4 +1,4 @@
-"""`manage.py reset_second_factor EMAIL --reason TEXT`: for somebody who lost their telephone and their recovery codes."""
+"""`manage.py reset_second_factor EMAIL --reason TEXT`: for who lost telephone and recovery codes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from submissions.people.second_factor import reset_second_factor
 class Command(BaseCommand):
     """Takes a second factor away, which is recorded."""
 
-    help = "Remove an account's second factor and recovery codes; its sessions and tokens end. Know by other means who asks."
+    help = "Remove an account's second factor and recovery codes; its sessions and tokens end."
 
     def add_arguments(self, parser: CommandParser) -> None:
         """Whose, and why."""
         parser.add_argument("email")
-        parser.add_argument("--reason", required=True, help="for the record: who asked, and how they were known")
+        parser.add_argument(
+            "--reason", required=True, help="for the record: who asked, and how they were known"
+        )
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Take it away."""
@@ -28,6 +30,4 @@ class Command(BaseCommand):
         if not options["reason"].strip():
             raise CommandError("Say why: it is what the record has.")
         ended = reset_second_factor(person, options["reason"].strip())
-        self.stdout.write(
-            f"{person.email} has no second factor now; {ended} sessions and tokens ended. Staff set one up at the next visit."
-        )
+        self.stdout.write(f"{person.email} has no second factor now; {ended} sessions and tokens ended.")
