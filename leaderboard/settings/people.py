@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from leaderboard.settings.security import BEHIND_PROXY, HTTPS
 from leaderboard.settings.site import ALLOWED_HOSTS, EMBEDDED, SITE_NAME, env
 
@@ -59,10 +61,16 @@ MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
 MFA_TOTP_ISSUER = SITE_NAME
 #: The code before and the one after are taken too: telephones' clocks differ.
 MFA_TOTP_TOLERANCE = 1
-_LOOPBACK = {"127.0.0.1", "localhost", "[::1]", "::1", "testserver"}
-#: Whether the rights of staff rest until a second factor was shown. Not where the one-command default answers to this
-#: machine alone; nothing else switches it off.
-STAFF_MFA_REQUIRED = not (EMBEDDED and not BEHIND_PROXY and set(ALLOWED_HOSTS) <= _LOOPBACK)
+
+
+def needs_second_factor(*, embedded: bool, behind_proxy: bool, hosts: Sequence[str]) -> bool:
+    """Whether staff need one: but where the one-command default answers to this machine alone."""
+    loopback = {"127.0.0.1", "localhost", "[::1]", "::1"}
+    return not (embedded and not behind_proxy and set(hosts) <= loopback)
+
+
+#: Whether the rights of staff rest until a second factor was shown.
+STAFF_MFA_REQUIRED = needs_second_factor(embedded=EMBEDDED, behind_proxy=BEHIND_PROXY, hosts=ALLOWED_HOSTS)
 #: After how many hours staff show it again.
 STAFF_SESSION_HOURS = 12
 

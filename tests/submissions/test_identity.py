@@ -1,0 +1,235 @@
+"""Second factors with real codes, rights of staff that rest without one, sessions that can be ended."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
+from django.core import mail
+from django.core.management import CommandError, call_command
+from django.db import transaction
+from django.test import Client
+
+from leaderboard.curators import make_curator
+from leaderboard.models import AuditRecord, Dataset, User
+from leaderboard.settings import people
+from submissions.models import ApiToken
+from submissions.people.tokens import make_token
+from tests.factories import make_user
+from tests.submissions.conftest import show_again
+from tests.submissions.totp import code_now
+
+pytestmark = pytest.mark.django_db
+PASSWORD = "a long passphrase"
+
+
+@pytest.fixture(autouse=True)
+def commit_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What follows a commit happens inside the request, as on the site: a test's own transaction never commits."""
+    monkeypatch.setattr(transaction, "on_commit", lambda then, **options: then())
+
+
+@pytest.fixture
+def curator(settings: Any) -> User:
+    """Somebody who curates and may read judgements, on a site where staff need a second factor."""
+    settings.STAFF_MFA_REQUIRED = True
+    person = make_user("Cora")
+    person.set_password(PASSWORD)
+    person.save()
+    EmailAddress.objects.create(user=person, email=person.email, verified=True, primary=True)
+    make_curator(person, read_qrels=True)
+    return person
+
+
+def sign_in(person: User, **headers: str) -> Client:
+    """A browser in which the person typed address and password."""
+    client = Client(headers=headers or None)
+    client.post("/account/login/", {"login": person.email, "password": PASSWORD})
+    return client
+
+
+def enrol(client: Client, person: User) -> str:
+    """Set a second factor up on the page, as people do; its secret."""
+    show_again(client, person)
+    page = client.get("/account/2fa/totp/activate/").content.decode()
+    found = re.search(r'class="secret">([A-Z2-7]+)<', page)
+    assert found, page
+    answer = client.post("/account/2fa/totp/activate/", {"code": code_now(found[1])})
+    assert answer.status_code == 302, answer.content.decode()
+    return found[1]
+
+
+def test_a_right_code_switches_it_on_and_the_secret_lies_encrypted(curator: User) -> None:
+    client = sign_in(curator)
+    secret = enrol(client, curator)
+    assert secret not in str(list(Authenticator.objects.values()))
+    assert (
+        len(re.findall(r"<li><code>\d+</code>", client.get("/account/2fa/recovery-codes/").content.decode()))
+        == 10
+    )
+    assert (
+        "second factor" in mail.outbox[-1].subject.lower()
+        or "authenticator" in mail.outbox[-1].subject.lower()
+    )
+
+
+def test_a_wrong_code_switches_nothing_on(curator: User) -> None:
+    client = sign_in(curator)
+    show_again(client, curator)
+    client.get("/account/2fa/totp/activate/")
+    answer = client.post("/account/2fa/totp/activate/", {"code": "000000"})
+    assert "Incorrect code" in answer.content.decode()
+    assert not Authenticator.objects.exists()
+
+
+def test_signing_in_asks_for_the_code_and_takes_each_once(curator: User) -> None:
+    secret = enrol(sign_in(curator), curator)
+    code = code_now(secret)
+    for status in (302, 200):
+        client = sign_in(curator)
+        assert client.get("/submissions/").status_code == 302  # the password alone is not enough
+        assert client.post("/account/2fa/authenticate/", {"code": code}).status_code == status
+    assert client.get("/submissions/").status_code == 302  # nobody comes in with a code that was used
+
+
+def test_a_recovery_code_signs_in_once(curator: User) -> None:
+    first = sign_in(curator)
+    enrol(first, curator)
+    code = re.findall(r"<code>(\d+)</code>", first.get("/account/2fa/recovery-codes/").content.decode())[0]
+    for status in (302, 200):
+        assert sign_in(curator).post("/account/2fa/authenticate/", {"code": code}).status_code == status
+
+
+def test_without_a_second_factor_staff_have_no_rights_anywhere(curator: User) -> None:
+    hidden = Dataset.objects.create(slug="next", name="Next", state=Dataset.State.PREPARING)
+    client = sign_in(curator)
+    answer = client.get("/admin/leaderboard/dataset/", follow=True)
+    assert (
+        answer.redirect_chain[-1][0].startswith("/account/2fa/totp/activate/") or "Is it you" in answer.text
+    )
+    assert client.get(f"/datasets/{hidden.slug}/files/x").status_code == 404
+    assert client.post("/admin/login/", {"username": curator.email, "password": PASSWORD}).status_code == 302
+    assert client.get("/submissions/").status_code == 200  # what everybody has is theirs
+
+
+def test_with_it_they_have(curator: User) -> None:
+    client = sign_in(curator)
+    enrol(client, curator)
+    assert client.get("/admin/leaderboard/dataset/").status_code == 200
+
+
+def test_a_superuser_without_it_reads_nothing_either(curator: User) -> None:
+    User.objects.filter(pk=curator.pk).update(is_superuser=True)
+    answer = sign_in(curator).get("/admin/leaderboard/qrels/")
+    assert answer.status_code == 302
+
+
+def test_it_holds_for_hours_not_for_ever(curator: User, settings: Any) -> None:
+    client = sign_in(curator)
+    enrol(client, curator)
+    settings.STAFF_SESSION_HOURS = 0
+    answer = client.get("/admin/leaderboard/dataset/", follow=True)
+    assert answer.redirect_chain[-1][0].startswith("/account/2fa/reauthenticate/")
+
+
+def test_a_token_of_staff_carries_no_rights_of_staff(curator: User, client: Client) -> None:
+    Dataset.objects.create(slug="next", name="Next", state=Dataset.State.PREPARING)
+    headers = {"Authorization": f"Bearer {make_token(curator, 'x')}"}
+    assert client.get("/api/v1/datasets/next/files/", headers=headers).status_code == 404
+
+
+def test_staff_cannot_switch_it_off(curator: User) -> None:
+    client = sign_in(curator)
+    enrol(client, curator)
+    show_again(client, curator, "mfa")
+    page = client.post("/account/2fa/totp/deactivate/").content.decode()
+    assert "Curators need a second factor" in page
+    assert Authenticator.objects.filter(type="totp").exists()
+
+
+def test_the_admin_has_no_password_form_of_its_own(db: None, client: Client) -> None:
+    answer = client.get("/admin/login/?next=/admin/leaderboard/dataset/")
+    assert answer["Location"] == "/account/login/?next=%2Fadmin%2Fleaderboard%2Fdataset%2F"
+    away = client.get("/admin/login/?next=https://elsewhere.example/")
+    assert "elsewhere" not in away["Location"]
+    member = make_user("Max")
+    client.force_login(member)
+    assert client.get("/admin/login/").status_code == 403
+
+
+def test_an_operator_resets_it_and_that_is_recorded(curator: User, capsys: Any) -> None:
+    client = sign_in(curator)
+    enrol(client, curator)
+    make_token(curator, "x")
+    call_command("reset_second_factor", curator.email, reason="known by voice")
+    assert not Authenticator.objects.exists()
+    assert not ApiToken.objects.exists()
+    assert client.get("/submissions/").status_code == 302
+    assert AuditRecord.objects.get(action="second factor reset").reason == "known by voice"
+    with pytest.raises(CommandError, match="no account"):
+        call_command("reset_second_factor", "nobody@example.org", reason="x")
+
+
+def test_only_the_default_on_this_machine_goes_without(settings: Any) -> None:
+    assert people.STAFF_MFA_REQUIRED is False  # as these tests run: embedded, and nothing but loopback names
+    assert (
+        people.needs_second_factor(embedded=True, behind_proxy=False, hosts=["127.0.0.1", "localhost"])
+        is False
+    )
+    assert people.needs_second_factor(embedded=True, behind_proxy=True, hosts=["127.0.0.1"])
+    assert people.needs_second_factor(embedded=True, behind_proxy=False, hosts=["127.0.0.1", "board.example"])
+    assert people.needs_second_factor(embedded=False, behind_proxy=False, hosts=["localhost"])
+    assert people.needs_second_factor(embedded=True, behind_proxy=False, hosts=["*"])
+
+
+FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+PHONE = (
+    "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) AppleWebKit/605.1.15 Version/18.0 Safari/604.1"
+)
+
+
+@pytest.fixture
+def two(settings: Any) -> tuple[Client, Client]:
+    """Two browsers of one person."""
+    person = make_user("Tom")
+    person.set_password(PASSWORD)
+    person.save()
+    return sign_in(person, user_agent=FIREFOX), sign_in(person, user_agent=PHONE)
+
+
+def test_sessions_are_listed_with_device_and_place(two: tuple[Client, Client]) -> None:
+    page = two[0].get("/account/sessions/").content.decode()
+    assert "Firefox on Linux" in page
+    assert "Safari on iPhone" in page
+    assert page.count("127.0.0.1 ·") == 2
+
+
+def test_one_session_is_ended_from_another(two: tuple[Client, Client]) -> None:
+    page = two[0].get("/account/sessions/").content.decode()
+    (key,) = re.findall(r'name="session" value="(\d+)"', page)
+    two[0].post("/account/sessions/end/", {"session": key})
+    assert two[1].get("/submissions/").status_code == 302
+    assert two[0].get("/submissions/").status_code == 200
+
+
+def test_all_others_end_at_once_and_strangers_stay(two: tuple[Client, Client]) -> None:
+    stranger = make_user("Sid")
+    theirs = Client()
+    theirs.force_login(stranger)
+    two[1].post("/account/sessions/end/", {"session": "others"})
+    assert two[0].get("/submissions/").status_code == 302
+    assert two[1].get("/submissions/").status_code == 200
+    assert theirs.get("/submissions/").status_code == 200
+
+
+def test_nobody_ends_somebody_elses(two: tuple[Client, Client]) -> None:
+    page = two[0].get("/account/sessions/").content.decode()
+    (key,) = re.findall(r'name="session" value="(\d+)"', page)
+    other = Client()
+    other.force_login(make_user("Sid"))
+    for value in (key, "-1", "x", ""):
+        other.post("/account/sessions/end/", {"session": value})
+    assert two[1].get("/submissions/").status_code == 200
