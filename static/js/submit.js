@@ -7,6 +7,8 @@
   let sending = null; // the form's own request
 
   const form = () => document.querySelector("form[data-uploads]");
+  // Not `form().action`: its buttons are called so.
+  const target = () => new URL(form().getAttribute("action") || "", location.href);
   const part = (name, className, text) => {
     const made = document.createElement(name);
     made.className = className;
@@ -157,7 +159,7 @@
   function send() {
     const request = new XMLHttpRequest(), { shown } = sending;
     sending.request = request;
-    request.open("POST", form().action);
+    request.open("POST", target());
     request.upload.onprogress = (event) => {
       const percent = share(event.loaded, event.total);
       shown.show(percent, `${percent} %, ${size(event.loaded)} of ${size(event.total)}`, `sending${Math.floor(percent / 10)}`, "sending");
@@ -190,7 +192,7 @@
   }
 
   function answered(request) {
-    const asked = new URL(form().action, location.href);
+    const asked = target();
     const came = new URL(request.responseURL || asked, location.href);
     if (came.pathname !== asked.pathname) {
       for (const list of lists.values()) for (const upload of list.uploads) if (upload.id) upload.forget();
