@@ -61,6 +61,15 @@ class ForgivingRedisCache(RedisCache):
             lambda: self._here.add(key, value, timeout, version) if _is_limit(key) else True,
         )
 
+    def incr(self, key: Any, delta: int = 1, version: int | None = None) -> int:
+        """The number after it was counted up. Raises ValueError where there is none; not while the server is away."""
+        ask = super().incr
+        return self._ask(lambda: int(ask(key, delta, version)), lambda: self._count_here(key, delta, version))
+
+    def _count_here(self, key: Any, delta: int, version: int | None) -> int:
+        self._here.add(key, 0, version=version)
+        return int(self._here.incr(key, delta, version))
+
     def delete(self, key: Any, version: int | None = None) -> bool:
         """Remove the value where the server answers."""
         ask = super().delete

@@ -15,7 +15,7 @@ from leaderboard import embargo
 from leaderboard.boards.word_pieces import LABEL
 from leaderboard.models import Dataset, Entry
 from submissions.capability import Obstacle, obstacle
-from submissions.heartbeat import workers_alive
+from submissions.heartbeat import workers_alive, workers_refusing
 from submissions.lifecycle import submission_state
 from submissions.model_intake.status import ModelPart, model_part, model_problems
 from submissions.models import TERMINAL, WAITING, Job, State, Submission
@@ -48,6 +48,7 @@ class JobStatus:
     queue_position: int | None
     workers_alive: int
     elapsed: timedelta
+    workers_refusing: int = 0
     obstacle: Obstacle | None = None
     scores: Sequence[Score] = ()
     entry: Entry | None = None
@@ -61,6 +62,16 @@ class JobStatus:
     def held(self) -> bool:
         """Whether it is no significant change: its scores are then those that the team has already."""
         return is_held(self.entry)
+
+    @property
+    def no_worker(self) -> str:
+        """Why nobody takes a job that waits, as a sentence without its full stop; empty where somebody will."""
+        if not self.waits or self.workers_alive:
+            return ""
+        if self.workers_refusing:
+            return "Its workers are of another version than the database and wait for the upgrade"
+        needs_gpu = self.job.queue == Job.Queue.GPU or self.job.kind == Job.Kind.MODEL
+        return f"No {self.job.queue.upper()} worker is alive" if needs_gpu else "No worker is alive"
 
     @property
     def waits(self) -> bool:
@@ -278,6 +289,7 @@ def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus
         queue_position=queue_position(job),
         workers_alive=workers_alive(job.queue) if waits else 0,
         elapsed=_elapsed(job),
+        workers_refusing=workers_refusing(job.queue) if waits else 0,
         obstacle=hindered,
         scores=scores_of_job(job, entry, compare) if state == State.DONE else (),
         entry=entry,

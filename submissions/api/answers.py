@@ -128,6 +128,7 @@ def job_answer(status: JobStatus, request: HttpRequest, downloadable: bool) -> d
         "progress_note": status.model.note,
         "queue": job.queue,
         "queue_position": status.queue_position,
+        "no_worker": status.no_worker,
         "awaiting_judgements": status.awaits_judgements,
         "attempts": job.attempts,
         "scores": {score.measure: score.value for score in status.scores},

@@ -133,6 +133,9 @@ class JobSerializer(serializers.Serializer[Any]):
     queue_position = serializers.IntegerField(
         allow_null=True, help_text="Jobs before this one; null when it does not wait."
     )
+    no_worker = serializers.CharField(
+        help_text="Why nobody takes it, such as 'No GPU worker is alive'; empty where a worker will."
+    )
     awaiting_judgements = serializers.BooleanField(
         help_text="Whether it is scored only when its dataset, which collects runs, is judged."
     )

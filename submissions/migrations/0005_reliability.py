@@ -116,4 +116,10 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        migrations.AddConstraint(
+            model_name="job",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("seed", "")), fields=("entry",), name="entry_of_one_job"
+            ),
+        ),
     ]

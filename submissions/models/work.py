@@ -247,6 +247,8 @@ class Job(models.Model):
             models.CheckConstraint(
                 condition=Q(progress__gte=0) & Q(progress__lte=1), name="progress_is_a_share"
             ),
+            # That a job makes no second entry is its state's affair, which changes to "done" once, with the entry.
+            models.UniqueConstraint(fields=["entry"], condition=Q(seed=""), name="entry_of_one_job"),
         ]
 
     def __str__(self) -> str:

@@ -17,6 +17,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from submissions.models import Job
+from submissions.workers.own import process_number
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ class HungProcesses:
         """End those of the pool that were silent before and still are; which. The pool starts others in their place."""
         limit = timezone.now() + timedelta(seconds=settings.LEASE_SECONDS / 2)
         silent = {
-            (int(job.worker.rpartition(":")[2]), job.fence): job
+            (process_number(job.worker), job.fence): job
             for job in Job.objects.held_by(self._worker).filter(lease_expires_at__lt=limit)
         }
         ended = []

@@ -50,6 +50,12 @@ def process_name() -> str:
     return f"{worker_name()}:{os.getpid()}"
 
 
+def process_number(name: str) -> int:
+    """The process id in the name of a claim; 0 where there is none."""
+    number = name.rpartition(":")[2]
+    return int(number) if number.isdecimal() else 0
+
+
 def own_queues() -> tuple[str, ...]:
     """The queues that the worker serves."""
     return _own.queues

@@ -48,27 +48,32 @@ def give_back(processes: Iterable[int]) -> threading.Thread:
     for process in pool:
         _send(process, LEAVE)
     # No daemon: the worker's end waits for it.
-    thread = threading.Thread(target=_see_to_it, args=(pool,), name="giving back")
+    thread = threading.Thread(target=_in_thread, args=(pool,), name="giving back")
     thread.start()
     return thread
 
 
-def _see_to_it(pool: list[int]) -> None:
-    deadline = time.monotonic() + GRACE
+def _in_thread(pool: list[int]) -> None:
     try:
-        while (held := _held()) and time.monotonic() < deadline:
-            time.sleep(_PAUSE)
-        if not held:
-            return
-        for process in pool:
-            _send(process, signal.SIGKILL)
-        for job in _held():
-            if put_back(job, counted=False):
-                write_log(job.pk, "The worker was stopped; the job goes on elsewhere.")
+        see_to_it(pool)
     except DatabaseError as error:
         logger.warning("work was not given back, its leases run out: %s", type(error).__name__)
     finally:
         connection.close()
+
+
+def see_to_it(pool: list[int]) -> None:
+    """Wait until these processes hold nothing, for `GRACE` seconds; then end them and put back what they hold."""
+    deadline = time.monotonic() + GRACE
+    while (held := _held()) and time.monotonic() < deadline:
+        time.sleep(_PAUSE)
+    if not held:
+        return
+    for process in pool:
+        _send(process, signal.SIGKILL)
+    for job in _held():
+        if put_back(job, counted=False):
+            write_log(job.pk, "The worker was stopped; the job goes on elsewhere.")
 
 
 def _held() -> list[Job]:

@@ -1,0 +1,80 @@
+"""What operators and submitters are told of workers: who is there, what waits, and why nobody takes it."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from leaderboard.models import User
+from submissions.models import Job, State, Worker
+from submissions.status import describe_job
+from tests.factories import make_dataset, make_job
+
+pytestmark = pytest.mark.django_db
+
+ADDRESS = "/admin/submissions/worker/"
+
+
+def announce(name: str, *queues: str, refusal: str = "", ago: float = 1.0) -> Worker:
+    now = timezone.now()
+    return Worker.objects.create(
+        name=name, queues=queues, version="0.1.0", refusal=refusal,
+        started_at=now - timedelta(hours=2), seen_at=now - timedelta(seconds=ago),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def staff(client: Client) -> Client:
+    client.force_login(User.objects.create_superuser("op@example.org", "a long passphrase"))
+    return client
+
+
+def test_a_submitter_is_told_why_nobody_takes_the_job() -> None:
+    dataset = make_dataset()
+    before = make_job(dataset, queue=Job.Queue.GPU, kind=Job.Kind.RETRIEVE)
+    job = make_job(dataset, queue=Job.Queue.GPU, kind=Job.Kind.RETRIEVE)
+    announce("cpu", "cpu")
+    announce("dead", "gpu", ago=3600)
+    assert describe_job(job, complete=True).no_worker == "No GPU worker is alive"
+    old = announce(
+        "old", "gpu", refusal="The database has submissions.0099, which this version does not know."
+    )
+    status = describe_job(job, complete=True)
+    assert (status.workers_alive, status.workers_refusing) == (0, 1)
+    assert "another version" in status.no_worker
+    Worker.objects.filter(pk=old.pk).update(refusal="")
+    status = describe_job(job, complete=True)
+    assert (status.no_worker, status.workers_alive, status.queue_position) == ("", 1, 1)
+    assert describe_job(before, complete=True).queue_position == 0
+
+
+def test_operators_see_workers_queues_jobs_and_failures(staff: Client) -> None:
+    dataset = make_dataset()
+    announce("host:10", "score", "dispatch")
+    announce(
+        "host:20",
+        "cpu",
+        refusal="The database lacks submissions.0007: manage.py migrate brings it up to date.",
+    )
+    make_job(dataset, queue=Job.Queue.GPU)
+    make_job(
+        dataset, state=State.SCORING, worker="host:10:11", attempts=2, stage="scoring",
+        started_at=timezone.now(), lease_expires_at=timezone.now() + timedelta(seconds=50),
+    )  # fmt: skip
+    for _ in range(3):
+        make_job(dataset, state=State.FAILED, error_code="worker_lost", finished_at=timezone.now())
+    page = staff.get(ADDRESS).content.decode()
+    for text in (
+        "1 job waits in gpu, and no gpu worker is alive.", "manage.py migrate", "takes nothing",
+        "host:10:11", "worker_lost", "at work",
+    ):  # fmt: skip
+        assert text in page, text
+
+
+def test_only_staff_see_it(client: Client) -> None:
+    assert client.get(ADDRESS).status_code == 302
+    client.force_login(User.objects.create_user("p@example.org", "a long passphrase"))
+    assert client.get(ADDRESS).status_code == 302

@@ -1,0 +1,255 @@
+"""Rules of the queue: who may work, what a claim ends with, how an attempt is cut short, cancelling in every state."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import tomllib
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.conf import settings as site
+from django.db import connection
+from django.db.migrations.recorder import MigrationRecorder
+from django.utils import timezone
+
+from leaderboard.schema_version import mismatch
+from leaderboard.version import VERSION
+from submissions import lease as leases
+from submissions import tasks, working
+from submissions.heartbeat import Heartbeat, workers_alive, workers_refusing
+from submissions.lease import Lease
+from submissions.lifecycle import advance
+from submissions.models import TERMINAL, Job, State, Worker
+from submissions.queue import claim, extend_lease, put_back, reap, request_cancel
+from submissions.workers import own, stopping
+from submissions.workers.hung import HungProcesses
+from submissions.workers.looking import dispatcher_is_late, look
+from submissions.workers.own import STOPPING, refusal
+from submissions.working import do, work_through
+from tests.factories import make_dataset, make_job
+
+pytestmark = [pytest.mark.django_db, pytest.mark.database]
+
+
+@pytest.fixture(autouse=True)
+def asked_anew() -> Iterator[None]:
+    """What one test found of versions says nothing to the next."""
+    own.ask_anew()
+    yield
+    STOPPING.clear()
+    own.ask_anew()
+
+
+def claimed(**fields: Any) -> Job:
+    make_job(make_dataset(), **fields)
+    job = claim(["score"], "host:1:2")
+    assert job is not None
+    return job
+
+
+# --- versions
+
+
+def test_code_and_database_match() -> None:
+    assert mismatch() == ""
+
+
+def test_the_announced_version_is_the_packages() -> None:
+    assert tomllib.loads((site.BASE_DIR / "pyproject.toml").read_text())["project"]["version"] == VERSION
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("forget", "The database lacks submissions.0002_model_submissions: manage.py migrate"),
+        ("add", "The database has submissions.9999_of_tomorrow, which this version does not know"),
+    ],
+)
+def test_a_worker_of_another_version_takes_nothing_until_they_match(change: str, said: str) -> None:
+    job = make_job(make_dataset())
+    recorder = MigrationRecorder(connection)
+    if change == "forget":
+        recorder.record_unapplied("submissions", "0002_model_submissions")
+    else:
+        recorder.record_applied("submissions", "9999_of_tomorrow")
+    assert refusal().startswith(said)
+    assert work_through("score", "host:1:2") == 0
+    tasks.dispatch()
+    look()
+    job.refresh_from_db()
+    assert (job.state, job.attempts) == (State.QUEUED, 0)
+    Heartbeat("host:1", ["score"], VERSION)._tell()
+    assert (workers_alive("score"), workers_refusing("score")) == (0, 1)
+
+    if change == "forget":
+        recorder.record_applied("submissions", "0002_model_submissions")
+    else:
+        recorder.record_unapplied("submissions", "9999_of_tomorrow")
+    own.ask_anew()
+    Heartbeat("host:1", ["score"], VERSION)._tell()
+    assert (workers_alive("score"), workers_refusing("score")) == (1, 0)
+    assert claim(["score"], "host:1:2") is not None
+
+
+def test_another_apps_leftovers_are_nobodys_version() -> None:
+    MigrationRecorder(connection).record_applied("an_app_of_old", "0001_initial")
+    assert mismatch() == ""
+
+
+# --- claims
+
+
+def test_who_held_a_claim_writes_nothing_once_it_is_back_in_the_queue() -> None:
+    job = claimed()
+    assert put_back(job, counted=True)
+    assert not extend_lease(job, 0.5, "scoring")
+    assert not advance(job.pk, State.SCORING, fence=job.fence)
+    job.refresh_from_db()
+    assert (job.state, job.lease_expires_at) == (State.QUEUED, None)
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_clock_that_jumps_keeps_no_job(hours: int) -> None:
+    """A lease given before the clock was set back, and a pause: neither lasts an hour."""
+    job = claimed()
+    jump = timedelta(hours=hours)
+    Job.objects.filter(pk=job.pk).update(lease_expires_at=timezone.now() + timedelta(seconds=60) - jump)
+    assert reap() == 1
+    Job.objects.filter(pk=job.pk).update(not_before=timezone.now() - jump)
+    assert claim(["score"], "host:1:2") is not None
+
+
+def test_a_hung_process_is_ended_at_the_second_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda process, what: ended.append((process, what)))
+    job = claimed()
+    hung = HungProcesses("host:1")
+    assert hung.end([2]) == []
+    Job.objects.filter(pk=job.pk).update(lease_expires_at=timezone.now() + timedelta(seconds=20))
+    assert hung.end([2]) == []
+    extend_lease(job, 0.1, "")
+    assert hung.end([2]) == []
+    Job.objects.filter(pk=job.pk).update(lease_expires_at=timezone.now() + timedelta(seconds=20))
+    assert [hung.end([2]), hung.end([2])] == [[], [2]]
+    assert ended == [(2, signal.SIGKILL)]
+
+
+def test_a_lease_ends_with_the_wall_clock_though_nobody_dispatches(settings: Any) -> None:
+    job = claimed()
+    lease = Lease(job)
+    settings.JOB_WALL_CLOCK_SECONDS = 0
+    leases._tell(lease)
+    job.refresh_from_db()
+    assert (job.state, job.error_code, lease.lost) == (State.TIMED_OUT, "timed_out", True)
+
+
+# --- stopping
+
+
+def test_work_is_given_back_when_the_worker_is_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    def work(job: Job, lease: Lease) -> None:
+        STOPPING.set()
+        lease.report(0.5)
+
+    monkeypatch.setitem(working.WORK, Job.Kind.POOL, work)
+    job = claimed(kind=Job.Kind.POOL)
+    do(job)
+    job.refresh_from_db()
+    assert (job.state, job.attempts, job.not_before) == (State.QUEUED, 0, None)
+    assert "goes on elsewhere" in job.log
+    assert work_through("score", "host:1:2") == 0
+
+
+def test_what_cannot_leave_is_put_back_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stopping, "GRACE", 0.0)
+    monkeypatch.setattr(own._own, "worker", "host:1")
+    job = claimed()
+    stopping.see_to_it([])
+    job.refresh_from_db()
+    assert (job.state, job.attempts, job.lease_expires_at) == (State.QUEUED, 0, None)
+
+
+# --- looking
+
+
+def test_one_process_does_one_thing_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own._own, "queues", ("score",))
+    done = []
+    monkeypatch.setattr("submissions.workers.looking.work_through", lambda queue, name: done.append(queue))
+    look()
+    make_job(make_dataset())
+    with own.AT_WORK:
+        thread = threading.Thread(target=tasks.work, args=("score",))
+        thread.start()
+        thread.join()
+    assert done == []
+    look()
+    assert done == ["score"]
+
+
+def test_the_dispatchers_turn_is_taken_where_nobody_does() -> None:
+    now = timezone.now()
+    worker = Worker.objects.create(name="host:1", started_at=now, seen_at=now)
+    for ago, late in [(None, True), (0, False), (3600, True), (-3600, True)]:
+        worker.dispatched_at = None if ago is None else now - timedelta(seconds=ago)
+        worker.save()
+        assert dispatcher_is_late() is late, ago
+
+
+# --- cancelling
+
+
+@pytest.mark.parametrize("stage", ["uploading", "validating", "queued", "backoff", "shards", "collecting"])
+def test_what_waits_is_cancelled_at_once(stage: str) -> None:
+    state = {"uploading": State.UPLOADING, "validating": State.VALIDATING, "shards": State.RETRIEVING}
+    job = make_job(make_dataset(), state=state.get(stage, State.QUEUED), validated=stage != "validating")
+    if stage == "backoff":
+        Job.objects.filter(pk=job.pk).update(not_before=timezone.now() + timedelta(minutes=1), attempts=2)
+    if stage == "shards":
+        Job.objects.filter(pk=job.pk).update(kind=Job.Kind.MODEL, queue=Job.Queue.CPU)
+    if stage == "collecting":
+        type(job.dataset).objects.update(state="collecting", current_qrels=None)
+    job.refresh_from_db()
+    assert request_cancel(job)
+    job.refresh_from_db()
+    assert (job.state, job.lease_expires_at) == (State.CANCELLED, None)
+
+
+@pytest.mark.parametrize(
+    ("state", "stage"),
+    [
+        (State.VALIDATING, ""),
+        (State.RETRIEVING, "loading"),
+        (State.RETRIEVING, "encoding"),
+        (State.RETRIEVING, "searching"),
+        (State.RETRIEVING, "waiting"),
+        (State.RETRIEVING, "measuring"),
+        (State.SCORING, "scoring"),
+    ],
+)
+@pytest.mark.parametrize("lost", [False, True], ids=["at work", "worker lost"])
+def test_what_runs_is_cancelled_by_its_worker_or_when_that_is_lost(
+    monkeypatch: pytest.MonkeyPatch, state: State, stage: str, lost: bool
+) -> None:
+    def work(job: Job, lease: Lease) -> None:
+        Job.objects.filter(pk=job.pk).update(state=state, stage=stage)
+        job.refresh_from_db()
+        assert request_cancel(job)
+        if lost:
+            raise leases.LeaseLost
+        leases._tell(lease)
+        lease.report_stage(stage, 0.5)
+
+    monkeypatch.setitem(working.WORK, Job.Kind.POOL, work)
+    job = claimed(kind=Job.Kind.POOL)
+    do(job)
+    if lost:
+        Job.objects.filter(pk=job.pk).update(lease_expires_at=timezone.now() - timedelta(seconds=1))
+        reap()
+    job.refresh_from_db()
+    assert (job.state, job.lease_expires_at) == (State.CANCELLED, None)
+    assert job.state in TERMINAL
