@@ -14,6 +14,10 @@ class _PersonThrottle(SimpleRateThrottle):
     The cache counts, in one step: of requests that come at once each is a number of its own.
     """
 
+    #: Of the rate: how many, in how many seconds. The base class reads them of it.
+    num_requests: int
+    duration: int
+
     def allow_request(self, request: Request, view: APIView) -> bool:
         """Whether this one is within the rate; it counts in any case."""
         name = self.get_cache_key(request, view) if self.rate is not None else None

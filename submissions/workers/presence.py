@@ -22,7 +22,7 @@ from submissions.workers.stopping import GRACE, give_back, hear_leave
 class Presence(bootsteps.StartStopStep):
     """Between the pool and the consumer: the pool's processes are there, and no broker is needed yet."""
 
-    requires: tuple[str, ...] = ("celery.worker.components:Pool",)
+    requires = ("celery.worker.components:Pool",)  # type: ignore[assignment]  # Celery says nothing of the type
 
     def __init__(self, worker: Any, **_: Any) -> None:
         self._processes: Callable[[], list[int]] = lambda: _processes_of(worker)
