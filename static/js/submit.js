@@ -140,7 +140,7 @@
     event.preventDefault();
     if (sending) return;
     const shown = row("This submission", [["Cancel", stop]]);
-    form().querySelector(".actions").after(shown.box);
+    form().querySelector(".form > .actions").after(shown.box);
     sending = { shown, submitter: event.submitter, request: null, waits: true };
     submitWhenReady();
   });
@@ -188,7 +188,7 @@
     if (old) old.remove();
     const notice = part("p", "notice is-error send-fault", text);
     notice.setAttribute("role", "alert");
-    form().querySelector(".actions").after(notice);
+    form().querySelector(".form > .actions").after(notice);
   }
 
   function answered(request) {

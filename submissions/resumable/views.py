@@ -22,7 +22,7 @@ from leaderboard.api.errors import ApiError
 from leaderboard.models import User
 from leaderboard.site_address import absolute
 from submissions.api.schema import ErrorSerializer
-from submissions.models import Upload
+from submissions.models import Scope, Upload
 from submissions.refusals import Refused
 from submissions.resumable import keeping, protocol
 from submissions.resumable.protocol import blocks_of, number_of, refuse
@@ -40,7 +40,7 @@ class _TusView(APIView):
     """What all calls about uploads have in common."""
 
     permission_classes = [IsAuthenticated]
-    required_scope = "submit"
+    required_scope = Scope.SUBMIT
 
     def dispatch(self, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponseBase:
         """Answer; X-HTTP-Method-Override stands for the method where something between knows only a few."""

@@ -266,7 +266,7 @@ def test_our_own_client_says_what_is_wrong(
     assert evaluation(words) == 2
     monkeypatch.setenv(cli_upload.TOKEN, "rb_wrong")
     assert evaluation(words) == 1
-    assert "Invalid token" in capsys.readouterr().err
+    assert "no such token" in capsys.readouterr().err
     monkeypatch.setenv(cli_upload.TOKEN, token)
     monkeypatch.setattr(cli_upload, "_WAITS", ())
     assert evaluation([*words[:-1], "http://127.0.0.1:1"]) == 1
