@@ -12,7 +12,7 @@ import pytest
 import redis
 from django.conf import settings
 from django.db import connections
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from leaderboard.settings import cache_location
 from tests.servers import browser as chromium
@@ -20,6 +20,8 @@ from tests.servers.plugin import in_ci
 from tests.servers.worker import WorkerProcesses
 
 ROOT = Path(__file__).resolve().parent.parent
+#: How long a browser waits for what must come, in milliseconds: a busy machine is slow.
+PATIENCE = 60_000
 
 
 def pytest_configure() -> None:
@@ -110,6 +112,7 @@ def _wait_for_what_nobody_waits_for(notifies: bool, seconds: float = 180.0) -> N
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """A headless Chromium; skips loudly where there is none, fails where CI is set."""
+    expect.set_options(timeout=PATIENCE)
     with sync_playwright() as playwright:
         try:
             running = chromium.launch(playwright)
@@ -125,7 +128,7 @@ def browser() -> Iterator[Browser]:
 def context(browser: Browser, live_server: Any) -> Iterator[BrowserContext]:
     """A fresh browser profile; addresses without a host are the live server's."""
     fresh = browser.new_context(base_url=live_server.url, viewport={"width": 1280, "height": 900})
-    fresh.set_default_timeout(60_000)
+    fresh.set_default_timeout(PATIENCE)
     yield fresh
     fresh.close()
 

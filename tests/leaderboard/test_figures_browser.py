@@ -16,7 +16,7 @@ from tests.reported_boards import load_reported
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 READY = re.compile("light|dark")
-DRAWN = 30_000
+DRAWN = 120_000
 #: The texts of a figure's drawing that reach out of it.
 OUTSIDE = """figure => {
   const plot = figure.querySelector(".figure-plot").getBoundingClientRect();
