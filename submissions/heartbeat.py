@@ -8,6 +8,7 @@ import secrets
 import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -54,6 +55,8 @@ class Heartbeat:
         while True:
             try:
                 self._tell()
+                if settings.HEARTBEAT_FILE:
+                    Path(settings.HEARTBEAT_FILE).touch()
                 if self._each_time is not None:
                     self._each_time()
             except DatabaseError as error:

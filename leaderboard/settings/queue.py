@@ -74,6 +74,8 @@ UNHEARD_SECONDS = 30.0 * QUEUE_TIME_SCALE
 #: Seconds between two signs of life of a worker, and how long it may be silent before it counts as dead.
 HEARTBEAT_SECONDS = 10.0 * QUEUE_TIME_SCALE
 WORKER_SILENCE_SECONDS = 30.0 * QUEUE_TIME_SCALE
+#: A file that a worker touches at each sign of life, for checks of containers; empty: none.
+HEARTBEAT_FILE = env.str("HEARTBEAT_FILE", default="")
 #: Seconds a job waits before its next attempt, by how many were made.
 BACKOFF_SECONDS = tuple(seconds * QUEUE_TIME_SCALE for seconds in (0.0, 60.0))
 #: Seconds between two turns of the dispatcher.
