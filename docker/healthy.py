@@ -1,5 +1,6 @@
-"""Whether what runs in this container is well: exit status 0, else 1 and why. For HEALTHCHECK; the stdlib alone, so that
-asking costs nothing.
+"""Whether what runs in this container is well: exit status 0, else 1 and why. For HEALTHCHECK.
+
+The stdlib alone, so that asking costs nothing.
 
 `web`: the site answers /healthz. `worker`: it was heard of lately, by the file that it touches at each sign of life.
 """
@@ -23,7 +24,7 @@ def web() -> str:
     host = os.environ.get("ALLOWED_HOSTS", "localhost").split(",")[0].lstrip(".") or "localhost"
     request = urllib.request.Request("http://127.0.0.1:8000/healthz", headers={"Host": host})
     try:
-        with urllib.request.urlopen(request, timeout=5):
+        with urllib.request.urlopen(request, timeout=5):  # noqa: S310
             return ""
     except urllib.error.HTTPError as error:
         return (
@@ -37,7 +38,7 @@ def web() -> str:
 
 def worker() -> str:
     """Why the worker is not well; empty when it is."""
-    file = Path(os.environ.get("HEARTBEAT_FILE", "/tmp/runboard-heartbeat"))
+    file = Path(os.environ.get("HEARTBEAT_FILE", "/tmp/runboard-heartbeat"))  # noqa: S108
     try:
         silent = time.time() - file.stat().st_mtime
     except OSError:
