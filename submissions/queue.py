@@ -116,7 +116,12 @@ def put_back(job: Job, *, counted: bool) -> bool:
 
 
 def reap() -> int:
-    """Take jobs from workers that went silent or ran too long, in every state that is not terminal."""
+    """Take jobs from workers that went silent or ran too long, in every state that is not terminal.
+
+    Not while the database has only just come back: until then nobody could say that they are alive.
+    """
+    if _database_is_back_since() < 5 * settings.LEASE_LOOK_SECONDS:
+        return 0
     count = 0
     for job in Job.objects.expired():
         if job.attempts >= ATTEMPTS:
@@ -138,6 +143,15 @@ def time_out(job: Job) -> bool:
     if moved:
         write_log(job.pk, "The job ran longer than it may and was stopped.")
     return moved
+
+
+def _database_is_back_since() -> float:
+    """For how many seconds the server has been running; SQLite has none that could be away."""
+    if connection.vendor != "postgresql":
+        return float("inf")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())")
+        return float(cursor.fetchone()[0])
 
 
 def take_requests() -> int:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 import secrets
 
+from django.db import InterfaceError, OperationalError
+
 from evaluation.errors import InvalidRun, ModelFailure
 from leaderboard.audit import acting
+from leaderboard.disk import is_disk_full
 from leaderboard.models import User
 from submissions.analysis import certainty_job
 from submissions.capability import forget_own_capability, own_capability, runs_models
@@ -22,6 +25,7 @@ from submissions.model_work.running import ModelCrashed, TimedOut, reject_model,
 from submissions.model_work.sample import sample_model_job
 from submissions.model_work.shards import shard_job
 from submissions.models import Job, State
+from submissions.outages import give_back, lost_database
 from submissions.preparing import prepare_for_pages
 from submissions.protecting import protect_job
 from submissions.queue import ATTEMPTS, claim, put_back
@@ -79,6 +83,10 @@ def do(job: Job) -> None:
     """Do one claimed job and settle it: done, rejected (their file), failed (our fault), or back in the queue."""
     try:
         _settled(job)
+    except (OperationalError, InterfaceError) as error:
+        if not lost_database(error):
+            raise
+        give_back(job)
     finally:
         if job.kind == Job.Kind.SHARD:
             settle_shard(job)
@@ -114,6 +122,8 @@ def _settled(job: Job) -> None:
         put_back(job, counted=False)
         raise
     except Exception as error:
+        if lost_database(error):
+            raise
         if isinstance(error, SandboxUnavailable):
             forget_own_capability()
         _fail(job, error)
@@ -145,9 +155,12 @@ def _fail(job: Job, error: Exception) -> None:
     """A fault of ours: logged whole under an id; tried again while attempts are left."""
     fault = secrets.token_hex(4)
     logger.error("fault %s in job %s (%s)", fault, job.pk, job.kind, exc_info=error)
+    full = is_disk_full(error)
+    what = "The site's disk is full: a fault of ours" if full else "A fault of ours"
     if job.attempts < ATTEMPTS:
-        write_log(job.pk, f"A fault of ours ({fault}); the job is tried again.")
+        write_log(job.pk, f"{what} ({fault}); the job is tried again.")
         put_back(job, counted=True)
         return
-    write_log(job.pk, f"A fault of ours ({fault}), three times. We are sorry.")
-    advance(job.pk, State.FAILED, fence=job.fence, error_code="fault", fault=fault)
+    write_log(job.pk, f"{what} ({fault}), three times. We are sorry.")
+    code = "disk_full" if full else "fault"
+    advance(job.pk, State.FAILED, fence=job.fence, error_code=code, fault=fault)
