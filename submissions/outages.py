@@ -10,6 +10,7 @@ from django.db import InterfaceError, OperationalError, connection
 
 from submissions.models import Job
 from submissions.queue import put_back
+from submissions.workers.own import STOPPING
 
 logger = logging.getLogger(__name__)
 
@@ -40,6 +41,5 @@ def give_back(job: Job) -> None:
             put_back(job, counted=job.fence >= _CLAIMS)
             return
         except (OperationalError, InterfaceError):
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or STOPPING.wait(settings.LEASE_LOOK_SECONDS):
                 raise
-        time.sleep(settings.LEASE_LOOK_SECONDS)

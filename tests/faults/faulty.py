@@ -125,6 +125,13 @@ def _leave_out(queue: Any, lifecycle: Any, users: tuple[Any, ...]) -> None:
     queue.ATTEMPTS = Attempts(attempts)
 
 
+def _leave_out_looking(tasks: Any, looking: Any) -> None:
+    """Let nobody ring again, nor look without a bell."""
+    ring, look = tasks.ring_for_waiting, looking.look
+    tasks.ring_for_waiting = lambda: None if _orders.lacks("looking") else ring()
+    looking.look = lambda: None if _orders.lacks("looking") else look()
+
+
 def _set_clock() -> None:
     from django.utils import timezone
 
@@ -135,8 +142,10 @@ def _set_clock() -> None:
 def _follow_all() -> None:
     from submissions import analysis, lease, lifecycle, queue, scoring, tasks, working
     from submissions.model_work import encodings, retrieving, shards
+    from submissions.workers import looking
 
     _set_clock()
+    _leave_out_looking(tasks, looking)
     _leave_out(queue, lifecycle, (analysis, scoring, working, retrieving, encodings, shards))
     _follow_scoring(scoring, retrieving)
     _follow_models(lease)
