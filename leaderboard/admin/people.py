@@ -41,6 +41,10 @@ class PersonAdmin(UserAdmin):
     add_fieldsets = ((None, {"fields": ("email", "name", "usable_password", "password1", "password2")}),)
     readonly_fields = ("last_login", "date_joined")
 
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Nobody: an account is closed by taking “active” away, so that teams and records keep their names."""
+        return False
+
 
 class MembershipFormSet(BaseInlineFormSet):
     """The members of a team, one of whom at least decides for it."""

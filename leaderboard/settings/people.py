@@ -51,8 +51,7 @@ AUTH_PASSWORD_VALIDATORS = [
         "NAME": f"{_OURS}.LengthValidator",
         "OPTIONS": dict(zip(("least", "most"), PASSWORD_CHARACTERS, strict=True)),
     },
-    {"NAME": f"{_DJANGO}.CommonPasswordValidator"},
-    {"NAME": f"{_OURS}.BreachedPasswordValidator"},
+    {"NAME": f"{_OURS}.KnownPasswordValidator"},
 ]
 
 # --- the second factor

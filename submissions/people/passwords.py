@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from django.conf import settings
+from django.contrib.auth.password_validation import CommonPasswordValidator
 from django.core.exceptions import ValidationError
 
 logger = logging.getLogger(__name__)
@@ -46,11 +47,12 @@ class LengthValidator:
         return f"At least {self.least} characters, of any kind: several words do well."
 
 
-class BreachedPasswordValidator:
-    """Not one that is in lists of passwords which were stolen elsewhere, as far as such lists are asked."""
+class KnownPasswordValidator(CommonPasswordValidator):
+    """Not one of Django's 20,000 common ones, nor one that was stolen elsewhere, as far as such lists are asked."""
 
     def validate(self, password: str, user: object = None) -> None:
         """Raises ValidationError."""
+        super().validate(password, user)  # type: ignore[arg-type]
         if is_breached(password):
             raise ValidationError(
                 "This password is in a list of passwords that were stolen elsewhere. Choose another.",
@@ -58,10 +60,9 @@ class BreachedPasswordValidator:
             )
 
     def get_help_text(self) -> str:
-        """What a form says of it; nothing where nothing is asked."""
-        if settings.BREACHED_PASSWORDS or settings.BREACHED_PASSWORDS_FILE:
-            return "Not one that was stolen elsewhere."
-        return ""
+        """What a form says of it."""
+        asked = settings.BREACHED_PASSWORDS or settings.BREACHED_PASSWORDS_FILE
+        return f"Not one of those that many use{', nor one that was stolen elsewhere' if asked else ''}."
 
 
 def is_breached(password: str) -> bool:
