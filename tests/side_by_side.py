@@ -47,15 +47,22 @@ FOLDERS = {
     "from upload to verdict": ["tests/submissions"],
     "boards and pages": ["tests/leaderboard"],
     "evaluation": ["tests/evaluation"],
-    "the whole site": ["tests/functional"],
-    "what gives hidden judgements away": ["tests/leaks", "tests/attack"],
+    "the whole site, and who attacks it": [
+        "tests/functional",
+        "tests/leaks",
+        "tests/attack",
+        "tests/doors",
+        "tests/faults",
+    ],
 }
 
 
 def every_part() -> list[Part]:
     """Lint, and all tests but the long ones."""
     first, *others = [suite(name, "sqlite", *folders) for name, folders in _folders().items()]
-    on_postgresql = suite("what touches the database", "postgresql", marked="database and not long")
+    on_postgresql = suite(
+        "what touches the database", "postgresql", marked="database and not long and not long_on_postgresql"
+    )
     return [first, on_postgresql, *others, Part("lint", ["make", "lint"])]
 
 
@@ -63,15 +70,19 @@ def long_parts() -> list[Part]:
     """The long tests."""
     return [
         suite("long tests", "sqlite", marked="long"),
-        suite("long tests of the database", "postgresql", marked="database and long"),
+        suite("long tests of the database", "postgresql", marked="database and (long or long_on_postgresql)"),
     ]
 
 
 def _folders() -> dict[str, list[str]]:
-    named = {folder for folders in FOLDERS.values() for folder in folders}
+    """The folders that have tests, by the name of their part."""
     present = {path.relative_to(ROOT).parts[1] for path in (ROOT / "tests").rglob("test_*.py")}
-    others = sorted(f"tests/{folder}" for folder in present if f"tests/{folder}" not in named)
-    return {**FOLDERS, **{folder.removeprefix("tests/"): [folder] for folder in others}}
+    named = {
+        name: [each for each in folders if each.removeprefix("tests/") in present]
+        for name, folders in FOLDERS.items()
+    }
+    others = {f"tests/{folder}" for folder in present}.difference(*named.values())
+    return {**named, **{folder.removeprefix("tests/"): [folder] for folder in sorted(others)}}
 
 
 def main(parts: Sequence[Part]) -> int:

@@ -50,6 +50,7 @@ def expected(folder: Path, dataset: str) -> list[dict[str, str]]:
 COLLECTIONS = ("nfcorpus", "cranfield", "vaswani")
 
 
+@pytest.mark.long_on_postgresql
 def test_three_collections_get_their_bm25(shared_folder: Path, worker: Any) -> None:
     for slug in COLLECTIONS:
         import_folder(shared_folder / "data" / slug, "--slug", slug, "--open")

@@ -59,7 +59,9 @@ def curation(page: Page, live_server: Any) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+@pytest.mark.parametrize(
+    ("width", "scheme"), [pytest.param(1440, "light", marks=pytest.mark.long), (390, "dark")]
+)
 def test_pages_of_curation_are_readable_by_everyone(
     page: Page, curation: dict[str, str], width: int, scheme: Any
 ) -> None:

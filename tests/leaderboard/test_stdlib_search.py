@@ -126,6 +126,7 @@ def test_the_collection_of_this_python(built: StdlibSearch) -> None:
     assert platform.python_version() in built.version
 
 
+@pytest.mark.long
 def test_the_same_python_makes_the_same_bytes(built: StdlibSearch, tmp_path: Path) -> None:
     again = build_stdlib_search(tmp_path)
     for first, second in ((built.corpus_path, again.corpus_path), (built.queries_path, again.queries_path)):

@@ -149,6 +149,7 @@ def run_of(job: Job) -> str:
         return text.read().decode()
 
 
+@pytest.mark.long_on_postgresql
 @pytest.mark.django_db
 @pytest.mark.database
 def test_two_machines_with_a_bucket_between_them_write_the_run_of_one_process(

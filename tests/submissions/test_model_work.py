@@ -241,6 +241,7 @@ def test_what_our_own_process_does_wrong_is_tried_three_times_and_not_counted(
     assert quota_of(submission.team).used == 0
 
 
+@pytest.mark.long
 def test_what_nobody_can_walk_through_is_not_kept(
     small: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

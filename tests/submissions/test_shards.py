@@ -29,7 +29,7 @@ from tests.submissions.model_jobs import (
     use_toy_engine,
 )
 
-pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.long, pytest.mark.database, pytest.mark.django_db(transaction=True)]
 
 WORKERS = 3
 SHARD_SIZE = 5
