@@ -233,3 +233,52 @@ def test_nobody_ends_somebody_elses(two: tuple[Client, Client]) -> None:
     for value in (key, "-1", "x", ""):
         other.post("/account/sessions/end/", {"session": value})
     assert two[1].get("/submissions/").status_code == 200
+
+
+@pytest.fixture
+def with_mail(settings: Any) -> None:
+    """A site that can send mail."""
+    settings.ACCOUNT_EMAIL_VERIFICATION = "mandatory"
+
+
+def sign_up(email: str) -> Any:
+    """What a stranger is answered who signs up with the address."""
+    fields = {"email": email, "password1": PASSWORD, "password2": PASSWORD}
+    return Client().post("/account/signup/", fields)
+
+
+def test_where_there_is_mail_an_address_is_verified_before_anything(with_mail: None) -> None:
+    sign_up("new@example.org")
+    person = User.objects.get()
+    assert sign_in(person).get("/submit/").status_code == 302
+    found = re.search(r"https?://[^/]+(/account/confirm-email/\S+)", mail.outbox[0].body)
+    assert found
+    Client().post(found[1])
+    assert sign_in(person).get("/submit/").status_code == 200
+
+
+def test_signing_up_tells_nobody_who_has_an_account(with_mail: None) -> None:
+    known, unknown = sign_up(make_user("Ada").email), sign_up("nobody@example.org")
+    assert (known.status_code, known["Location"]) == (unknown.status_code, unknown["Location"])
+    assert "already" in mail.outbox[0].body  # the owner of the address is told, nobody else
+
+
+def test_a_second_address_counts_once_it_is_verified(with_mail: None, curator: User) -> None:
+    client = sign_in(curator)
+    show_again(client, curator)
+    client.post("/account/email/", {"action_add": "", "email": "other@example.org"})
+    client.post("/account/email/", {"action_primary": "", "email": "other@example.org"})
+    curator.refresh_from_db()
+    assert curator.email != "other@example.org"
+
+
+def test_accounts_are_closed_not_deleted(admin_client: Client) -> None:
+    person = make_user("Max")
+    theirs = Client()
+    theirs.force_login(person)
+    assert (
+        admin_client.post(f"/admin/leaderboard/user/{person.pk}/delete/", {"post": "yes"}).status_code == 403
+    )
+    User.objects.filter(pk=person.pk).update(is_active=False)
+    assert theirs.get("/submissions/").status_code == 302
+    assert person.teams.count() == 1
