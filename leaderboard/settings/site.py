@@ -40,6 +40,8 @@ def secret_key() -> str:
 
 DEBUG = env.bool("DEBUG", default=False)
 SECRET_KEY = secret_key()
+#: Keys that it replaced: what they signed or encrypted can still be read.
+SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
 #: Whether the site is the one-command default, reachable from this machine only.
 EMBEDDED = env.bool("RUNBOARD_EMBEDDED", default="ALLOWED_HOSTS" not in os.environ)
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])

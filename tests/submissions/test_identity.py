@@ -282,3 +282,11 @@ def test_accounts_are_closed_not_deleted(admin_client: Client) -> None:
     User.objects.filter(pk=person.pk).update(is_active=False)
     assert theirs.get("/submissions/").status_code == 302
     assert person.teams.count() == 1
+
+
+def test_codes_are_good_under_the_key_that_was_replaced(curator: User, settings: Any) -> None:
+    secret = enrol(sign_in(curator), curator)
+    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "another key of this site", [settings.SECRET_KEY]
+    client = sign_in(curator)
+    assert client.post("/account/2fa/authenticate/", {"code": code_now(secret)}).status_code == 302
+    assert client.get("/submissions/").status_code == 200
