@@ -159,6 +159,7 @@
   function send() {
     const request = new XMLHttpRequest(), { shown } = sending;
     sending.request = request;
+    shown.show(0, "Sending …", "sending", "sending");
     request.open("POST", target());
     request.upload.onprogress = (event) => {
       const percent = share(event.loaded, event.total);

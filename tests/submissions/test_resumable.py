@@ -5,12 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import socket
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from hypothesis.extra.django import TestCase
 
 from leaderboard.models import User
 from submissions.models import Upload
-from submissions.resumable import keeping, storage
+from submissions.resumable import keeping, protocol, storage
 from tests.factories import make_user
 from tests.submissions.conftest import Api
 
@@ -274,6 +275,18 @@ def test_what_came_before_the_connection_broke_is_kept(tus: Tus) -> None:
     assert tus.offset(address) == 40
     assert tus.patch(address, b"y" * 60, 40)["Upload-Offset"] == "100"
     assert content_of(address) == b"x" * 40 + b"y" * 60
+
+
+def test_a_sender_that_says_nothing_is_taken_to_be_gone(
+    rf: RequestFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(protocol, "SILENCE", 0.05)
+    sender, ours = socket.socketpair()
+    with sender, ours, ours.makefile("rb") as stream:
+        sender.sendall(b"x")
+        told: dict[str, Any] = {"wsgi.input": stream, "gunicorn.socket": ours, "CONTENT_LENGTH": "100"}
+        assert list(protocol.blocks_of(rf.generic("PATCH", UPLOADS, b"", PIECE, **told))) == []
+        assert ours.gettimeout() is None
 
 
 def test_what_a_killed_writer_left_beyond_the_count_is_cut_off(tus: Tus) -> None:
