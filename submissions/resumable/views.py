@@ -152,7 +152,7 @@ class UploadsView(_TusView):
     @extend_schema(
         summary="Begin an upload",
         operation_id="uploads_create",
-        extensions={"x-curl": '-H "Tus-Resumable: 1.0.0" -H "Upload-Length: 1048576"'},
+        extensions={"x-curl": '-X POST -H "Tus-Resumable: 1.0.0" -H "Upload-Length: 1048576"'},
         parameters=[
             _VERSION,
             header("Upload-Length", int, "The file's bytes.", required=True),
@@ -241,7 +241,7 @@ class UploadView(_TusView):
         ],
         operation_id="uploads_partial_update",
         extensions={
-            "x-curl": '-H "Tus-Resumable: 1.0.0" -H "Upload-Offset: 0" '
+            "x-curl": '-X PATCH -H "Tus-Resumable: 1.0.0" -H "Upload-Offset: 0" '
             f'-H "Content-Type: {protocol.CONTENT_TYPE}" -T model.zip'
         },
         request=_BYTES,
@@ -271,6 +271,7 @@ class UploadView(_TusView):
         summary="Delete an upload",
         parameters=[_ID, _VERSION],
         operation_id="uploads_destroy",
+        extensions={"x-curl": '-X DELETE -H "Tus-Resumable: 1.0.0"'},
         request=None,
         responses={
             204: OpenApiResponse(description="It is gone, whole or not."),

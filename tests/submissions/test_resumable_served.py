@@ -179,9 +179,12 @@ def _reached(address: str, token: str, path: str) -> bool:
         return False
 
 
-def test_uploads_take_no_memory(site: tuple[str, Any], token: str) -> None:
+@pytest.mark.parametrize("megabytes", [32, pytest.param(100, marks=pytest.mark.long)])
+def test_uploads_take_no_memory(
+    site: tuple[str, Any], token: str, megabytes: int, record_property: Any
+) -> None:
     address, process = site
-    size = int(os.environ.get("RUNBOARD_UPLOAD_MB", "32")) * MB
+    size = megabytes * MB
     paths = [begin(address, token, size) for _ in range(2)]
     web = psutil.Process(process.pid).children()
 
@@ -205,6 +208,7 @@ def test_uploads_take_no_memory(site: tuple[str, Any], token: str) -> None:
             most = max(most, used())
             time.sleep(0.02)
     assert [each.result() for each in sending] == [204, 204]
+    record_property("megabytes more while two files came", (most - before) / MB)
     assert most - before < 24 * MB
     for upload in Upload.objects.all():
         storage.remove(upload.pk)
