@@ -30,7 +30,7 @@ from submissions.quotas.counting import Quota
 from submissions.quotas.shown import quotas_for
 from submissions.refusals import FileReport, Refused
 from submissions.resumable.keeping import completed, uploads_of
-from submissions.resumable.storage import path_of
+from submissions.resumable.storage import is_identifier, path_of
 from submissions.rounds import standings
 from submissions.seeds import split_labels
 from submissions.system_form import SystemForm
@@ -206,7 +206,7 @@ class SubmissionPage:
 
     def kept_uploads(self, field: str) -> list[Upload]:
         """The uploads that were named for a file input and are here still, so that nobody sends them again."""
-        named = self.request.POST.getlist(f"{UPLOADED}{field}")
+        named = list(filter(is_identifier, self.request.POST.getlist(f"{UPLOADED}{field}")))
         return list(uploads_of(self.person).filter(pk__in=named).exclude(completed_at=None)) if named else []
 
     def _quotas(self) -> dict[int, list[Quota]]:

@@ -113,6 +113,8 @@ def uploads_of(owner: User) -> QuerySet[Upload]:
 
 def find(owner: User, identifier: str) -> Upload | None:
     """The person's own upload; what is another's is not there for them. Raises Expired."""
+    if not storage.is_identifier(identifier):
+        return None
     upload = Upload.objects.filter(owner=owner, pk=identifier).first()
     if upload is not None and expires_at(upload) <= timezone.now():
         raise Expired

@@ -34,9 +34,14 @@ def folder() -> Path:
     return Path(settings.VAR) / "store" / "pieces"
 
 
+def is_identifier(text: str) -> bool:
+    """Whether an upload can be called so: 32 hexadecimal digits."""
+    return len(text) == 32 and set(text) <= set("0123456789abcdef")
+
+
 def path_of(identifier: str) -> Path:
     """The path of an upload's file. Raises ValueError for anything but an identifier that we made."""
-    if len(identifier) != 32 or not set(identifier) <= set("0123456789abcdef"):
+    if not is_identifier(identifier):
         raise ValueError("not an upload's identifier")
     return folder() / identifier
 

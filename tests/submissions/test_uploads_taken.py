@@ -80,6 +80,14 @@ def test_what_is_not_whole_anothers_or_of_another_kind_is_refused(demo: Dataset,
         assert on_disk(row)
 
 
+@pytest.mark.parametrize("name", ["\0", "../../x", "0" * 32, ""])
+def test_names_that_nobody_was_given_are_no_fault_of_ours(demo: Dataset, alice: User, name: str) -> None:
+    client = Client()
+    client.force_login(alice)
+    assert client.post("/submit/", {"upload:run:demo": name, "new-name": "Mine"}).status_code == 400
+    assert client.post("/submit/model/", {"upload:checkpoint": name, "engine": "dense"}).status_code == 400
+
+
 def test_files_and_uploads_pair_with_datasets_in_order(demo: Dataset, alice: User) -> None:
     row = arrived(alice, run_text(skip=1).encode(), name="2.txt")
     answer = Api(alice).submit(file=upload(run_text(), "1.txt"), upload=row.pk, seed="1,2")
