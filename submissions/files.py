@@ -14,6 +14,7 @@ from evaluation.errors import InvalidContent
 from evaluation.formats.archives import Policy, is_zip, open_archive
 from evaluation.formats.compression import Limits
 from evaluation.problems import Problem
+from leaderboard.disk import naming
 from leaderboard.models import Dataset
 from submissions.refusals import FileReport, Refused
 
@@ -82,7 +83,8 @@ def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
     if not files:
         raise Refused.of("no_file", "No run file was sent.", "Choose at least one file.")
     with tempfile.TemporaryDirectory(dir=settings.FILE_UPLOAD_TEMP_DIR, prefix="zip-") as folder:
-        runs = [run for number, file in enumerate(files) for run in _runs_in(file, Path(folder, str(number)))]
+        with naming(Path(folder)):
+            runs = [run for number, file in enumerate(files) for run in _runs_in(file, Path(folder, str(number)))]
         if len(runs) > MOST_FILES:
             raise Refused.of(
                 "too_many_files",

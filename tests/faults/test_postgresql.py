@@ -165,7 +165,7 @@ def test_an_answer_before_the_disk_has_it_would_be_a_lie(killable: Site, work: W
         meanwhile([submitter], lambda: time.sleep(1.0))
         with away(site):
             pass
-        assert submitter.unexpected == []
+        assert submitter.unexpected == [], site.services["web"].log.read_text()[-6000:]
         assert not_kept(submitter.acknowledged) != []
     finally:
         with connection.cursor() as cursor:

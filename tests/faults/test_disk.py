@@ -1,0 +1,228 @@
+"""Disks that are full: whoever sends is told so, what waits is tried again, and nothing is left lying about.
+
+A process is given a limit for the size of files (RLIMIT_FSIZE), and the limit is lifted again; where this user may
+mount, a file system of 300 kB is full in earnest.
+"""
+
+from __future__ import annotations
+
+import bz2
+import contextlib
+import io
+import os
+import random
+import resource
+import socket
+import subprocess
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+
+from leaderboard.models import Run
+from leaderboard.store import Area
+from submissions import checking
+from submissions.models import Job, QuotaUse, State, Submission
+from submissions.people.tokens import make_token
+from submissions.sweeping import sweep
+from tests.faults.clients import Answer, ask, serve, submit
+from tests.faults.site import Service, Site
+from tests.faults.work import Work, ended
+from tests.submissions.conftest import DOCUMENTS, QUERIES, run_text
+
+pytestmark = pytest.mark.database
+
+#: Where content arrives, and where it is kept.
+PLACES = ("uploads", "work", Area.RUNS.value, Area.UPLOADS.value, Area.TOP_DOCUMENTS.value)
+
+
+@contextlib.contextmanager
+def full_beyond(service: Service, size: int) -> Iterator[None]:
+    """No file that the processes of the service write can have more than so many bytes."""
+    usual = resource.prlimit(service.pid, resource.RLIMIT_FSIZE)
+    _limit(service, (size, usual[1]))
+    try:
+        yield
+    finally:
+        _limit(service, usual)
+
+
+def _limit(service: Service, limits: tuple[int, int]) -> None:
+    """The main process first: what it starts meanwhile inherits its limits."""
+    resource.prlimit(service.pid, resource.RLIMIT_FSIZE, limits)
+    for pid in service.children():
+        with contextlib.suppress(ProcessLookupError):
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, size: str) -> Iterator[None]:
+    """A file system of its own at the folder, if we may mount one; else the test is skipped."""
+    folder.mkdir(parents=True, exist_ok=True)
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=700", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("this user may not mount a file system")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def long_run(depth: int = 1000, seed: int = 1) -> bytes:
+    """A run of about half a megabyte whose text shrinks badly."""
+    chance = random.Random(seed)
+    lines = []
+    for query in QUERIES:
+        for rank, document in enumerate(chance.sample(DOCUMENTS, depth), 1):
+            lines.append(f"{query} Q0 {document} {rank} {2000 - rank}.{chance.randrange(10**6)} long{seed}\n")
+    return "".join(lines).encode()
+
+
+def files() -> set[Path]:
+    """All that lies in the places where content comes and stays."""
+    return {
+        path
+        for place in PLACES
+        for path in Path(settings.VAR, place).rglob("*")
+        if path.is_file() or path.is_symlink()
+    }
+
+
+def is_told(answer: Answer) -> None:
+    """The disk is full: a fault of ours, with an id, and when to come again."""
+    assert (answer.status, answer.json["code"]) == (503, "disk_full"), answer
+    assert "disk is full" in answer.json["detail"]
+    assert "Nothing of what you sent was kept" in answer.json["detail"]
+    assert len(answer.json["fault"]) == 8
+    assert int(answer.headers["Retry-After"]) >= 60
+
+
+def stop_serving(site: Site) -> None:
+    """Stop the web server of an earlier test."""
+    if "web" in site.services:
+        site.stop_service("web")
+
+
+def zipped(dataset: str, content: bytes) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(f"{dataset}.txt", content)
+    return packed.getvalue()
+
+
+def test_while_an_upload_arrives_is_unpacked_and_is_stored(site: Site, work: Work) -> None:
+    """Each time 503 and nothing is left; the same file is taken once there is room."""
+    serve(site)
+    token, before, content = make_token(work.person, "test"), files(), long_run()
+    small, packed = bz2.compress(content), zipped(work.open.slug, content)
+    sent = {
+        # As it arrives; when a small zip is taken apart; when the run is kept, which zstd makes larger than bz2 does.
+        "run.txt": (content, 100_000),
+        "run.zip": (packed, (len(packed) + len(content)) // 2),
+        "run.bz2": (small, len(small) + 1000),
+    }
+    for name, (body, room) in sent.items():
+        with full_beyond(site.services["web"], room):
+            slug = "" if name.endswith("zip") else work.open.slug
+            is_told(submit(site.address, token, "Too long", slug, body, name))
+    assert files() == before
+    assert not Submission.objects.exists()
+    log = site.services["web"].log.read_text()
+    for folder in ("uploads", "uploads/zip-", "store/runs"):
+        assert f"The disk is full: '{settings.VAR}/{folder}" in log
+    assert submit(site.address, token, "Too long", work.open.slug, content).status == 201
+    Job.objects.update(state=State.CANCELLED)
+
+
+def test_what_a_worker_cannot_write_is_tried_again(
+    scoring_site: Site, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Done once there is room; failed after three attempts where there is none, and given back to the quota."""
+    monkeypatch.setattr(
+        checking.settings, "VALIDATE_AT_ONCE_BYTES", 1000
+    )  # a worker reads and keeps what is longer
+    site = scoring_site
+    scorers = [site.services["scorer-1"], site.services["scorer-2"]]
+    with contextlib.ExitStack() as limits:
+        for scorer in scorers:
+            limits.enter_context(full_beyond(scorer, 300))
+        lost = work.submit([work.hidden])
+        site.wait_for(lambda: ended([lost]), "three attempts")
+        job = lost.jobs.get()
+        assert (job.state, job.error_code, job.attempts) == (State.FAILED, "disk_full", 3)
+        assert job.log.count("The site's disk is full: a fault of ours") == 3
+        assert QuotaUse.objects.get(submission=lost).refunded_at is not None
+        kept = work.submit([work.hidden])
+        site.wait_for(
+            lambda: kept.jobs.get().attempts >= 1 and "disk is full" in kept.jobs.get().log, "an attempt"
+        )
+    site.wait_for(lambda: ended([kept]), "the job to end")
+    assert kept.jobs.get().state == State.DONE, kept.jobs.get().log
+    assert Run.objects.count() == 1
+    leave_nothing_behind()
+
+
+def leave_nothing_behind() -> None:
+    """After the sweep there is only what rows name."""
+    settings.JOB_WALL_CLOCK_SECONDS, usual = 0, settings.JOB_WALL_CLOCK_SECONDS
+    try:
+        time.sleep(0.01)
+        sweep(0)
+    finally:
+        settings.JOB_WALL_CLOCK_SECONDS = usual
+    named = set(Run.objects.values_list("sha256", flat=True))
+    assert {path.name for path in files()} <= named
+
+
+def test_what_a_killed_server_left_is_swept(site: Site, work: Work) -> None:
+    """Killed in the middle of an upload it leaves a part of a file (the control), which the sweep removes."""
+    serve(site)
+    leave_nothing_behind()
+    token = make_token(work.person, "test")
+    with socket.create_connection(("127.0.0.1", site.port)) as connection:
+        connection.sendall(
+            f"POST /api/v1/submissions/ HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\n"
+            "Content-Length: 900000\r\nContent-Type: multipart/form-data; boundary=xx\r\n\r\n"
+            '--xx\r\nContent-Disposition: form-data; name="file"; filename="run.txt"\r\n\r\n'.encode()
+            + run_text(depth=1000).encode()
+        )
+        arriving = Path(settings.FILE_UPLOAD_TEMP_DIR)
+        site.wait_for(lambda: any(arriving.glob("*")), "the file to arrive")
+        site.services["web"].kill()
+    assert any(arriving.glob("*"))
+    leave_nothing_behind()
+    assert not any(arriving.glob("*"))
+    site.services.pop("web")
+
+
+def test_a_disk_that_is_really_full(site: Site, work: Work) -> None:
+    """A file system of 300 kB: pages go on, uploads are refused until there is room again."""
+    with small_disk(Path(settings.FILE_UPLOAD_TEMP_DIR), "300k"):
+        stop_serving(site)
+        site.start_web(DISK_RESERVE_BYTES="0")
+        token = make_token(work.person, "test")
+        for _ in range(3):
+            is_told(submit(site.address, token, "Long", work.open.slug, long_run()))
+        assert not list(Path(settings.FILE_UPLOAD_TEMP_DIR).iterdir())
+        assert ask(site.address, f"/datasets/{work.open.slug}/").status == 200
+        assert submit(site.address, token, "Short", work.open.slug, run_text().encode()).status == 201
+        site.stop_service("web")
+    Job.objects.update(state=State.CANCELLED)
+
+
+def test_uploads_stop_before_the_disk_is_full(site: Site, work: Work) -> None:
+    """A reserve remains for the database; without one (the control) the same upload is taken."""
+    stop_serving(site)
+    token = make_token(work.person, "test")
+    for reserve, status in ((2**60, 503), (0, 201)):
+        site.start_web(DISK_RESERVE_BYTES=str(reserve))
+        answer = submit(site.address, token, "A run", work.open.slug, run_text().encode())
+        assert answer.status == status
+        if status == 503:
+            is_told(answer)
+        assert ask(site.address, f"/datasets/{work.open.slug}/").status == 200
+        site.stop_service("web")
+    Job.objects.update(state=State.CANCELLED)
