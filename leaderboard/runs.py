@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ from isal import isal_zlib
 
 from evaluation.formats.compression import Limits, open_blocks
 from leaderboard.disk import naming
-from leaderboard.store import PARTIAL, Area, keep_again, path_of, writing
+from leaderboard.store import Area, keep_again, path_of, unfinished, writing
 
 _BLOCK = 1 << 20
 #: What tells zlib to write gzip.
@@ -41,17 +40,17 @@ def store_run(path: Path, limits: Limits | None = None) -> StoredRun:
     digest, size = hashlib.sha256(), 0
     folder = Path(settings.VAR) / Area.RUNS.value
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with naming(folder), tempfile.NamedTemporaryFile(dir=folder, prefix=PARTIAL) as temporary:
-        with zstandard.ZstdCompressor(level=_LEVEL).stream_writer(
-            cast(BinaryIO, temporary), closefd=False
-        ) as writer:
+    with naming(folder), unfinished(folder) as temporary:
+        with (
+            temporary.open("wb") as file,
+            zstandard.ZstdCompressor(level=_LEVEL).stream_writer(file) as writer,
+        ):
             for block in open_blocks(path, limits or Limits()):
                 digest.update(block)
                 size += len(block)
                 writer.write(block)
-        temporary.flush()
         sha256 = digest.hexdigest()
-        _keep(Path(temporary.name), sha256)
+        _keep(temporary, sha256)
     return StoredRun(sha256, size)
 
 

@@ -100,18 +100,28 @@ def writing(target: Path) -> Iterator[Path]:
     with naming(target.parent):
         new_folder = not target.parent.exists()
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=PARTIAL)
-        os.close(descriptor)
-        temporary = Path(name)
-        try:
+        with unfinished(target.parent) as temporary:
             yield temporary
             _sync(temporary)
             temporary.rename(target)
             _sync(target.parent)
             if new_folder:  # its own name is in the folder above
                 _sync(target.parent.parent)
-        finally:
-            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def unfinished(folder: Path) -> Iterator[Path]:
+    """An empty file in the folder, gone when the block ends unless it was renamed: on a full disk too.
+
+    `tempfile.NamedTemporaryFile` stays there when closing it fails, until nobody refers to it.
+    """
+    descriptor, name = tempfile.mkstemp(dir=folder, prefix=PARTIAL)
+    os.close(descriptor)
+    temporary = Path(name)
+    try:
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def keep_again(target: Path) -> bool:

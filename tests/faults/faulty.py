@@ -140,14 +140,14 @@ def _set_clock() -> None:
 
 
 def _follow_all() -> None:
-    from submissions import analysis, lease, lifecycle, queue, scoring, tasks, working
+    from submissions import analysis, lease, lifecycle, queue, retrieved, scoring, tasks, working
     from submissions.model_work import encodings, retrieving, shards
     from submissions.workers import looking
 
     _set_clock()
     _leave_out_looking(tasks, looking)
     _leave_out(queue, lifecycle, (analysis, scoring, working, retrieving, encodings, shards))
-    _follow_scoring(scoring, retrieving)
+    _follow_scoring(scoring, retrieved)
     _follow_models(lease)
     _follow_jobs(working)
     _wrap(working, "prepare_for_pages", before="settled")
