@@ -84,7 +84,9 @@ def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
         raise Refused.of("no_file", "No run file was sent.", "Choose at least one file.")
     with tempfile.TemporaryDirectory(dir=settings.FILE_UPLOAD_TEMP_DIR, prefix="zip-") as folder:
         with naming(Path(folder)):
-            runs = [run for number, file in enumerate(files) for run in _runs_in(file, Path(folder, str(number)))]
+            runs = [
+                run for number, file in enumerate(files) for run in _runs_in(file, Path(folder, str(number)))
+            ]
         if len(runs) > MOST_FILES:
             raise Refused.of(
                 "too_many_files",
