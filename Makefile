@@ -23,10 +23,12 @@ SEED  ?= 1
 # How long, and with how many cases of each kind, everything that strangers send is fuzzed.
 MINUTES ?= 60
 CASES ?= 10000
+# How often tests of faults kill at each stage.
+REPEAT ?= 50
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test test-long lint benchmark attack fuzz sanitize fuzz-checkpoints clean
+.PHONY: help run test test-long test-faults lint benchmark attack fuzz sanitize fuzz-checkpoints clean
 
 help: ## list these recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +41,10 @@ test: $(TEST_STAMP) $(CLIENT_STAMP) ## check everything: lint, all tests on SQLi
 
 test-long: $(TEST_STAMP) ## the tests marked long, in full size, on both databases; `make test` has a short one of each
 	$(PY) tests/side_by_side.py long
+
+test-faults: $(TEST_STAMP) ## kill workers at every stage, REPEAT times (50), with real servers; see docs/reliability.md
+	RUNBOARD_FAULTS=full RUNBOARD_TEST_DATABASE=sqlite $(PY) -m pytest -q --nomigrations tests/faults
+	RUNBOARD_FAULTS=full RUNBOARD_TEST_DATABASE=postgresql REPEAT=$(REPEAT) $(PY) -m pytest -q --durations=10 tests/faults
 
 lint: $(TEST_STAMP) ## style, types, direction of imports, missing migrations, checks for production, the API's schema
 	$(PY) -m ruff check .

@@ -7,11 +7,13 @@ loses its lease, and `reap` puts the job back, three attempts at most.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from django.conf import settings
 from django.db import connection, transaction
 from django.db.models import Case, F, Q, When
+from django.db.models.expressions import CombinedExpression
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from leaderboard import bell
@@ -42,8 +44,9 @@ def _ring_now(queue: str) -> None:
     bell.send(WORK, queue, queue=queue)
 
 
-def _lease_end() -> datetime:
-    return timezone.now() + timedelta(seconds=settings.LEASE_SECONDS)
+def _lease_end() -> CombinedExpression:
+    """By the database's clock, as all times that decide about claims: those of several machines may differ."""
+    return Now() + timedelta(seconds=settings.LEASE_SECONDS)
 
 
 def claim(queues: Sequence[str], worker: str, permitted: Q | None = None) -> Job | None:
@@ -65,7 +68,7 @@ def claim(queues: Sequence[str], worker: str, permitted: Q | None = None) -> Job
                 attempts=F("attempts") + 1,
                 lease_expires_at=_lease_end(),
                 worker=worker,
-                started_at=timezone.now(),
+                started_at=Now(),
                 progress=0.0,
                 progress_note="",
             ):
@@ -105,7 +108,7 @@ def put_back(job: Job, *, counted: bool) -> bool:
         fence=job.fence,
         attempts=attempts,
         lease_expires_at=None,
-        not_before=timezone.now() + delay if delay else None,
+        not_before=Now() + delay if delay else None,
         stage="",
         progress=0.0,
         progress_note="",
@@ -130,7 +133,7 @@ def reap() -> int:
         else:
             write_log(job.pk, "The worker was lost; the job is tried again.")
             count += put_back(job, counted=True)
-    limit = timezone.now() - timedelta(seconds=settings.JOB_WALL_CLOCK_SECONDS)
+    limit = Now() - timedelta(seconds=settings.JOB_WALL_CLOCK_SECONDS)
     overdue = Job.objects.exclude(state__in=TERMINAL).filter(
         lease_expires_at__isnull=False, started_at__lt=limit
     )

@@ -103,11 +103,11 @@ def _settled(job: Job) -> None:
     except LeaseLost:
         logger.warning("job %s: another worker holds it now, nothing was written", job.pk)
     except Cancelled:
-        write_log(job.pk, "Cancelled.")
-        advance(job.pk, State.CANCELLED, fence=job.fence)
+        if advance(job.pk, State.CANCELLED, fence=job.fence):
+            write_log(job.pk, "Cancelled.")
     except JudgementsChanged:
-        write_log(job.pk, "The dataset has a new version: the job is done again.")
-        put_back(job, counted=False)
+        if put_back(job, counted=False):
+            write_log(job.pk, "The dataset has a new version: the job is done again.")
     except InvalidRun as error:
         _reject(job, error)
     except ModelFailure as failure:
@@ -144,10 +144,10 @@ def _on_whose_behalf(job: Job) -> tuple[User | None, str]:
 
 
 def _reject(job: Job, error: InvalidRun) -> None:
-    write_log(job.pk, "The file did not pass validation and was not kept.")
     if advance(
         job.pk, State.REJECTED, fence=job.fence, report=error.report.as_dict(), error_code="invalid_run"
     ):
+        write_log(job.pk, "The file did not pass validation and was not kept.")
         forget_upload(job)
 
 
@@ -158,9 +158,9 @@ def _fail(job: Job, error: Exception) -> None:
     full = is_disk_full(error)
     what = "The site's disk is full: a fault of ours" if full else "A fault of ours"
     if job.attempts < ATTEMPTS:
-        write_log(job.pk, f"{what} ({fault}); the job is tried again.")
-        put_back(job, counted=True)
+        if put_back(job, counted=True):
+            write_log(job.pk, f"{what} ({fault}); the job is tried again.")
         return
-    write_log(job.pk, f"{what} ({fault}), three times. We are sorry.")
     code = "disk_full" if full else "fault"
-    advance(job.pk, State.FAILED, fence=job.fence, error_code=code, fault=fault)
+    if advance(job.pk, State.FAILED, fence=job.fence, error_code=code, fault=fault):
+        write_log(job.pk, f"{what} ({fault}), three times. We are sorry.")

@@ -9,8 +9,8 @@ from typing import ClassVar, Self
 from django.conf import settings
 from django.db import models
 from django.db.models import Q
+from django.db.models.functions import Now
 from django.urls import reverse
-from django.utils import timezone
 
 from leaderboard.models import RunType
 
@@ -99,8 +99,8 @@ class JobQuerySet(models.QuerySet["Job"]):
     """Jobs, by what the queue may do with them."""
 
     def waiting(self) -> Self:
-        """Those that a worker may claim now."""
-        now, longest = timezone.now(), timedelta(seconds=2 * max(settings.BACKOFF_SECONDS))
+        """Those that a worker may claim now, by the database's clock."""
+        now, longest = Now(), timedelta(seconds=2 * max(settings.BACKOFF_SECONDS))
         return self.filter(
             Q(state__in=WAITING),
             Q(lease_expires_at=None),
@@ -135,9 +135,9 @@ class JobQuerySet(models.QuerySet["Job"]):
         )
 
     def expired(self) -> Self:
-        """Those whose worker went silent, in every state that is not terminal."""
+        """Those whose worker went silent by the database's clock, in every state that is not terminal."""
         # One that ends later than any that is given now was given by a clock that has been set back since.
-        now, longest = timezone.now(), timedelta(seconds=2 * settings.LEASE_SECONDS)
+        now, longest = Now(), timedelta(seconds=2 * settings.LEASE_SECONDS)
         return self.exclude(state__in=TERMINAL).filter(
             Q(lease_expires_at__lt=now) | Q(lease_expires_at__gt=now + longest)
         )

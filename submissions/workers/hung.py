@@ -14,7 +14,7 @@ from contextlib import suppress
 from datetime import timedelta
 
 from django.conf import settings
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from submissions.models import Job
 from submissions.workers.own import process_number
@@ -31,7 +31,7 @@ class HungProcesses:
 
     def end(self, pool: Collection[int]) -> list[int]:
         """End those of the pool that were silent before and still are; which. The pool starts others in their place."""
-        limit = timezone.now() + timedelta(seconds=settings.LEASE_SECONDS / 2)
+        limit = Now() + timedelta(seconds=settings.LEASE_SECONDS / 2)
         silent = {
             (process_number(job.worker), job.fence): job
             for job in Job.objects.held_by(self._worker).filter(lease_expires_at__lt=limit)

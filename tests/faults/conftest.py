@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from django.db import connection
 
+from tests.faults import forked
+from tests.faults.kills import HEADER, Tally
 from tests.faults.site import Site
-from tests.faults.work import Work, idle
+from tests.faults.work import ModelWork, Work, idle
+
+NEEDS_POSTGRESQL = "faults are tested on PostgreSQL: RUNBOARD_TEST_DATABASE=postgresql"
+TALLIES = pytest.StashKey[list[Tally]]()
 
 
 def full() -> bool:
@@ -25,7 +30,7 @@ def running_site(
     """Processes that tests of this session share; each test starts those that it needs and are not there."""
     with django_db_blocker.unblock():
         if connection.vendor != "postgresql":
-            pytest.skip("faults are tested on PostgreSQL: RUNBOARD_TEST_DATABASE=postgresql")
+            pytest.skip(NEEDS_POSTGRESQL)
     site = Site(tmp_path_factory.mktemp("site"), environment={"SANDBOX": "none", "MODEL_THREADS": "1"})
     yield site
     site.stop()
@@ -57,6 +62,71 @@ def scoring_site(site: Site) -> Site:
 
 
 @pytest.fixture
-def work(site: Site, tmp_path: Any) -> Work:
+def queue_site(request: pytest.FixtureRequest) -> Iterator[Site]:
+    """Two workers that score and a dispatcher: Celery's where all repetitions are wanted, else forked from the test."""
+    if full():
+        yield request.getfixturevalue("scoring_site")
+        return
+    request.getfixturevalue("transactional_db")
+    if connection.vendor != "postgresql":
+        pytest.skip(NEEDS_POSTGRESQL)
+    site = Site(request.getfixturevalue("tmp_path") / "site", scale=forked.SCALE)
+    for name, queue in {"scorer-1": "score", "scorer-2": "score", "dispatcher": "dispatch"}.items():
+        site.add(forked.ForkedService(name, [queue], site.orders, site.folder / f"{name}.log"))
+    yield site
+    site.stop()
+
+
+@pytest.fixture
+def work(transactional_db: None, tmp_path: Any) -> Work:
     """Datasets and somebody who submits."""
     return Work(tmp_path / "work")
+
+
+def _with_retrievers(site: Site, shard_size: int) -> Site:
+    """The site with two workers for models whose corpora are cut into shards of this size."""
+    for number in (1, 2):
+        name = f"retriever-{number}-of-{shard_size}"
+        if name not in site.services:
+            site.start_worker(name, "cpu", SHARD_SIZE=str(shard_size))
+    site.wait_until_ready()
+    return site
+
+
+@pytest.fixture
+def model_site(scoring_site: Site) -> Iterator[Site]:
+    """The site with workers that run models, each corpus in one piece."""
+    yield _with_retrievers(scoring_site, 1000)
+    _stop_retrievers(scoring_site)
+
+
+@pytest.fixture
+def sharding_site(scoring_site: Site) -> Iterator[Site]:
+    """The same, each corpus in two shards."""
+    yield _with_retrievers(scoring_site, 15)
+    _stop_retrievers(scoring_site)
+
+
+def _stop_retrievers(site: Site) -> None:
+    for name in [each for each in site.services if each.startswith("retriever")]:
+        site.services.pop(name).kill()
+
+
+@pytest.fixture
+def model_work(site: Site, request: pytest.FixtureRequest, tmp_path: Any) -> ModelWork:
+    """A dataset with its BM25, made by the site's own workers, and people with models."""
+    return ModelWork(tmp_path / "models", site)
+
+
+@pytest.fixture
+def tallied(request: pytest.FixtureRequest) -> Callable[[Tally], None]:
+    """Keep a tally for the table that is printed in the end."""
+    return request.config.stash.setdefault(TALLIES, []).append
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """The table of docs/reliability.md."""
+    if tallies := config.stash.get(TALLIES, []):
+        terminalreporter.section("kills")
+        for line in (HEADER, *(tally.as_row() for tally in tallies)):
+            terminalreporter.line(line)

@@ -7,6 +7,8 @@ or has a wrong clock. Where nothing is ordered it is the product as it is.
 from __future__ import annotations
 
 import os
+import signal
+import sys
 import threading
 from collections.abc import Callable
 from datetime import timedelta
@@ -19,13 +21,8 @@ import django
 from leaderboard.celery import app as app
 from tests.faults.orders import Orders
 
-#: The points in the order in which a job comes to them, by what a job of ours, a model's or the site's comes to.
-SCORE_POINTS = ("claimed", "validating", "scoring", "stored", "publishing", "published", "settled")
-MODEL_POINTS = ("loading", "encoding", "indexing", "searching")
-OTHER_POINTS = ("shard", "certainty", "dispatching", "reaping")
-
-_orders = Orders(Path(os.environ["FAULT_ORDERS"]))
-_name = os.environ.get("FAULT_NAME", "")
+_orders: Orders
+_name = ""
 #: The job that this process does.
 _job = threading.local()
 
@@ -35,8 +32,17 @@ def _come_to(point: str) -> None:
     _orders.come_to(point, job.pk if job else 0, job.attempts if job else 1)
 
 
-def _wrap(module: Any, name: str, *, before: str = "", after: str = "") -> None:
-    """Have the function, as its module knows it, come to a point before or after its work."""
+def _replace(real: Any, wrapped: Any) -> None:
+    """Put `wrapped` wherever the product knows the function by a name."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith(("submissions", "leaderboard")):
+            for attribute, value in list(vars(module).items()):
+                if value is real:
+                    setattr(module, attribute, wrapped)
+
+
+def _wrap(module: Any, name: str, *, before: str = "", after: str = "", everywhere: bool = True) -> None:
+    """Have the function come to a point before or after its work, wherever it is known or in this module alone."""
     real = getattr(module, name)
 
     @wraps(real)
@@ -48,7 +54,10 @@ def _wrap(module: Any, name: str, *, before: str = "", after: str = "") -> None:
             _come_to(after)
         return result
 
-    setattr(module, name, wrapped)
+    if everywhere:
+        _replace(real, wrapped)
+    else:
+        setattr(module, name, wrapped)
 
 
 def _follow_jobs(working: Any) -> None:
@@ -58,17 +67,17 @@ def _follow_jobs(working: Any) -> None:
     def do(job: Any) -> None:
         _job.job = job
         try:
-            if _orders.is_poison(job.pk):
-                os.kill(os.getpid(), 9)
+            if job.submission and _orders.is_poison(job.submission.system.name):
+                os.kill(os.getpid(), signal.SIGKILL)
             _come_to("claimed")
             real(job)
         finally:
             _job.job = None
 
-    working.do = do
+    _replace(real, do)
 
 
-def _follow_scoring(scoring: Any, retrieving: Any) -> None:
+def _follow_scoring(scoring: Any) -> None:
     real = scoring.evaluate
 
     def evaluate(path: Path, dataset: Any, qrels: Any, lease: Any) -> Any:
@@ -77,24 +86,25 @@ def _follow_scoring(scoring: Any, retrieving: Any) -> None:
         _come_to("validating" if unchecked else "scoring")
         return scored
 
-    for module in (scoring, retrieving):
-        module.evaluate = evaluate
-        _wrap(module, "publish_on_present", before="stored")
+    _replace(real, evaluate)
+    _wrap(scoring, "publish_on_present", before="stored")
     _wrap(scoring, "_log_publication", after="publishing")  # the last step before the commit
     _wrap(scoring, "forget_upload", before="published")
 
 
-def _follow_models(lease: Any) -> None:
-    real = lease.Lease.report_stage
+def _follow_models(supervision: Any) -> None:
+    """A stage begins for the worker with the first that it hears of it."""
+    real = supervision.read_progress
 
-    def report_stage(self: Any, stage: str, progress: float, note: str = "") -> None:
-        real(self, stage, progress, note)
-        _come_to(stage)
+    def read_progress(line: bytes) -> Any:
+        if progress := real(line):
+            _come_to(progress.stage)
+        return progress
 
-    lease.Lease.report_stage = report_stage
+    supervision.read_progress = read_progress  # there alone: elsewhere it is read again
 
 
-def _leave_out(queue: Any, lifecycle: Any, users: tuple[Any, ...]) -> None:
+def _leave_out(queue: Any, lifecycle: Any) -> None:
     """Let protections be taken out while the worker runs."""
     advance, reap, attempts = lifecycle.advance, queue.reap, queue.ATTEMPTS
 
@@ -109,9 +119,11 @@ def _leave_out(queue: Any, lifecycle: Any, users: tuple[Any, ...]) -> None:
             return Job.objects.filter(pk=job_id).update(state=to, **changes) == 1
         return bool(advance(job_id, to, **changes))
 
-    for module in (lifecycle, queue, *users):
-        module.advance = unfenced
-    queue.reap = lambda: 0 if _orders.lacks("reaper") else reap()
+    def reap_or_not() -> int:
+        return 0 if _orders.lacks("reaper") else int(reap())
+
+    _replace(advance, unfenced)
+    _replace(reap, reap_or_not)
 
     class Attempts(int):
         """The limit, or none."""
@@ -125,11 +137,27 @@ def _leave_out(queue: Any, lifecycle: Any, users: tuple[Any, ...]) -> None:
     queue.ATTEMPTS = Attempts(attempts)
 
 
-def _leave_out_looking(tasks: Any, looking: Any) -> None:
+def _leave_out_looking(queue: Any, looking: Any) -> None:
     """Let nobody ring again, nor look without a bell."""
-    ring, look = tasks.ring_for_waiting, looking.look
-    tasks.ring_for_waiting = lambda: None if _orders.lacks("looking") else ring()
-    looking.look = lambda: None if _orders.lacks("looking") else look()
+    ring, look = queue.ring_for_waiting, looking.look
+    _replace(ring, lambda: None if _orders.lacks("looking") else ring())
+    _replace(look, lambda: None if _orders.lacks("looking") else look())
+
+
+def _allow_duplicates() -> None:
+    """Let runs and evaluations be made without a look at what is there, where `unique` is out."""
+    from django.db.models import QuerySet
+
+    from leaderboard.models import Evaluation, Run
+
+    real = QuerySet.get_or_create
+
+    def get_or_create(self: Any, defaults: Any = None, **fields: Any) -> Any:
+        if self.model in (Run, Evaluation) and _orders.lacks("unique"):
+            return self.create(**fields, **(defaults or {})), True
+        return real(self, defaults, **fields)
+
+    QuerySet.get_or_create = get_or_create
 
 
 def _set_clock() -> None:
@@ -139,24 +167,27 @@ def _set_clock() -> None:
     timezone.now = lambda: real() + timedelta(seconds=_orders.clock(_name))
 
 
-def _follow_all() -> None:
-    from submissions import analysis, lease, lifecycle, queue, retrieved, scoring, tasks, working
-    from submissions.model_work import encodings, retrieving, shards
+def follow_all(orders: Orders, name: str) -> None:
+    """Have this process, which is the service of that name, obey the orders from now on."""
+    global _orders, _name
+    _orders, _name = orders, name
+    from submissions import analysis, lifecycle, queue, scoring, working
+    from submissions.model_work import encodings
+    from submissions.sandbox import supervision
     from submissions.workers import looking
 
     _set_clock()
-    _leave_out_looking(tasks, looking)
-    _leave_out(queue, lifecycle, (analysis, scoring, working, retrieving, encodings, shards))
-    _follow_scoring(scoring, retrieved)
-    _follow_models(lease)
+    _leave_out(queue, lifecycle)
+    _leave_out_looking(queue, looking)
+    _allow_duplicates()
+    _follow_scoring(scoring)
+    _follow_models(supervision)
     _follow_jobs(working)
     _wrap(working, "prepare_for_pages", before="settled")
     _wrap(encodings, "_keep", after="shard")
     _wrap(analysis, "keep_certainty", after="certainty")
     _wrap(queue, "_waits", before="dispatching")  # between taking a request and making its job
-    _wrap(queue, "put_back", after="reaping")
-    for name in ("reap", "take_requests"):
-        setattr(tasks, name, getattr(queue, name))
+    _wrap(queue, "put_back", after="reaping", everywhere=False)
 
 
 def _use_toy_engine() -> None:
@@ -170,5 +201,7 @@ def _use_toy_engine() -> None:
 
 if "FAULT_ORDERS" in os.environ:
     django.setup()
-    _follow_all()
+    import submissions.tasks  # noqa: F401  with it everything is loaded that works
+
+    follow_all(Orders(Path(os.environ["FAULT_ORDERS"])), os.environ.get("FAULT_NAME", ""))
     _use_toy_engine()

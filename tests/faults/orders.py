@@ -19,7 +19,7 @@ from typing import Literal, get_args
 Victim = Literal["child", "worker", "sandbox", "frozen"]
 VICTIMS: tuple[Victim, ...] = get_args(Victim)
 #: What a worker can be told to do without.
-Protection = Literal["fence", "reaper", "attempts", "states", "looking"]
+Protection = Literal["fence", "states", "unique", "reaper", "attempts", "looking"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,9 @@ class Orders:
         for path in (self.folder / "fired").iterdir():
             path.unlink()
 
-    def poison(self, job: int) -> None:
-        """This job kills its worker's child whenever it begins."""
-        (self.folder / "poison" / str(job)).touch()
+    def poison(self, system: str) -> None:
+        """What is sent for the system of this name kills its worker's child whenever that begins with it."""
+        (self.folder / "poison" / system).touch()
 
     def do_without(self, *protections: Protection) -> None:
         """Take these protections out of every worker, and put all others back."""
@@ -99,15 +99,17 @@ class Orders:
         except (FileNotFoundError, ValueError):
             return 0.0
 
-    def is_poison(self, job: int) -> bool:
-        """Whether this job kills whoever does it."""
-        return (self.folder / "poison" / str(job)).exists()
+    def is_poison(self, system: str) -> bool:
+        """Whether what is sent for this system kills whoever does it."""
+        return (self.folder / "poison" / system).exists()
 
     def come_to(self, point: str, job: int, attempt: int) -> None:
         """Die here, or have somebody die, if there is an order to."""
         if attempt > 1:
             return
         for path in (self.folder / "armed").glob(f"{point}~*"):
+            if "~sandbox~" in path.name and not descendants_of(os.getpid()):
+                continue  # it has ended already
             fired = self.folder / "fired" / f"{path.name}~{job}~{os.getpid()}~{time.time()}"
             with contextlib.suppress(FileNotFoundError):
                 path.rename(fired)  # of several processes one gets it

@@ -9,9 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import signal
 import socket
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -22,81 +20,14 @@ from django.db import close_old_connections, connections
 
 from leaderboard.supervisor import services
 from leaderboard.supervisor.processes import Command
-from tests.faults.orders import Orders, children_of
+from tests.faults.orders import Orders
+from tests.faults.service import Program, Service
 from tests.servers import plugin, processes
 
-ROOT = Path(__file__).resolve().parents[2]
 #: Times of the queue in tests of faults, in parts of production's: a lease of three seconds.
 SCALE = 0.05
 #: What a machine that is busy with other things may take.
-PATIENCE = 180.0
-
-
-class Service:
-    """One process of the site, as the site's supervisor runs it: in a group of its own."""
-
-    def __init__(self, command: Command, log: Path) -> None:
-        self.name, self.log = command.name, log
-        self.starts = 0
-        self._command = command
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        """Start it, or start it again."""
-        self._process = processes.start(
-            self._command.arguments, self.log, self._command.environment, cwd=ROOT
-        )
-        self.starts += 1
-
-    @property
-    def pid(self) -> int:
-        """Of the main process, and of its group."""
-        assert self._process is not None
-        return self._process.pid
-
-    @property
-    def alive(self) -> bool:
-        """Whether the main process runs."""
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def ready(self) -> bool:
-        """Whether a worker that was started takes messages now."""
-        said = self.log.read_text(errors="replace") if self.log.exists() else ""
-        return said.count(" ready.") >= self.starts
-
-    def children(self) -> list[int]:
-        """The process ids of what the main process started."""
-        return children_of(self.pid)
-
-    def kill(self) -> None:
-        """SIGKILL to the main process, then to what is left of its group, as the supervisor does."""
-        assert self._process is not None
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
-        self._process.wait()
-        self.bury()
-
-    def bury(self) -> None:
-        """End what an ended main process left of its group."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self.pid, signal.SIGKILL)
-
-    def stop(self, patience: float = 10.0) -> None:
-        """SIGTERM, and SIGKILL to the group after a while."""
-        if self.alive:
-            assert self._process is not None
-            processes.stop(self._process, patience=patience)
-        if self._process is not None:
-            self.bury()
-
-    def freeze(self) -> None:
-        """Let the whole group stand still, as a machine that swaps, or a suspended one, does."""
-        os.killpg(self.pid, signal.SIGSTOP)
-
-    def thaw(self) -> None:
-        """Let it go on."""
-        os.killpg(self.pid, signal.SIGCONT)
+PATIENCE = float(os.environ.get("FAULT_PATIENCE", "120"))
 
 
 class Site:
@@ -222,11 +153,14 @@ class Site:
             service.kill()
         self.services.clear()
 
-    def _start(self, command: Command) -> Service:
-        service = Service(command, self.folder / f"{command.name}.log")
-        self.services[command.name] = service
+    def add(self, service: Service) -> Service:
+        """Start a service, and keep it up."""
+        self.services[service.name] = service
         service.start()
         return service
+
+    def _start(self, command: Command) -> Service:
+        return self.add(Program(command, self.folder / f"{command.name}.log"))
 
 
 def database_environment() -> dict[str, str]:

@@ -14,7 +14,9 @@ from submissions.intake import accept_submission
 from submissions.models import TERMINAL, Job, Notice, QuotaUse, State, Submission
 from submissions.notices.sending import anything_to_tell, take_turn
 from tests.factories import make_user
+from tests.faults.site import Site
 from tests.submissions.conftest import make_collection, run_text
+from tests.submissions.model_jobs import import_small, make_submission, queue_model
 
 
 class Work:
@@ -40,6 +42,22 @@ class Work:
             files.append(IncomingFile(path.name, path, dataset.slug))
         system = SystemFields(f"{self.person.name} {self.count}", "dense")
         return accept_submission(submitter=self.person, system=system, files=files)
+
+
+class ModelWork:
+    """A small dataset with its BM25, and people who bring models that the toy engine runs."""
+
+    def __init__(self, folder: Path, site: Site) -> None:
+        self.open = import_small(folder)
+        site.wait_for(lambda: Job.objects.filter(kind=Job.Kind.BASELINE, state=State.DONE), "BM25")
+        self.count = 0
+
+    def submit(self) -> Submission:
+        """One more model, of somebody new, so that nothing is found encoded."""
+        self.count += 1
+        submission = make_submission(f"Toy {self.count}", pause=0.01)
+        queue_model(self.open, submission)
+        return submission
 
 
 def ended(submissions: Iterable[Submission]) -> bool:
@@ -73,19 +91,26 @@ def tell_everybody() -> None:
 
 def doubled() -> list[str]:
     """What is there more than once, or not at all, of all that each finished job makes exactly once."""
+    told = Notice.objects.values_list("person", "path")
+    submissions = Submission.objects.filter(jobs__state=State.DONE).distinct()
     found = [
         *_not_once("entries", Entry.objects.values_list("system", "dataset")),
         *_not_once("runs", Run.objects.values_list("system", "version")),
         *_not_once("evaluations", Evaluation.objects.values_list("run__system", "run__version", "qrels")),
         *_not_once("publications", _publications()),
         *_not_once("charges", QuotaUse.objects.values_list("submission", "dataset")),
-        *_not_once("notices", Notice.objects.values_list("person", "path")),
+        *_not_once("notices", told),
     ]
     done = Job.objects.filter(state=State.DONE).exclude(submission=None)
+    sent = Entry.objects.exclude(system__team=None)
     counts = {
-        "entries": (Entry.objects.count(), done.count()),
-        "evaluations": (Evaluation.objects.count(), done.count()),
-        "publications": (_publications().count(), done.filter(dataset__hidden=False).count()),
+        "entries": (sent.count(), done.count()),
+        "evaluations": (Evaluation.objects.filter(entry__in=sent).count(), done.count()),
+        "publications": (
+            _publications().filter(entry__in=sent).count(),
+            done.filter(dataset__hidden=False).count(),
+        ),
+        "notices": (told.count(), submissions.count()),
         "charges": (
             QuotaUse.objects.filter(refunded_at=None).count(),
             Submission.objects.filter(jobs__dataset__hidden=True).distinct().count(),

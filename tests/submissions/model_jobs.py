@@ -44,8 +44,8 @@ def use_backend(settings: Any, name: str) -> None:
     sandbox.backend.cache_clear()
 
 
-def make_published(folder: Path, slug: str = "small") -> Dataset:
-    """A collection with its BM25."""
+def import_small(folder: Path, slug: str = "small") -> Dataset:
+    """A collection of thirty documents and two queries; its BM25 is asked for."""
     (folder / "qrels").mkdir(parents=True)
     rows = [
         {
@@ -60,7 +60,12 @@ def make_published(folder: Path, slug: str = "small") -> Dataset:
     (folder / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
     judged = "".join(f"{query}\td{number}\t1\n" for query in QUERIES for number in (3, 6))
     (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged)
-    dataset = import_dataset(folder, ImportOptions(slug=slug, hidden=False)).dataset
+    return import_dataset(folder, ImportOptions(slug=slug, hidden=False)).dataset
+
+
+def make_published(folder: Path, slug: str = "small") -> Dataset:
+    """A collection with its BM25."""
+    dataset = import_small(folder, slug)
     take_requests()
     work_through("cpu", "test-worker")
     assert Job.objects.get(dataset=dataset, kind=Job.Kind.BASELINE).state == State.DONE

@@ -68,6 +68,8 @@ class ToyEngine(ShardedEngine):
         self, shards: Sequence[Path], folder: Path, progress: Callable[[float], None] | None = None
     ) -> None:
         """One matrix of all."""
+        if progress:
+            progress(0.0)
         vectors = [np.load(shard / "vectors.npy", allow_pickle=False) for shard in shards]
         self._vectors = np.concatenate(vectors)
         self._ids = [

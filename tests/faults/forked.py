@@ -1,0 +1,140 @@
+"""Workers forked from the test's own process: what starts in milliseconds, for the short cut in `make test`.
+
+A main process in a group of its own keeps one child, as Celery's pool does, and the child looks for work by itself.
+Everything else is the product, and dies as `tests.faults.faulty` has it. `make test-faults` uses Celery's workers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import connections
+
+from leaderboard.supervisor.processes import die_with_parent
+from tests.faults import faulty
+from tests.faults.orders import Orders
+from tests.faults.service import Service
+
+#: Times of the queue in parts of production's: a lease of a second and a bit.
+SCALE = 0.02
+
+
+class ForkedService(Service):
+    """A worker of the test's own flesh."""
+
+    def __init__(self, name: str, queues: Sequence[str], orders: Orders, log: Path) -> None:
+        super().__init__(name, log)
+        self._queues, self._orders = queues, orders
+        self._pid = 0
+
+    def start(self) -> None:
+        """Fork it. Our connections are closed before, since two processes cannot share them."""
+        connections.close_all()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        parent = os.getpid()
+        self._pid = os.fork()
+        if self._pid == 0:
+            _live(parent, self.name, self._queues, self._orders, self.log)
+        self.starts += 1
+
+    @property
+    def pid(self) -> int:
+        """Of the main process, and of its group."""
+        return self._pid
+
+    @property
+    def alive(self) -> bool:
+        """Whether the main process runs."""
+        if not self._pid:
+            return False
+        try:
+            ended, _ = os.waitpid(self._pid, os.WNOHANG)
+        except ChildProcessError:
+            return False
+        return ended == 0
+
+    @property
+    def ready(self) -> bool:
+        """At once."""
+        return True
+
+    def wait(self) -> None:
+        """Return when the main process has ended."""
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self._pid, 0)
+
+    def stop(self, patience: float = 10.0) -> None:
+        """It has nothing to tidy up."""
+        self.kill()
+
+
+def _live(parent: int, name: str, queues: Sequence[str], orders: Orders, log: Path) -> None:
+    """The main process: never returns into the test."""
+    try:
+        os.setpgid(0, 0)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        sys.stdout = sys.stderr = log.open("a", buffering=1)  # for this process's life
+        logging.getLogger("submissions").addHandler(logging.StreamHandler(sys.stderr))
+        die_with_parent(parent, signal.SIGKILL)
+        from submissions import tasks  # noqa: F401  with it everything is loaded that works
+
+        _scale(SCALE)
+        faulty.follow_all(orders, name)
+        while True:
+            main = os.getpid()
+            child = os.fork()
+            if child == 0:
+                die_with_parent(main, signal.SIGKILL)
+                _work(name, queues)
+            os.waitpid(child, 0)
+    except BaseException as error:
+        print(repr(error), file=sys.stderr)
+    finally:
+        os._exit(1)
+
+
+def _work(name: str, queues: Sequence[str]) -> None:
+    from submissions import tasks, working
+
+    worker = f"{socket.gethostname()}:{os.getpid()}"
+    while True:
+        try:
+            for queue in queues:
+                if queue == "dispatch":
+                    tasks.dispatch()
+                else:
+                    working.work_through(queue, worker)
+        except Exception as error:
+            print(f"{name}: {error!r}", file=sys.stderr)
+            connections.close_all()
+        time.sleep(settings.DISPATCH_SECONDS if "dispatch" in queues else 0.02)
+
+
+def _scale(scale: float) -> None:
+    """What the settings, and the modules that read them when they were loaded, make of QUEUE_TIME_SCALE."""
+    from leaderboard import bell
+    from submissions import lease, queue
+
+    settings.LEASE_SECONDS = 60.0 * scale
+    settings.DISPATCH_SECONDS = 5.0 * scale
+    lease.LOOK = 2.0 * scale
+    queue.BACKOFF = tuple(timedelta(seconds=seconds * scale) for seconds in (0.0, 60.0))
+
+    def silent(*arguments: Any, **options: Any) -> bool:
+        """Nobody hears bells here."""
+        return False
+
+    bell.send = silent

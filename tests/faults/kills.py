@@ -1,0 +1,95 @@
+"""Kill again and again at one stage, and count: what every kill test does, whatever its work is."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import cycle, islice
+from statistics import median
+from typing import Protocol
+
+from submissions.models import Job, Submission
+from tests.faults.orders import Fired, Victim
+from tests.faults.site import Site
+from tests.faults.work import doubled, ended, idle, lost, tell_everybody
+
+
+class Submitting(Protocol):
+    """Whoever brings work."""
+
+    def submit(self) -> Submission:
+        """One more submission."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What came of so many kills at a stage; recoveries in seconds, from the kill to the job's result."""
+
+    stage: str
+    kills: Mapping[str, int]
+    lost: Sequence[str]
+    doubled: Sequence[str]
+    recoveries: Sequence[float] = field(default_factory=tuple)
+    scale: float = 1.0
+
+    def as_row(self) -> str:
+        """A row of the table in docs/reliability.md."""
+        who = ", ".join(f"{count} {victim}" for victim, count in sorted(self.kills.items()))
+        took = self.recoveries
+        said = f"{median(took):.1f} / {max(took):.1f} s" if took else "–"
+        total = sum(self.kills.values())
+        return f"| {self.stage} | {total} ({who}) | {len(self.lost)} | {len(self.doubled)} | {said} |"
+
+
+HEADER = "| stage | kills | lost | doubled | recovery, median / longest |\n|---|---|---|---|---|"
+
+
+def repetitions() -> int:
+    """How often to kill at a stage: REPEAT says it."""
+    return int(os.environ.get("REPEAT", "50"))
+
+
+def kill_often(
+    site: Site,
+    work: Submitting,
+    stage: str,
+    victims: Sequence[Victim],
+    times: int,
+    *,
+    at_once: int = 2,
+    afterwards: bool = False,
+) -> Tally:
+    """Kill one of the victims after the other at the stage, `at_once` of them at a time, under work that is watched.
+
+    `afterwards`: the stage belongs to what follows once the submission's jobs have ended.
+    """
+    site.orders.forget_fired()
+    order = list(islice(cycle(victims), times))
+    recoveries: list[float] = []
+    while order:
+        batch, order = order[:at_once], order[at_once:]
+        for victim in batch:
+            site.orders.strike(stage, victim)
+        submissions = [work.submit() for _ in batch]
+        site.wait_for(lambda: site.orders.armed() == 0, f"all to be struck at “{stage}”")
+        site.wait_for(lambda those=submissions: ended(those), "all jobs to end")
+        if afterwards:
+            site.wait_for(idle, "the site to be idle")
+        recoveries += [_recovery(fired) for fired in _struck(site, stage)[-len(batch) :]]
+    tell_everybody()
+    kills = Counter(fired.victim for fired in _struck(site, stage))
+    return Tally(stage, kills, lost(), doubled(), recoveries, site.scale)
+
+
+def _struck(site: Site, stage: str) -> list[Fired]:
+    return [fired for fired in site.orders.fired() if fired.point == stage]
+
+
+def _recovery(fired: Fired) -> float:
+    """Seconds from the kill until the job had its result: 0 where it had it before."""
+    job = Job.objects.filter(pk=fired.job).first()
+    finished = job.finished_at.timestamp() if job and job.finished_at else time.time()
+    return max(0.0, finished - fired.at)

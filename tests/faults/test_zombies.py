@@ -1,0 +1,95 @@
+"""A worker that stood still past its lease and goes on: it writes nothing, unless its protections are taken out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from leaderboard.models import BoardChange, Entry, Evaluation, Run
+from submissions.models import Job, QuotaUse
+from tests.faults.service import Service
+from tests.faults.site import Site
+from tests.faults.work import Work, doubled, ended, lost, tell_everybody
+
+pytestmark = pytest.mark.database
+
+
+def overtake(site: Site, work: Work, stage: str) -> tuple[Service, Job]:
+    """Freeze a worker at the stage until another has done its job; the zombie, and the job as the other left it."""
+    site.orders.strike(stage, "frozen")
+    submission = work.submit([work.open])
+    site.wait_for(lambda: site.orders.armed() == 0, "the worker to stand still")
+    fired = site.orders.fired()[-1]
+    zombie = next(each for each in site.services.values() if each.alive and each.pid == os.getpgid(fired.pid))
+    site.wait_for(lambda: ended([submission]), "another worker to do the job")
+    return zombie, Job.objects.get(submission=submission)
+
+
+def let_go_on(site: Site, zombie: Service, line: str) -> None:
+    """Thaw it, and wait until its log says this once more."""
+    before = zombie.said().count(line)
+    zombie.thaw()
+    site.wait_for(lambda: zombie.said().count(line) > before, f"the zombie to say “{line}”")
+
+
+def everything() -> list[Any]:
+    """All that the job of a submission writes. Other jobs follow from it, in their own time."""
+    tables: tuple[Any, ...] = (Run, Evaluation, Entry, BoardChange, QuotaUse)
+    jobs = Job.objects.exclude(submission=None)
+    return [list(rows.order_by("pk").values()) for rows in (jobs, *(table.objects.all() for table in tables))]
+
+
+@pytest.mark.parametrize("stage", ["claimed", "stored"])
+def test_a_zombie_writes_nothing(stage: str, queue_site: Site, work: Work) -> None:
+    zombie, job = overtake(queue_site, work, stage)
+    assert (job.state, job.attempts) == ("done", 2)
+    before = everything()
+    let_go_on(queue_site, zombie, f"job {job.pk}: another worker holds it now, nothing was written")
+    assert everything() == before
+    tell_everybody()
+    assert lost() == []
+    assert doubled() == []
+
+
+def test_without_the_fence_a_stale_result_goes_through(queue_site: Site, work: Work) -> None:
+    queue_site.orders.do_without("fence", "states")
+    zombie, job = overtake(queue_site, work, "stored")
+    zombie.thaw()
+    queue_site.wait_for(lambda: published(job) == 2, "the zombie to publish")
+
+
+def test_without_fence_and_unique_rows_everything_is_there_twice(queue_site: Site, work: Work) -> None:
+    queue_site.orders.do_without("fence", "states", "unique")
+    with nothing_is_unique():
+        zombie, _ = overtake(queue_site, work, "stored")
+        zombie.thaw()
+        queue_site.wait_for(lambda: Evaluation.objects.count() == 2, "the zombie to publish")
+        tell_everybody()
+        assert any("evaluations" in each for each in doubled())
+
+
+def published(job: Job) -> int:
+    """How often the job's log says that it was."""
+    return Job.objects.values_list("log", flat=True).get(pk=job.pk).count("Scored and published.")
+
+
+@contextmanager
+def nothing_is_unique() -> Iterator[None]:
+    """Runs and evaluations may be there twice while the block runs."""
+    constraints = [(model, each) for model in (Run, Evaluation) for each in model._meta.constraints]
+    with connection.schema_editor() as editor:
+        for model, constraint in constraints:
+            editor.remove_constraint(model, constraint)
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("TRUNCATE leaderboard_run CASCADE")
+        with connection.schema_editor() as editor:
+            for model, constraint in constraints:
+                editor.add_constraint(model, constraint)
