@@ -82,7 +82,7 @@ def _values(argument: ast.expr, constants: dict[str, ast.expr]) -> Iterator[str]
         for table in (each for each in constants.values() if isinstance(each, ast.Dict)):
             if all(isinstance(value, ast.Tuple) for value in table.values):
                 yield from (ast.literal_eval(key) for key in table.keys if isinstance(key, ast.Constant))
-    elif not isinstance(argument, ast.Attribute):
+    elif not isinstance(argument, (ast.Attribute, ast.Subscript)):
         pytest.fail(f"which code this is cannot be told: {ast.unparse(argument)}")
 
 
