@@ -202,6 +202,9 @@ REQUEST_CODES = (
                 "or the text is missing.", "The message says what would be right."),
     ProblemCode("too_many_refusals", "error", "Many of your files for hidden datasets were refused today; only so many "
                 "cost nothing.", "Check files first, which is never counted."),
+    ProblemCode("missing_scope", "error", "The token may not be used for this call.",
+                "Make one with the scope that the message names, on your account page."),
+    ProblemCode("no_tokens", "error", "The call takes no tokens.", "Use it signed in."),
     ProblemCode("invalid", "error", "The request is not well formed.", "The sentence beside it says where."),
     ProblemCode("invalid_…", "error", "A field is missing or cannot be read; the code ends in its name.",
                 "The API's documentation lists the fields.", "invalid_architecture"),
