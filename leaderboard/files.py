@@ -13,6 +13,7 @@ from django.contrib.auth.models import AnonymousUser
 
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion, User
 from leaderboard.models.datasets import Visibility
+from leaderboard.permissions import may_read_judgements, sees
 from leaderboard.store import Area, path_of, put
 
 Kind = DatasetFile.Kind
@@ -110,7 +111,7 @@ def _may_have(dataset: Dataset, file: DatasetFile, user: User | AnonymousUser) -
     if file.kind in (Kind.CORPUS, Kind.EXAMPLE_MODEL, Kind.REFUSED_MODEL):  # a vocabulary is the documents'
         return sees(user, dataset.documents_visibility)
     if is_sealed(dataset, file):
-        return user.has_perm("leaderboard.read_qrels")
+        return may_read_judgements(user)
     if file.kind in (Kind.QUERIES, Kind.ALL_QUERIES, Kind.EXAMPLE_RUN, Kind.BROKEN_RUN):
         return sees(user, dataset.queries_visibility)
     return True  # document ids carry no text
@@ -124,12 +125,3 @@ def is_sealed(dataset: Dataset, file: DatasetFile) -> bool:
 def seals_queries(dataset: Dataset) -> bool:
     """Whether the queries' texts are kept as hidden judgements are."""
     return dataset.hidden and dataset.queries_visibility == Visibility.CURATORS
-
-
-def sees(user: User | AnonymousUser, visibility: str) -> bool:
-    """Whether the person is among those that a dataset's setting names."""
-    if visibility == Visibility.PUBLIC:
-        return True
-    if visibility == Visibility.PARTICIPANTS:
-        return user.is_authenticated
-    return isinstance(user, User) and user.curates

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from django.conf import settings
 from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 
@@ -12,18 +13,17 @@ from leaderboard import faults
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 
 
-class PermissionsPolicyMiddleware:
-    """Says that no page here uses a camera, a microphone or a place."""
+class PolicyMiddleware:
+    """Says which of a browser's features no page here uses, and that other sites show nothing of this one."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Add the header."""
+        """Add the headers; a view may have said otherwise (badges are made to be shown elsewhere)."""
         response = self.get_response(request)
-        response.headers.setdefault(
-            "Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=()"
-        )
+        response.headers.setdefault("Permissions-Policy", settings.PERMISSIONS_POLICY)
+        response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
         return response
 
 

@@ -21,6 +21,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from leaderboard import cache_counts
+from leaderboard.permissions import may_operate
 from submissions.models import TERMINAL, Job, Worker
 from submissions.stage_times import histograms
 
@@ -41,7 +42,7 @@ def _may_read(request: HttpRequest) -> bool:
     sent = request.headers.get("Authorization", "")
     if token and hmac.compare_digest(sent.encode(), f"Bearer {token}".encode()):
         return True
-    return bool(request.user.is_active and getattr(request.user, "is_staff", False))
+    return may_operate(request.user)
 
 
 class _Rows(Collector):

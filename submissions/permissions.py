@@ -5,9 +5,9 @@ from __future__ import annotations
 from django.contrib.auth.models import AnonymousUser
 from django.db.models import QuerySet
 
-from leaderboard.files import sees
 from leaderboard.models import Entry, System, Team, User
 from leaderboard.models.datasets import Visibility
+from leaderboard.permissions import has_right, sees
 from submissions.models import Checkpoint, Job, Submission
 
 Person = User | AnonymousUser
@@ -27,7 +27,7 @@ def systems_of(person: Person) -> QuerySet[System]:
 
 def editable_systems(person: Person) -> QuerySet[System]:
     """The systems whose description the person may change: their teams', and for curators everybody's."""
-    if isinstance(person, User) and person.curates:
+    if has_right(person, "leaderboard.change_system"):
         return System.objects.exclude(team=None)
     return systems_of(person)
 
@@ -46,7 +46,17 @@ def may_manage(person: Person, submission: Submission) -> bool:
     """Whether the person may see everything of the submission, cancel, withdraw and show or hide it."""
     if not isinstance(person, User):
         return False
-    return person.curates or submissions_of(person).filter(pk=submission.pk).exists()
+    return moderates(person) or submissions_of(person).filter(pk=submission.pk).exists()
+
+
+def moderates(person: Person) -> bool:
+    """Whether the person may take any team's results off the boards, and so sees and manages its submissions."""
+    return has_right(person, "leaderboard.moderate_entry")
+
+
+def may_go_unprotected(person: Person, *, local: bool) -> bool:
+    """Whether the person's models may run without a sandbox: who has the machine itself, at the machine itself."""
+    return local and isinstance(person, User) and person.curates
 
 
 def may_see_facts(submission: Submission) -> bool:

@@ -17,10 +17,10 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from evaluation.engines import ENGINES
 from leaderboard.audit import acting
+from leaderboard.downloads import as_attachment, unless_known
 from leaderboard.models import Run, System, User
 from leaderboard.runs import gzipped_run
 from leaderboard.systems import ChangedMeanwhile, ClaimsSettled, NameTaken, state_of, update_system
-from leaderboard.views.files import attachment
 from submissions import withdrawal
 from submissions.forms import WithdrawalForm
 from submissions.intake import accept_submission
@@ -124,11 +124,12 @@ def run(request: HttpRequest, identifier: str, dataset: str) -> HttpResponseBase
     name = f"{dataset}.{seed}{found.system.slug}.{found.pk}.run.gz"
 
     def send() -> HttpResponseBase:
-        response = StreamingHttpResponse(gzipped_run(sha256), content_type="application/gzip")
-        response.headers["Content-Disposition"] = f'attachment; filename="{name}"'
-        return response
+        # Kept otherwise than it is sent, so by no proxy.
+        return as_attachment(
+            StreamingHttpResponse(gzipped_run(sha256), content_type="application/gzip"), name
+        )
 
-    return attachment(request, sha256, send, public=job in downloadable_runs(AnonymousUser(), found))
+    return unless_known(request, sha256, send, public=job in downloadable_runs(AnonymousUser(), found))
 
 
 @login_required

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
+from leaderboard.curators import make_curator
 from leaderboard.models import Dataset, DatasetVersion, Team, User
 from submissions.models import Job, State
 from submissions.people.teams import personal_team
@@ -22,6 +23,13 @@ def make_user(name: str = "Alice", **fields: Any) -> User:
     user.save()
     personal_team(user)
     return user
+
+
+def make_a_curator(name: str = "Cora") -> User:
+    """A person with the rights of the group of curators."""
+    user = make_user(name)
+    make_curator(user)
+    return User.objects.get(pk=user.pk)
 
 
 def team_of(user: User) -> Team:

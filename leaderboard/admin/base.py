@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 from django.contrib import admin, messages
-from django.core.exceptions import ValidationError
+from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import models
 from django.forms.models import _get_foreign_key
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -127,6 +127,8 @@ class CurationAdmin(SimpleHistoryAdmin):
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
         """Deleting, which has its reason too."""
+        if not self.has_delete_permission(request):
+            raise PermissionDenied
         why = reason_of(request)
         if request.method == "POST" and self.why_required and not why:
             messages.error(request, "Nothing was deleted: say why in a few words.")
@@ -172,6 +174,8 @@ class CurationAdmin(SimpleHistoryAdmin):
         self, request: HttpRequest, object_id: str, version_id: str, extra_context: Any = None
     ) -> HttpResponse:
         """Old states are read in the list: nothing is set back behind the verbs that bring boards up to date."""
+        if not self.has_view_or_change_permission(request):
+            raise PermissionDenied
         opts = self.model._meta
         return HttpResponseRedirect(
             reverse(f"admin:{opts.app_label}_{opts.model_name}_history", args=[object_id])

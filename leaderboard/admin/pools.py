@@ -8,7 +8,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import FileResponse, Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
@@ -16,6 +16,7 @@ from leaderboard.admin.base import curator, reason_of
 from leaderboard.admin.judging import JUDGE, REFRESH, DatasetForm, JudgingAdmin, dataset_of
 from leaderboard.admin.pages import curation_page, require
 from leaderboard.audit import acting
+from leaderboard.downloads import send_private
 from leaderboard.judging.hidden import may_know, offered_forms
 from leaderboard.judging.pools import DEEPEST, draw_again, eligible_runs, pool_file, request_pool
 from leaderboard.judging.refusals import JudgingRefused
@@ -150,7 +151,7 @@ class PoolAdmin(JudgingAdmin):
             knows=may_know(pool.dataset, request.user),
         )  # fmt: skip
 
-    def file_view(self, request: HttpRequest, pool_id: int, form: str) -> FileResponse:
+    def file_view(self, request: HttpRequest, pool_id: int, form: str) -> HttpResponseBase:
         """A file of a pool, for whoever may judge and may read what is in it; each download is recorded."""
         require(request, JUDGE)
         pool = self.get_queryset(request).filter(pk=pool_id).first()
@@ -160,10 +161,5 @@ class PoolAdmin(JudgingAdmin):
             raise PermissionDenied
         with acting(curator(request)):
             place, name = pool_file(pool, form)
-        answer = FileResponse(
-            place.open("rb"), as_attachment=True, filename=name,
-            content_type="text/csv; charset=utf-8" if form == "csv" else "text/plain; charset=utf-8",
-        )  # fmt: skip
-        answer["Cache-Control"] = "private, no-store"
-        answer["X-Content-Type-Options"] = "nosniff"
-        return answer
+        kind = "csv" if form == "csv" else "plain"
+        return send_private(place, name, f"text/{kind}; charset=utf-8")

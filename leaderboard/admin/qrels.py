@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
-from django.http import FileResponse, Http404, HttpRequest
+from django.http import Http404, HttpRequest, HttpResponseBase
 from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path, reverse
 
 from leaderboard.admin.base import ReadOnlyAdmin, curator
 from leaderboard.admin.pages import Crumb, require
 from leaderboard.audit import acting
+from leaderboard.downloads import send_private
 from leaderboard.handing_out import hand_out
 from leaderboard.judging.hidden import may_know
 from leaderboard.models import DatasetVersion, Qrels
@@ -57,7 +58,7 @@ class QrelsAdmin(ReadOnlyAdmin):
         view = self.admin_site.admin_view(self.read_view)
         return [path("<int:pk>/read/", view, name="leaderboard_qrels_read"), *super().get_urls()]
 
-    def read_view(self, request: HttpRequest, pk: int) -> FileResponse:
+    def read_view(self, request: HttpRequest, pk: int) -> HttpResponseBase:
         """The judgements as a file, after the reading is recorded; 403 for whoever may not."""
         require(request, RIGHT)
         qrels = get_object_or_404(Qrels.objects.select_related("version__dataset"), pk=pk)
@@ -66,8 +67,4 @@ class QrelsAdmin(ReadOnlyAdmin):
         with acting(curator(request), request.GET.get("why", "").strip()[:300]):
             file = hand_out(qrels)
         name = f"{qrels.version.dataset.slug}-{qrels.split}-{qrels.number}.qrels"
-        response = FileResponse(
-            file.open("rb"), as_attachment=True, filename=name, content_type="text/plain; charset=utf-8"
-        )
-        response.headers["Cache-Control"] = "no-store"
-        return response
+        return send_private(file, name, "text/plain; charset=utf-8")

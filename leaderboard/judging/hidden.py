@@ -11,9 +11,8 @@ from leaderboard.audit import record
 from leaderboard.files import seals_queries
 from leaderboard.handing_out import record_reading
 from leaderboard.models import Dataset, JudgementImport, Pool, Qrels, User
+from leaderboard.permissions import may_read_judgements
 
-#: The right to read hidden judgements, and the texts that are kept as they are.
-READS = "leaderboard.read_qrels"
 #: What a file says of itself, whatever is judged.
 _OF_THE_FILE = ("lines", "pairs", "unjudged")
 
@@ -22,7 +21,7 @@ Person = User | AnonymousUser | None
 
 def may_know(dataset: Dataset, person: Person) -> bool:
     """Whether the person may know what is judged: of open judgements everybody."""
-    return not dataset.hidden or (person is not None and person.has_perm(READS))
+    return not dataset.hidden or (person is not None and may_read_judgements(person))
 
 
 def is_secret(brought: JudgementImport, against: Qrels | None) -> bool:

@@ -31,16 +31,18 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "leaderboard.request_ids.RequestIdMiddleware",
     "django.middleware.security.SecurityMiddleware",
-    "whitenoise.middleware.WhiteNoiseMiddleware",
+    # Before whatever answers by itself: headers are on static files and on early refusals too.
     "csp.middleware.CSPMiddleware",
-    "leaderboard.middleware.PermissionsPolicyMiddleware",
+    "leaderboard.middleware.PolicyMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
     "leaderboard.middleware.NullCharacterMiddleware",
+    "leaderboard.methods.MethodsMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
-    "django.middleware.clickjacking.XFrameOptionsMiddleware",
     # Around what follows: who is asked to show again who they are is no fault.
     "leaderboard.middleware.FaultMiddleware",
     "allauth.account.middleware.AccountMiddleware",

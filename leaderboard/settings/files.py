@@ -33,6 +33,9 @@ STORAGES = {
     },
 }
 
+#: Whether a proxy before this process sends what lies in the store (`leaderboard.downloads`); off: this process does.
+ACCEL_REDIRECT = env.bool("ACCEL_REDIRECT", default=False)
+
 # --- uploads
 FILE_UPLOAD_HANDLERS = ["submissions.uploads.LimitedUploadHandler"]
 FILE_UPLOAD_TEMP_DIR = VAR / "uploads"

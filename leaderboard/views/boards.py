@@ -15,6 +15,7 @@ from leaderboard.dataset_details import details
 from leaderboard.files import offered_files
 from leaderboard.models import Dataset
 from leaderboard.page_cache import kept_page, with_address
+from leaderboard.permissions import may_judge
 from leaderboard.protection import policy_of_columns
 from leaderboard.publishing import published_statistics
 from leaderboard.rescoring import under_way
@@ -23,9 +24,6 @@ from leaderboard.site_address import site_address
 from leaderboard.views.board_context import board_context
 from leaderboard.views.board_views import board_page, permalink, refused, view_of
 from leaderboard.views.viewer import own_teams
-
-#: Who is told that new judgements are being prepared.
-JUDGING = "leaderboard.judge_dataset"
 
 
 @require_safe
@@ -64,7 +62,7 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
             "parts": page.parts,
             "benchmarks": lists.benchmarks_with(dataset["pk"]),
             "files": files,
-            "rescore": under_way(dataset["pk"]) if request.user.has_perm(JUDGING) else None,
+            "rescore": under_way(dataset["pk"]) if may_judge(request.user) else None,
             "details": details(dataset, files, site_address(request) + "/"),
         }
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
@@ -30,7 +33,20 @@ def author(request: HttpRequest, slug: str) -> HttpResponse:
     return render(request, "leaderboard/author.html", {"section": "author", "author": facts})
 
 
+def _shown_elsewhere(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """A picture that other sites may show on their pages."""
+
+    @wraps(view)
+    def answer(request: HttpRequest, slug: str) -> HttpResponse:
+        response = view(request, slug=slug)
+        response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
+        return response
+
+    return answer
+
+
 @require_safe
+@_shown_elsewhere
 @kept_page(_revision, _which_badge)
 def badge_svg(request: HttpRequest, slug: str) -> HttpResponse:
     """A system's place on a dataset's board, as a picture."""

@@ -37,6 +37,18 @@ def manage(request: HttpRequest, slug: str) -> HttpResponse:
     return _page(request, _team(request, slug))
 
 
+def _owner_changes(view: Changer) -> Changer:
+    """A POST of one of the team's owners; its other members are told that they are none."""
+
+    @wraps(view)
+    def answer(request: HttpRequest, team: Team, **options: Any) -> HttpResponse:
+        if not is_owner(request.user, team):
+            return _page(request, team, status=403, refused="Only an owner of the team can do that.")
+        return view(request, team, **options)
+
+    return _changes(answer)
+
+
 def _changes(view: Changer) -> Changer:
     """A POST of somebody in the team, which is told why where it is refused."""
 
@@ -59,11 +71,9 @@ def _changes(view: Changer) -> Changer:
     return answer
 
 
-@_changes
+@_owner_changes
 def rename(request: HttpRequest, team: Team) -> HttpResponse:
     """Call the team otherwise."""
-    if not is_owner(request.user, team):
-        raise PermissionDenied
     form = TeamForm(request.POST)
     if not form.is_valid():
         return _page(request, team, status=400, name_form=form)
@@ -73,7 +83,7 @@ def rename(request: HttpRequest, team: Team) -> HttpResponse:
     return redirect("team-manage", slug=team.slug)
 
 
-@_changes
+@_owner_changes
 def invite(request: HttpRequest, team: Team) -> HttpResponse:
     """Invite somebody, and show the link this once."""
     form = InvitationForm(request.POST)
@@ -87,7 +97,7 @@ def invite(request: HttpRequest, team: Team) -> HttpResponse:
     return _sent(request, team, made, secret)
 
 
-@_changes
+@_owner_changes
 def change_invitation(request: HttpRequest, team: Team, key: int) -> HttpResponse:
     """Send it again under a new link, or revoke it."""
     if request.POST.get("action") == "renew":
@@ -99,7 +109,7 @@ def change_invitation(request: HttpRequest, team: Team, key: int) -> HttpRespons
     return redirect("team-manage", slug=team.slug)
 
 
-@_changes
+@_owner_changes
 def change_member(request: HttpRequest, team: Team, key: int) -> HttpResponse:
     """Another role for a member, or none."""
     action, by = request.POST.get("action"), _person(request)
@@ -150,7 +160,7 @@ def invitation(request: HttpRequest, secret: str) -> HttpResponse:
         "inviter": _called(found.invited_by) if mine and found else "",
         "refused": refused,
     }
-    status = 400 if refused else 403 if context["for_another"] else 404 if found is None else 200
+    status = 403 if context["for_another"] else 404 if found is None else 400 if refused else 200
     return render(request, "submissions/invitation.html", context, status=status)
 
 

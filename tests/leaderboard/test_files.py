@@ -15,7 +15,7 @@ from leaderboard.files import judgements_name, keep_file, offer_kept, offered_fi
 from leaderboard.importing.importer import Imported, import_dataset
 from leaderboard.importing.options import ImportOptions
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion, Qrels
-from tests.factories import make_user
+from tests.factories import make_a_curator, make_user
 from tests.leaderboard.tiny_collection import HEADER, good_files, write_folder
 
 pytestmark = pytest.mark.django_db
@@ -118,7 +118,7 @@ def test_documents_and_queries_follow_their_own_settings(
     tmp_path: Path, visibility: str, visitors: set[str]
 ) -> None:
     published(tmp_path, documents_visibility=visibility)
-    people = {"visitor": None, "participant": make_user("Bob"), "curator": make_user("Carol", is_staff=True)}
+    people = {"visitor": None, "participant": make_user("Bob"), "curator": make_a_curator("Carol")}
     for name, person in people.items():
         client = Client()
         if person:

@@ -6,7 +6,7 @@ A new page cannot be forgotten: an address whose parts nobody knows how to fill 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -16,10 +16,22 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 
 from leaderboard.figures.registry import FIGURES
-from leaderboard.models import Benchmark, Challenge, Dataset, DatasetFile, Rescore, Round, System, Team
-from submissions.models import Submission
+from leaderboard.models import (
+    Benchmark,
+    Challenge,
+    Dataset,
+    DatasetFile,
+    Invitation,
+    Membership,
+    Pool,
+    Rescore,
+    Round,
+    System,
+    Team,
+)
+from submissions.models import Submission, Webhook
 
-#: Parts of allauth's addresses, good for nothing.
+#: Parts of allauth's addresses and of invitations', good for nothing.
 SECRETS = ("key", "uidb36", "secret")
 
 
@@ -40,7 +52,7 @@ def _walk(
     patterns: Iterable[URLPattern | URLResolver], prefix: str, parts: tuple[str, ...]
 ) -> Iterator[Route]:
     for each in patterns:
-        text = prefix + str(each.pattern)
+        text = prefix + _named(each)
         found = (*parts, *_parts_of(each))
         if isinstance(each, URLResolver):
             yield from _walk(each.url_patterns, text, found)
@@ -48,15 +60,24 @@ def _walk(
             yield Route(text, each.name or "", found)
 
 
+def _named(each: URLPattern | URLResolver) -> str:
+    """The pattern's text; the parts that simple_history gives no name have that of what they are."""
+    text = str(each.pattern)
+    if each.pattern.regex.groups > len(each.pattern.regex.groupindex):
+        for part in ("object_id", "history_id"):
+            text = text.replace("([^/]+)", f"(?P<{part}>[^/]+)", 1)
+    return text
+
+
 def _parts_of(each: URLPattern | URLResolver) -> tuple[str, ...]:
-    regex = each.pattern.regex
-    return tuple(regex.groupindex)
+    named = tuple(each.pattern.regex.groupindex)
+    return named or tuple(re.findall(r"\(\?P<(\w+)>", _named(each)))
 
 
 def addresses(route: Route) -> list[str]:
     """The route's addresses with everything that there is, as far as it makes sense to ask. Raises LookupError."""
     choices = [samples(route, part) for part in route.parts]
-    filled = [_fill(route, dict(zip(route.parts, values, strict=True))) for values in product(*choices)]
+    filled = [fill(route, dict(zip(route.parts, values, strict=True))) for values in product(*choices)]
     return [f"{address}{query}" for address in filled for query in queries(route)]
 
 
@@ -73,10 +94,11 @@ def queries(route: Route) -> list[str]:
     return [""]
 
 
-def _fill(route: Route, values: dict[str, str]) -> str:
+def fill(route: Route, values: Mapping[str, str]) -> str:
+    """The route's address with these parts."""
     text = route.text.replace("^", "").replace("$", "").replace("\\Z", "")
     for part, value in values.items():
-        text = re.sub(rf"<(?:\w+:)?{part}>", _literally(value), text)
+        text = re.sub(rf"(?<!\?P)<(?:\w+:)?{part}>", _literally(value), text)
         text = re.sub(rf"\(\?P<{part}>(?:[^()]|\([^()]*\))*\)", _literally(value), text)
     return f"/{text}"
 
@@ -88,15 +110,15 @@ def _literally(value: str) -> Callable[[re.Match[str]], str]:
 
 def samples(route: Route, part: str) -> Sequence[str]:
     """Values for one part of an address. Raises LookupError where nobody said what it is."""
-    if part in SECRETS:
-        return ["x"]
     if route.text.startswith("admin/"):
         return _of_admin(route, part)
     first = route.text.removeprefix("api/v1/").split("/")[0]
     found = _BY_PLACE.get((first, part)) or _BY_PART.get(part)
+    if found is None and part in SECRETS:
+        return ["x"]
     if found is None:
         raise LookupError(f"{route.text}: say in tests/leaks/routes.py what to put for {part}")
-    return [str(value) for value in found()] or ["nothing"]
+    return [str(value) for value in found()] or ["0" if f"<int:{part}>" in route.text else "nothing"]
 
 
 def _of_admin(route: Route, part: str) -> Sequence[str]:
@@ -107,7 +129,7 @@ def _of_admin(route: Route, part: str) -> Sequence[str]:
         ]
     for model in admin.site._registry:
         if rest[:2] == [model._meta.app_label, model._meta.model_name]:
-            if part in ("object_id", "pk", "identifier"):
+            if part in ("object_id", "pk", "key", "id"):
                 return [str(key) for key in model._default_manager.values_list("pk", flat=True)[:4]] or ["1"]
             if part == "history_id":
                 return [str(key) for key in apps_history(model)] or ["1"]
@@ -121,10 +143,16 @@ def apps_history(model: Any) -> list[int]:
     return list(history.values_list("history_id", flat=True)[:2]) if history is not None else []
 
 
+def _keys(model: Any) -> list[Any]:
+    return list(model.objects.values_list("pk", flat=True)[:2])
+
+
 _ADMIN_PARTS: dict[str, Callable[[], list[str]]] = {
     "file_format": lambda: ["csv", "trec"],
     "format": lambda: ["csv", "trec"],
-    "kind": lambda: ["csv", "trec"],
+    "form": lambda: ["csv", "trec"],
+    "ending": lambda: ["csv", "json"],
+    "pool_id": lambda: [str(key) for key in Pool.objects.values_list("pk", flat=True)] or ["1"],
 }
 
 _BY_PLACE: dict[tuple[str, str], Callable[[], Iterable[Any]]] = {
@@ -135,6 +163,9 @@ _BY_PLACE: dict[tuple[str, str], Callable[[], Iterable[Any]]] = {
     ("benchmarks", "slug"): lambda: Benchmark.objects.values_list("slug", flat=True),
     ("systems", "slug"): lambda: System.objects.values_list("slug", flat=True),
     ("authors", "slug"): lambda: ["somebody"],
+    ("systems", "key"): lambda: Challenge.objects.values_list("pk", flat=True)[:2],
+    ("teams", "key"): lambda: [*_keys(Invitation), *_keys(Membership)],
+    ("teams", "identifier"): lambda: _keys(Webhook),
     ("teams", "slug"): lambda: Team.objects.values_list("slug", flat=True),
     ("figures", "slug"): lambda: FIGURES,
     ("rounds", "slug"): lambda: Round.objects.values_list("slug", flat=True),

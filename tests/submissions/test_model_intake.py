@@ -33,7 +33,7 @@ from submissions.people.teams import personal_team
 from submissions.queue import claim
 from submissions.scoring import Result, current_qrels, evaluate, publish_results
 from submissions.withdrawal import set_public
-from tests.factories import make_user
+from tests.factories import make_a_curator
 from tests.submissions.conftest import Api, run_text, work
 from tests.submissions.fake_hub import COMMIT, NAME, FakeHub
 from tests.submissions.models import static_archive, submit_model, with_corpus
@@ -158,7 +158,7 @@ def test_what_a_model_found_can_be_had_where_all_that_it_saw_is_open(
     submission = published(tmp_path)
     address = f"{submission.get_absolute_url()}runs/demo/"
     curator = Client()
-    curator.force_login(make_user("Carol", is_staff=True))
+    curator.force_login(make_a_curator("Carol"))
     for client in (signed_in, curator, Client()):
         assert client.get(address).status_code == (200 if offered else 404)
     assert (api.get(f"submissions/{submission.pk}/").body["jobs"][0]["run_url"] is not None) == offered

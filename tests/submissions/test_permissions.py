@@ -8,7 +8,7 @@ from django.test import Client
 from leaderboard.models import Dataset, Entry, Membership, User
 from submissions.models import Submission
 from submissions.people.teams import personal_team
-from tests.factories import make_user
+from tests.factories import make_a_curator, make_user
 from tests.submissions.conftest import Api, work
 
 pytestmark = pytest.mark.django_db
@@ -90,7 +90,7 @@ def test_strangers_cannot_change_what_they_can_see(
 
 
 def test_teammates_and_staff_see_and_change_everything(private: str, alice: User) -> None:
-    teammate, curator = make_user("Tom"), make_user("Cora", is_staff=True)
+    teammate, curator = make_user("Tom"), make_a_curator("Cora")
     Membership.objects.create(team=personal_team(alice), user=teammate)
     for person in (teammate, curator):
         client = Client()

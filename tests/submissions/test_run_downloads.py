@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from leaderboard.models import Dataset
-from tests.factories import make_user
+from tests.factories import make_a_curator, make_user
 from tests.submissions.conftest import Api, run_text, work
 
 pytestmark = pytest.mark.django_db
@@ -36,7 +36,7 @@ def statuses(address: str, *clients: Client) -> list[int]:
 def others() -> tuple[Client, Client, Client]:
     """A curator, somebody else, and a visitor."""
     curator, somebody = Client(), Client()
-    curator.force_login(make_user("Carol", is_staff=True))
+    curator.force_login(make_a_curator("Carol"))
     somebody.force_login(make_user("Bob"))
     return curator, somebody, Client()
 

@@ -97,12 +97,12 @@ def test_only_the_address_that_was_invited_gets_in(signed_in: Client, lab: Team)
     assert page.status_code == 403
     assert "The lab" not in page.content.decode()
     assert "bob@example.org" not in page.content.decode()
-    assert client_of(eve).post(path).status_code == 400
+    assert client_of(eve).post(path).status_code == 403
     assert not Membership.objects.filter(team=lab, user=eve).exists()
     assert Client().get(path).status_code == 302
     # A further address that the account has confirmed counts as well.
     address = eve.emailaddress_set.create(email="bob@example.org", verified=False)  # type: ignore[attr-defined]
-    assert client_of(eve).post(path).status_code == 400
+    assert client_of(eve).post(path).status_code == 403
     address.verified = True
     address.save()
     assert client_of(eve).post(path).status_code == 302
@@ -156,7 +156,7 @@ def test_mail_that_cannot_be_sent_leaves_the_link(
 
 
 #: Role → what each action on the team's pages is answered with.
-ROLES = {"owner": 302, "member": 400, "stranger": 404, "nobody": 302}
+ROLES = {"owner": 302, "member": 403, "stranger": 404, "nobody": 302}
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -180,7 +180,7 @@ def test_roles_and_actions(lab: Team, alice: User, role: str) -> None:
     renamed = client.post(f"{base}name/", {"name": "Other"}).status_code
     assert renamed == {"owner": 302, "member": 403, "stranger": 404, "nobody": 302}[role]
     invited = client.post(f"{base}invitations/", {"email": "x@example.org"}).status_code
-    assert invited == {"owner": 200, "member": 400, "stranger": 404, "nobody": 302}[role]
+    assert invited == {"owner": 200, "member": 403, "stranger": 404, "nobody": 302}[role]
     assert client.get(base).status_code == {"owner": 200, "member": 200, "stranger": 404, "nobody": 302}[role]
     lab.refresh_from_db()
     assert (lab.name == "Other") is (role == "owner")

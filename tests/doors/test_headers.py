@@ -1,0 +1,156 @@
+"""What every answer of the site says to browsers, and what no page of it has: checked at every address."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pytest
+from django.conf import settings as site_settings
+from django.http import HttpResponseBase
+from django.test import Client
+
+from tests.doors.content import Site, build
+from tests.doors.expected import PEOPLE, ROWS
+from tests.doors.walking import doors_of
+
+pytestmark = [pytest.mark.django_db]
+
+HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": site_settings.PERMISSIONS_POLICY,
+}
+#: Pictures that are made to be shown on other sites.
+SHOWN_ELSEWHERE = {"system_badge"}
+
+
+class Inline(HTMLParser):
+    """Finds scripts and styles that are in a page instead of in a file, and where else a page would send or load."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self._script = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Look at an element's name and attributes."""
+        named = dict(attrs)
+        is_data = named.get("type") in ("application/json", "application/ld+json")
+        self._script = tag == "script" and "src" not in named and not is_data
+        if tag == "style" or self._script:
+            self.found.append(f"<{tag}>")
+        for name, value in attrs:
+            link = (value or "").strip().lower()
+            if name == "style" or name.startswith("on") or link.startswith(("javascript:", "vbscript:")):
+                self.found.append(f"<{tag} {name}={value!r}>")
+
+
+@pytest.fixture
+def site(db: None, settings: Any, tmp_path: Path) -> Iterator[Site]:
+    """One of everything."""
+    settings.CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+    logging.disable(logging.CRITICAL)
+    yield build(tmp_path)
+    logging.disable(logging.NOTSET)
+
+
+def faults_of(response: HttpResponseBase, *, elsewhere: bool = False) -> list[str]:
+    """What is wrong with an answer's headers, and with its page if it is one."""
+    wanted = HEADERS | ({"Cross-Origin-Resource-Policy": "cross-origin"} if elsewhere else {})
+    wrong = [
+        f"{name}: {response.headers.get(name)}"
+        for name, value in wanted.items()
+        if response.headers.get(name) != value
+    ]
+    policy = response.headers.get("Content-Security-Policy", "")
+    if "unsafe" in policy or "nonce" in policy or "default-src 'none'" not in policy:
+        wrong.append(f"Content-Security-Policy: {policy}")
+    if response.headers.get("Content-Type", "").startswith("text/html") and not response.streaming:
+        page = Inline()
+        page.feed(response.content.decode())  # type: ignore[attr-defined]
+        wrong += page.found
+    for cookie in response.cookies.values():
+        if cookie["samesite"] != "Lax" or (cookie.key != "csrftoken" and not cookie["httponly"]):
+            wrong.append(f"cookie {cookie.key}: {dict(cookie)}")
+    return wrong
+
+
+def test_every_answer_has_its_headers_and_no_page_has_anything_inline(site: Site) -> None:
+    wrong: list[str] = []
+    for door in doors_of(site, ROWS):
+        let_in = [name for name, letter in zip(PEOPLE, door.row.get, strict=True) if letter == "."]
+        for person in {let_in[-1] if let_in else "anonymous", "anonymous"}:
+            response = site.people[person].get(door.address)
+            for fault in faults_of(response, elsewhere=door.name in SHOWN_ELSEWHERE):
+                wrong.append(f"{door.name} ({door.address}) as {person}, {response.status_code}: {fault}")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("address", "status"),
+    [("/nothing/", 404), ("/datasets/%00/", 400), ("/submissions/", 302), ("/api/v1/x/", 404)],
+)
+def test_refusals_have_them_too(address: str, status: int) -> None:
+    response = Client().get(address)
+    assert response.status_code == status
+    assert not faults_of(response)
+
+
+def test_so_have_forgeries_wrong_hosts_methods_and_faults_of_ours() -> None:
+    client = Client(enforce_csrf_checks=True, raise_request_exception=False)
+    answers = {
+        403: client.post("/account/login/", {"login": "x"}),
+        405: client.put("/datasets/"),
+        400: client.get("/", headers={"host": "elsewhere.example"}),
+    }
+    with mock.patch("leaderboard.views.public.render", side_effect=RuntimeError("a fault of a test")):
+        answers[500] = client.get("/datasets/")
+    for status, response in answers.items():
+        assert response.status_code == status
+        assert not faults_of(response), status
+
+
+def test_static_files_have_them_too(settings: Any) -> None:
+    """They are served before anything else of the site is asked."""
+    order = [name.rsplit(".", 1)[-1] for name in settings.MIDDLEWARE]
+    whitenoise = order.index("WhiteNoiseMiddleware")
+    for name in ("SecurityMiddleware", "CSPMiddleware", "PolicyMiddleware", "XFrameOptionsMiddleware"):
+        assert order.index(name) < whitenoise, name
+
+
+def test_the_policy_names_every_source_and_allows_nothing_inline() -> None:
+    policy = Client().get("/").headers["Content-Security-Policy"]
+    parts = dict(part.strip().split(" ", 1) for part in policy.split(";"))
+    assert parts["script-src"] == parts["style-src"] == parts["connect-src"] == parts["font-src"] == "'self'"
+    assert (
+        parts["frame-ancestors"] == parts["object-src"] == parts["base-uri"] == parts["frame-src"] == "'none'"
+    )
+    assert parts["img-src"] == "'self' data:"
+    assert not re.search("unsafe|nonce|https?:|\\*", policy)
+
+
+@pytest.mark.parametrize(
+    "there",
+    ["https://elsewhere.example/", "//elsewhere.example/", "/\\elsewhere.example/", "javascript:alert(1)"],
+)
+def test_nobody_is_sent_elsewhere_after_signing_in(site: Site, there: str) -> None:
+    fields = {"login": str(site.persons["other"].email), "password": "a long passphrase", "next": there}  # type: ignore[union-attr]
+    response = Client().post("/account/login/", fields)
+    assert response.status_code == 302
+    assert "elsewhere" not in response.headers["Location"]
+    assert not response.headers["Location"].startswith(("javascript", "//", "/\\"))
+
+
+def test_a_host_that_is_not_ours_reaches_no_page_and_no_link() -> None:
+    assert Client().get("/news/atom.xml", headers={"host": "elsewhere.example"}).status_code == 400
+    forwarded = Client().get("/news/atom.xml", headers={"x-forwarded-host": "elsewhere.example"})
+    assert b"elsewhere.example" not in forwarded.content
