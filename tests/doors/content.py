@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
+from allauth.usersessions.models import UserSession
 from django.contrib.auth.models import AnonymousUser
 from django.test import Client
 from django.utils import timezone
@@ -47,6 +49,7 @@ from submissions.models import (
     QuotaException,
     QuotaUse,
     Submission,
+    Upload,
     Webhook,
 )
 from submissions.notices.deliveries import send_test
@@ -203,10 +206,17 @@ def _of_team(team: Team, owner: User, other: User) -> Places:
     QuotaUse.objects.create(dataset=dataset, team=team, person=owner, at=now)
     QuotaException.objects.create(team=team, dataset=dataset, daily=5, reason="a workshop")
     EmailAddress.objects.get_or_create(user=owner, email=owner.email, primary=True, verified=True)
+    upload = Upload.objects.create(owner=owner, length=10)
+    away = make_user("Away")
+    Authenticator.objects.create(user=away, type=Authenticator.Type.TOTP, data={})
+    UserSession.objects.create(
+        user=away, session_key="away", ip="127.0.0.1", user_agent="a browser", data={}, last_seen_at=now
+    )
     member = Membership.objects.exclude(user=owner).get(team=team)
     return {
         ("teams", "identifier"): str(webhook.pk),
         ("invitations", "secret"): secret,
+        ("uploads", "identifier"): str(upload.pk),
         ("team-invitation", "key"): str(invitation.pk),
         ("team-member", "key"): str(member.pk),
     }

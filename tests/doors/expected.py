@@ -54,7 +54,7 @@ _PUBLIC = {
         "home", "datasets", "dataset", "dataset-file", "queries", "query", "benchmarks", "benchmark", "compare",
         "system", "system_badge", "system_badge_data", "system_mteb", "system_eval_results", "system_bibtex",
         "dataset_croissant", "team", "rounds", "round", "figures", "figure", "figure_json", "news", "news_atom",
-        "measures", "efficiency", "formats", "dataset_at", "favicon", "healthz", "api-docs",
+        "measures", "efficiency", "formats", "dataset_at", "favicon", "healthz", "readyz", "api-docs",
         *(f"dataset_{ending}" for ending in _ENDINGS),
         *(f"benchmark_{ending}" for ending in _ENDINGS),
         *(f"dataset_at_{ending}" for ending in _ENDINGS),
@@ -99,7 +99,15 @@ _PEOPLE = {
         Row(SIGNED_NO, SIGNED),
         "account-profile", "account-token-create", "account-token-revoke", "team-new", "inbox-read",
     ),
-    "inbox": Row(SIGNED, SIGNED_NO),
+    **_each(Row(SIGNED, SIGNED_NO), "inbox", "account-sessions", "mfa_index"),
+    "account-session-end": Row(SIGNED_NO, SIGNED),
+    **_each(
+        Row(SIGNED, SIGNED),
+        "mfa_authenticate", "mfa_reauthenticate", "mfa_activate_totp", "mfa_generate_recovery_codes",
+    ),
+    # None of them has a second factor yet.
+    **_each(Row(">444444>", ">444444>"), "mfa_deactivate_totp", "mfa_download_recovery_codes"),
+    "mfa_view_recovery_codes": Row(">444444>", SIGNED_NO),
     "notice-preferences": Row(SIGNED, SIGNED),
     "team-manage": Row(">4..444>", SIGNED_NO),
     **_each(
@@ -152,6 +160,11 @@ _API = {
         "api-submission-priority (public)",
     ),
     **_each(Row(_READS, _POSTS_NO), "api-quotas", "api-notices"),
+    "api-uploads": Row(_READS, _POSTS, {"OPTIONS": ".......1"}),
+    # A person's own, not their team's.
+    "api-upload": Row(
+        "14.44441", _POSTS_NO, {"PATCH": "14.44441", "DELETE": "14.44441", "OPTIONS": ".......1"}
+    ),
     "api-system-challenges": Row(".......1", _POSTS, {"OPTIONS": ".......1"}),
     "api-notices-read": Row(_POSTS_NO, _POSTS),
     "api-webhooks": Row("14.44441", "14.44441"),
@@ -206,6 +219,9 @@ _ADMIN = {
     **{name: row for model, may in _MODELS.items() for name, row in _model(model, may).items()},
     **_root_model("auth_group"),
     **_root_model("account_emailaddress"),
+    **_root_model("mfa_authenticator"),
+    **_root_model("usersessions_usersession"),
+    "submissions_worker_changelist": Row(_STAFF, _STAFF),  # how the site itself does
     **_root_model("leaderboard_user"),
     **_each(Row(_CURATORS, _CURATORS), "leaderboard_user_changelist", "leaderboard_user_history"),
     "leaderboard_user_change": Row(_CURATORS, _ROOT),
