@@ -51,6 +51,7 @@ from submissions.models import (
     Submission,
     Upload,
     Webhook,
+    Worker,
 )
 from submissions.notices.deliveries import send_test
 from submissions.people import invitations
@@ -206,6 +207,7 @@ def _of_team(team: Team, owner: User, other: User) -> Places:
     QuotaUse.objects.create(dataset=dataset, team=team, person=owner, at=now)
     QuotaException.objects.create(team=team, dataset=dataset, daily=5, reason="a workshop")
     EmailAddress.objects.get_or_create(user=owner, email=owner.email, primary=True, verified=True)
+    Worker.objects.create(name="w1", queues=["score"], started_at=now, seen_at=now)
     upload = Upload.objects.create(owner=owner, length=10, touched_at=now)
     away = make_user("Away")
     Authenticator.objects.create(user=away, type=Authenticator.Type.TOTP, data={})
