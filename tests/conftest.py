@@ -12,6 +12,9 @@ import pytest
 import redis
 from django.conf import settings
 from django.db import connections
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.recorder import MigrationRecorder
+from django.test import override_settings
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from leaderboard.settings import cache_location
@@ -20,6 +23,8 @@ from tests.servers.plugin import in_ci
 from tests.servers.worker import WorkerProcesses
 
 ROOT = Path(__file__).resolve().parent.parent
+#: What the settings say before `--nomigrations` takes it away.
+KNOWN_TO_WORKERS = dict(settings.MIGRATION_MODULES)
 #: How long a browser waits for what must come, in milliseconds: a busy machine is slow.
 PATIENCE = 60_000
 
@@ -43,12 +48,28 @@ def django_db_modify_db_settings() -> None:
 
 
 @pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
-    """On SQLite the triggers that keep the audit log whole go: between tests all tables are emptied by DELETE."""
-    if connections["default"].vendor == "sqlite":
-        with django_db_blocker.unblock(), connections["default"].cursor() as cursor:
-            for act in ("update", "delete"):
-                cursor.execute(f"DROP TRIGGER IF EXISTS audit_no_{act}")
+def django_db_setup(django_db_setup: None, django_db_use_migrations: bool, django_db_blocker: Any) -> None:
+    """Make the tables fit for tests.
+
+    On SQLite the triggers that keep the audit log whole go: between tests all tables are emptied by DELETE. Where
+    tables were made without migrations these are recorded all the same: workers refuse another version.
+    """
+    with django_db_blocker.unblock():
+        if connections["default"].vendor == "sqlite":
+            with connections["default"].cursor() as cursor:
+                for act in ("update", "delete"):
+                    cursor.execute(f"DROP TRIGGER IF EXISTS audit_no_{act}")
+        if not django_db_use_migrations:
+            _record_migrations()
+
+
+def _record_migrations() -> None:
+    with override_settings(MIGRATION_MODULES=KNOWN_TO_WORKERS):
+        migrations = MigrationLoader(None, ignore_no_migrations=True).disk_migrations
+    recorder = MigrationRecorder(connections["default"])
+    recorder.ensure_schema()
+    for app, name in migrations:
+        recorder.record_applied(app, name)
 
 
 @pytest.fixture(scope="session")
