@@ -25,10 +25,12 @@ MINUTES ?= 60
 CASES ?= 10000
 # How often tests of faults kill at each stage.
 REPEAT ?= 50
+# How many readers load the site.
+READERS ?= 200
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test test-long test-faults lint benchmark attack fuzz sanitize fuzz-checkpoints clean
+.PHONY: help run test test-long test-faults lint benchmark load-test attack fuzz sanitize fuzz-checkpoints clean
 
 help: ## list these recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +62,10 @@ benchmark: $(TEST_STAMP) ## measure speed, and print tables
 	@mkdir -p build && for script in tests/benchmarks/[a-z]*.py; do \
 		echo "== $$script"; PYTHONPATH=. RUNBOARD_VAR=build/benchmark $(PY) $$script || exit 1; \
 	done
+
+load-test: MINUTES := 10
+load-test: $(TEST_STAMP) ## 200 readers while 20 runs of 100 MB arrive, behind nginx (MINUTES=10, READERS=200)
+	PYTHONPATH=. $(PY) tests/load/run.py --minutes $(MINUTES) --readers $(READERS)
 
 attack: $(TEST_STAMP) ## play the attack on hidden judgements with each protection on and off, and print the tables
 	RUNBOARD_ATTACK=1 $(PY) -m pytest -q tests/attack

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +14,8 @@ WEB_WORKERS = 2
 WEB_THREADS = 4
 #: Runs are scored beside each other; what is measured runs alone.
 SCORING_PROCESSES = 2
+#: Of workers and their clock: readers' pages come first where all share a machine. On an idle one it changes nothing.
+NICENESS = 10
 #: What the driver of an NVIDIA GPU makes.
 _GPU = Path("/dev/nvidiactl")
 
@@ -57,13 +60,13 @@ def worker(name: str, queues: str, processes: int, environment: Mapping[str, str
         *("--pool", *pool, "--queues", queues, "--hostname", f"{name}@%h"),
         *("--prefetch-multiplier", "1", "--without-gossip", "--without-mingle", "--loglevel", "INFO"),
     ]
-    return Command(name, [*_celery("worker"), *options], environment)
+    return Command(name, [*_nicely(), *_celery("worker"), *options], environment)
 
 
 def beat(run_folder: Path, environment: Mapping[str, str]) -> Command:
     """The clock that rings for the dispatcher."""
     options = ["--schedule", str(run_folder / "beat-schedule"), "--pidfile", "", "--loglevel", "INFO"]
-    return Command("beat", [*_celery("beat"), *options], environment)
+    return Command("beat", [*_nicely(), *_celery("beat"), *options], environment)
 
 
 def manage(name: str, *arguments: str, environment: Mapping[str, str], loud: bool = False) -> Command:
@@ -75,6 +78,12 @@ def manage(name: str, *arguments: str, environment: Mapping[str, str], loud: boo
         lasting=False,
         shown="everything" if loud else "warnings",
     )
+
+
+def _nicely() -> list[str]:
+    """What gives way to the web processes: the process becomes the one that is named after it."""
+    nice = shutil.which("nice")
+    return [nice, "-n", str(NICENESS)] if nice else []
 
 
 def _celery(command: str) -> list[str]:

@@ -16,6 +16,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ class Server:
         self._process.wait()
 
 
-def start_postgresql(cleanup: processes.Cleanup) -> Server:
+def start_postgresql(cleanup: processes.Cleanup, settings: Sequence[str] = tuple(FAST)) -> Server:
     """Make a cluster, serve it on a Unix socket that only its owner can reach. Raises Unavailable."""
     folder = Path(tempfile.mkdtemp(prefix="runboard-pg-", dir=_reachable_temporary_folder()))
     cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
@@ -108,7 +109,7 @@ def start_postgresql(cleanup: processes.Cleanup) -> Server:
     if processes.start([*make, "--locale=C"], log, **options).wait() != 0:
         raise Unavailable(f"initdb ({origin}) has failed:\n{processes.last_lines(log)}")
     serve = [str(binaries / "postgres"), "-D", str(data), "-k", str(folder), "-c", "listen_addresses="]
-    server = Server(folder, [*serve, *(word for value in FAST for word in ("-c", value))], options)
+    server = Server(folder, [*serve, *(word for value in settings for word in ("-c", value))], options)
     cleanup(server.stop)
     server.description = f"PostgreSQL {server.start()} ({origin})"
     return server

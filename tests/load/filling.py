@@ -1,0 +1,110 @@
+"""What the site has before anybody reads: the demo, the reported boards, a generated board, a dataset for large runs.
+
+Django is set up, and the site's processes run: what has to be computed is asked for and waited for.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from django.conf import settings
+
+from tests.load import runs
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Of the generated board; a system page and a comparison for each of so many systems.
+SYSTEMS, DATASETS = 300, 12
+PATIENCE = 300.0
+LARGEST_SITEMAP = 60
+
+
+def fill(folder: Path) -> None:
+    """Make everything that needs no worker, and ask workers for the rest."""
+    from leaderboard.baselines import request_demo_rows
+    from leaderboard.board_versions import record_present
+    from leaderboard.demo.collection import make_demo_collection
+    from leaderboard.importing.importer import import_dataset
+    from leaderboard.importing.options import ImportOptions
+    from leaderboard.reported.loader import load_reported
+
+    load_reported()
+    record_present()
+    generate = [sys.executable, "manage.py", "generate_board"]
+    size = ["--systems", str(SYSTEMS), "--datasets", str(DATASETS)]
+    subprocess.run([*generate, *size], cwd=ROOT, env={**os.environ, "DEBUG": "1"}, check=True)
+    with tempfile.TemporaryDirectory(dir=settings.FILE_UPLOAD_TEMP_DIR) as made:
+        request_demo_rows(make_demo_collection(Path(made)))
+    runs.write_collection(folder)
+    options = ImportOptions(slug=runs.DATASET, name="Load", task="search", hidden=False, runs_only=True)
+    import_dataset(folder, options)
+
+
+def tokens(people: int, name: str) -> list[str]:
+    """A token to submit with for each of so many new people."""
+    from leaderboard.models import User
+    from submissions.models import Scope
+    from submissions.people.teams import personal_team
+    from submissions.people.tokens import make_token
+
+    found = []
+    for number in range(people):
+        person = User.objects.create_user(f"{name}-{number}@runboard.localhost")
+        personal_team(person)
+        found.append(make_token(person, "load test", scopes=[Scope.SUBMIT, Scope.READ]))
+    return found
+
+
+def wait_for(condition: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
+    """Return once it holds. Raises SystemExit."""
+    deadline = time.monotonic() + patience
+    while not condition():
+        if time.monotonic() > deadline:
+            raise SystemExit(f"waited {patience:.0f} s for {what}")
+        time.sleep(0.25)
+
+
+def work_is_done() -> bool:
+    """Whether every job and every request for one has come to its end."""
+    from leaderboard.models import WorkRequest
+    from submissions.models import TERMINAL, Job
+
+    waiting = Job.objects.exclude(state__in=TERMINAL).exists()
+    return not waiting and not WorkRequest.objects.exists()
+
+
+def states(identifiers: list[str]) -> dict[str, int]:
+    """How many jobs of these submissions are in which state."""
+    from collections import Counter
+
+    from submissions.models import Job
+
+    return dict(Counter(Job.objects.filter(submission__in=identifiers).values_list("state", flat=True)))
+
+
+def sitemap() -> tuple[dict[str, list[str]], list[str]]:
+    """Addresses by kind of page, and the systems that are compared."""
+    from leaderboard.figures.registry import FIGURES
+    from leaderboard.models import Benchmark, Dataset, Entry, System
+
+    shown = System.objects.filter(entry__in=Entry.objects.all()).distinct().order_by("pk")
+    systems = list(shown.values_list("slug", flat=True))
+    some = systems[:: max(1, len(systems) // LARGEST_SITEMAP)]
+    datasets = Dataset.objects.filter(entry__isnull=False).distinct().order_by("pk")
+    addresses = {
+        "home": ["/"],
+        "list": ["/benchmarks/", "/datasets/", "/news/", "/figures/", "/rounds/"],
+        "benchmark board": [
+            f"/benchmarks/{slug}/" for slug in Benchmark.objects.values_list("slug", flat=True)
+        ],
+        "dataset board": [f"/datasets/{slug}/" for slug in datasets.values_list("slug", flat=True)],
+        "system": [f"/systems/{slug}/" for slug in some],
+        "figure": [f"/figures/{slug}/" for slug in FIGURES],
+        "document": ["/measures/", "/formats/", "/efficiency/", "/api/v1/docs/"],
+    }
+    return addresses, some

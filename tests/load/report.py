@@ -1,0 +1,165 @@
+"""What was promised, what was found, and both as Markdown."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.load.usage import Usage
+
+#: What is promised: milliseconds that 95 of 100 requests for pages take at most, and how much memory may grow.
+P95_MS = 500.0
+GROWTH = 0.10
+#: What readers wait for in one piece; files of pages come from nginx.
+STATIC, WHOLE = "static file", "(page with its files)"
+#: Growth below so many MiB is no growth: a connection's buffers.
+LEAST_MIB = 8.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request of a reader: when it began, in seconds, and what it took."""
+
+    at: float
+    kind: str
+    status: int
+    milliseconds: float
+    size: int
+    address: str
+
+
+@dataclass
+class Findings:
+    """All that was measured."""
+
+    seconds: float
+    readers: int
+    requests: Sequence[Request]
+    uploads: Sequence[Mapping[str, Any]]
+    upload_bytes: int
+    #: When the first upload began and the last run was scored, in seconds.
+    uploading: tuple[float, float]
+    scored: Mapping[str, int]
+    usage: Usage
+    moments: Sequence[float]
+    machine: str
+    faults: list[str] = field(default_factory=list)
+
+    @property
+    def pages(self) -> list[Request]:
+        """What gunicorn answers."""
+        return [each for each in self.requests if each.kind not in (STATIC, WHOLE)]
+
+    def while_uploading(self) -> list[Request]:
+        """Pages that were asked for while uploads came in or were scored."""
+        first, last = self.uploading
+        return [each for each in self.pages if first <= each.at <= last]
+
+    def broken(self) -> list[str]:
+        """Every promise that does not hold."""
+        found = list(self.faults)
+        for name, requests in (("all", self.pages), ("while uploads came in", self.while_uploading())):
+            p95 = quantile([each.milliseconds for each in requests], 0.95)
+            if not p95 < P95_MS:
+                found.append(f"p95 of pages, {name}: {p95:.0f} ms, not below {P95_MS:.0f}")
+        failed = Counter(each.status for each in self.requests if not 200 <= each.status < 400)
+        found += [f"{count} answers with status {status}" for status, count in sorted(failed.items())]
+        refused = [each for each in self.uploads if each["status"] != 201]
+        found += [f"upload {each['number']}: {each['status']} {each['detail']}" for each in refused]
+        if self.scored != {"done": len(self.uploads)}:
+            found.append(f"of {len(self.uploads)} runs: {dict(self.scored)}")
+        return found + self._grown()
+
+    def _grown(self) -> list[str]:
+        first, last = self.usage.memory[self.moments[0]], self.usage.memory[self.moments[-1]]
+        grown = []
+        for name, before in first.items():
+            if name in last and last[name] > before * (1 + GROWTH) and last[name] - before > LEAST_MIB:
+                grown.append(f"memory of {name}: {before:.0f} → {last[name]:.0f} MiB")
+        return grown
+
+
+def quantile(values: Iterable[float], share: float) -> float:
+    """The smallest value that at least this share of them does not exceed; NaN of none."""
+    ordered = sorted(values)
+    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else math.nan
+
+
+def as_markdown(found: Findings) -> str:
+    """Tables for docs/benchmarks.md."""
+    lines = [
+        f"{found.readers} readers, {found.seconds / 60:g} minutes, {len(found.uploads)} uploads of "
+        f"{found.upload_bytes / 1e6:.0f} MB · {found.machine}",
+        "",
+        *_latencies(found),
+        "",
+        *_machine(found),
+        "",
+        *_uploads(found),
+        "",
+    ]
+    broken = found.broken()
+    lines += ["Every promise holds."] if not broken else ["**Broken:**", *(f"- {each}" for each in broken)]
+    return "\n".join(lines) + "\n"
+
+
+def _latencies(found: Findings) -> list[str]:
+    kinds = sorted({each.kind for each in found.pages})
+    rows = [(kind, [each for each in found.pages if each.kind == kind]) for kind in kinds]
+    rows += [
+        ("**all pages**", found.pages),
+        ("**pages while uploads came in or were scored**", found.while_uploading()),
+        ("static files (nginx)", [each for each in found.requests if each.kind == STATIC]),
+        ("a first page with all its files", [each for each in found.requests if each.kind == WHOLE]),
+    ]
+    return [
+        "| what readers asked for | requests | a second | not modified | p50 ms | p95 ms | p99 ms | max ms | 5xx |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
+        *(_latency(name, requests, found.seconds) for name, requests in rows if requests),
+    ]
+
+
+def _latency(name: str, requests: Sequence[Request], seconds: float) -> str:
+    waits = [each.milliseconds for each in requests]
+    numbers = [f"{quantile(waits, share):.0f}" for share in (0.5, 0.95, 0.99, 1.0)]
+    kept = sum(each.status == 304 for each in requests) / len(requests)
+    failed = sum(each.status >= 500 for each in requests)
+    cells = [
+        name,
+        f"{len(requests):,}",
+        f"{len(requests) / seconds:.1f}",
+        f"{kept:.0%}",
+        *numbers,
+        str(failed),
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def _machine(found: Findings) -> list[str]:
+    heads = [f"MiB at {moment / 60:g} min" for moment in found.moments]
+    lines = [
+        f"| processes | CPU s | of one core | {' | '.join(heads)} |",
+        f"|---|--:|--:|{'--:|' * len(heads)}",
+    ]
+    for name, seconds in found.usage.seconds.items():
+        memory = [found.usage.memory[moment].get(name) for moment in found.moments]
+        shown = [f"{value:.0f}" if value else "" for value in memory]
+        lines.append(f"| {name} | {seconds:.0f} | {seconds / found.seconds:.0%} | {' | '.join(shown)} |")
+    return lines
+
+
+def _uploads(found: Findings) -> list[str]:
+    if not found.uploads:
+        return []
+    first, last = found.uploading
+    transfer = [each["sent"] - each["began"] for each in found.uploads]
+    wait = [each["answered"] - each["sent"] for each in found.uploads]
+    return [
+        f"Uploads: {sum(each['status'] == 201 for each in found.uploads)} of {len(found.uploads)} accepted, "
+        f"{found.scored.get('done', 0)} scored; "
+        f"{quantile(transfer, 0.5):.1f} s to send (median), then {quantile(wait, 0.5):.1f} s until the answer "
+        f"(at most {max(wait):.1f}); the last was scored {last - first:.0f} s after the first began."
+    ]
