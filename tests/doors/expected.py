@@ -225,6 +225,7 @@ _ADMIN = {
     **_root_model("leaderboard_user"),
     **_each(Row(_CURATORS, _CURATORS), "leaderboard_user_changelist", "leaderboard_user_history"),
     "leaderboard_user_change": Row(_CURATORS, _ROOT),
+    "leaderboard_user_delete": Row(_NOBODY, _NOBODY),  # accounts are closed, not deleted
     "auth_user_password_change": Row(_ROOT, _ROOT),
     **_each(
         Row(_CURATORS, _CURATORS),
