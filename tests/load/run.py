@@ -13,6 +13,7 @@ import json
 import os
 import platform
 import shutil
+import signal
 import sys
 import time
 from contextlib import ExitStack
@@ -49,6 +50,7 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="a folder for logs and the record of every request")
     options = parser.parse_args()
     proxy.find_nginx()  # before minutes are spent
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all is ended and removed then too
     with ExitStack() as after:
         folder = Path(make_folder())
         after.callback(shutil.rmtree, folder, ignore_errors=True)
