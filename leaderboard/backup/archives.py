@@ -73,6 +73,7 @@ class Folders:
     def __init__(self, root: Path, names: Iterable[str], leave_out: Iterable[str] = ()) -> None:
         self.hashes: dict[str, str] = {}
         self._root, self._names, self._left_out = root, tuple(names), frozenset(leave_out)
+        self._seen: set[Path] = set()
 
     def write(self, stream: BinaryIO) -> None:
         """The tar, into the stream."""
@@ -85,16 +86,28 @@ class Folders:
         if name in self._left_out or path.name.startswith(".partial-"):
             return
         try:
-            member = archive.gettarinfo(path, arcname=name)
-            if member.isfile():
+            # A folder that operators moved to a larger disk is linked; a second name of a file is a file like the first.
+            if path.is_file():
                 with path.open("rb") as file:
+                    member = archive.gettarinfo(arcname=name, fileobj=file)
+                    member.type, member.linkname = tarfile.REGTYPE, ""
+                    member.size = os.fstat(file.fileno()).st_size
                     reader = _Hashed(file)
                     archive.addfile(member, reader)
                 self.hashes[name] = reader.digest.hexdigest()
-            elif member.isdir():
-                archive.addfile(member)
+            elif path.is_dir():
+                if (place := path.resolve()) in self._seen:
+                    raise BackupProblem(f"{path} leads to a folder that is in the backup already.")
+                self._seen.add(place)
+                folder = tarfile.TarInfo(name)
+                folder.type, folder.mode = tarfile.DIRTYPE, 0o700
+                archive.addfile(folder)
                 for child in sorted(path.iterdir()):
                     self._add(archive, child)
+            elif os.path.lexists(path):
+                raise BackupProblem(
+                    f"{path} is neither a file nor a folder: a link that leads nowhere, or a device."
+                )
         except FileNotFoundError:
             return
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -101,10 +102,17 @@ def test_everything_comes_back_and_nothing_can_be_read_without_the_keys(
     (full_site / "private" / "qrels").mkdir(parents=True, exist_ok=True)
     (full_site / "private" / "qrels" / "ab").write_bytes(marker)
     (full_site / "private" / "qrels" / ".partial-x").write_bytes(b"unfinished")
+    moved = tmp_path / "larger disk"
+    moved.mkdir()
+    (moved / "one").write_bytes(b"on another disk")
+    (full_site / "media").mkdir(exist_ok=True)
+    (full_site / "media" / "linked").symlink_to(moved)
+    (full_site / "media" / "two").hardlink_to(moved / "one")
     folder = backup(
         tmp_path / "backups", f"--recipient={operator.public}", f"--judgements-recipient={judge.public}"
     )
     (full_site / "private" / "qrels" / "ab").unlink()
+    shutil.rmtree(full_site / "media")
 
     written = b"".join(path.read_bytes() for path in folder.iterdir())
     assert marker not in written
@@ -126,6 +134,8 @@ def test_everything_comes_back_and_nothing_can_be_read_without_the_keys(
     assert f"{sum(rows.values()):,} rows in {len(rows)} tables" in said
     assert (new_site.var / "private" / "qrels" / "ab").read_bytes() == marker
     assert not (new_site.var / "private" / "qrels" / ".partial-x").exists()
+    assert (new_site.var / "media" / "linked" / "one").read_bytes() == b"on another disk"
+    assert (new_site.var / "media" / "two").read_bytes() == b"on another disk"
     for path in (full_site / "store" / "runs").rglob("*"):
         if path.is_file():
             assert (new_site.var / path.relative_to(full_site)).read_bytes() == path.read_bytes()
@@ -142,6 +152,17 @@ def test_a_damaged_backup_is_refused_before_anything_is_written(full_site: Path,
     store.write_bytes(content)
     with pytest.raises(CommandError, match=r"damaged: store\.tar is not what was written"):
         call_command("restore_backup", str(folder))
+
+
+def test_a_link_that_leads_nowhere_is_said_and_no_backup_made(full_site: Path, tmp_path: Path) -> None:
+    link = full_site / "store" / "gone"
+    link.symlink_to(tmp_path / "nowhere")
+    try:
+        with pytest.raises(CommandError, match="leads nowhere"):
+            call_command("backup", str(tmp_path / "backups"), "--in-the-clear")
+    finally:
+        link.unlink()
+    assert list((tmp_path / "backups").iterdir()) == []
 
 
 def test_nobody_makes_a_backup_in_the_clear_by_accident(full_site: Path, tmp_path: Path) -> None:
