@@ -86,7 +86,7 @@ class Folders:
         if name in self._left_out or path.name.startswith(".partial-"):
             return
         try:
-            # A folder that operators moved to a larger disk is linked; a second name of a file is a file like the first.
+            # A folder on a larger disk is linked from here; a file's second name is a file like its first.
             if path.is_file():
                 with path.open("rb") as file:
                     member = archive.gettarinfo(arcname=name, fileobj=file)

@@ -43,7 +43,10 @@ def make_backup(destination: Path, recipients: Sequence[str], judgements_recipie
     folder = _new_folder(destination, moment)
     root = Path(settings.VAR)
     try:
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".scratch-") as scratch:
+        # A copy of SQLite's file is in the clear: it stays on the site's own disk, in a folder that is swept.
+        work = root / "work"
+        work.mkdir(exist_ok=True, mode=0o700)
+        with tempfile.TemporaryDirectory(dir=work, prefix="backup-") as scratch:
             migrations = applied_migrations()
             database = folder / f"database{'.age' if keys else ''}"
             rows = copy_database(Path(scratch), lambda write: write_file(database, write, keys))

@@ -114,6 +114,7 @@ def test_everything_comes_back_and_nothing_can_be_read_without_the_keys(
     (full_site / "private" / "qrels" / "ab").unlink()
     shutil.rmtree(full_site / "media")
 
+    assert {path.suffix for path in folder.iterdir()} == {".age", ".json"}
     written = b"".join(path.read_bytes() for path in folder.iterdir())
     assert marker not in written
     assert b"alice" not in written
