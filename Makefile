@@ -27,10 +27,13 @@ CASES ?= 10000
 REPEAT ?= 50
 # How many readers load the site.
 READERS ?= 200
+# The image that is tried: web or cpu-worker.
+TARGET ?= web
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test test-long test-faults lint benchmark load-test attack fuzz sanitize fuzz-checkpoints clean
+.PHONY: help run test test-long test-faults lint benchmark load-test attack fuzz sanitize fuzz-checkpoints \
+	check-containers try-dockerfile clean
 
 help: ## list these recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -78,6 +81,13 @@ fuzz: $(TEST_STAMP) ## all that strangers send, spoilt: 10,000 cases by kind, bo
 
 sanitize: $(TEST_STAMP) ## the tests of the compiled kernel, with its memory and arithmetic watched (gcc's sanitizers)
 	tests/fuzz/sanitize.sh $(PY)
+
+check-containers: $(TEST_STAMP) ## Docker's own reader on docker/compose.yaml, our rules on what it reads, and the proxy in front of the site
+	PYTHONPATH=. $(PY) tests/docker/check_compose.py
+	PYTHONPATH=. $(PY) tests/docker/try_proxy.py
+
+try-dockerfile: $(TEST_STAMP) ## the Dockerfile's steps in a plain Debian, then served from it: needs root (TARGET=web or cpu-worker)
+	PYTHONPATH=. $(PY) tests/docker/try_dockerfile.py $(TARGET)
 
 fuzz-checkpoints: $(TEST_STAMP) ## spoil good checkpoints at random: each is accepted or refused with a reason (COUNT=..., SEED=...)
 	PYTHONPATH=. $(PY) tests/fuzz/spoilt_checkpoints.py $(COUNT) $(SEED)

@@ -10,10 +10,8 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 OF_MODELS = {
@@ -73,46 +71,3 @@ def test_what_the_web_needs_is_part_of_what_everything_needs_and_has_no_models()
     assert not web & (OF_MODELS | OF_STORAGE)
     assert {"torch", "sentence-transformers", "transformers"} <= everything
     assert not web & everything, "each version is written once"
-
-
-def services() -> dict[str, Any]:
-    """The services of the compose file."""
-    return yaml.safe_load((ROOT / "docker/compose.yaml").read_text())["services"]
-
-
-def test_only_retrievers_are_made_of_the_image_with_models() -> None:
-    targets = {name: service["build"]["target"] for name, service in services().items() if "build" in service}
-    with_models = {name for name, target in targets.items() if target == "worker"}
-    assert with_models == {"retriever", "retriever-gpu"}
-    assert set(targets.values()) == {"web", "worker"}
-    stages = (ROOT / "docker/Dockerfile").read_text().split("\nFROM ")
-    by_target = {stage.split(" AS ")[1].split("\n")[0]: stage for stage in stages if " AS " in stage}
-    assert {"web", "worker"} <= set(by_target)
-    assert "--requirement requirements.txt" not in by_target["base"] + by_target["web"]
-    assert "--requirement requirements.txt" in by_target["worker"]
-    assert "bubblewrap" in by_target["worker"]
-
-
-def test_every_queue_has_a_worker_and_what_measures_runs_one_job_at_a_time() -> None:
-    commands = {name: str(service.get("command", "")) for name, service in services().items()}
-    queues = {
-        name: command.split("--queues ")[1].split()[0].split(",")
-        for name, command in commands.items()
-        if "--queues " in command
-    }
-    assert queues == {
-        "scorer": ["score", "dispatch"],
-        "notifier": ["notices"],
-        "retriever": ["cpu"],
-        "retriever-gpu": ["gpu"],
-    }
-    for name in ("retriever", "retriever-gpu"):
-        assert "--concurrency 1 " in commands[name]
-    assert services()["retriever-gpu"]["profiles"] == ["gpu"]
-
-
-def test_who_sends_to_strangers_servers_has_neither_judgements_nor_runs() -> None:
-    notifier = services()["notifier"]
-    assert notifier["volumes"] == []
-    assert notifier["environment"]["PRIVATE_STORAGE"] == "off"
-    assert "PRIVATE_STORAGE" not in services()["scorer"]["environment"]

@@ -1,0 +1,126 @@
+"""What docs/decisions/0037 promises of the containers, asked of compose.yaml as read or as `docker compose` prints it.
+
+Each rule raises AssertionError with the service that breaks it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+Service = Mapping[str, Any]
+Services = Mapping[str, Service]
+
+WITH_JUDGEMENTS = {"setup", "curation", "scorer"}
+#: It brings everything up to date and ends.
+ENDS = {"setup"}
+#: Whose image is not ours: there the user is named beside it.
+FOREIGN = {"proxy", "postgres", "redis"}
+WITH_A_WAY_OUT = {"proxy", "web", "notifier"}
+
+
+def volumes(service: Service) -> dict[str, str]:
+    """Names of volumes or folders, by where they are mounted."""
+    found = {}
+    for volume in service.get("volumes") or []:
+        if isinstance(volume, str):
+            source, target = volume.split(":")[:2]
+        else:
+            source, target = volume["source"], volume["target"]
+        found[target] = source
+    return found
+
+
+def judgements_are_for_few(services: Services) -> None:
+    """Only who scores, who curates and who sets up mount `private`, and only they are told to use it."""
+    mounted = {name for name, service in services.items() if "private" in volumes(service).values()}
+    assert mounted == WITH_JUDGEMENTS, mounted
+    for name, service in services.items():
+        if name not in FOREIGN:
+            expected = "on" if name in WITH_JUDGEMENTS else "off"
+            assert service["environment"]["PRIVATE_STORAGE"] == expected, name
+    assert "/data" not in volumes(services["notifier"]), "who sends to strangers' servers has no runs either"
+
+
+def only_the_proxy_is_reached(services: Services) -> None:
+    """No other service publishes a port, and who has judgements, models or data has no network but the inner one."""
+    assert {name for name, service in services.items() if service.get("ports")} == {"proxy"}
+    outside = {name for name, service in services.items() if "outside" in service["networks"]}
+    assert outside == WITH_A_WAY_OUT, outside
+
+
+def nobody_has_rights_to_spare(services: Services) -> None:
+    """No root, no capabilities, nothing to write to but volumes and memory."""
+    for name, service in services.items():
+        assert service.get("read_only") is True, f"{name} can write to its root"
+        assert service.get("cap_drop") == ["ALL"], f"{name} has capabilities"
+        assert any("no-new-privileges" in option for option in service.get("security_opt", [])), name
+        assert not service.get("privileged"), name
+        if name in FOREIGN:
+            user = str(service.get("user", "root")).partition(":")[0]
+            assert user not in ("root", "0"), f"{name} runs as root"
+        else:
+            assert "user" not in service, f"{name}: its image names the user"
+
+
+def everybody_is_asked_how_they_are(services: Services) -> None:
+    """Each service that stays has a check, which asks what the service is."""
+    for name, service in services.items():
+        check = service.get("healthcheck") or {}
+        if name in ENDS:
+            assert check.get("disable") or check.get("test") == ["NONE"], name
+        else:
+            assert check.get("test"), f"{name} has no check"
+
+
+def images_are_named_exactly(services: Services) -> None:
+    """Pinned to a patch release; ours are built from the target that fits."""
+    for name, service in services.items():
+        image = service["image"]
+        if name in FOREIGN:
+            assert re.search(r":\d+\.\d+(\.\d+)?(-[a-z]+)?$", image), image
+            continue
+        target = {"retriever": "cpu-worker", "retriever-gpu": "gpu-worker"}.get(name, "web")
+        assert service["build"]["target"] == target, name
+        assert (image == "runboard-web") == (target == "web"), name
+
+
+def the_broker_forgets_nothing(services: Services) -> None:
+    """Written to a file, and never short of memory by dropping what it holds."""
+    command = " ".join(services["redis"]["command"])
+    for option in ("--appendonly yes", "--maxmemory-policy noeviction", "--requirepass"):
+        assert option in command, option
+
+
+def every_queue_has_its_worker(services: Services, dockerfile: Path) -> None:
+    """And what measures runs one job at a time."""
+    stages = dockerfile.read_text().split("\nFROM ")
+    by_target = {stage.split(" AS ")[1].split("\n")[0]: stage for stage in stages if " AS " in stage}
+    queues = {}
+    for name, service in services.items():
+        command = service.get("command") or ""
+        if name.startswith("retriever"):
+            command = re.sub(r'[\[\]",\\\s]+', " ", by_target[service["build"]["target"]].split("CMD [")[-1])
+            assert "--concurrency 1 " in command, name
+        found = re.search(r"--queues (\S+)", " ".join(command) if isinstance(command, list) else command)
+        if found:
+            queues[name] = found[1]
+    expected = {"scorer": "score,dispatch", "notifier": "notices", "retriever": "cpu", "retriever-gpu": "gpu"}
+    assert {name: queue for name, queue in expected.items() if name in services} == queues
+    with_a_profile = {
+        name: service["profiles"] for name, service in services.items() if service.get("profiles")
+    }
+    assert with_a_profile in ({"retriever-gpu": ["gpu"]}, {}), with_a_profile
+
+
+def all_rules(services: Services, dockerfile: Path) -> None:
+    """Every rule. Raises AssertionError."""
+    judgements_are_for_few(services)
+    only_the_proxy_is_reached(services)
+    nobody_has_rights_to_spare(services)
+    everybody_is_asked_how_they_are(services)
+    images_are_named_exactly(services)
+    the_broker_forgets_nothing(services)
+    every_queue_has_its_worker(services, dockerfile)

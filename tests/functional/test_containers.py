@@ -1,0 +1,123 @@
+"""The containers' files say what docs/decisions/0037 promises. `make check-containers` asks Docker's own reader too."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.docker import compose_rules
+from tests.docker.dockerfile import Context, copied, healthcheck, read_stages, steps_of, words_of
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCKERFILE = ROOT / "docker/Dockerfile"
+COMPOSE = ROOT / "docker/compose.yaml"
+OUTSIDE = ROOT / "docker/compose.outside.yaml"
+TARGETS = ("web", "cpu-worker", "gpu-worker")
+
+
+READ: dict[str, Any] = yaml.safe_load(COMPOSE.read_text())["services"]
+
+
+def services() -> dict[str, Any]:
+    """The services of the compose file, to be changed at will: what anchors share is apart."""
+    found: dict[str, Any] = json.loads(json.dumps(READ))
+    return found
+
+
+def test_the_services_keep_every_rule() -> None:
+    compose_rules.all_rules(services(), DOCKERFILE)
+
+
+def test_a_broken_rule_is_noticed() -> None:
+    for break_it in (
+        lambda all_of: all_of["web"]["volumes"].append("private:/data/private"),
+        lambda all_of: all_of["postgres"].update(ports=["5432:5432"]),
+        lambda all_of: all_of["redis"].update(user="root"),
+        lambda all_of: all_of["proxy"].update(image="nginx:latest"),
+        lambda all_of: all_of["beat"].pop("healthcheck"),
+        lambda all_of: all_of["scorer"].update(read_only=False),
+        lambda all_of: all_of["notifier"]["build"].update(target="cpu-worker"),
+    ):
+        broken = services()
+        break_it(broken)
+        with pytest.raises(AssertionError):
+            compose_rules.all_rules(broken, DOCKERFILE)
+
+
+def test_secrets_must_be_set() -> None:
+    text = COMPOSE.read_text()
+    for name in ("SITE_HOST", "SECRET_KEY", "POSTGRES_PASSWORD", "REDIS_PASSWORD"):
+        assert f"${{{name}:?" in text, name
+
+
+def test_the_example_names_every_variable_of_the_compose_files() -> None:
+    text = COMPOSE.read_text() + OUTSIDE.read_text()
+    asked = set(re.findall(r"(?<!\$)\$\{(\w+)", text)) | set(
+        re.findall(r"^    (\w+):$", OUTSIDE.read_text(), re.M)
+    )
+    asked = {name for name in asked if name.isupper()}
+    told = set(re.findall(r"^#?([A-Z_]+)=", (ROOT / "docker/.env.example").read_text(), re.MULTILINE))
+    assert told - {"COMPOSE_PROJECT_NAME"} == asked
+    for secret in ("SECRET_KEY", "POSTGRES_PASSWORD", "REDIS_PASSWORD", "METRICS_TOKEN"):
+        assert re.search(rf"^{secret}=$", (ROOT / "docker/.env.example").read_text(), re.MULTILINE), secret
+
+
+def test_keys_of_the_bucket_are_for_retrievers_alone() -> None:
+    assert "AWS_" not in COMPOSE.read_text()
+    assert set(yaml.safe_load(OUTSIDE.read_text())["services"]) == {"retriever", "retriever-gpu"}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_images_are_pinned_and_run_without_rights(target: str) -> None:
+    image, steps = steps_of(read_stages(DOCKERFILE), target)
+    assert re.fullmatch(r"python:3\.11\.\d+-slim-bookworm", image)
+    assert [step.text for step in steps if step.instruction == "USER"] == ["runboard"]
+    assert healthcheck(steps)[:2] == ["python", "docker/healthy.py"]
+    assert words_of([step.text for step in steps if step.instruction == "CMD"][-1])[0] in (
+        "gunicorn",
+        "celery",
+    )
+
+
+def test_libraries_of_models_are_in_the_workers_images_alone() -> None:
+    stages = read_stages(DOCKERFILE)
+    for target in TARGETS:
+        _, steps = steps_of(stages, target)
+        installs = " ".join(step.text for step in steps if step.instruction == "RUN")
+        assert ("--requirement requirements.txt" in installs) == (target != "web")
+        assert ("bubblewrap" in installs) == (target != "web")
+
+
+def test_everything_that_is_copied_is_there_and_no_secret_is() -> None:
+    context = Context(ROOT)
+    for stage in read_stages(DOCKERFILE).values():
+        for step in stage.steps:
+            if step.instruction == "COPY" and not copied(step)[0]:
+                for source in copied(step)[1]:
+                    assert (ROOT / source).exists(), source
+                    assert not context.leaves_out(source), source
+    for name in ("docker/.env", "docker/tls/key.pem", "var/db.sqlite3", ".git/config", "tests/conftest.py"):
+        assert context.leaves_out(name), name
+
+
+def test_the_proxy_hands_out_nothing_private() -> None:
+    template = (ROOT / "docker/nginx.conf.template").read_text()
+    handed_out = set(re.findall(r"alias (\S+);", template))
+    assert handed_out == {"/errors/", "/data/static/", "/data/store/"}
+    assert not re.search(r"^\s*root\s", template, re.MULTILINE)
+    assert "private" not in compose_rules.volumes(services()["proxy"]).values()
+    named = set(re.findall(r"/proxy-errors/(\w+)", template))
+    for name in named:
+        assert {file.suffix for file in (ROOT / "docker/errors").glob(f"{name}.*")} == {".html", ".json"}
+
+
+def test_the_docs_list_every_variable_that_settings_read() -> None:
+    text = "".join(path.read_text() for path in (ROOT / "leaderboard/settings").glob("*.py"))
+    read = set(re.findall(r"env\.\w+\(\s*\"([A-Z_]+)\"", text))
+    listed = set(re.findall(r"`([A-Z_]+)`", (ROOT / "docs/operations.md").read_text()))
+    assert read - listed == {"RUNBOARD_STATIC_BACKEND"}  # for tests
