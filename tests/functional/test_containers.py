@@ -80,7 +80,7 @@ def test_images_are_pinned_and_run_without_rights(target: str) -> None:
     assert healthcheck(steps)[:2] == ["python", "docker/healthy.py"]
     assert words_of([step.text for step in steps if step.instruction == "CMD"][-1])[0] in (
         "gunicorn",
-        "celery",
+        "nice",
     )
 
 
