@@ -12,12 +12,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 DATASET = "load"
 QUERIES = 2_000
 #: Documents of a query in a large run. Lines have 50 bytes: 100 MB.
 DEPTH, SMALL_DEPTH = 1_000, 10
 JUDGED = 40
 VARIANTS = 2
+#: Lists of scores that queries have one of: enough that files compress by a factor of 3 to 7, as real runs do.
+SCORINGS = 64
 
 
 def write_collection(folder: Path) -> None:
@@ -65,21 +70,27 @@ class Blocks:
 def write_blocks(folder: Path, depth: int = DEPTH) -> Blocks:
     """Write both rankings of every query."""
     folder.mkdir(parents=True, exist_ok=True)
-    ends = [f" {rank:04d} {30.0 - rank * 0.0173:09.6f} large-load\n" for rank in range(1, depth + 1)]
+    random_ = np.random.default_rng(1)
+    endings = [_endings(random_.random(depth)) for _ in range(SCORINGS)]
+    numbers = [f"{number:07d}" for number in range(2 * DEPTH)]
     paths, length = [], 0
     for variant in range(VARIANTS):
         path = folder / f"ranking-{depth}-{variant}.txt"
-        choose = random.Random(variant)
-        numbers = [f"{number:07d}" for number in range(2 * DEPTH)]
-        choose.shuffle(numbers)
         with path.open("wb") as file:
             for query in range(QUERIES):
-                first = choose.randrange(DEPTH)
                 begin = f"{_query(query)} Q0 {query:05d}-"
-                chosen = zip(numbers[first : first + depth], ends, strict=True)
-                length = file.write("".join([f"{begin}{number}{end}" for number, end in chosen]).encode())
+                order = random_.permutation(len(numbers))[:depth].tolist()
+                ends = endings[int(random_.integers(SCORINGS))]
+                lines = [f"{begin}{numbers[number]}{end}" for number, end in zip(order, ends, strict=True)]
+                length = file.write("".join(lines).encode())
         paths.append(path)
     return Blocks(paths, length)
+
+
+def _endings(steps: NDArray[np.float64]) -> list[str]:
+    """What stands after the document in each line of a query: its rank, a score below the one before, the tag."""
+    scores = 60.0 - np.cumsum(0.005 + 0.05 * steps)
+    return [f" {rank:04d} {score:09.6f} large-load\n" for rank, score in enumerate(scores.tolist(), start=1)]
 
 
 def _query(number: int) -> str:
