@@ -20,12 +20,12 @@ from tests.load import runs
 ROOT = Path(__file__).resolve().parents[2]
 #: Of the generated board; a system page and a comparison for each of so many systems.
 SYSTEMS, DATASETS = 300, 12
-PATIENCE = 300.0
+PATIENCE = 120.0
 LARGEST_SITEMAP = 60
 
 
-def fill(folder: Path) -> None:
-    """Make everything that needs no worker, and ask workers for the rest."""
+def fill(folder: Path, systems: int = SYSTEMS, datasets: int = DATASETS) -> None:
+    """Make everything that needs no worker, and ask workers for the rest; the generated board has so many rows."""
     from leaderboard.baselines import request_demo_rows
     from leaderboard.board_versions import record_present
     from leaderboard.demo.collection import make_demo_collection
@@ -36,7 +36,7 @@ def fill(folder: Path) -> None:
     load_reported()
     record_present()
     generate = [sys.executable, "manage.py", "generate_board"]
-    size = ["--systems", str(SYSTEMS), "--datasets", str(DATASETS)]
+    size = ["--systems", str(systems), "--datasets", str(datasets)]
     subprocess.run([*generate, *size], cwd=ROOT, env={**os.environ, "DEBUG": "1"}, check=True)
     with tempfile.TemporaryDirectory(dir=settings.FILE_UPLOAD_TEMP_DIR) as made:
         request_demo_rows(make_demo_collection(Path(made)))
@@ -60,13 +60,14 @@ def tokens(people: int, name: str) -> list[str]:
     return found
 
 
-def wait_for(condition: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
-    """Return once it holds. Raises SystemExit."""
+def wait_for(condition: Callable[[], bool], patience: float = PATIENCE) -> bool:
+    """Whether it held within so many seconds; returns once it does."""
     deadline = time.monotonic() + patience
     while not condition():
         if time.monotonic() > deadline:
-            raise SystemExit(f"waited {patience:.0f} s for {what}")
+            return False
         time.sleep(0.25)
+    return True
 
 
 def work_is_done() -> bool:
@@ -80,7 +81,14 @@ def work_is_done() -> bool:
 
     real = {"dataset__slug__in": [DEMO_SLUG, runs.DATASET]}
     waiting = Job.objects.filter(**real).exclude(state__in=TERMINAL).exists()
-    return not waiting and not WorkRequest.objects.filter(**real).exists()
+    return not waiting and not WorkRequest.objects.filter(**real, taken_at=None).exists()
+
+
+def under_way(identifiers: list[str]) -> bool:
+    """Whether a job of these submissions has not come to its end."""
+    from submissions.models import TERMINAL, Job
+
+    return Job.objects.filter(submission__in=identifiers).exclude(state__in=TERMINAL).exists()
 
 
 def states(identifiers: list[str]) -> dict[str, int]:

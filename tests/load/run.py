@@ -41,6 +41,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--readers", type=int, default=200)
     parser.add_argument("--think", type=float, default=5.0, help="seconds between two pages, ± half")
+    parser.add_argument("--systems", type=int, default=filling.SYSTEMS, help="of the generated board")
+    parser.add_argument("--datasets", type=int, default=filling.DATASETS, help="of the generated board")
     parser.add_argument("--uploads", type=int, default=20)
     parser.add_argument("--apart", type=float, default=0.0, help="seconds between two uploads' beginnings")
     parser.add_argument("--depth", type=int, default=runs.DEPTH, help="documents of a query in large runs")
@@ -67,14 +69,15 @@ def main() -> None:
 
 def measure(site: Site, options: argparse.Namespace) -> report.Findings:
     """Fill the site, load it, and say what was found."""
-    prepare(site)
+    prepare(site, options)
     say("writing runs")
     blocks = runs.write_blocks(site.folder / "runs", options.depth)
     small = runs.write_blocks(site.folder / "runs", runs.SMALL_DEPTH)
     say("sending small runs")
     send(site, "small", small, filling.tokens(SMALL_RUNS, "small"), {"apart": 0.5, "bytes_per_second": 1e9})
     say("waiting for the workers to have done what a first start asks for")
-    filling.wait_for(filling.work_is_done, "the workers")
+    if not filling.wait_for(filling.work_is_done):
+        say("they have not done all of it; going on")
     say("filling caches")
     addresses, systems = filling.sitemap()
     reading = {"address": site.address, "think": options.think, "addresses": addresses, "systems": systems}
@@ -96,7 +99,7 @@ def measure(site: Site, options: argparse.Namespace) -> report.Findings:
         raise SystemExit(site.last_words())
     uploads = json.loads((site.folder / "large.result").read_text())
     identifiers = [each["identifier"] for each in uploads if each["identifier"]]
-    filling.wait_for(lambda: filling.states(identifiers).get("done") == len(identifiers), "the large runs")
+    filling.wait_for(lambda: not filling.under_way(identifiers))
     scored = time.monotonic() - began
     if readers.wait():
         raise SystemExit(site.last_words())
@@ -126,7 +129,7 @@ def readers_failed(site: Site) -> bool:
     return log.exists() and "Traceback" in log.read_text(errors="replace")
 
 
-def prepare(site: Site) -> None:
+def prepare(site: Site, options: argparse.Namespace) -> None:
     """The database, the static files, the processes, and what the site has."""
     import django
     from django.core.management import call_command
@@ -137,7 +140,7 @@ def prepare(site: Site) -> None:
     call_command("collectstatic", verbosity=0, interactive=False)
     site.start()
     say("filling the site")
-    filling.fill(site.folder / "collection")
+    filling.fill(site.folder / "collection", options.systems, options.datasets)
 
 
 def read(site: Site, name: str, plan: dict[str, Any]) -> Any:
