@@ -93,7 +93,8 @@ def measure(site: Site, options: argparse.Namespace) -> report.Findings:
     watch.start()
     readers = read(site, "readers", plan)
     senders = send(site, "large", blocks, people, {**pace, "first_at": seconds * 0.1}, wait=False)
-    watch.add("load generator", [readers.pid, senders.pid])
+    watch.add("load generator: readers", [readers.pid])
+    watch.add("load generator: senders", [senders.pid])
     began = time.monotonic()
     if senders.wait() or readers_failed(site):
         raise SystemExit(site.last_words())
