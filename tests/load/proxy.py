@@ -56,6 +56,7 @@ def write_configuration(folder: Path, port: int, servers: Mapping[str, int], sta
     ):
         raise ValueError(f"{TEMPLATE} has changed: {redirects=}, {upstreams()=}, {missing=}")
     folder.mkdir(parents=True, exist_ok=True)
+    (state / "incoming").mkdir(parents=True, exist_ok=True)  # a volume of its own in Compose
     path = folder / "nginx.conf"
     path.write_text(_main(folder) + _indented(_changed(text, changes)) + "}\n")
     return path
