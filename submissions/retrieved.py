@@ -5,6 +5,8 @@ What was found lies in the store, and is named in the job's payload: the rest of
 
 from __future__ import annotations
 
+import logging
+import secrets
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -26,7 +28,7 @@ from leaderboard.runs import StoredRun, run_path, store_run, write_text
 from submissions.lease import Cancelled, Lease, LeaseLost
 from submissions.lifecycle import advance, write_log
 from submissions.models import Job, State
-from submissions.queue import ring
+from submissions.queue import ATTEMPTS, ring
 from submissions.scoring import (
     Result,
     begin_scoring,
@@ -36,8 +38,11 @@ from submissions.scoring import (
     publish_results,
 )
 
-#: In a job's payload.
+logger = logging.getLogger(__name__)
+
+#: In a job's payload: what was found, and how often that was not there for who should score it.
 KEY = "retrieved"
+MISSED = "retrieved_missed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,20 +108,44 @@ def finish(job: Job, lease: Lease, found: Retrieved) -> None:
 def score_handed_over(job: Job, lease: Lease) -> bool:
     """Score what another worker found for this job; False where that is still to be retrieved.
 
-    Retrieved over content that the dataset no longer has, it goes back to where it came from.
+    Retrieved over content that the dataset no longer has, or not in this worker's store, it goes back to where it came
+    from; what is not there for the third time fails.
     """
     found = Retrieved.from_payload(job.payload)
     if found is None:
         return False
-    if found.version == current_qrels(job.dataset).version_id and all(
-        run_path(sha256).exists() for sha256 in found.sha256s
-    ):
+    if found.version != current_qrels(job.dataset).version_id:
+        write_log(job.pk, "The dataset has other content now: it is retrieved again.")
+        _send_back(job, found)
+    elif missing := [sha256 for sha256 in found.sha256s if not run_path(sha256).exists()]:
+        _miss(job, found, missing)
+    else:
         score_found(job, lease, found)
-        return True
-    write_log(job.pk, "The dataset has other content now: it is retrieved again.")
-    payload = {name: value for name, value in job.payload.items() if name != KEY}
-    _move(job, found.queue, payload)
     return True
+
+
+def _miss(job: Job, found: Retrieved, missing: Sequence[str]) -> None:
+    """Retrieve again what is not in this worker's store, which may be another than the retriever's, or give up."""
+    missed = job.payload.get(MISSED, 0) + 1
+    fault = secrets.token_hex(4)
+    logger.error(
+        "fault %s in job %s (%s): %s is not in the store (time %d of %d); do retriever and scorer share one?",
+        fault, job.pk, job.kind, run_path(missing[0]), missed, ATTEMPTS,
+    )  # fmt: skip
+    if missed < ATTEMPTS:
+        write_log(
+            job.pk, f"What was retrieved is not here: a fault of ours ({fault}); it is retrieved again."
+        )
+        _send_back(job, found, **{MISSED: missed})
+    elif advance(job.pk, State.FAILED, fence=job.fence, error_code="run_missing", fault=fault):
+        write_log(
+            job.pk, f"What was retrieved is not here: a fault of ours ({fault}), three times. We are sorry."
+        )
+
+
+def _send_back(job: Job, found: Retrieved, **noted: int) -> None:
+    payload = {name: value for name, value in job.payload.items() if name != KEY}
+    _move(job, found.queue, {**payload, **noted})
 
 
 def score_found(job: Job, lease: Lease, found: Retrieved) -> None:

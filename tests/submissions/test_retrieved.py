@@ -77,6 +77,26 @@ def test_what_was_retrieved_over_other_content_is_retrieved_again(baseline_job: 
     assert baseline_job.state == State.DONE
 
 
+def test_a_run_that_its_scorer_never_finds_fails_the_third_time(
+    baseline_job: Job, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The retriever's store is another than the scorer's."""
+    for turn in range(1, 4):
+        retrieve_only(settings)
+        baseline_job.refresh_from_db()
+        assert (baseline_job.state, baseline_job.queue) == (State.QUEUED, "score"), f"turn {turn}"
+        for run in baseline_job.payload["retrieved"]["runs"]:
+            run_path(run["sha256"]).unlink()
+        work_through("score", "a-scorer")
+    baseline_job.refresh_from_db()
+    assert (baseline_job.state, baseline_job.error_code) == (State.FAILED, "run_missing")
+    assert baseline_job.fault
+    assert baseline_job.fault in baseline_job.log
+    assert baseline_job.fault in caplog.text
+    assert "do retriever and scorer share one?" in caplog.text
+    assert "other content" not in baseline_job.log
+
+
 def test_a_run_that_waits_for_its_scorer_is_not_swept_and_can_be_cancelled(
     baseline_job: Job, settings: Any
 ) -> None:
