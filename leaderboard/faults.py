@@ -17,6 +17,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
 
 from leaderboard.disk import is_disk_full
+from leaderboard.quiet import view_of
 
 logger = logging.getLogger("runboard.faults")
 
@@ -66,15 +67,12 @@ def kind_of(error: BaseException | None) -> Fault:
 def answer(request: HttpRequest, error: BaseException | None) -> HttpResponse:
     """The API's error or the page, under an id that the log has too."""
     fault, identifier = kind_of(error), secrets.token_hex(4)
-    # Not the address: some carry invitations, and keys that reset passwords.
-    view = request.resolver_match.view_name if request.resolver_match else "-"
+    view = view_of(request)
     if fault is BROKEN:
         logger.error("fault %s at %s %s", identifier, request.method, view, exc_info=error)
     else:  # one line each: while the database is away, every request comes here
         reason = " ".join(str(error).split())
-        logger.error(
-            "fault %s at %s %s: %s: %s", identifier, request.method, request.path, fault.code, reason
-        )
+        logger.error("fault %s at %s %s: %s: %s", identifier, request.method, view, fault.code, reason)
     response = _answer(request, fault, identifier)
     if fault.wait:
         response.headers["Retry-After"] = str(fault.wait)

@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponseBase
 
 from leaderboard.log_context import of_request
 from leaderboard.middleware import GetResponse
+from leaderboard.quiet import view_of
 
 logger = logging.getLogger("runboard.requests")
 
@@ -47,7 +48,7 @@ def _identifier(request: HttpRequest) -> str:
 
 
 def _write_line(request: HttpRequest, response: HttpResponseBase, seconds: float) -> None:
-    view = request.resolver_match.view_name if request.resolver_match else "-"
+    view = view_of(request)
     milliseconds = round(seconds * 1000, 1)
     logger.info(
         "%s %s %s %s ms",

@@ -26,14 +26,21 @@ LOGGING = {
         },
     },
     "handlers": {
-        "console": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT, "filters": ["context"]}
+        "console": {
+            "class": "logging.StreamHandler",
+            "formatter": LOG_FORMAT,
+            "filters": ["context", "addresses"],
+        }
     },
     "filters": {
         "refusals": {"()": "leaderboard.quiet.RefusalsAreCalm"},
+        "addresses": {"()": "leaderboard.quiet.ViewsNotAddresses"},
         "context": {"()": "leaderboard.log_context.ContextFilter"},
     },
     "loggers": {
-        "django.request": {"filters": ["refusals"]},
+        "django.request": {"filters": ["refusals", "addresses"]},
+        "django.security.csrf": {"filters": ["refusals", "addresses"]},
+        "django.security.DisallowedHost": {"filters": ["refusals", "addresses"]},
         # At DEBUG they would write down what requests are signed with.
         "boto3": {"level": "WARNING"},
         "botocore": {"level": "WARNING"},

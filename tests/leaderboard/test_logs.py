@@ -14,9 +14,14 @@ from typing import Any, ClassVar
 
 import pytest
 from django.conf import settings
+from django.db import OperationalError
 from django.test import Client
 
 from leaderboard.log_context import ContextFilter, of_job
+from leaderboard.models import Membership
+from submissions.people.invitations import invite
+from submissions.people.teams import personal_team
+from tests.factories import make_user
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.django_db
@@ -43,6 +48,59 @@ def test_an_address_with_a_secret_is_not_in_the_log(client: Client, caplog: pyte
     mine = [record.getMessage() for record in caplog.records if record.name == "runboard.requests"]
     assert mine
     assert "sesame" not in " ".join(mine)
+
+
+def invitation_for_somebody() -> str:
+    """The secret of an open invitation."""
+    owner = make_user()
+    team = personal_team(owner)
+    Membership.objects.filter(team=team, user=owner).update(owner=True)
+    return invite(team, "carol@example.org", owner=True, by=owner)[1]
+
+
+def test_an_open_invitation_is_in_no_line(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    """Who opens what is for somebody else is refused, which Django writes down by itself."""
+    secret = invitation_for_somebody()
+    client.force_login(make_user())
+    with caplog.at_level(logging.DEBUG):
+        assert client.get(f"/invitations/{secret}/").status_code == 403
+    said = [record.getMessage() for record in caplog.records if record.name == "django.request"]
+    assert said == ["Forbidden: invitation"]
+    assert secret not in caplog.text
+    assert not [record for record in caplog.records if secret in str(record.__dict__.get("request"))]
+
+
+@pytest.mark.parametrize("error", [OperationalError("the server is away"), RuntimeError("x")], ids=repr)
+@pytest.mark.parametrize(
+    "address", ["/invitations/sesame-open/", "/account/password/reset/key/1-sesame-open/"]
+)
+def test_a_fault_of_ours_writes_down_no_address(
+    client: Client,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
+    address: str,
+) -> None:
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise error
+
+    monkeypatch.setattr("django.contrib.sessions.backends.db.SessionStore.load", fail)
+    client.raise_request_exception = False
+    client.cookies["sessionid"] = "x" * 32
+    with caplog.at_level(logging.INFO):
+        assert client.get(address).status_code in (500, 503)
+    assert "fault " in caplog.text
+    assert "sesame" not in caplog.text
+
+
+def test_a_refusal_is_one_calm_line(client: Client, caplog: pytest.LogCaptureFixture) -> None:
+    client.force_login(make_user())
+    with caplog.at_level(logging.INFO):
+        assert client.get("/admin/", follow=True).status_code == 403
+        assert client.get("/datasets/", headers={"Host": "elsewhere.example"}).status_code == 400
+    assert {record.levelno for record in caplog.records} == {logging.INFO}
+    assert "Traceback" not in caplog.text
+    assert "elsewhere.example" in caplog.text
 
 
 @pytest.mark.parametrize(
