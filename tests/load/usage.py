@@ -39,7 +39,7 @@ class Watch:
         self._groups = {name: list(roots) for name, roots in groups.items()}
         self._moments = sorted(moments)
         self._usage = Usage()
-        self._began = self._first = {}
+        self._first: dict[str, float] = {}
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True, name="watch")
 
@@ -62,18 +62,22 @@ class Watch:
         return self._usage
 
     def stop(self) -> None:
-        """Look no longer."""
+        """Look no longer; a moment that was yet to come is now."""
         self._ended.set()
         self._thread.join()
+        self._remember(float("inf"))
 
     def _watch(self) -> None:
-        waiting = list(self._moments)
         while not self._ended.wait(EVERY):
             self.count()
-            while waiting and time.monotonic() - self._start >= waiting[0]:
-                self._usage.memory[waiting.pop(0)] = {
-                    name: _memory(_tree(roots)) for name, roots in list(self._groups.items())
-                }
+            self._remember(time.monotonic() - self._start)
+
+    def _remember(self, now: float) -> None:
+        """Read the memory for the moments that have come."""
+        while self._moments and now >= self._moments[0]:
+            self._usage.memory[self._moments.pop(0)] = {
+                name: _memory(_tree(roots)) for name, roots in list(self._groups.items())
+            }
 
 
 def _tree(roots: Iterable[int]) -> dict[int, _Process]:
