@@ -50,6 +50,10 @@ class NotOpen(Exception):
     """The dataset's judgements are not everyone's to see, or there are none."""
 
 
+class NotLaidOut(Exception):
+    """Judgements that everyone may see are not yet where a process without private storage reads them."""
+
+
 def open_judgements(dataset: Dataset) -> judged.Qrels:
     """The present judgements of a dataset, for pages. Raises NotOpen unless everyone may see them."""
     qrels = dataset.current_qrels
@@ -58,16 +62,21 @@ def open_judgements(dataset: Dataset) -> judged.Qrels:
         raise NotOpen(dataset.slug)
     try:
         return load_open_qrels(qrels)
-    except FileNotFoundError as error:  # the scorer lays it out within seconds
+    except NotLaidOut as error:  # the scorer lays it out within seconds
         raise NotOpen(dataset.slug) from error
 
 
 def load_open_qrels(row: Qrels) -> judged.Qrels:
     """The judgements of a row that are not hidden, for a process that may have no private storage.
 
-    Raises FileNotFoundError there until they are laid out.
+    Raises NotLaidOut there until they are laid out.
     """
-    return _judgements(row.sha256) if settings.PRIVATE_STORAGE else _open_judgements(row.sha256)
+    if settings.PRIVATE_STORAGE:
+        return _judgements(row.sha256)
+    try:
+        return _open_judgements(row.sha256)
+    except FileNotFoundError as error:
+        raise NotLaidOut(row.sha256) from error
 
 
 def lay_out_open_judgements() -> int:

@@ -93,19 +93,18 @@ def waiting_state(job: Job) -> State:
     return State.QUEUED if job.validated or job.kind != Job.Kind.SCORE else State.VALIDATING
 
 
-def put_back(job: Job, *, counted: bool) -> bool:
+def put_back(job: Job, *, counted: bool, delay: timedelta = timedelta(0)) -> bool:
     """Give a claimed job back to the queue; an uncounted attempt (the worker was asked to stop) costs nothing.
 
-    One that its submitter asked to stop ends instead.
+    `delay`: how long an uncounted one waits at least. One that its submitter asked to stop ends instead.
     """
     attempts = job.attempts if counted else job.attempts - 1
-    delay = BACKOFF[min(attempts, len(BACKOFF)) - 1] if counted else timedelta(0)
-    if Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists():
-        return advance(job.pk, State.CANCELLED, fence=job.fence)
+    delay = BACKOFF[min(attempts, len(BACKOFF)) - 1] if counted else delay
     moved = advance(
         job.pk,
         waiting_state(job),
         fence=job.fence,
+        unless_cancelled=True,
         attempts=attempts,
         lease_expires_at=None,
         not_before=Now() + delay if delay else None,
@@ -115,7 +114,13 @@ def put_back(job: Job, *, counted: bool) -> bool:
     )
     if moved:
         ring(job.queue)
-    return moved
+    return moved or _cancelled(job)
+
+
+def _cancelled(job: Job) -> bool:
+    """End a claimed job that its submitter asked to stop; False where nobody did, or the claim is over."""
+    wished = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
+    return wished and advance(job.pk, State.CANCELLED, fence=job.fence)
 
 
 def reap() -> int:
@@ -128,8 +133,7 @@ def reap() -> int:
     count = 0
     for job in Job.objects.expired():
         if job.attempts >= ATTEMPTS:
-            write_log(job.pk, "The worker was lost three times. This is a fault of ours.")
-            count += advance(job.pk, State.FAILED, fence=job.fence, error_code="worker_lost")
+            count += _fail_lost(job) or _cancelled(job)
         else:
             write_log(job.pk, "The worker was lost; the job is tried again.")
             count += put_back(job, counted=True)
@@ -138,6 +142,15 @@ def reap() -> int:
         lease_expires_at__isnull=False, started_at__lt=limit
     )
     return count + sum(time_out(job) for job in overdue)
+
+
+def _fail_lost(job: Job) -> bool:
+    """End a job whose worker was lost at its last attempt, unless its submitter had asked to stop it."""
+    changes = {"fence": job.fence, "unless_cancelled": True, "error_code": "worker_lost"}
+    moved = advance(job.pk, State.FAILED, **changes)
+    if moved:
+        write_log(job.pk, "The worker was lost three times. This is a fault of ours.")
+    return moved
 
 
 def time_out(job: Job) -> bool:
@@ -227,4 +240,9 @@ def request_cancel(job: Job) -> bool:
     if job.lease_expires_at is None and advance(job.pk, State.CANCELLED, fence=job.fence):
         return True
     # It runs, perhaps since we looked: its worker, or the moment of publishing, sees the wish.
-    return bool(Job.objects.filter(pk=job.pk).exclude(state__in=TERMINAL).update(cancel_requested=True))
+    wished = Job.objects.filter(pk=job.pk).exclude(state__in=TERMINAL).update(cancel_requested=True)
+    # Or it was put back since: nobody would see the wish before the next claim, which may be far away.
+    waits = Job.objects.filter(pk=job.pk, cancel_requested=True, lease_expires_at=None)
+    for fence in waits.exclude(state__in=TERMINAL).values_list("fence", flat=True):
+        advance(job.pk, State.CANCELLED, fence=fence)
+    return bool(wished)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import logging
 import secrets
+from datetime import timedelta
 
+from django.conf import settings
 from django.db import InterfaceError, OperationalError
 
 from evaluation.errors import InvalidRun, ModelFailure
 from leaderboard.audit import acting
 from leaderboard.disk import is_disk_full
+from leaderboard.judgements import NotLaidOut
 from leaderboard.models import User
 from submissions.analysis import certainty_job
 from submissions.capability import forget_own_capability, own_capability, runs_models
@@ -108,6 +111,8 @@ def _settled(job: Job) -> None:
     except JudgementsChanged:
         if put_back(job, counted=False):
             write_log(job.pk, "The dataset has a new version: the job is done again.")
+    except NotLaidOut:
+        _wait_for_judgements(job)
     except InvalidRun as error:
         _reject(job, error)
     except ModelFailure as failure:
@@ -127,6 +132,15 @@ def _settled(job: Job) -> None:
         if isinstance(error, SandboxUnavailable):
             forget_own_capability()
         _fail(job, error)
+
+
+def _wait_for_judgements(job: Job) -> None:
+    """Open judgements are laid out by the dispatcher, within seconds where one is alive: no fault of anybody's."""
+    line = "The judgements are not laid out here yet: the job waits for them."
+    if put_back(job, counted=False, delay=timedelta(seconds=2 * settings.DISPATCH_SECONDS)):
+        logger.info("job %s: open judgements are not laid out yet", job.pk)
+        if line not in job.log:
+            write_log(job.pk, line)
 
 
 def _attempt(job: Job, lease: Lease) -> None:

@@ -166,6 +166,25 @@ def _note(upload: Upload, safe: int) -> None:
     Upload.objects.filter(pk=upload.pk).update(offset=safe, touched_at=upload.touched_at)
 
 
+def finish(upload: Upload) -> Upload:
+    """The upload as it is, completed where all bytes came and whoever took the last was killed before their hash.
+
+    What another has hold of is left to them. Raises Upload.DoesNotExist where it is gone.
+    """
+    if upload.completed_at is not None or upload.offset < upload.length:
+        return upload
+    try:
+        with storage.held(upload.pk):
+            upload.refresh_from_db()
+            if upload.completed_at is None:
+                _complete(upload, sha256_of(storage.path_of(upload.pk)))
+    except FileNotFoundError as error:
+        raise Upload.DoesNotExist from error
+    except InUse:
+        upload.refresh_from_db()
+    return upload
+
+
 def _complete(upload: Upload, sha256: str) -> Upload:
     upload.sha256, upload.completed_at = sha256, timezone.now()
     upload.save(update_fields=["sha256", "completed_at"])
@@ -186,7 +205,8 @@ def completed(owner: User, identifier: str, kind: str) -> Upload:
     """The upload that a submission names. Raises Refused where it is not there, not whole, or of another kind."""
     try:
         upload = find(owner, identifier)
-    except Expired:
+        upload = finish(upload) if upload is not None else None
+    except (Expired, Upload.DoesNotExist):
         upload = None
     if upload is None:
         raise Refused.of(

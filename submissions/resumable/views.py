@@ -218,12 +218,12 @@ class UploadView(_TusView):
     )
     def get(self, request: Request, identifier: str) -> Response:
         """How far it is; once it is whole, its sha256. (HEAD says the same in the protocol's headers.)"""
-        return Response(_answer(_find(request, identifier), request))
+        return Response(_answer(_finished(request, identifier), request))
 
     @extend_schema(exclude=True)
     def head(self, request: Request, identifier: str) -> Response:
         """How far it is, in headers."""
-        upload = _find(request, identifier)
+        upload = _finished(request, identifier)
         headers = {"Upload-Length": str(upload.length), **_position(upload)}
         if upload.metadata:
             headers["Upload-Metadata"] = upload.metadata
@@ -308,6 +308,14 @@ def _find(request: Request, identifier: str) -> Upload:
     if upload is None:
         raise Http404("There is no such upload.")
     return upload
+
+
+def _finished(request: Request, identifier: str) -> Upload:
+    """The upload; who asks how far it is and hears "all of it" may submit it."""
+    try:
+        return keeping.finish(_find(request, identifier))
+    except Upload.DoesNotExist as error:
+        raise Http404("There is no such upload.") from error
 
 
 def _position(upload: Upload) -> dict[str, str]:

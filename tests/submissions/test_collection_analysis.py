@@ -12,6 +12,7 @@ from leaderboard.collection_figures import request_missing_statistics
 from leaderboard.datasets import mark_published
 from leaderboard.importing.importer import Imported, import_dataset
 from leaderboard.importing.options import ImportOptions
+from leaderboard.judgements import lay_out_open_judgements
 from leaderboard.models import (
     BoardChange,
     CollectionProfile,
@@ -87,6 +88,29 @@ def test_hidden_judgements_are_not_read_and_no_run_over_them_is_looked_at(tmp_pa
     assert profile.example["document"]["id"] == "d1"  # the first of the corpus, whatever is relevant
     assert not RunProfile.objects.exists()
     assert Entry.objects.filter(dataset=done.dataset).exists()
+
+
+def test_what_finds_no_judgements_laid_out_yet_waits_and_costs_no_attempt(
+    tmp_path: Path, settings: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    imported(tmp_path)
+    settings.PRIVATE_STORAGE = False  # a retriever, before the dispatcher's next turn
+    take_requests()
+    for _ in range(4):
+        Job.objects.update(not_before=None)
+        work_through("cpu", "a-retriever")
+    job = Job.objects.get(kind=Job.Kind.STATISTICS)
+    assert (job.state, job.attempts) == (State.QUEUED, 0)
+    assert job.not_before is not None
+    assert job.log.count("not laid out") == 1
+    assert "fault" not in caplog.text
+    settings.PRIVATE_STORAGE = True
+    lay_out_open_judgements()
+    settings.PRIVATE_STORAGE = False
+    Job.objects.update(not_before=None)
+    work_through("cpu", "a-retriever")
+    job.refresh_from_db()
+    assert job.state == State.DONE
 
 
 @pytest.mark.parametrize("kept_back", ["queries_visibility", "documents_visibility"])

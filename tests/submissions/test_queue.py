@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.utils import timezone
 
 from leaderboard.models import WorkRequest
 from leaderboard.work import request_work
-from submissions import tasks
+from submissions import queue, tasks
 from submissions.heartbeat import workers_alive
 from submissions.lifecycle import advance
 from submissions.models import Job, State, Worker
@@ -179,6 +180,45 @@ def test_a_cancel_that_meets_a_claim_is_not_lost() -> None:
     assert request_cancel(seen_waiting)
     seen_waiting.refresh_from_db()
     assert seen_waiting.cancel_requested
+
+
+def test_a_cancel_that_meets_a_job_being_put_back_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_job(make_dataset())
+    job = claimed()
+    seen_running = Job.objects.get()
+    moving = queue.advance
+
+    def wish_first(*arguments: Any, **changes: Any) -> bool:
+        monkeypatch.setattr(queue, "advance", moving)
+        assert request_cancel(seen_running)
+        return moving(*arguments, **changes)
+
+    monkeypatch.setattr(queue, "advance", wish_first)
+    assert put_back(job, counted=False)
+    job.refresh_from_db()
+    assert job.state == State.CANCELLED
+
+
+def test_a_cancel_of_what_was_put_back_meanwhile_needs_no_worker() -> None:
+    make_job(make_dataset())
+    job = claimed()
+    seen_running = Job.objects.get()
+    put_back(job, counted=False)
+    assert request_cancel(seen_running)
+    job.refresh_from_db()
+    assert job.state == State.CANCELLED
+
+
+def test_a_wish_to_stop_outlives_the_third_lost_worker() -> None:
+    make_job(make_dataset())
+    job = claimed()
+    Job.objects.update(attempts=ATTEMPTS)
+    request_cancel(job)
+    silence(job)
+    assert reap() == 1
+    job.refresh_from_db()
+    assert (job.state, job.error_code) == (State.CANCELLED, "")
+    assert "fault of ours" not in job.log
 
 
 def test_what_was_asked_to_stop_is_not_finished() -> None:

@@ -299,6 +299,27 @@ def test_what_a_killed_writer_left_beyond_the_count_is_cut_off(tus: Tus) -> None
     assert content_of(address) == b"abcdef"
 
 
+@pytest.mark.parametrize("asked", [True, False], ids=["after HEAD", "at once"])
+def test_what_came_whole_before_a_kill_can_be_submitted(
+    alice: User, tus: Tus, monkeypatch: pytest.MonkeyPatch, asked: bool
+) -> None:
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    address = tus.begin(10)
+    whole = keeping._complete
+    monkeypatch.setattr(keeping, "_complete", killed)
+    with pytest.raises(KeyboardInterrupt):
+        tus.patch(address, b"0123456789", 0)
+    monkeypatch.setattr(keeping, "_complete", whole)
+    assert Upload.objects.get().completed_at is None
+    if asked:
+        assert tus.offset(address) == 10
+        assert Upload.objects.get().completed_at is not None
+    found = keeping.completed(alice, address.split("/")[-2], "run")
+    assert found.sha256 == hashlib.sha256(b"0123456789").hexdigest()
+
+
 def test_a_full_disk_keeps_what_was_counted(tus: Tus, monkeypatch: pytest.MonkeyPatch) -> None:
     address = tus.begin(100)
     tus.patch(address, b"a" * 10, 0)
