@@ -146,8 +146,7 @@ def reap() -> int:
 
 def _fail_lost(job: Job) -> bool:
     """End a job whose worker was lost at its last attempt, unless its submitter had asked to stop it."""
-    changes = {"fence": job.fence, "unless_cancelled": True, "error_code": "worker_lost"}
-    moved = advance(job.pk, State.FAILED, **changes)
+    moved = advance(job.pk, State.FAILED, fence=job.fence, unless_cancelled=True, error_code="worker_lost")
     if moved:
         write_log(job.pk, "The worker was lost three times. This is a fault of ours.")
     return moved
