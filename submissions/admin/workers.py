@@ -11,6 +11,7 @@ from django.urls import URLPattern, path
 from django.views.decorators.cache import never_cache
 
 from leaderboard.admin.base import ReadOnlyAdmin
+from leaderboard.permissions import may_operate
 from submissions.models import Worker
 from submissions.workers.overview import overview
 
@@ -30,7 +31,7 @@ class WorkerAdmin(ReadOnlyAdmin):
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Whoever may enter the admin: it tells nothing of judgements or scores."""
-        return bool(request.user.is_active and request.user.is_staff)
+        return request.user.is_active and may_operate(request.user)
 
     def changelist_view(self, request: HttpRequest, extra_context: Any = None) -> TemplateResponse:
         """The page."""

@@ -18,7 +18,7 @@ from typing import Any
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import QuerySet, Sum
+from django.db.models import F, QuerySet, Sum
 from django.utils import timezone
 
 from evaluation.formats.compression import describe_bytes
@@ -79,7 +79,7 @@ def begin(owner: User, *, length: int, kind: str, file_name: str = "", metadata:
     upload.touched_at = timezone.now()
     storage.make(upload.pk)
     try:
-        require_room(storage.folder(), length)
+        require_room(storage.folder(), length + _still_to_come())
         with transaction.atomic():
             # Held while they are counted: of two that begin at once the second sees the first.
             User.objects.select_for_update(no_key=True).get(pk=owner.pk)
@@ -89,6 +89,16 @@ def begin(owner: User, *, length: int, kind: str, file_name: str = "", metadata:
         storage.remove(upload.pk)
         raise
     return upload if length else _complete(upload, hashlib.sha256().hexdigest())
+
+
+def _still_to_come() -> int:
+    """The bytes that all uploads under way have announced and not sent: the room is theirs already.
+
+    Of several people who begin in one moment none sees the others; `receive` then finds that there is no room.
+    """
+    since = timezone.now() - timedelta(seconds=settings.UPLOAD_LIFETIME_SECONDS)
+    under_way = Upload.objects.filter(completed_at=None, touched_at__gt=since)
+    return int(under_way.aggregate(left=Sum(F("length") - F("offset")))["left"] or 0)
 
 
 def _refuse_too_many(owner: User, length: int) -> None:
@@ -124,7 +134,8 @@ def find(owner: User, identifier: str) -> Upload | None:
 def receive(upload: Upload, offset: int, blocks: Iterable[bytes], checksum: Checksum | None = None) -> Upload:
     """Write what comes, from `offset` on, as far as it comes; with a checksum all of it or nothing.
 
-    Raises OtherOffset, OtherChecksum, storage.InUse and storage.TooLong; Upload.DoesNotExist where it is gone.
+    Raises OtherOffset, OtherChecksum, DiskFull, storage.InUse and storage.TooLong; Upload.DoesNotExist where it is
+    gone.
     """
     try:
         with storage.held(upload.pk) as file:

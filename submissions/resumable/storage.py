@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 from django.conf import settings
 
-from leaderboard.disk import naming
+from leaderboard.disk import naming, require_room
 
 #: After so many bytes they are synced and counted: what a power failure in the middle costs.
 SYNC_EVERY = 16 * 1024 * 1024
@@ -79,7 +79,8 @@ def append(
 ) -> int:
     """Write the blocks from `start` on, no byte at or beyond `limit`; returns where the file ends then.
 
-    `synced` is told how far the file is safe, every SYNC_EVERY bytes and at the end. Raises TooLong, after what fits.
+    `synced` is told how far the file is safe, every SYNC_EVERY bytes and at the end. Before the first of so many the
+    disk is asked for room: others write to it meanwhile. Raises TooLong, after what fits, and DiskFull.
     """
     file.truncate(start)
     file.seek(start)
@@ -87,6 +88,8 @@ def append(
     too_long = False
     try:
         for block in blocks:
+            if at == safe:
+                require_room(folder(), min(SYNC_EVERY, limit - at))
             too_long = at + len(block) > limit
             at += _write(file, block[: limit - at])
             if too_long:

@@ -8,7 +8,7 @@ import io
 import socket
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from django.test import Client, RequestFactory
@@ -252,6 +252,52 @@ def test_a_person_has_room_for_so_many(tus: Tus, settings: Any) -> None:
     assert tus.ask("POST", UPLOADS, Upload_Length="5").status_code == 429
     tus.begin(4)
     assert len(list(storage.folder().glob("*"))) == 2
+
+
+class Usage(NamedTuple):
+    """What a disk has, as shutil.disk_usage says it."""
+
+    total: int
+    used: int
+    free: int
+
+
+def test_what_is_announced_has_its_room_before_it_comes(
+    tus: Tus, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.DISK_RESERVE_BYTES = 100
+    monkeypatch.setattr("shutil.disk_usage", lambda path: Usage(10_000, 0, 1_000))
+    first = tus.begin(500)
+    other = Tus(make_user())
+    refused = other.ask("POST", UPLOADS, Upload_Length="500")
+    assert (refused.status_code, refused.json()["code"]) == (503, "disk_full")
+    other.begin(400)
+    # What came is no longer free, and no longer to come.
+    monkeypatch.setattr("shutil.disk_usage", lambda path: Usage(10_000, 500, 500))
+    Upload.objects.filter(pk=first.split("/")[-2]).update(offset=500)
+    assert other.ask("POST", UPLOADS, Upload_Length="1").status_code == 503
+    other.ask("DELETE", other.client.get(UPLOADS, headers=other.headers).json()[0]["url"])
+    other.begin(400)
+
+
+def test_pieces_leave_the_reserve_alone(tus: Tus, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others have filled the disk since the upload began, or fill it while a piece comes."""
+    settings.DISK_RESERVE_BYTES = 100
+    monkeypatch.setattr(storage, "SYNC_EVERY", 10)
+    monkeypatch.setattr(protocol, "BLOCK", 10)
+    free = [1_000]
+    monkeypatch.setattr("shutil.disk_usage", lambda path: Usage(10_000, 0, free[-1]))
+    address = tus.begin(40)
+    free[-1] = 99
+    refused = tus.patch(address, b"x" * 20, 0)
+    assert (refused.status_code, refused.json()["code"]) == (503, "disk_full")
+    assert (tus.offset(address), content_of(address)) == (0, b"")
+    free.extend([99, 1_000, 1_000])
+    monkeypatch.setattr("shutil.disk_usage", lambda path: Usage(10_000, 0, free.pop()))
+    assert tus.patch(address, b"x" * 40, 0).status_code == 503
+    assert (tus.offset(address), content_of(address)) == (20, b"x" * 20)
+    free.extend([1_000, 1_000])
+    assert tus.patch(address, b"x" * 20, 20).status_code == 204
 
 
 class Breaking(io.RawIOBase):
