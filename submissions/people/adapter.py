@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+from smtplib import SMTPException
 from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
@@ -11,8 +13,11 @@ from django.contrib.auth.base_user import AbstractBaseUser
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 
+from leaderboard.faults import MailAway
 from leaderboard.models import User
 from submissions.people.teams import personal_team
+
+logger = logging.getLogger(__name__)
 
 
 class AccountAdapter(DefaultAccountAdapter):
@@ -33,3 +38,17 @@ class AccountAdapter(DefaultAccountAdapter):
             super().pre_authenticate(request, **credentials)
         except ValidationError as error:
             raise ImmediateHttpResponse(ratelimit.respond_429(request)) from error
+
+    def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
+        """Send what somebody waits for. Raises MailAway where the mail server takes nothing."""
+        try:
+            super().send_mail(template_prefix, email, context)
+        except (SMTPException, OSError) as error:
+            raise MailAway(f"{type(error).__name__}: {error}") from error
+
+    def send_notification_mail(self, *arguments: Any, **options: Any) -> None:
+        """Tell somebody of what has happened already: where no mail goes, the log says so, and it stays done."""
+        try:
+            super().send_notification_mail(*arguments, **options)
+        except MailAway as error:
+            logger.warning("a notification could not be mailed: %s", error)
