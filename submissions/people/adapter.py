@@ -44,7 +44,7 @@ class AccountAdapter(DefaultAccountAdapter):
         try:
             super().send_mail(template_prefix, email, context)
         except (SMTPException, OSError) as error:
-            raise MailAway(f"{type(error).__name__}: {error}") from error
+            raise MailAway(type(error).__name__) from error  # its text may name who was written to
 
     def send_notification_mail(self, *arguments: Any, **options: Any) -> None:
         """Tell somebody of what has happened already: where no mail goes, the log says so, and it stays done."""
