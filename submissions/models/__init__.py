@@ -2,7 +2,7 @@
 
 from submissions.models.checkpoints import Checkpoint, Encoding, Shard
 from submissions.models.fairness import Flag, QuotaException, QuotaUse, RunSignature
-from submissions.models.notices import Delivery, Notice, NoticeKind, NoticePreference, Webhook
+from submissions.models.notices import AccountMail, Delivery, Notice, NoticeKind, NoticePreference, Webhook
 from submissions.models.stage_times import StageTime
 from submissions.models.tokens import ApiToken, Scope
 from submissions.models.uploads import Upload
@@ -18,7 +18,7 @@ from submissions.models.work import (
 )
 
 __all__ = [
-    "TERMINAL", "WAITING", "ApiToken", "Checkpoint", "Delivery", "Encoding", "Flag", "Job", "JobQuerySet",
-    "Notice", "NoticeKind", "NoticePreference", "QuotaException", "QuotaUse", "RunSignature", "Scope", "Shard",
-    "StageTime", "State", "Submission", "Upload", "Webhook", "Worker", "new_identifier",
+    "TERMINAL", "WAITING", "AccountMail", "ApiToken", "Checkpoint", "Delivery", "Encoding", "Flag", "Job",
+    "JobQuerySet", "Notice", "NoticeKind", "NoticePreference", "QuotaException", "QuotaUse", "RunSignature", "Scope",
+    "Shard", "StageTime", "State", "Submission", "Upload", "Webhook", "Worker", "new_identifier",
 ]  # fmt: skip

@@ -78,6 +78,24 @@ class NoticePreference(models.Model):
         return f"{self.person}: {self.kind}"
 
 
+class AccountMail(models.Model):
+    """A mail about an account, with the secret of its link, until it is sent or given up: then the row goes."""
+
+    address = models.EmailField()
+    sender = models.CharField(max_length=320)
+    subject = models.TextField()
+    text = models.TextField()
+    attempts = models.PositiveSmallIntegerField(default=0)
+    not_before = models.DateTimeField(null=True, blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["pk"]
+
+    def __str__(self) -> str:
+        return f"account mail {self.pk}"
+
+
 class Webhook(models.Model):
     """An address of a team's own that is told of finished and rescored results, with a signature."""
 

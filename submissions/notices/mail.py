@@ -26,7 +26,7 @@ BACKOFF = (timedelta(minutes=1), timedelta(minutes=15))
 #: How long a claim lasts: whoever died while sending leaves the mail to another after it.
 CLAIM = timedelta(minutes=2)
 #: What lies in one mail and says nothing of the server: the next mail may go.
-_OF_ONE_MAIL = (smtplib.SMTPRecipientsRefused, smtplib.SMTPSenderRefused, smtplib.SMTPDataError, ValueError)
+OF_ONE_MAIL = (smtplib.SMTPRecipientsRefused, smtplib.SMTPSenderRefused, smtplib.SMTPDataError, ValueError)
 
 
 def mail_is_due() -> bool:
@@ -47,7 +47,7 @@ def send_mail(until: float) -> int:
                 logger.warning("notice %s could not be mailed: %s", notice.pk, type(error).__name__)
                 _failed(notice)
                 connection.close()
-                if not isinstance(error, _OF_ONE_MAIL):
+                if not isinstance(error, OF_ONE_MAIL):
                     break
             else:
                 _settle(notice, mail_state="sent", not_before=None)

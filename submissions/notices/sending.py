@@ -9,14 +9,15 @@ from django.core.cache import cache
 
 from leaderboard import bell
 from leaderboard.models import WorkRequest
+from submissions.notices.account_mail import NOTIFY, QUEUE, account_mail_is_due, send_account_mail
 from submissions.notices.deliveries import deliveries_are_due, send_deliveries
 from submissions.notices.ended import ended_submissions, tell_of_ended
 from submissions.notices.events import take_events
 from submissions.notices.mail import mail_is_due, send_mail
 from submissions.notices.rounds import announce_rounds, has_announcements
 
-#: The task and its queue, whose worker reads no private storage. Names on the wire.
-NOTIFY, QUEUE = "runboard.notify", "notices"
+__all__ = ["NOTIFY", "QUEUE", "anything_to_tell", "ring_for_notices", "take_turn"]
+
 #: How long one turn sends, in seconds, half of it mail. What is left over has its turn after the next look.
 TURN = 20.0
 #: One turn at a time where there are several workers. The lock ends by itself; rows are claimed all the same.
@@ -37,6 +38,7 @@ def anything_to_tell() -> bool:
     return (
         asked.exists()
         or ended_submissions().exists()
+        or account_mail_is_due()
         or mail_is_due()
         or deliveries_are_due()
         or has_announcements()
@@ -49,6 +51,8 @@ def take_turn() -> None:
     if not cache.add(_LOCK, token, timeout=_LOCK_SECONDS):
         return
     try:
+        # First: somebody sits before a page that says it is on its way.
+        send_account_mail(until=time.monotonic() + TURN / 2)
         tell_of_ended()
         take_events()
         announce_rounds()

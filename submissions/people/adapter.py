@@ -7,14 +7,17 @@ from smtplib import SMTPException
 from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
+from allauth.core import context as allauth_context
 from allauth.core import ratelimit
 from allauth.core.exceptions import ImmediateHttpResponse
 from django.contrib.auth.base_user import AbstractBaseUser
+from django.contrib.sites.shortcuts import get_current_site
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 
 from leaderboard.faults import MailAway
 from leaderboard.models import User
+from submissions.notices.account_mail import write_account_mail
 from submissions.people.teams import personal_team
 
 logger = logging.getLogger(__name__)
@@ -31,6 +34,12 @@ class AccountAdapter(DefaultAccountAdapter):
         if commit and isinstance(saved, User):
             personal_team(saved)
         return saved
+
+    def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
+        """Write the mail down; the notifier sends it, so that nobody waits for a mail server or fails by one."""
+        request = allauth_context.request
+        whole = {"request": request, "email": email, "current_site": get_current_site(request), **context}
+        write_account_mail(self.render_mail(template_prefix, email, whole))
 
     def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
         """Count the attempt. Raises ImmediateHttpResponse (429) where there were too many."""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
-from django.core import mail
+from django.core.mail.backends.base import BaseEmailBackend
 from django.core.management import CommandError, call_command
 from django.db import transaction
 from django.test import Client
@@ -16,10 +16,12 @@ from django.test import Client
 from leaderboard.curators import make_curator
 from leaderboard.models import AuditRecord, Dataset, User
 from leaderboard.settings import people
-from submissions.models import ApiToken
+from submissions.models import AccountMail, ApiToken
+from submissions.notices.sending import anything_to_tell
 from submissions.people.tokens import make_token
 from tests.factories import make_user
 from tests.submissions.conftest import show_again
+from tests.submissions.told import account_mail
 from tests.submissions.totp import code_now
 
 pytestmark = pytest.mark.django_db
@@ -70,10 +72,8 @@ def test_a_right_code_switches_it_on_and_the_secret_lies_encrypted(curator: User
         len(re.findall(r"<li><code>\d+</code>", client.get("/account/2fa/recovery-codes/").content.decode()))
         == 10
     )
-    assert (
-        "second factor" in mail.outbox[-1].subject.lower()
-        or "authenticator" in mail.outbox[-1].subject.lower()
-    )
+    subject = account_mail()[-1].subject.lower()
+    assert "second factor" in subject or "authenticator" in subject
 
 
 def test_a_wrong_code_switches_nothing_on(curator: User) -> None:
@@ -251,16 +251,51 @@ def test_where_there_is_mail_an_address_is_verified_before_anything(with_mail: N
     sign_up("new@example.org")
     person = User.objects.get()
     assert sign_in(person).get("/submit/").status_code == 302
-    found = re.search(r"https?://[^/]+(/account/confirm-email/\S+)", mail.outbox[0].body)
+    found = re.search(r"https?://[^/]+(/account/confirm-email/\S+)", account_mail()[0].body)
     assert found
     Client().post(found[1])
     assert sign_in(person).get("/submit/").status_code == 200
 
 
+class ServerAway(BaseEmailBackend):
+    """A mail server that is away."""
+
+    def send_messages(self, messages: Any) -> int:
+        """Refuse."""
+        raise ConnectionRefusedError
+
+
+def test_a_mail_server_that_is_away_costs_nobody_an_answer_and_is_tried_again(
+    with_mail: None, settings: Any
+) -> None:
+    working = settings.EMAIL_BACKEND
+    settings.EMAIL_BACKEND = f"{__name__}.ServerAway"
+    person = make_user("Ada")
+    assert sign_up("new@example.org").status_code == 302
+    reset = [Client().post("/account/password/reset/", {"email": to}) for to in (person.email, "no@x.org")]
+    assert [each.status_code for each in reset] == [302, 302]
+    assert anything_to_tell()
+    assert account_mail() == []
+    settings.EMAIL_BACKEND = working
+    AccountMail.objects.update(not_before=None)
+    assert {each.to[0] for each in account_mail()} >= {"new@example.org", person.email}
+    assert not AccountMail.objects.exists()  # nor any secret of a link
+
+
+def test_what_cannot_be_sent_is_given_up_with_its_secret(with_mail: None, settings: Any) -> None:
+    settings.EMAIL_BACKEND = f"{__name__}.ServerAway"
+    sign_up("new@example.org")
+    for _ in range(3):
+        assert AccountMail.objects.exists()
+        AccountMail.objects.update(not_before=None)
+        account_mail()
+    assert not AccountMail.objects.exists()
+
+
 def test_signing_up_tells_nobody_who_has_an_account(with_mail: None) -> None:
     known, unknown = sign_up(make_user("Ada").email), sign_up("nobody@example.org")
     assert (known.status_code, known["Location"]) == (unknown.status_code, unknown["Location"])
-    assert "already" in mail.outbox[0].body  # the owner of the address is told, nobody else
+    assert "already" in account_mail()[0].body  # the owner of the address is told, nobody else
 
 
 def test_a_second_address_counts_once_it_is_verified(with_mail: None, curator: User) -> None:

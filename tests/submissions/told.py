@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
+
+from django.core import mail
+from django.core.mail import EmailMessage
 
 from leaderboard.models import (
     User,
@@ -10,7 +14,14 @@ from leaderboard.models import (
 from submissions.models import (
     Notice,
 )
+from submissions.notices.account_mail import send_account_mail
 from tests.submissions.conftest import Api, work
+
+
+def account_mail() -> list[EmailMessage]:
+    """All mail that was sent, once the notifier has sent what waits about accounts."""
+    send_account_mail(until=time.monotonic() + 60)
+    return mail.outbox
 
 
 def notices_of(person: User) -> list[Notice]:
