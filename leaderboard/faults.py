@@ -47,14 +47,6 @@ AWAY = Fault(
     "The database does not answer. What was accepted before is kept; what you sent now may not be. "
     "Try again in a minute: the same file is never taken twice.",
 )
-NO_MAIL = Fault(
-    "mail_unavailable",
-    503,
-    300,
-    "Our mail server does not answer",
-    "A mail belongs to this, and it could not be sent: a fault of ours. Try again in some minutes. Where you were "
-    "signing up, your account may be there: sign in then, or ask for a new password, and the mail is sent again.",
-)
 DISK_FULL = Fault(
     "disk_full",
     503,
@@ -65,16 +57,10 @@ DISK_FULL = Fault(
 )
 
 
-class MailAway(Exception):
-    """The mail server took no mail that somebody waits for; the text says what came of it."""
-
-
 def kind_of(error: BaseException | None) -> Fault:
     """Which kind of fault an exception is."""
     if is_disk_full(error):
         return DISK_FULL
-    if isinstance(error, MailAway):
-        return NO_MAIL
     return AWAY if isinstance(error, (OperationalError, InterfaceError)) else BROKEN
 
 

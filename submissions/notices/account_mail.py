@@ -31,7 +31,7 @@ def write_account_mail(message: EmailMessage) -> None:
     """Write the mail down for its one recipient, and wake the notifier: it is sent at once where that is alive."""
     (address,) = message.to
     AccountMail.objects.create(
-        address=address, sender=message.from_email, subject=message.subject, text=message.body
+        address=address, sender=message.from_email, subject=str(message.subject), text=str(message.body)
     )
     transaction.on_commit(lambda: bell.send(NOTIFY, QUEUE, expires=30.0))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from smtplib import SMTPException
 from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
@@ -15,12 +13,9 @@ from django.contrib.sites.shortcuts import get_current_site
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 
-from leaderboard.faults import MailAway
 from leaderboard.models import User
 from submissions.notices.account_mail import write_account_mail
 from submissions.people.teams import personal_team
-
-logger = logging.getLogger(__name__)
 
 
 class AccountAdapter(DefaultAccountAdapter):
@@ -47,17 +42,3 @@ class AccountAdapter(DefaultAccountAdapter):
             super().pre_authenticate(request, **credentials)
         except ValidationError as error:
             raise ImmediateHttpResponse(ratelimit.respond_429(request)) from error
-
-    def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
-        """Send what somebody waits for. Raises MailAway where the mail server takes nothing."""
-        try:
-            super().send_mail(template_prefix, email, context)
-        except (SMTPException, OSError) as error:
-            raise MailAway(type(error).__name__) from error  # its text may name who was written to
-
-    def send_notification_mail(self, *arguments: Any, **options: Any) -> None:
-        """Tell somebody of what has happened already: where no mail goes, the log says so, and it stays done."""
-        try:
-            super().send_notification_mail(*arguments, **options)
-        except MailAway as error:
-            logger.warning("a notification could not be mailed: %s", error)

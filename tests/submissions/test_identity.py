@@ -327,28 +327,7 @@ def test_codes_are_good_under_the_key_that_was_replaced(curator: User, settings:
     assert client.get("/submissions/").status_code == 200
 
 
-def test_where_no_mail_can_be_sent_it_is_said_so(client: Client, settings: Any) -> None:
-    """The mail server is away: no fault without a word, and nothing is told of who has an account."""
-    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
-    settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", 9
-    settings.ACCOUNT_EMAIL_VERIFICATION = "mandatory"
-    settings.ACCOUNT_EMAIL_UNKNOWN_ACCOUNTS = True
-    client.raise_request_exception = False
-    password = "a horse that staples correctly"
-    told = {"email": "new@example.org", "password1": password, "password2": password}
-    known = make_user().email
-    answers = [client.post("/account/signup/", told)]
-    answers += [
-        client.post("/account/password/reset/", {"email": email}) for email in (known, "nobody@example.org")
-    ]
-    for answer in answers:
-        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "300")
-        assert "Our mail server does not answer" in answer.content.decode()
-
-
-def test_a_changed_password_stays_changed_where_nobody_can_be_told(
-    client: Client, settings: Any, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_changed_password_stays_changed_where_nobody_can_be_told(client: Client, settings: Any) -> None:
     person = make_user()
     person.set_password("the one before this one")
     person.save()
@@ -360,4 +339,4 @@ def test_a_changed_password_stays_changed_where_nobody_can_be_told(
     assert client.post("/account/password/change/", sent).status_code == 302
     person.refresh_from_db()
     assert person.check_password(new)
-    assert "a notification could not be mailed: ConnectionRefusedError" in caplog.text
+    assert AccountMail.objects.exists()  # it waits for the server
