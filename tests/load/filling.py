@@ -104,11 +104,12 @@ def sitemap() -> tuple[dict[str, list[str]], list[str]]:
     """Addresses by kind of page, and the systems that are compared."""
     from leaderboard.figures.registry import FIGURES
     from leaderboard.models import Benchmark, Dataset, Entry, System
+    from leaderboard.models.results import EntryQuerySet
 
-    shown = System.objects.filter(entry__in=Entry.objects.all()).distinct().order_by("pk")
+    shown = System.objects.filter(entries__in=EntryQuerySet(Entry).seen()).distinct().order_by("pk")
     systems = list(shown.values_list("slug", flat=True))
     some = systems[:: max(1, len(systems) // LARGEST_SITEMAP)]
-    datasets = Dataset.objects.filter(entry__isnull=False).distinct().order_by("pk")
+    datasets = Dataset.objects.filter(entries__in=EntryQuerySet(Entry).seen()).distinct().order_by("pk")
     addresses = {
         "home": ["/"],
         "list": ["/benchmarks/", "/datasets/", "/news/", "/figures/", "/rounds/"],

@@ -6,8 +6,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from django.test import Client
 
-from tests.load import proxy, report, runs
+from leaderboard.reported.loader import load_reported
+from tests.load import filling, proxy, report, runs
 from tests.load.usage import Usage
 from tests.load.walk import read_page
 
@@ -90,3 +92,16 @@ def test_links_and_files_of_a_page() -> None:
         "board view": ["/datasets/demo/?sort=AP", "/datasets/demo/?weights=open"],
         "system": ["/systems/bm25/"],
     }
+
+
+@pytest.mark.django_db
+def test_every_address_that_readers_begin_with_is_there(client: Client) -> None:
+    """On a site with reported boards; a board and a system stand for the others."""
+    load_reported()
+    addresses, systems = filling.sitemap()
+    assert len(systems) > 2
+    for kind, found in addresses.items():
+        assert client.get(found[0]).status_code == 200, kind
+    assert filling.work_is_done()
+    assert filling.states(["none"]) == {}
+    assert not filling.under_way(["none"])
