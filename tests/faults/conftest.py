@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from django.db import connection
 
 from tests.faults import forked
 from tests.faults.kills import HEADER, Tally
-from tests.faults.site import Site
+from tests.faults.site import SCALE, Site
 from tests.faults.work import ModelWork, Work, idle
 
 NEEDS_POSTGRESQL = "faults are tested on PostgreSQL: RUNBOARD_TEST_DATABASE=postgresql"
@@ -70,11 +71,27 @@ def queue_site(request: pytest.FixtureRequest) -> Iterator[Site]:
     request.getfixturevalue("transactional_db")
     if connection.vendor != "postgresql":
         pytest.skip(NEEDS_POSTGRESQL)
-    site = Site(request.getfixturevalue("tmp_path") / "site", scale=forked.SCALE)
-    for name, queue in {"scorer-1": "score", "scorer-2": "score", "dispatcher": "dispatch"}.items():
-        site.add(forked.ForkedService(name, [queue], site.orders, site.folder / f"{name}.log"))
+    site = _forked_site(request.getfixturevalue("tmp_path") / "site", 2, forked.SCALE)
     yield site
     site.stop()
+
+
+@pytest.fixture
+def crowded_site(transactional_db: None, tmp_path: Path) -> Iterator[Site]:
+    """Six workers that score and a dispatcher, forked from the test: for kills by the hundred, several at a time."""
+    if connection.vendor != "postgresql":
+        pytest.skip(NEEDS_POSTGRESQL)
+    site = _forked_site(tmp_path / "site", 6, SCALE)
+    yield site
+    site.stop()
+
+
+def _forked_site(folder: Path, scorers: int, scale: float) -> Site:
+    site = Site(folder, scale=scale)
+    names = {**{f"scorer-{number + 1}": "score" for number in range(scorers)}, "dispatcher": "dispatch"}
+    for name, queue in names.items():
+        site.add(forked.ForkedService(name, [queue], site.orders, site.folder / f"{name}.log", scale))
+    return site
 
 
 @pytest.fixture

@@ -33,9 +33,11 @@ SCALE = 0.02
 class ForkedService(Service):
     """A worker of the test's own flesh."""
 
-    def __init__(self, name: str, queues: Sequence[str], orders: Orders, log: Path) -> None:
+    def __init__(
+        self, name: str, queues: Sequence[str], orders: Orders, log: Path, scale: float = SCALE
+    ) -> None:
         super().__init__(name, log)
-        self._queues, self._orders = queues, orders
+        self._queues, self._orders, self._scale = queues, orders, scale
         self._pid = 0
 
     def start(self) -> None:
@@ -46,7 +48,7 @@ class ForkedService(Service):
         parent = os.getpid()
         self._pid = os.fork()
         if self._pid == 0:
-            _live(parent, self.name, self._queues, self._orders, self.log)
+            self._live(parent)
         self.starts += 1
 
     @property
@@ -79,40 +81,41 @@ class ForkedService(Service):
         """It has nothing to tidy up."""
         self.kill()
 
+    def _live(self, parent: int) -> None:
+        """The main process: never returns into the test."""
+        try:
+            os.setpgid(0, 0)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.SIG_DFL)
+            sys.stdout = sys.stderr = self.log.open("a", buffering=1)  # for this process's life
+            logging.getLogger("submissions").addHandler(logging.StreamHandler(sys.stderr))
+            die_with_parent(parent, signal.SIGKILL)
+            from submissions import tasks  # noqa: F401  with it everything is loaded that works
 
-def _live(parent: int, name: str, queues: Sequence[str], orders: Orders, log: Path) -> None:
-    """The main process: never returns into the test."""
-    try:
-        os.setpgid(0, 0)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, signal.SIG_DFL)
-        sys.stdout = sys.stderr = log.open("a", buffering=1)  # for this process's life
-        logging.getLogger("submissions").addHandler(logging.StreamHandler(sys.stderr))
-        die_with_parent(parent, signal.SIGKILL)
-        from submissions import tasks  # noqa: F401  with it everything is loaded that works
-
-        _scale(SCALE)
-        faulty.follow_all(orders, name)
-        while True:
-            main = os.getpid()
-            child = os.fork()
-            if child == 0:
-                die_with_parent(main, signal.SIGKILL)
-                _work(name, queues)
-            os.waitpid(child, 0)
-    except BaseException as error:
-        print(repr(error), file=sys.stderr)
-    finally:
-        os._exit(1)
+            _set_times(self._scale)
+            faulty.follow_all(self._orders, self.name)
+            while True:
+                main = os.getpid()
+                child = os.fork()
+                if child == 0:
+                    die_with_parent(main, signal.SIGKILL)
+                    _work(self.name, self._queues, self._orders)
+                os.waitpid(child, 0)
+        except BaseException as error:
+            print(repr(error), file=sys.stderr)
+        finally:
+            os._exit(1)
 
 
-def _work(name: str, queues: Sequence[str]) -> None:
+def _work(name: str, queues: Sequence[str], orders: Orders) -> None:
     from submissions import tasks, working
 
     worker = f"{socket.gethostname()}:{os.getpid()}"
     while True:
         try:
             for queue in queues:
+                if orders.lacks("looking"):
+                    continue  # there are no bells here
                 if queue == "dispatch":
                     tasks.dispatch()
                 else:
@@ -123,7 +126,7 @@ def _work(name: str, queues: Sequence[str]) -> None:
         time.sleep(settings.DISPATCH_SECONDS if "dispatch" in queues else 0.02)
 
 
-def _scale(scale: float) -> None:
+def _set_times(scale: float) -> None:
     """What the settings, and the modules that read them when they were loaded, make of QUEUE_TIME_SCALE."""
     from leaderboard import bell
     from submissions import lease, queue

@@ -48,8 +48,13 @@ HEADER = "| stage | kills | lost | doubled | recovery, median / longest |\n|---|
 
 
 def repetitions() -> int:
-    """How often to kill at a stage: REPEAT says it."""
+    """How often to kill forked workers at a stage: REPEAT says it."""
     return int(os.environ.get("REPEAT", "50"))
+
+
+def repetitions_of_celery() -> int:
+    """How often to kill Celery's workers, which are slow to start: REPEAT_CELERY, else as often."""
+    return int(os.environ.get("REPEAT_CELERY", "") or repetitions())
 
 
 def kill_often(
@@ -61,6 +66,7 @@ def kill_often(
     *,
     at_once: int = 2,
     afterwards: bool = False,
+    name: str = "",
 ) -> Tally:
     """Kill one of the victims after the other at the stage, `at_once` of them at a time, under work that is watched.
 
@@ -81,7 +87,7 @@ def kill_often(
         recoveries += [_recovery(fired) for fired in _struck(site, stage)[-len(batch) :]]
     tell_everybody()
     kills = Counter(fired.victim for fired in _struck(site, stage))
-    return Tally(stage, kills, lost(), doubled(), recoveries, site.scale)
+    return Tally(name or stage, kills, lost(), doubled(), recoveries, site.scale)
 
 
 def _struck(site: Site, stage: str) -> list[Fired]:

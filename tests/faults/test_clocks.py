@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from submissions.models import Job
+from tests.faults.conftest import full
 from tests.faults.site import Site
 from tests.faults.work import Work, doubled, ended, lost, tell_everybody
 
@@ -13,7 +14,7 @@ pytestmark = pytest.mark.database
 HOUR = 3600.0
 
 
-@pytest.mark.parametrize("service", ["scorer-1", "dispatcher"])
+@pytest.mark.parametrize("service", ["scorer-1", "dispatcher"] if full() else ["dispatcher"])
 def test_a_clock_that_jumps_harms_nobody(service: str, queue_site: Site, work: Work) -> None:
     for jump in (HOUR, -HOUR):
         submissions = [work.submit([work.open])]

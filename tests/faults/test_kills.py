@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from submissions.models import Job
+from submissions.models import Job, Submission
 from tests.faults.conftest import full
-from tests.faults.kills import Tally, kill_often, repetitions
+from tests.faults.kills import Tally, kill_often, repetitions, repetitions_of_celery
 from tests.faults.orders import Victim
 from tests.faults.site import Site
 from tests.faults.work import ModelWork, Work, doubled, ended, lost, tell_everybody
@@ -28,9 +28,9 @@ def check(tally: Tally) -> None:
     assert tally.doubled == []
 
 
-def test_runs_survive_at_three_stages(queue_site: Site, work: Work) -> None:
+def test_runs_survive_at_two_stages(queue_site: Site, work: Work) -> None:
     site = queue_site
-    order: list[tuple[str, Victim]] = [("claimed", "child"), ("stored", "worker"), ("publishing", "child")]
+    order: list[tuple[str, Victim]] = [("stored", "worker"), ("publishing", "child")]
     for stage, victim in order:
         site.orders.strike(stage, victim)
     submissions = [work.submit() for _ in order]
@@ -41,6 +41,51 @@ def test_runs_survive_at_three_stages(queue_site: Site, work: Work) -> None:
     assert doubled() == []
 
 
+class Dying:
+    """Work whose first worker dies, so that there is something to reap."""
+
+    def __init__(self, site: Site, work: Work) -> None:
+        self._site, self._work = site, work
+
+    def submit(self) -> Submission:
+        """One more, and the end of whoever takes it first."""
+        self._site.orders.strike("claimed", "child")
+        return self._work.submit()
+
+
+@of_test_faults
+@pytest.mark.parametrize("stage", RUN_STAGES)
+def test_a_run_survives_in_a_crowd(
+    stage: str, crowded_site: Site, work: Work, settings: Any, tallied: Callable[[Tally], None]
+) -> None:
+    """Forked workers: the product's own work, claims and leases, without what starts slowly."""
+    if stage == "validating":
+        settings.VALIDATE_AT_ONCE_BYTES = 0
+    tally = kill_often(crowded_site, work, stage, WORKER, repetitions(), at_once=6)
+    tallied(tally)
+    check(tally)
+
+
+@of_test_faults
+@pytest.mark.parametrize("stage", ["certainty", "dispatching"])
+def test_what_follows_a_result_survives_in_a_crowd(
+    stage: str, crowded_site: Site, work: Work, tallied: Callable[[Tally], None]
+) -> None:
+    tally = kill_often(crowded_site, work, stage, WORKER, repetitions(), at_once=1, afterwards=True)
+    tallied(tally)
+    check(tally)
+    assert Job.objects.filter(kind=Job.Kind.CERTAINTY, state="done").exists()
+
+
+@of_test_faults
+def test_the_reaper_survives_itself_in_a_crowd(
+    crowded_site: Site, work: Work, tallied: Callable[[Tally], None]
+) -> None:
+    tally = kill_often(crowded_site, Dying(crowded_site, work), "reaping", WORKER, repetitions(), at_once=1)
+    tallied(tally)
+    check(tally)
+
+
 @of_test_faults
 @pytest.mark.parametrize("stage", RUN_STAGES)
 def test_a_run_survives(
@@ -48,7 +93,7 @@ def test_a_run_survives(
 ) -> None:
     if stage == "validating":
         settings.VALIDATE_AT_ONCE_BYTES = 0  # as with a large file, a worker reads it first
-    tally = kill_often(scoring_site, work, stage, WORKER, repetitions())
+    tally = kill_often(scoring_site, work, stage, WORKER, repetitions_of_celery(), name=f"Celery: {stage}")
     tallied(tally)
     check(tally)
 
@@ -58,7 +103,16 @@ def test_a_run_survives(
 def test_what_follows_a_result_survives(
     stage: str, scoring_site: Site, work: Work, tallied: Callable[[Tally], None]
 ) -> None:
-    tally = kill_often(scoring_site, work, stage, WORKER, repetitions(), at_once=1, afterwards=True)
+    tally = kill_often(
+        scoring_site,
+        work,
+        stage,
+        WORKER,
+        repetitions_of_celery(),
+        at_once=1,
+        afterwards=True,
+        name=f"Celery: {stage}",
+    )
     tallied(tally)
     check(tally)
     # Each change of the open board was looked at: nothing that was asked for got lost.
@@ -67,14 +121,10 @@ def test_what_follows_a_result_survives(
 
 @of_test_faults
 def test_the_reaper_survives_itself(scoring_site: Site, work: Work, tallied: Callable[[Tally], None]) -> None:
-    class Dying:
-        """Work whose first worker dies, so that there is something to reap."""
-
-        def submit(self) -> Any:
-            scoring_site.orders.strike("claimed", "child")
-            return work.submit()
-
-    tally = kill_often(scoring_site, Dying(), "reaping", WORKER, repetitions(), at_once=1)
+    dying = Dying(scoring_site, work)
+    tally = kill_often(
+        scoring_site, dying, "reaping", WORKER, repetitions_of_celery(), at_once=1, name="Celery: reaping"
+    )
     tallied(tally)
     check(tally)
 
@@ -85,8 +135,10 @@ def test_a_model_survives(
     stage: str, model_site: Site, model_work: ModelWork, tallied: Callable[[Tally], None]
 ) -> None:
     victims = WORKER if stage == "publishing" else MODEL  # there is no child of a model any more
-    tally = kill_often(model_site, model_work, stage, victims, repetitions())
-    tallied(Tally(f"model: {stage}", tally.kills, tally.lost, tally.doubled, tally.recoveries))
+    tally = kill_often(
+        model_site, model_work, stage, victims, repetitions_of_celery(), name=f"model: {stage}"
+    )
+    tallied(tally)
     check(tally)
 
 
@@ -94,6 +146,6 @@ def test_a_model_survives(
 def test_a_shard_survives(
     sharding_site: Site, model_work: ModelWork, tallied: Callable[[Tally], None]
 ) -> None:
-    tally = kill_often(sharding_site, model_work, "shard", WORKER, repetitions())
+    tally = kill_often(sharding_site, model_work, "shard", WORKER, repetitions_of_celery())
     tallied(tally)
     check(tally)

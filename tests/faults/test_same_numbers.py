@@ -25,8 +25,8 @@ from tests.submissions.conftest import DOCUMENTS, QUERIES, make_collection, work
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
-TIMES = 100 if full() else 10
-THREADS = (1, 4)
+TIMES = 100 if full() else 3
+THREADS = (1, 4) if full() else (4,)
 #: The same in a process without a database; it prints what `digest` gives.
 _ELSEWHERE = """
 import sys
