@@ -25,6 +25,8 @@ MINUTES ?= 60
 CASES ?= 10000
 # How often tests of faults kill at each stage.
 REPEAT ?= 50
+# The same for Celery's workers, which take seconds to start again.
+REPEAT_CELERY ?= $(REPEAT)
 # How many readers load the site.
 READERS ?= 200
 # The image that is tried: web or cpu-worker.
@@ -49,7 +51,8 @@ test-long: $(TEST_STAMP) ## the tests marked long, in full size, on both databas
 
 test-faults: $(TEST_STAMP) ## kill workers at every stage, REPEAT times (50), with real servers; see docs/reliability.md
 	RUNBOARD_FAULTS=full RUNBOARD_TEST_DATABASE=sqlite $(PY) -m pytest -q --nomigrations tests/faults
-	RUNBOARD_FAULTS=full RUNBOARD_TEST_DATABASE=postgresql REPEAT=$(REPEAT) $(PY) -m pytest -q --durations=10 tests/faults
+	RUNBOARD_FAULTS=full RUNBOARD_TEST_DATABASE=postgresql REPEAT=$(REPEAT) REPEAT_CELERY=$(REPEAT_CELERY) \
+		$(PY) -m pytest -q --nomigrations --durations=10 tests/faults
 
 lint: $(TEST_STAMP) ## style, types, direction of imports, missing migrations, checks for production, the API's schema
 	$(PY) -m ruff check .

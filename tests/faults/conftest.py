@@ -78,10 +78,10 @@ def queue_site(request: pytest.FixtureRequest) -> Iterator[Site]:
 
 @pytest.fixture
 def crowded_site(transactional_db: None, tmp_path: Path) -> Iterator[Site]:
-    """Six workers that score and a dispatcher, forked from the test: for kills by the hundred, several at a time."""
+    """Eight workers that score and a dispatcher, forked from the test: for kills by the hundred, several at a time."""
     if connection.vendor != "postgresql":
         pytest.skip(NEEDS_POSTGRESQL)
-    site = _forked_site(tmp_path / "site", 6, SCALE)
+    site = _forked_site(tmp_path / "site", 8, SCALE)
     yield site
     site.stop()
 

@@ -30,6 +30,10 @@ from tests.faults.service import Service
 SCALE = 0.02
 
 
+#: Seconds between two looks for work: who looks all the time takes the processor from who works.
+_PAUSE = 0.1
+
+
 class ForkedService(Service):
     """A worker of the test's own flesh."""
 
@@ -123,7 +127,7 @@ def _work(name: str, queues: Sequence[str], orders: Orders) -> None:
         except Exception as error:
             print(f"{name}: {error!r}", file=sys.stderr)
             connections.close_all()
-        time.sleep(settings.DISPATCH_SECONDS if "dispatch" in queues else 0.02)
+        time.sleep(max(settings.DISPATCH_SECONDS, 0.3) if "dispatch" in queues else _PAUSE)
 
 
 def _set_times(scale: float) -> None:

@@ -124,7 +124,7 @@ class Site:
             assert time.monotonic() < deadline, f"waited {patience:.0f} s for {what}\n{self.last_words()}"
             if mend:
                 self.keep_up()
-            time.sleep(0.02)
+            time.sleep(0.05)
         return found
 
     def last_words(self) -> str:

@@ -61,7 +61,7 @@ def test_a_run_survives_in_a_crowd(
     """Forked workers: the product's own work, claims and leases, without what starts slowly."""
     if stage == "validating":
         settings.VALIDATE_AT_ONCE_BYTES = 0
-    tally = kill_often(crowded_site, work, stage, WORKER, repetitions(), at_once=6)
+    tally = kill_often(crowded_site, work, stage, WORKER, repetitions(), at_once=15)
     tallied(tally)
     check(tally)
 
@@ -71,7 +71,7 @@ def test_a_run_survives_in_a_crowd(
 def test_what_follows_a_result_survives_in_a_crowd(
     stage: str, crowded_site: Site, work: Work, tallied: Callable[[Tally], None]
 ) -> None:
-    tally = kill_often(crowded_site, work, stage, WORKER, repetitions(), at_once=1, afterwards=True)
+    tally = kill_often(crowded_site, work, stage, WORKER, repetitions_of_celery(), at_once=1, afterwards=True)
     tallied(tally)
     check(tally)
     assert Job.objects.filter(kind=Job.Kind.CERTAINTY, state="done").exists()
@@ -81,7 +81,7 @@ def test_what_follows_a_result_survives_in_a_crowd(
 def test_the_reaper_survives_itself_in_a_crowd(
     crowded_site: Site, work: Work, tallied: Callable[[Tally], None]
 ) -> None:
-    tally = kill_often(crowded_site, Dying(crowded_site, work), "reaping", WORKER, repetitions(), at_once=1)
+    tally = kill_often(crowded_site, Dying(crowded_site, work), "reaping", WORKER, repetitions(), at_once=10)
     tallied(tally)
     check(tally)
 
