@@ -56,6 +56,7 @@ class Lease:
         self.waited = 0.0
         self._reported_at = self.claimed_at = time.monotonic()
         self.lost = False
+        self.lost_database = False
         self.cancelled = False
 
     def report(self, progress: float) -> None:
@@ -93,6 +94,9 @@ def holding(job: Job) -> Iterator[Lease]:
     try:
         with of_job(job.pk):
             yield lease
+    except DatabaseError:
+        lease.lost_database = True
+        raise
     finally:
         ended.set()
         thread.join()
@@ -100,8 +104,8 @@ def holding(job: Job) -> Iterator[Lease]:
 
 
 def _note_times(lease: Lease) -> None:
-    """Figures only: no job fails for want of them. Who lost the job writes nothing."""
-    if lease.lost:
+    """Figures only: no job fails for want of them. Who lost the job, or the database, writes nothing."""
+    if lease.lost or lease.lost_database:
         return
     try:
         add_up(lease.job.kind, lease.clock.ended())

@@ -6,7 +6,7 @@ import logging
 import time
 
 from django.conf import settings
-from django.db import InterfaceError, OperationalError, connection
+from django.db import DatabaseError, InterfaceError, OperationalError, connection
 
 from submissions.models import Job
 from submissions.queue import put_back
@@ -19,13 +19,19 @@ _PATIENCE = 3600.0
 #: How often one job may be given back in this way: one that takes the database down with it ends all the same.
 _CLAIMS = 30
 
+#: What PostgreSQL says when it ends a session: shut down, crashed, not up yet, a transaction that stood still.
+_ENDED = frozenset({"57P01", "57P02", "57P03", "25P03"})
+
 
 def lost_database(error: BaseException) -> bool:
     """Whether the error is that this process has lost its connection to the database.
 
-    Of SQLite it has none to lose; a question that the server refused leaves the connection as it was.
+    Of SQLite it has none to lose; a question that the server refused leaves the connection as it was. Where the server
+    says that it ended the session, a new connection may be there already.
     """
-    return isinstance(error, (OperationalError, InterfaceError)) and not connection.is_usable()
+    if not isinstance(error, DatabaseError):
+        return False
+    return getattr(error.__cause__, "sqlstate", None) in _ENDED or not connection.is_usable()
 
 
 def give_back(job: Job) -> None:

@@ -7,7 +7,7 @@ import secrets
 from datetime import timedelta
 
 from django.conf import settings
-from django.db import InterfaceError, OperationalError
+from django.db import DatabaseError
 
 from evaluation.errors import InvalidRun, ModelFailure
 from leaderboard.audit import acting
@@ -86,7 +86,7 @@ def do(job: Job) -> None:
     """Do one claimed job and settle it: done, rejected (their file), failed (our fault), or back in the queue."""
     try:
         _settled(job)
-    except (OperationalError, InterfaceError) as error:
+    except DatabaseError as error:
         if not lost_database(error):
             raise
         give_back(job)

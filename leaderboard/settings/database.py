@@ -11,6 +11,7 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
+from leaderboard.settings.queue import QUEUE_TIME_SCALE
 from leaderboard.settings.site import VAR, env
 
 #: Seconds to wait for a server that does not answer at all: a page then says so, and hangs no longer.
@@ -25,6 +26,17 @@ _SERVER_OPTIONS = {
 }
 
 
+#: Seconds that a transaction may stand still between two statements before the server ends it. A process that is
+#: frozen, or a machine that is suspended, in the middle of one holds its locks no longer. No work of ours computes for
+#: so long between two statements.
+IDLE_TRANSACTION_SECONDS = env.float("IDLE_TRANSACTION_SECONDS", default=60.0) * QUEUE_TIME_SCALE
+
+
+def _limits() -> str:
+    """What each session asks of the server."""
+    return f"-c idle_in_transaction_session_timeout={round(IDLE_TRANSACTION_SECONDS * 1000)}"
+
+
 def databases() -> dict[str, dict[str, Any]]:
     """SQLite tuned so that web and workers write side by side, or the server that `DATABASE_URL` names."""
     if "DATABASE_URL" in os.environ:
@@ -32,7 +44,7 @@ def databases() -> dict[str, dict[str, Any]]:
         database.setdefault("CONN_MAX_AGE", 60)
         database["CONN_HEALTH_CHECKS"] = True
         if "postgresql" in database["ENGINE"]:
-            database["OPTIONS"] = {**_SERVER_OPTIONS, **database.get("OPTIONS", {})}
+            database["OPTIONS"] = {**_SERVER_OPTIONS, "options": _limits(), **database.get("OPTIONS", {})}
         return {"default": database}
     synchronous = env.str("SQLITE_SYNCHRONOUS", default="FULL")
     if synchronous not in ("FULL", "EXTRA", "NORMAL", "OFF"):

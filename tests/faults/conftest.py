@@ -32,7 +32,7 @@ def running_site(
     with django_db_blocker.unblock():
         if connection.vendor != "postgresql":
             pytest.skip(NEEDS_POSTGRESQL)
-    site = Site(tmp_path_factory.mktemp("site"), environment={"SANDBOX": "none", "MODEL_THREADS": "1"})
+    site = Site(tmp_path_factory.mktemp("site"))
     yield site
     site.stop()
 

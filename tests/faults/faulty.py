@@ -160,6 +160,18 @@ def _allow_duplicates() -> None:
     QuerySet.get_or_create = get_or_create
 
 
+def _let_transactions_stand_still() -> None:
+    """Ask the server not to end them, where its limit is out."""
+    from django.db.backends.signals import connection_created
+
+    def lift_limit(connection: Any, **_: Any) -> None:
+        if _orders.lacks("standstill"):
+            with connection.cursor() as cursor:
+                cursor.execute("SET idle_in_transaction_session_timeout = 0")
+
+    connection_created.connect(lift_limit, weak=False)
+
+
 def _set_clock() -> None:
     from django.utils import timezone
 
@@ -177,6 +189,7 @@ def follow_all(orders: Orders, name: str) -> None:
     from submissions.workers import looking
 
     _set_clock()
+    _let_transactions_stand_still()
     _leave_out(queue, lifecycle)
     _leave_out_looking(queue, looking)
     _allow_duplicates()

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.db import connections
+from django.db import connection, connections
 
 from leaderboard.supervisor.processes import die_with_parent
 from tests.faults import faulty
@@ -136,6 +136,8 @@ def _set_times(scale: float) -> None:
     from submissions import lease, queue
 
     settings.LEASE_SECONDS = 60.0 * scale
+    standing = round(60_000 * scale)
+    connection.settings_dict["OPTIONS"]["options"] = f"-c idle_in_transaction_session_timeout={standing}"
     settings.DISPATCH_SECONDS = 5.0 * scale
     lease.LOOK = 2.0 * scale
     queue.BACKOFF = tuple(timedelta(seconds=seconds * scale) for seconds in (0.0, 60.0))

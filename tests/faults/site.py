@@ -43,6 +43,7 @@ class Site:
         self._environment = {
             "PYTHONUNBUFFERED": "1",
             "QUEUE_TIME_SCALE": str(scale),
+            "IDLE_TRANSACTION_SECONDS": "60",
             "WEBHOOKS_LOOPBACK": "on",
             "TIMING_LOCK": str(folder / "timing.lock"),
             "FAULT_ORDERS": str(self.orders.folder),

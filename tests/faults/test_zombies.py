@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -57,6 +59,30 @@ def test_a_zombie_writes_nothing(stage: str, queue_site: Site, work: Work) -> No
     assert doubled() == []
 
 
+def test_who_stands_still_in_a_transaction_holds_up_nobody(queue_site: Site, work: Work) -> None:
+    """Frozen with the locks of a job and of its board: the server ends its session, and another goes on."""
+    zombie, job = overtake(queue_site, work, "publishing")
+    assert (job.state, job.attempts) == ("done", 2)
+    before = everything()
+    let_go_on(queue_site, zombie, f"job {job.pk}: ")
+    assert everything() == before
+    tell_everybody()
+    assert lost() == []
+    assert doubled() == []
+
+
+def test_without_the_servers_limit_all_wait_for_it(queue_site: Site, work: Work) -> None:
+    with transactions_may_stand_still(queue_site):
+        queue_site.orders.strike("publishing", "frozen")
+        submission = work.submit([work.open])
+        queue_site.wait_for(lambda: queue_site.orders.armed() == 0, "the worker to stand still")
+        time.sleep(3 * 60 * queue_site.scale)
+        assert not ended([submission])
+        fired = queue_site.orders.fired()[-1]
+        os.killpg(os.getpgid(fired.pid), signal.SIGKILL)
+        queue_site.wait_for(lambda: ended([submission]), "the job to be done once the server sees it gone")
+
+
 def test_without_the_fence_a_stale_result_goes_through(queue_site: Site, work: Work) -> None:
     queue_site.orders.do_without("fence", "states")
     zombie, job = overtake(queue_site, work, "stored")
@@ -77,6 +103,17 @@ def test_without_fence_and_unique_rows_everything_is_there_twice(queue_site: Sit
 def published(job: Job) -> int:
     """How often the job's log says that it was."""
     return Job.objects.values_list("log", flat=True).get(pk=job.pk).count("Scored and published.")
+
+
+@contextmanager
+def transactions_may_stand_still(site: Site) -> Iterator[None]:
+    """For as long as they like, in workers that are started while the block runs."""
+    site.orders.do_without("standstill")
+    for service in site.services.values():
+        service.kill()
+    site.keep_up()
+    site.wait_until_ready()
+    yield
 
 
 @contextmanager

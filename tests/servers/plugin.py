@@ -66,6 +66,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     os.environ["RUNBOARD_VAR"] = str(folder / "var")
     # Nobody misses these rows after a loss of power.
     os.environ.setdefault("SQLITE_SYNCHRONOUS", "NORMAL")
+    # A test in a transaction of its own may wait long for something else on a busy machine.
+    os.environ["IDLE_TRANSACTION_SECONDS"] = "3600"
     # Tests time nothing that is kept, and need not wait for what else runs on this machine.
     os.environ["TIMING_LOCK"] = str(folder / "timing.lock")
     os.environ["RUNBOARD_STATIC_BACKEND"] = "django.contrib.staticfiles.storage.StaticFilesStorage"
