@@ -334,7 +334,10 @@ def test_the_command_says_what_a_folder_lacks(
     assert not (tmp_path / "run.txt").exists()
 
 
-def test_batches_are_halved_until_they_fit() -> None:
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_batches_are_halved_until_they_fit(on_gpu: bool) -> None:
+    import torch
+
     from evaluation.neural.batching import in_batches
 
     lengths = np.array([5, 1, 9, 3, 7])
@@ -344,7 +347,7 @@ def test_batches_are_halved_until_they_fit() -> None:
     def run(indices: Any) -> int:
         tried.append(indices.tolist())
         if len(indices) > 2:
-            raise MemoryError
+            raise torch.OutOfMemoryError("CUDA out of memory") if on_gpu else MemoryError
         return len(indices)
 
     shares: list[float] = []

@@ -13,9 +13,11 @@ from django.db import connection
 from tests.faults import forked
 from tests.faults.kills import HEADER, Tally
 from tests.faults.site import SCALE, Site
-from tests.faults.work import ModelWork, Work, idle
+from tests.faults.work import Work, idle
 
 NEEDS_POSTGRESQL = "faults are tested on PostgreSQL: RUNBOARD_TEST_DATABASE=postgresql"
+#: Times of the queue where models run, in parts of production's: a lease of fifteen seconds.
+MODEL_SCALE = 0.25
 TALLIES = pytest.StashKey[list[Tally]]()
 
 
@@ -71,7 +73,7 @@ def queue_site(request: pytest.FixtureRequest) -> Iterator[Site]:
     request.getfixturevalue("transactional_db")
     if connection.vendor != "postgresql":
         pytest.skip(NEEDS_POSTGRESQL)
-    site = _forked_site(request.getfixturevalue("tmp_path") / "site", 2, forked.SCALE)
+    site = forked_site(request.getfixturevalue("tmp_path") / "site", 2, forked.SCALE)
     yield site
     site.stop()
 
@@ -81,12 +83,13 @@ def crowded_site(transactional_db: None, tmp_path: Path) -> Iterator[Site]:
     """Eight workers that score and a dispatcher, forked from the test: for kills by the hundred, several at a time."""
     if connection.vendor != "postgresql":
         pytest.skip(NEEDS_POSTGRESQL)
-    site = _forked_site(tmp_path / "site", 8, SCALE)
+    site = forked_site(tmp_path / "site", 8, SCALE)
     yield site
     site.stop()
 
 
-def _forked_site(folder: Path, scorers: int, scale: float) -> Site:
+def forked_site(folder: Path, scorers: int, scale: float) -> Site:
+    """So many workers that score and a dispatcher, forked from the test."""
     site = Site(folder, scale=scale)
     names = {**{f"scorer-{number + 1}": "score" for number in range(scorers)}, "dispatcher": "dispatch"}
     for name, queue in names.items():
@@ -100,39 +103,27 @@ def work(transactional_db: None, tmp_path: Any) -> Work:
     return Work(tmp_path / "work")
 
 
-def _with_retrievers(site: Site, shard_size: int) -> Site:
-    """The site with two workers for models whose corpora are cut into shards of this size."""
-    for number in (1, 2):
-        name = f"retriever-{number}-of-{shard_size}"
-        if name not in site.services:
-            site.start_worker(name, "cpu", SHARD_SIZE=str(shard_size))
-    site.wait_until_ready()
-    return site
-
-
 @pytest.fixture
-def model_site(scoring_site: Site) -> Iterator[Site]:
-    """The site with workers that run models, each corpus in one piece."""
-    yield _with_retrievers(scoring_site, 1000)
-    _stop_retrievers(scoring_site)
+def start_models(transactional_db: None, running_site: Site, tmp_path: Path) -> Iterator[Callable[..., Site]]:
+    """Starts a site of its own whose two workers for models have these variables.
 
+    A process that loads a model may be silent for seconds on a busy machine, and is then held for hung: its leases are
+    longer than elsewhere.
+    """
+    running_site.stop()
+    site = Site(tmp_path / "site", scale=MODEL_SCALE, environment={"SANDBOX": "none", "MODEL_THREADS": "1"})
 
-@pytest.fixture
-def sharding_site(scoring_site: Site) -> Iterator[Site]:
-    """The same, each corpus in two shards."""
-    yield _with_retrievers(scoring_site, 15)
-    _stop_retrievers(scoring_site)
+    def start(**environment: str) -> Site:
+        for name, queue in {"scorer": "score", "dispatcher": "dispatch"}.items():
+            site.start_worker(name, queue)
+        for number in (1, 2):
+            site.start_worker(f"retriever-{number}", "cpu", **environment)
+        site.start_beat()
+        site.wait_until_ready()
+        return site
 
-
-def _stop_retrievers(site: Site) -> None:
-    for name in [each for each in site.services if each.startswith("retriever")]:
-        site.services.pop(name).kill()
-
-
-@pytest.fixture
-def model_work(site: Site, request: pytest.FixtureRequest, tmp_path: Any) -> ModelWork:
-    """A dataset with its BM25, made by the site's own workers, and people with models."""
-    return ModelWork(tmp_path / "models", site)
+    yield start
+    site.stop()
 
 
 @pytest.fixture

@@ -183,7 +183,7 @@ def follow_all(orders: Orders, name: str) -> None:
     """Have this process, which is the service of that name, obey the orders from now on."""
     global _orders, _name
     _orders, _name = orders, name
-    from submissions import analysis, lifecycle, queue, scoring, working
+    from submissions import analysis, lifecycle, queue, retrieved, scoring, working
     from submissions.model_work import encodings
     from submissions.sandbox import supervision
     from submissions.workers import looking
@@ -197,6 +197,7 @@ def follow_all(orders: Orders, name: str) -> None:
     _follow_models(supervision)
     _follow_jobs(working)
     _wrap(working, "prepare_for_pages", before="settled")
+    _wrap(retrieved, "_hand_over", before="handing over", after="handed over", everywhere=False)
     _wrap(encodings, "_keep", after="shard")
     _wrap(analysis, "keep_certainty", after="certainty")
     _wrap(queue, "_waits", before="dispatching")  # between taking a request and making its job

@@ -138,8 +138,8 @@ def _set_times(scale: float) -> None:
     settings.LEASE_SECONDS = 60.0 * scale
     standing = round(60_000 * scale)
     connection.settings_dict["OPTIONS"]["options"] = f"-c idle_in_transaction_session_timeout={standing}"
+    settings.LEASE_LOOK_SECONDS = lease.LOOK = 2.0 * scale
     settings.DISPATCH_SECONDS = 5.0 * scale
-    lease.LOOK = 2.0 * scale
     queue.BACKOFF = tuple(timedelta(seconds=seconds * scale) for seconds in (0.0, 60.0))
 
     def silent(*arguments: Any, **options: Any) -> bool:

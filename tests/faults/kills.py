@@ -90,6 +90,11 @@ def kill_often(
     return Tally(name or stage, kills, lost(), doubled(), recoveries, site.scale)
 
 
+def recoveries_at(site: Site, stage: str) -> list[float]:
+    """Seconds from each kill at the stage to the job's result."""
+    return [_recovery(fired) for fired in _struck(site, stage)]
+
+
 def _struck(site: Site, stage: str) -> list[Fired]:
     return [fired for fired in site.orders.fired() if fired.point == stage]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -132,20 +133,37 @@ def test_the_reaper_survives_itself(scoring_site: Site, work: Work, tallied: Cal
 @of_test_faults
 @pytest.mark.parametrize("stage", ["loading", "encoding", "indexing", "searching", "publishing"])
 def test_a_model_survives(
-    stage: str, model_site: Site, model_work: ModelWork, tallied: Callable[[Tally], None]
+    stage: str, start_models: Callable[..., Site], tmp_path: Path, tallied: Callable[[Tally], None]
 ) -> None:
+    site = start_models(SHARD_SIZE="1000")
     victims = WORKER if stage == "publishing" else MODEL  # there is no child of a model any more
-    tally = kill_often(
-        model_site, model_work, stage, victims, repetitions_of_celery(), name=f"model: {stage}"
-    )
+    models = ModelWork(tmp_path / "models", site)
+    tally = kill_often(site, models, stage, victims, repetitions_of_celery(), name=f"model: {stage}")
     tallied(tally)
     check(tally)
 
 
 @of_test_faults
 def test_a_shard_survives(
-    sharding_site: Site, model_work: ModelWork, tallied: Callable[[Tally], None]
+    start_models: Callable[..., Site], tmp_path: Path, tallied: Callable[[Tally], None]
 ) -> None:
-    tally = kill_often(sharding_site, model_work, "shard", WORKER, repetitions_of_celery())
+    site = start_models(SHARD_SIZE="15")
+    models = ModelWork(tmp_path / "models", site)
+    tally = kill_often(site, models, "shard", WORKER, repetitions_of_celery())
+    tallied(tally)
+    check(tally)
+
+
+@of_test_faults
+@pytest.mark.parametrize("stage", ["handing over", "handed over", "publishing"])
+def test_a_model_survives_between_two_workers(
+    stage: str, start_models: Callable[..., Site], tmp_path: Path, tallied: Callable[[Tally], None]
+) -> None:
+    """Who retrieves can read no judgements, and hands what it found to a scorer."""
+    site = start_models(SHARD_SIZE="1000", PRIVATE_STORAGE="off")
+    models = ModelWork(tmp_path / "models", site)
+    tally = kill_often(
+        site, models, stage, WORKER, repetitions_of_celery(), name=f"model of two workers: {stage}"
+    )
     tallied(tally)
     check(tally)

@@ -83,9 +83,9 @@ def not_kept(acknowledged: list[str]) -> list[str]:
     return found
 
 
-def test_no_acknowledged_upload_is_lost(killable: Site, scoring_site: Site, work: Work) -> None:
+def test_no_acknowledged_upload_is_lost(killable: Site, queue_site: Site, work: Work) -> None:
     """Killed under uploads and under the workers that score them: answers are 201 or 503, each run is there once."""
-    site = scoring_site
+    site = killable
     serve(site)
     submitters = [
         Submitter(site.address, make_user(f"Person{number}"), work.open.slug, number)
@@ -106,7 +106,7 @@ def test_no_acknowledged_upload_is_lost(killable: Site, scoring_site: Site, work
     if full():
         assert answers[503] > 0
         assert reader.seen[503] > 0
-    site.wait_for(lambda: ended(Submission.objects.all()), "all jobs to end")
+    queue_site.wait_for(lambda: ended(Submission.objects.all()), "all jobs to end")
     tell_everybody()
     assert lost() == []
     assert doubled() == []

@@ -83,18 +83,16 @@ def under_work(site: Site, work: Work, act: Callable[[Site], None], times: int) 
     return lost() + doubled()
 
 
-@pytest.mark.parametrize("act", [empty, restart, restart_empty, pause] if full() else [empty, restart_empty])
+@pytest.mark.parametrize("act", [empty, restart, restart_empty, pause] if full() else [restart_empty])
 def test_all_jobs_finish_once(
-    act: Callable[[Site], None], killable: Site, scoring_site: Site, work: Work
+    act: Callable[[Site], None], killable: Site, queue_site: Site, work: Work
 ) -> None:
-    assert under_work(scoring_site, work, act, 1 if act is pause else TIMES) == []
+    assert under_work(queue_site, work, act, 1 if act is pause else TIMES) == []
 
 
-def test_without_anybody_who_looks_a_lost_bell_is_lost(
-    killable: Site, scoring_site: Site, work: Work
-) -> None:
+def test_without_anybody_who_looks_a_lost_bell_is_lost(killable: Site, queue_site: Site, work: Work) -> None:
     """The control: no dispatcher that rings again, no worker that looks by itself, and the bells are gone."""
-    site = scoring_site
+    site = queue_site
     site.orders.do_without("looking")
     site.broker.kill()
     submission = work.submit()

@@ -15,8 +15,11 @@ import pytest
 from django.conf import settings
 from django.db import connections
 
+from leaderboard import bell
+from leaderboard.celery import app
 from leaderboard.supervisor import services
 from submissions.models import Job, State, Worker
+from submissions.queue import WORK
 from tests.factories import make_dataset, make_job
 from tests.servers import processes
 
@@ -115,6 +118,19 @@ def test_without_a_broker_work_is_found_dispatched_and_given_back(start: Start) 
     start("second")
     wait_for(lambda: is_done(asking) and is_done(hanging))
     assert (asking.attempts, hanging.attempts) == (1, 1)
+
+
+def test_a_worker_that_hears_no_bell_looks_by_itself_and_stops_at_once(start: Start) -> None:
+    """Its connection lives, and nothing comes over it."""
+    deaf = start("deaf", "score", REDIS_URL=settings.REDIS_URL)
+    name = wait_for(lambda: Worker.objects.values_list("name", flat=True).first())
+    wait_for(lambda: app.control.cancel_consumer("score", reply=True))
+    job = slow_job()
+    bell.send(WORK, job.queue, queue=job.queue)
+    wait_for(lambda: is_done(job))
+    assert job.worker.rpartition(":")[0] == name
+    deaf.send_signal(signal.SIGTERM)
+    assert deaf.wait(60) == 0
 
 
 def test_processes_that_hang_are_ended_and_replaced(start: Start, tmp_path: Path) -> None:
