@@ -7,7 +7,7 @@
   let sending = null; // the form's own request
 
   const form = () => document.querySelector("form[data-uploads]");
-  // Not `form().action`: its buttons are called so.
+  // Attributes, never `form().action` or `form().dataset`: fields are called so, and a form's fields hide its own names.
   const target = () => new URL(form().getAttribute("action") || "", location.href);
   const part = (name, className, text) => {
     const made = document.createElement(name);
@@ -96,7 +96,7 @@
       if (sending && sending.waits) submitWhenReady();
     };
     upload = window.resumable(file, {
-      address: form().dataset.uploads,
+      address: form().getAttribute("data-uploads"),
       kind: input.dataset.kind,
       token: () => form().elements.csrfmiddlewaretoken.value,
       changed,
@@ -112,7 +112,7 @@
     for (const upload of list.uploads) if (!upload.ended()) upload.pause();
     list.uploads = [];
     list.box.replaceChildren();
-    for (const file of input.files) if (file.size > Number(form().dataset.large)) begin(input, file);
+    for (const file of input.files) if (file.size > Number(form().getAttribute("data-large"))) begin(input, file);
   });
 
   // What the form sends: small files with it, large ones by the names that they arrived under.
@@ -201,7 +201,10 @@
     }
     end();
     const page = new DOMParser().parseFromString(request.responseText, "text/html").querySelector("main");
-    if (!page || !page.querySelector("form[data-uploads]")) return say(`The site answered ${request.status}. Nothing was submitted; try again in a while.`);
+    if (!page || !page.querySelector("form[data-uploads]")) {
+      const reason = page && page.querySelector("[data-reason]");
+      return say(reason ? reason.textContent : `The site answered ${request.status}. Nothing was submitted; try again in a while.`);
+    }
     exchange(page);
   }
 

@@ -16,11 +16,18 @@ from leaderboard.models import Dataset, User
 from submissions.models import Upload
 from submissions.resumable import storage
 from tests.submissions.conftest import run_text
+from tests.submissions.models import with_corpus
 from tests.submissions.test_browser import fill_form, sign_in
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
 PIECE = 8 * 1024 * 1024
+
+
+@pytest.fixture
+def demo(demo: Dataset, tmp_path: Path) -> Dataset:
+    """The open dataset with its documents: only then has the form fields that are called `dataset`."""
+    return with_corpus(demo, tmp_path)
 
 
 @pytest.fixture
@@ -49,7 +56,8 @@ def breaking(times: int) -> Callable[[Route], None]:
 
 def choose(page: Page, archive: Path) -> Locator:
     """The row of the archive, which is sent as soon as it is chosen."""
-    page.goto("/submit/model/")
+    page.goto("/submit/model/?engine=dense")
+    assert page.locator("form[data-uploads] input[name=dataset]").count()
     page.get_by_label("Upload an archive").set_input_files(archive)
     return page.locator(".upload", has_text="model.zip")
 
