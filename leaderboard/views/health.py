@@ -17,6 +17,8 @@ logger = logging.getLogger(__name__)
 
 #: How long the broker may take to answer, in seconds.
 BROKER_PATIENCE = 2.0
+#: The same where its answer decides nothing, so that who asks, with little time itself, is not kept waiting.
+BROKER_GLANCE = 0.3
 
 
 @require_safe
@@ -40,10 +42,10 @@ def _database_answers() -> bool:
     return True
 
 
-def broker_answers() -> bool:
+def broker_answers(patience: float = BROKER_PATIENCE) -> bool:
     """Whether the broker answers in time; the log says why not."""
     try:
-        _broker(settings.REDIS_URL).ping()
+        _broker(settings.REDIS_URL, patience).ping()
     except redis.RedisError as error:
         logger.error("The broker does not answer: %s", error)
         return False
@@ -51,9 +53,7 @@ def broker_answers() -> bool:
 
 
 @functools.cache
-def _broker(url: str) -> redis.Redis:
+def _broker(url: str, patience: float) -> redis.Redis:
     """A client that is kept: a check should cost no new connection."""
     address = url.replace("redis+socket://", "unix://", 1)  # kombu's name for it, and redis-py's
-    return redis.Redis.from_url(
-        address, socket_timeout=BROKER_PATIENCE, socket_connect_timeout=BROKER_PATIENCE
-    )
+    return redis.Redis.from_url(address, socket_timeout=patience, socket_connect_timeout=patience)

@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 
 from leaderboard.disk import DiskFull, require_room
 from leaderboard.schema_version import mismatch
-from leaderboard.views.health import broker_answers
+from leaderboard.views.health import BROKER_GLANCE, broker_answers
 
 logger = logging.getLogger(__name__)
 
@@ -24,7 +24,8 @@ def readyz(request: HttpRequest) -> JsonResponse:
 
     A broker that is away is told and harms nobody: pages are then computed, and idle workers look into the database.
     """
-    parts = {"database": _database(), "disk": _disk(), "broker": "ok" if broker_answers() else "unavailable"}
+    broker = "ok" if broker_answers(BROKER_GLANCE) else "unavailable"
+    parts = {"database": _database(), "disk": _disk(), "broker": broker}
     ready = parts["database"] == parts["disk"] == "ok"
     return JsonResponse({"status": "ok" if ready else "unavailable", **parts}, status=200 if ready else 503)
 
