@@ -18,10 +18,9 @@ LOGGING = {
     "formatters": {
         "line": {"format": "{asctime} {levelname} {name}:{context} {message}", "style": "{"},
         "json": {
-            "()": "pythonjsonlogger.json.JsonFormatter",
+            "()": "leaderboard.log_context.JsonLines",
             "fmt": "{asctime} {levelname} {name} {message} {request_id} {job_id} {process}",
             "style": "{",
-            "datefmt": "%Y-%m-%dT%H:%M:%S%z",
             "rename_fields": {"asctime": "time", "levelname": "level", "name": "logger"},
         },
     },
@@ -41,6 +40,8 @@ LOGGING = {
         "django.request": {"filters": ["refusals", "addresses"]},
         "django.security.csrf": {"filters": ["refusals", "addresses"]},
         "django.security.DisallowedHost": {"filters": ["refusals", "addresses"]},
+        # gunicorn sets up its own before it loads the site: its lines then come here like all others.
+        "gunicorn.error": {"level": "INFO", "propagate": True},
         # At DEBUG they would write down what requests are signed with.
         "boto3": {"level": "WARNING"},
         "botocore": {"level": "WARNING"},

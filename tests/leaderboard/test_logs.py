@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -161,7 +162,18 @@ def test_json_lines_are_objects_with_times_levels_and_ids() -> None:
     assert line["request_id"] == "abcdefgh"
     assert line["view"] == "home"
     assert "ZeroDivisionError" in line["exc_info"]
-    assert line["time"].startswith("20")
+    assert re.fullmatch(r"20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", line["time"])
+    assert "context" not in line  # made for the other format
+
+
+def test_gunicorn_writes_objects_too() -> None:
+    said = run_python(
+        "import logging\nlogger = logging.getLogger('gunicorn.error')\n"
+        "logger.propagate = False\nlogger.addHandler(logging.StreamHandler())\n"
+        "import django\ndjango.setup()\nlogger.info('Listening')",
+        LOG_FORMAT="json",
+    )
+    assert json.loads(said)["message"] == "Listening"
 
 
 class _Sentry(BaseHTTPRequestHandler):
