@@ -139,6 +139,19 @@ def test_a_broken_connection_keeps_what_came(address: str, token: str, file: Pat
     assert Upload.objects.get().sha256 == hashlib.sha256(content).hexdigest()
 
 
+@pytest.mark.parametrize("path", ["/api/v1/submissions/", "/submit/"])
+def test_a_length_over_every_limit_is_refused_at_once_and_holds_no_thread(address: str, path: str) -> None:
+    host, port = address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        head = f"POST {path} HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: multipart/form-data; boundary=b\r\n"
+        connection.sendall(f"{head}Content-Length: 9999999999\r\n\r\n-".encode())
+        came = b""
+        while block := connection.recv(1 << 16):  # it ends although nothing more is sent: the site hung up
+            came += block
+    assert came.startswith(b"HTTP/1.1 413 ")
+    assert b"The request has 9.313 GiB; the limit is" in came
+
+
 def test_of_two_that_write_at_once_one_is_locked_out(address: str, token: str, file: Path) -> None:
     content = file.read_bytes()
     path = begin(address, token, len(content))
