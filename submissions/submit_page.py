@@ -30,6 +30,7 @@ from submissions.quotas.counting import Quota
 from submissions.quotas.shown import quotas_for
 from submissions.refusals import FileReport, Refused
 from submissions.resumable.keeping import completed, uploads_of
+from submissions.resumable.pages import unfinished
 from submissions.resumable.storage import is_identifier, path_of
 from submissions.rounds import standings
 from submissions.seeds import split_labels
@@ -202,6 +203,7 @@ class SubmissionPage:
             "large": LARGE,
             "files_lost": self.request.method == "POST" and bool(self.request.FILES),
             "api_address": absolute(self.request, "/api/v1/"),
+            "site_address": absolute(self.request, "/").rstrip("/"),
         }
 
     def kept_uploads(self, field: str) -> list[Upload]:
@@ -265,6 +267,7 @@ class SubmitPage(SubmissionPage):
         """What the template shows."""
         return {
             **self.shared_context(),
+            "unfinished": unfinished(self.person, Upload.Kind.RUN),
             "datasets": self._datasets(),
             "several": SEVERAL,
             "several_kept": self.kept_uploads(SEVERAL),

@@ -20,6 +20,7 @@ from submissions.notices import webhook_views
 from submissions.people import session_views as sessions
 from submissions.people import team_views as teams
 from submissions.people import views as people
+from submissions.resumable import pages as upload_pages
 from submissions.resumable import views as uploads
 
 #: allauth's pages without its list of sessions, in whose place stands one that ends a single session too.
@@ -56,6 +57,8 @@ pages = [
     path("account/profile/", people.save_profile, name="account-profile"),
     path("account/tokens/", people.create_token, name="account-token-create"),
     path("account/tokens/revoke/", people.delete_token, name="account-token-revoke"),
+    path("account/uploads/", upload_pages.uploads, name="account-uploads"),
+    path("account/uploads/delete/", upload_pages.delete, name="account-upload-delete"),
     path("account/sessions/", sessions.sessions, name="account-sessions"),
     path("account/sessions/end/", sessions.end, name="account-session-end"),
     path("account/teams/", people.new_team, name="team-new"),

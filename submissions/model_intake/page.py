@@ -28,6 +28,7 @@ from submissions.models import Checkpoint, Job, Upload
 from submissions.permissions import checkpoints_of, teams_of
 from submissions.refusals import FileReport, Refused
 from submissions.resumable.keeping import uploads_of
+from submissions.resumable.pages import unfinished
 from submissions.submit_page import UPLOADED, SubmissionPage, archive_in, incoming, incoming_upload
 from submissions.uploads import CHECKPOINT_FIELD
 
@@ -174,6 +175,7 @@ class ModelPage(SubmissionPage):
             "checked": report is not None,
             "slow_down": slow_down,
             "largest": describe_bytes(settings.CHECKPOINT_LIMIT_BYTES),
+            "unfinished": unfinished(self.person, Upload.Kind.MODEL),
         }
 
     def _kept_archives(self) -> list[tuple[Upload, bool]]:

@@ -110,8 +110,8 @@ def _refuse_too_many(owner: User, length: int) -> None:
         TOO_MANY,
         f"You have {len(mine)} uploads with {describe_bytes(total)} here that no submission has taken; you may have "
         f"{settings.UPLOADS_PER_PERSON} with {describe_bytes(settings.UPLOAD_BYTES_PER_PERSON)}.",
-        "Submit them, or delete those that you no longer need: GET uploads/ lists them. Each is given up by itself "
-        f"{settings.UPLOAD_LIFETIME_SECONDS // 3600} hours after its last bytes.",
+        "Submit them, or delete those that you no longer need: your account's page and GET uploads/ list them. Each "
+        f"is given up by itself {settings.UPLOAD_LIFETIME_SECONDS // 3600} hours after its last bytes.",
     )
 
 
