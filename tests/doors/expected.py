@@ -99,8 +99,8 @@ _PEOPLE = {
         Row(SIGNED_NO, SIGNED),
         "account-profile", "account-token-create", "account-token-revoke", "team-new", "inbox-read",
     ),
-    **_each(Row(SIGNED, SIGNED_NO), "inbox", "account-sessions", "mfa_index"),
-    "account-session-end": Row(SIGNED_NO, SIGNED),
+    **_each(Row(SIGNED, SIGNED_NO), "inbox", "account-sessions", "account-uploads", "mfa_index"),
+    **_each(Row(SIGNED_NO, SIGNED), "account-session-end", "account-upload-delete"),
     **_each(
         Row(SIGNED, SIGNED),
         "mfa_authenticate", "mfa_reauthenticate", "mfa_activate_totp", "mfa_generate_recovery_codes",
@@ -219,8 +219,6 @@ _ADMIN = {
     **{name: row for model, may in _MODELS.items() for name, row in _model(model, may).items()},
     **_root_model("auth_group"),
     **_root_model("account_emailaddress"),
-    **_root_model("mfa_authenticator"),
-    **_root_model("usersessions_usersession"),
     "submissions_worker_changelist": Row(_STAFF, _STAFF),  # how the site itself does
     **_root_model("leaderboard_user"),
     **_each(Row(_CURATORS, _CURATORS), "leaderboard_user_changelist", "leaderboard_user_history"),

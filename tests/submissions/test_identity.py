@@ -144,6 +144,9 @@ def test_a_token_of_staff_carries_no_rights_of_staff(curator: User, client: Clie
 def test_staff_cannot_switch_it_off(curator: User) -> None:
     client = sign_in(curator)
     enrol(client, curator)
+    overview = client.get("/account/2fa/").content.decode()
+    assert "cannot be switched off" in overview
+    assert "deactivate" not in overview
     show_again(client, curator, "mfa")
     page = client.post("/account/2fa/totp/deactivate/").content.decode()
     assert "Curators need a second factor" in page
@@ -158,6 +161,11 @@ def test_the_admin_has_no_password_form_of_its_own(db: None, client: Client) -> 
     member = make_user("Max")
     client.force_login(member)
     assert client.get("/admin/login/").status_code == 403
+
+
+@pytest.mark.parametrize("table", ["mfa/authenticator", "usersessions/usersession"])
+def test_no_table_in_the_admin_takes_it_away_without_a_record(admin_client: Client, table: str) -> None:
+    assert admin_client.get(f"/admin/{table}/").status_code == 404
 
 
 def test_an_operator_resets_it_and_that_is_recorded(curator: User, capsys: Any) -> None:
