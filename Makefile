@@ -121,9 +121,9 @@ $(VENV)/created:
 		echo "Runboard needs Python 3.11, and found none. Name one: make run PYTHON=/path/to/python3.11" >&2; exit 1; \
 	fi; \
 	if $$found -c 'import ensurepip' 2>/dev/null; then \
-		$$found -m venv $(VENV); \
+		$$found -m venv "$$(realpath -m $(VENV))"; \
 	else \
-		$$found -m venv --without-pip $(VENV) && $$found -m pip --python $(PY) install --quiet pip || { \
+		$$found -m venv --without-pip "$$(realpath -m $(VENV))" && $$found -m pip --python $(PY) install --quiet pip || { \
 			echo "$$found can make no environment: install its venv and pip packages, or name another PYTHON." >&2; \
 			exit 1; }; \
 	fi

@@ -180,8 +180,16 @@ def _blocks(file: BufferedReader, start: int, size: int, length: int) -> Iterato
     while start < end and (block := file.read(min(_BLOCK, end - start))):
         yield block
         start += len(block)
-        told = f"\r{start / 1e6:,.1f} of {length / 1e6:,.1f} MB ({start / length:.0%})"
-        print(told, end="", file=sys.stderr, flush=True)
+        _tell(start, len(block), length)
+
+
+def _tell(sent: int, last: int, length: int) -> None:
+    """How far it is: over and over in the same line of a terminal, elsewhere a line for every tenth part."""
+    told = f"{sent / 1e6:,.1f} of {length / 1e6:,.1f} MB ({sent / length:.0%})"
+    if sys.stderr.isatty():
+        print(f"\r{told}", end="", file=sys.stderr, flush=True)
+    elif 10 * sent // length > 10 * max(0, sent - last) // length:
+        print(told, file=sys.stderr, flush=True)
 
 
 def _sha256(file: BufferedReader) -> str:

@@ -26,7 +26,9 @@ def too_many(request: HttpRequest) -> HttpResponse:
     """429 with the time after which the longest of the limits that apply begins anew."""
     seconds = _seconds(request)
     minutes = ceil(seconds / 60)
-    response = render(request, "429.html", {"minutes": minutes}, status=429)
+    form = request.resolver_match is not None and request.resolver_match.url_name in _LIMITS
+    context = {"minutes": minutes, "back": request.path if form else ""}
+    response = render(request, "429.html", context, status=429)
     response.headers["Retry-After"] = str(seconds)
     return response
 

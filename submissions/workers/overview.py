@@ -46,6 +46,11 @@ class WorkerRow:
     jobs: Sequence[JobRow]
 
     @property
+    def retrieves(self) -> bool:
+        """Whether it runs models, so that its hardware matters."""
+        return bool({Job.Queue.CPU.value, Job.Queue.GPU.value} & set(self.worker.queues))
+
+    @property
     def state(self) -> str:
         """In a word or two."""
         if not self.alive:

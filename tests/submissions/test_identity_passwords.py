@@ -189,6 +189,7 @@ def test_the_table_of_limits_is_what_the_settings_say() -> None:
     expected |= {f"DEFAULT_THROTTLE_RATES.{name}": rate for name, rate in throttles.items()}
     plain = (
         "UPLOAD_LIMIT_BYTES", "CHECKPOINT_LIMIT_BYTES", "REFUSALS_PER_DAY", "MODEL_JOBS_PER_DAY",
+        "UPLOADS_PER_PERSON", "UPLOAD_BYTES_PER_PERSON", "UPLOAD_LIFETIME_SECONDS", "DISK_RESERVE_BYTES",
         "ACCOUNT_MAX_EMAIL_ADDRESSES",
         "ACCOUNT_REAUTHENTICATION_TIMEOUT", "STAFF_SESSION_HOURS", "SESSION_COOKIE_AGE",
     )  # fmt: skip
