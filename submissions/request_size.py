@@ -71,7 +71,7 @@ class RequestSizeMiddleware:
             return None
         response = _answer(request, _refusal(size, limit))
         if connection := request.META.get("gunicorn.socket"):
-            response._resource_closers.append(lambda: _hang_up(connection))
+            response._resource_closers.append(lambda: _hang_up(connection))  # type: ignore[attr-defined]
         return response
 
 
