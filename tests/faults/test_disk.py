@@ -128,7 +128,7 @@ def test_while_an_upload_arrives_is_unpacked_and_is_stored(site: Site, work: Wor
         with full_beyond(site.services["web"], room):
             slug = "" if name.endswith("zip") else work.open.slug
             is_told(submit(site.address, token, "Too long", slug, body, name))
-    assert files() == before
+    site.wait_for(lambda: files() == before, "what arrived to be removed, which follows the answer")
     assert not Submission.objects.exists()
     log = site.services["web"].log.read_text()
     for folder in ("uploads", "uploads/zip-", "store/runs"):
@@ -137,6 +137,7 @@ def test_while_an_upload_arrives_is_unpacked_and_is_stored(site: Site, work: Wor
     Job.objects.update(state=State.CANCELLED)
 
 
+@pytest.mark.long
 def test_what_a_worker_cannot_write_is_tried_again(
     scoring_site: Site, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,6 +178,7 @@ def leave_nothing_behind() -> None:
     assert {path.name for path in files()} <= named
 
 
+@pytest.mark.long
 def test_what_a_killed_server_left_is_swept(site: Site, work: Work) -> None:
     """Killed in the middle of an upload it leaves a part of a file (the control), which the sweep removes."""
     serve(site)
@@ -198,6 +200,7 @@ def test_what_a_killed_server_left_is_swept(site: Site, work: Work) -> None:
     site.services.pop("web")
 
 
+@pytest.mark.long
 def test_a_disk_that_is_really_full(site: Site, work: Work) -> None:
     """A file system of 300 kB: pages go on, uploads are refused until there is room again."""
     with small_disk(Path(settings.FILE_UPLOAD_TEMP_DIR), "300k"):
@@ -213,6 +216,7 @@ def test_a_disk_that_is_really_full(site: Site, work: Work) -> None:
     Job.objects.update(state=State.CANCELLED)
 
 
+@pytest.mark.long
 def test_uploads_stop_before_the_disk_is_full(site: Site, work: Work) -> None:
     """A reserve remains for the database; without one (the control) the same upload is taken."""
     stop_serving(site)

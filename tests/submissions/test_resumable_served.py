@@ -165,6 +165,7 @@ def test_of_two_that_write_at_once_one_is_locked_out(address: str, token: str, f
     assert Upload.objects.get().sha256 == hashlib.sha256(content).hexdigest()
 
 
+@pytest.mark.long
 def test_a_killed_server_costs_nothing_that_was_counted(
     site: tuple[str, Any], token: str, tmp_path: Path
 ) -> None:

@@ -104,6 +104,7 @@ def test_an_upload_goes_on_after_the_page_was_loaded_anew(
     assert storage.path_of(begun.pk).read_bytes() == archive.read_bytes()
 
 
+@pytest.mark.long
 def test_an_upload_is_paused_resumed_and_cancelled(
     demo: Dataset, alice: User, page: Page, live_server: Any, archive: Path
 ) -> None:
