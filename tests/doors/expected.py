@@ -6,9 +6,9 @@ A row says for GET and for POST what each of `PEOPLE` gets, in their order, a le
     >  to the page that signs in
     1 3 4 5  401, 403, 404, 405
 
-HEAD is answered as GET is. Pages answer 405 to everything else; calls of the API say for themselves. The owner's team
-has what stands in an address, unless a name in brackets after the route's says otherwise; a curator has what the group
-of curators has, and staff has no right at all. Whoever adds an address adds its row here.
+HEAD is answered as GET is, unless a row says otherwise. Pages answer 405 to everything else; calls of the API say for
+themselves. The owner's team has what stands in an address, unless a name in brackets after the route's says otherwise;
+a curator has what the group of curators has, and staff has no right at all. Whoever adds an address adds its row here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SIGNED, SIGNED_NO = ">......>", ">555555>"
 
 
 class Row(NamedTuple):
-    """Letters by method; `others` for a call of the API that takes more than GET and POST."""
+    """Letters by method; `others` for what is not as the rest: calls of the API that take more than GET and POST."""
 
     get: str
     post: str = NO
@@ -233,8 +233,8 @@ _ADMIN = {
         *(f"leaderboard_{model}_{act}" for act in ("export", "table")
           for model in ("benchmark", "dataset", "hardwareclass", "price", "system")),
     ),
-    # It gives the file out, and is asked for by a link; this pool has none yet.
-    "leaderboard_qrels_read": Row(_ROOT, ">>>>334>"),
+    # It gives the file out, and is asked for by a link: by GET alone, which is recorded. This pool has none yet.
+    "leaderboard_qrels_read": Row(_ROOT, ">>>>334>", {"HEAD": ">>>>334>"}),
     "leaderboard_pool_file": Row(">>>>434>", ">>>>434>"),
     "index": Row(_STAFF, _STAFF),
     "app_list": Row(">>>>.4.>", ">>>>.4.>"),

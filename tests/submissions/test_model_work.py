@@ -80,9 +80,12 @@ def test_a_model_becomes_a_measured_entry_beside_bm25(small: Dataset, tmp_path: 
     means = [told[name]["latency_ms"]["mean"] for name in ("figures", "baseline")]
     assert told["times_bm25"] == pytest.approx(means[0] / means[1])
     assert not list((tmp_path / "var" / "work").iterdir())
+    # Whoever sent a model does not read where it ran.
+    assert (job.worker, "Toy over" in job.log) == ("test-worker", True)
+    assert job.worker not in job.log
 
 
-def test_a_second_job_with_the_same_setting_encodes_nothing(small: Dataset) -> None:
+def test_a_second_job_encodes_nothing_and_what_was_encoded_elsewhere_is_not_timed(small: Dataset) -> None:
     submission = make_submission()
     first = finished(queue_model(small, submission))
     encoding = Encoding.objects.get()
@@ -99,10 +102,6 @@ def test_a_second_job_with_the_same_setting_encodes_nothing(small: Dataset) -> N
     figures = first.entry.measurements.get().figures
     assert figures["documents_per_second"] == pytest.approx(30 / encoding.shards.get().seconds)
 
-
-def test_what_was_encoded_elsewhere_is_named_and_not_timed(small: Dataset) -> None:
-    submission = make_submission()
-    finished(queue_model(small, submission))
     Shard.objects.update(hardware="another-machine")
     Submission.objects.update(configuration="again")
     job = finished(queue_model(small, submission))
@@ -113,8 +112,11 @@ def test_what_was_encoded_elsewhere_is_named_and_not_timed(small: Dataset) -> No
     assert not job.entry.measurements.exists()
 
 
-def test_each_variant_is_an_entry_of_its_own(small: Dataset) -> None:
-    job = finished(queue_model(small, make_submission(variants=True)))
+def test_each_variant_is_an_entry_of_its_own_beside_bm25_over_word_pieces_where_there_is_one(
+    small: Dataset, client: Client
+) -> None:
+    submission = make_submission(variants=True)
+    job = finished(queue_model(small, submission))
     assert job.state == State.DONE, job.log
     assert job.entry is not None
     further = job.further_entries.get()
@@ -124,16 +126,7 @@ def test_each_variant_is_an_entry_of_its_own(small: Dataset) -> None:
     assert run_of(job.entry).count("\n") == 10
     timed = [entry.measurements.get().figures["searches"] for entry in (further, job.entry)]
     assert timed == [50, 200]
-
-
-def test_scores_stand_beside_bm25_over_word_pieces_where_the_job_gives_it(
-    small: Dataset, client: Client
-) -> None:
-    submission = make_submission(variants=True)
-    job = finished(queue_model(small, submission))
-    assert job.entry is not None
     assert "bm25-wordpiece" not in client.get(submission.get_absolute_url()).content.decode()
-    further = job.further_entries.get()
     value = job.entry.scores["nDCG@10"]
     further.configuration, further.scores = "bm25-wordpiece", {**further.scores, "nDCG@10": value / 2}
     further.save()
@@ -157,12 +150,6 @@ def test_over_hidden_judgements_a_job_is_one_reading_of_them(small: Dataset, cli
     assert list(Run.objects.filter(system=submission.system)) == [job.entry.evaluation.run]  # type: ignore[union-attr]
     assert "hidden: the main result alone" in job.log
     assert "only the main result is made" in client.get(submission.get_absolute_url()).content.decode()
-
-
-def test_whoever_sent_a_model_does_not_read_where_it_ran(small: Dataset) -> None:
-    job = finished(queue_model(small, make_submission()))
-    assert (job.worker, "Toy over" in job.log) == ("test-worker", True)
-    assert job.worker not in job.log
 
 
 def test_a_fused_run_names_what_it_was_made_of(small: Dataset, client: Client) -> None:
