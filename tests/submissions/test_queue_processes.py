@@ -61,7 +61,7 @@ def start(transactional_db: None, tmp_path: Path) -> Iterator[Start]:
     Worker.objects.all().delete()
 
 
-def wait_for(condition: Callable[[], Any], seconds: float = 60.0) -> Any:
+def wait_for(condition: Callable[[], Any], seconds: float = 120.0) -> Any:
     deadline = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < deadline, list(
