@@ -5,7 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import socket
+import threading
+import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from django.http import HttpRequest
@@ -26,6 +30,11 @@ CHECKSUM_MISMATCH = 460
 BLOCK = 64 * 1024
 #: After so many seconds without a byte the sender is taken to be gone: it comes back and goes on.
 SILENCE = 30.0
+#: From so many seconds on a request brings so many bytes a second at least, and ends after so many: its sender goes on
+#: with another. A drop now and then would else hold a thread for days.
+GRACE, LEAST_RATE, LONGEST = 30.0, 4096, 900.0
+#: Seconds between two looks at that.
+_LOOK = 1.0
 #: The longest Upload-Metadata that is kept.
 LONGEST_METADATA = 1000
 
@@ -133,12 +142,30 @@ def blocks_of(request: HttpRequest) -> Iterator[bytes]:
     connection = request.META.get("gunicorn.socket")
     if connection is not None:
         connection.settimeout(SILENCE)
+    came, ended = [0], threading.Event()
+    if connection is not None:
+        threading.Thread(target=_watch, args=(connection, came, ended), daemon=True).start()
     try:
         while block := _read(stream):
+            came[0] += len(block)
             yield block
     finally:
+        ended.set()
         if connection is not None:
             connection.settimeout(None)
+
+
+def _watch(connection: socket.socket, came: list[int], ended: threading.Event) -> None:
+    """End what a request brings once it is too slow or too long: its reader finds the end of the stream."""
+    began = time.monotonic()
+    while not ended.wait(_LOOK):
+        seconds = time.monotonic() - began
+        # A block counts when it is whole: one may be on its way.
+        slow = seconds > GRACE and came[0] + BLOCK < LEAST_RATE * seconds
+        if slow or seconds > LONGEST:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RD)
+            return
 
 
 def _read(stream: Any) -> bytes:

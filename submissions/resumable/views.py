@@ -18,13 +18,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from leaderboard.api.errors import ApiError
+from leaderboard.api.errors import ApiError, problem
 from leaderboard.models import User
 from leaderboard.site_address import absolute
 from submissions.api.schema import ErrorSerializer
 from submissions.models import Scope, Upload
 from submissions.refusals import Refused
-from submissions.resumable import keeping, protocol
+from submissions.resumable import keeping, places, protocol
 from submissions.resumable.protocol import blocks_of, number_of, refuse
 from submissions.resumable.schema import UploadSerializer, header
 from submissions.resumable.storage import InUse, TooLong
@@ -87,7 +87,10 @@ class _TusView(APIView):
         if announced is not None and announced > upload.length - offset:
             raise _too_long(upload)
         try:
-            return keeping.receive(upload, offset, blocks_of(request._request), checksum)
+            with places.place(upload.owner_id):
+                return keeping.receive(upload, offset, blocks_of(request._request), checksum)
+        except places.NoPlace as error:
+            raise _no_place() from error
         except Upload.DoesNotExist as error:
             raise Http404("There is no such upload.") from error
         except keeping.OtherOffset as error:
@@ -103,6 +106,19 @@ class _TusView(APIView):
             raise _too_long(upload) from error
         except InUse as error:
             raise _in_use() from error
+
+
+def _no_place() -> ApiError:
+    """503, which the published clients try again after."""
+    return ApiError(
+        "too_many_pieces",
+        f"You send {places.EACH} pieces already, or this site takes as many as it can at once.",
+        status_code=status.HTTP_503_SERVICE_UNAVAILABLE,
+        problems=[
+            problem("too_many_pieces", "No thread is free for this piece.", "Send it in a few seconds.")
+        ],
+        wait=places.RETRY_SECONDS,
+    )
 
 
 def _elsewhere(upload: Upload, offset: int) -> ApiError:

@@ -6,8 +6,11 @@ import base64
 import hashlib
 import io
 import socket
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
+from threading import Thread
 from typing import Any, NamedTuple
 
 import pytest
@@ -19,7 +22,7 @@ from hypothesis.extra.django import TestCase
 
 from leaderboard.models import User
 from submissions.models import Upload
-from submissions.resumable import keeping, protocol, storage
+from submissions.resumable import keeping, places, protocol, storage
 from tests.factories import make_user
 from tests.submissions.conftest import Api
 
@@ -333,6 +336,45 @@ def test_a_sender_that_says_nothing_is_taken_to_be_gone(
         told: dict[str, Any] = {"wsgi.input": stream, "gunicorn.socket": ours, "CONTENT_LENGTH": "100"}
         assert list(protocol.blocks_of(rf.generic("PATCH", UPLOADS, b"", PIECE, **told))) == []
         assert ours.gettimeout() is None
+
+
+@pytest.mark.parametrize(("rate", "ends"), [(2**20, True), (0, False)], ids=["too slow", "quick enough"])
+def test_a_sender_that_drips_is_ended(
+    rf: RequestFactory, monkeypatch: pytest.MonkeyPatch, rate: int, ends: bool
+) -> None:
+    for name, value in {"GRACE": 0.1, "LEAST_RATE": rate, "_LOOK": 0.05, "LONGEST": 60.0}.items():
+        monkeypatch.setattr(protocol, name, value)
+    sender, ours = socket.socketpair()
+    with sender, ours, ours.makefile("rb") as stream:
+        told: dict[str, Any] = {"wsgi.input": stream, "gunicorn.socket": ours, "CONTENT_LENGTH": "100"}
+        sent = []
+
+        def drip() -> None:
+            for _ in range(20):
+                with suppress(OSError):
+                    sent.append(sender.send(b"x" * 5))
+                time.sleep(0.03)
+
+        dripping = Thread(target=drip)
+        dripping.start()
+        came = b"".join(protocol.blocks_of(rf.generic("PATCH", UPLOADS, b"", PIECE, **told)))
+        dripping.join()
+        assert (len(came) < 100) is ends
+
+
+def test_a_person_sends_two_pieces_at_once_and_others_have_places_too(
+    alice: User, tus: Tus, settings: Any
+) -> None:
+    settings.PIECES_AT_ONCE = 3
+    address, bob = tus.begin(10), Tus(make_user("Bob"))
+    with places.place(alice.pk), places.place(alice.pk):
+        refused = tus.patch(address, b"01234", 0)
+        assert (refused.status_code, refused["Retry-After"]) == (503, "5")
+        theirs = bob.begin(10)
+        assert bob.patch(theirs, b"01234", 0).status_code == 204
+        with places.place(0):
+            assert bob.patch(theirs, b"56789", 5).status_code == 503
+    assert tus.patch(address, b"01234", 0).status_code == 204
 
 
 def test_what_a_killed_writer_left_beyond_the_count_is_cut_off(tus: Tus) -> None:
