@@ -12,11 +12,11 @@ import pytest
 import redis
 from django.conf import settings
 from django.db import connections
-from django.db.migrations.loader import MigrationLoader
 from django.db.migrations.recorder import MigrationRecorder
 from django.test import override_settings
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
+from leaderboard.schema_version import known_migrations
 from leaderboard.settings import cache_location
 from tests.servers import browser as chromium
 from tests.servers.plugin import in_ci
@@ -65,7 +65,7 @@ def django_db_setup(django_db_setup: None, django_db_use_migrations: bool, djang
 
 def _record_migrations() -> None:
     with override_settings(MIGRATION_MODULES=KNOWN_TO_WORKERS):
-        migrations = MigrationLoader(None, ignore_no_migrations=True).disk_migrations
+        migrations = known_migrations()  # remembered, so that this process knows them too
     recorder = MigrationRecorder(connections["default"])
     recorder.ensure_schema()
     for app, name in migrations:
