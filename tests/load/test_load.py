@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from random import Random
 
 import pytest
 from django.test import Client
@@ -11,7 +12,7 @@ from django.test import Client
 from leaderboard.reported.loader import load_reported
 from tests.load import filling, proxy, report, runs
 from tests.load.usage import Usage
-from tests.load.walk import read_page
+from tests.load.walk import rare_view, read_page
 
 
 def test_nginx_takes_the_template_as_it_is_used_here(tmp_path: Path) -> None:
@@ -102,6 +103,8 @@ def test_every_address_that_readers_begin_with_is_there(client: Client) -> None:
     assert len(systems) > 2
     for kind, found in addresses.items():
         assert client.get(found[0]).status_code == 200, kind
+    for kind in ("benchmark board", "dataset board"):
+        assert client.get(rare_view(addresses[kind][0], Random(1))).status_code == 200, kind
     assert filling.work_is_done()
     assert filling.states(["none"]) == {}
     assert not filling.under_way(["none"])

@@ -72,9 +72,8 @@ class Sitemap:
         """Where a visitor goes from a page."""
         kind = _weighted(choose, STEPS[present.kind])
         board = present.address.split("?")[0]
-        if kind == "rare view":  # a bound that nobody asked for before: it has to be computed
-            bound = urlencode({"min-mean": f"-{choose.randrange(10**9)}"})
-            return Step(kind, f"{board}?{bound}", HTMX)
+        if kind == "rare view":
+            return Step(kind, rare_view(board, choose), HTMX)
         if kind == "board view" and not seen.links.get(kind):
             return Step(kind, f"{board}?rows=all", HTMX)
         if kind == "compare":
@@ -82,6 +81,12 @@ class Sitemap:
             return Step(kind, "/compare/?" + urlencode([("system", slug) for slug in systems]))
         links = seen.links.get(kind) or self.addresses.get(kind, ())
         return Step(kind, choose.choice(list(links)), HTMX if kind == "board view" else {})
+
+
+def rare_view(board: str, choose: random.Random) -> str:
+    """A view that nobody asked for before, so that it has to be computed: a bound, or the size of the reader's corpus."""
+    number = choose.randrange(1, 10**9)
+    return f"{board}?min-mean=-{number}" if board.startswith("/benchmarks/") else f"{board}?corpus={number}"
 
 
 def read_page(address: str, page: bytes) -> Seen:
