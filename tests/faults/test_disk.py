@@ -138,6 +138,7 @@ def test_while_an_upload_arrives_is_unpacked_and_is_stored(site: Site, work: Wor
 
 
 @pytest.mark.long
+@pytest.mark.long  # Celery's workers are slow to start
 def test_what_a_worker_cannot_write_is_tried_again(
     scoring_site: Site, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
