@@ -84,7 +84,7 @@ class Sitemap:
 
 
 def rare_view(board: str, choose: random.Random) -> str:
-    """A view that nobody asked for before, so that it has to be computed: a bound, or the size of the reader's corpus."""
+    """A view that nobody asked for before, which has to be computed: a bound, or the size of the reader's corpus."""
     number = choose.randrange(1, 10**9)
     return f"{board}?min-mean=-{number}" if board.startswith("/benchmarks/") else f"{board}?corpus={number}"
 
