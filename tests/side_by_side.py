@@ -53,6 +53,7 @@ FOLDERS = {
         "tests/attack",
         "tests/doors",
         "tests/faults",
+        "tests/load",
     ],
 }
 

@@ -148,6 +148,7 @@ def test_every_page_says_that_we_are_away_and_comes_back(killable: Site, work: W
         assert ask(site.address, path, headers=headers).status in (200, 302, 401), path
 
 
+@pytest.mark.long
 def test_an_answer_before_the_disk_has_it_would_be_a_lie(killable: Site, work: Work) -> None:
     """The control: where PostgreSQL says “committed” before it has written, what was acknowledged is lost."""
     site = killable

@@ -174,6 +174,7 @@ def test_nobody_makes_a_backup_in_the_clear_by_accident(full_site: Path, tmp_pat
     assert not (tmp_path / "backups").exists()
 
 
+@pytest.mark.long
 def test_migrations_go_back_and_forward_on_a_full_copy(
     full_site: Path, new_site: NewSite, tmp_path: Path, django_db_use_migrations: bool
 ) -> None:
