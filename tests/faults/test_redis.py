@@ -90,6 +90,7 @@ def test_all_jobs_finish_once(
     assert under_work(queue_site, work, act, 1 if act is pause else TIMES) == []
 
 
+@pytest.mark.long
 def test_without_anybody_who_looks_a_lost_bell_is_lost(killable: Site, queue_site: Site, work: Work) -> None:
     """The control: no dispatcher that rings again, no worker that looks by itself, and the bells are gone."""
     site = queue_site
