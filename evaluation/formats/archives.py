@@ -227,8 +227,9 @@ def _refuse_unusual(info: zipfile.ZipInfo) -> None:
 
 
 def _shown(text: str) -> str:
-    """A member's name, or what zipfile says of one, for a message: a name may have 64 KiB."""
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
+    """A member's name, or what zipfile says of one, for a message: a name may have 64 KiB, and any character."""
+    start = "".join(each if each.isprintable() else "�" for each in text[:_SHOWN])
+    return start if len(text) <= _SHOWN else f"{start}…"
 
 
 def _too_many(message: str, policy: Policy) -> InvalidContent:

@@ -191,6 +191,14 @@ def test_a_message_shows_the_beginning_of_a_long_name(tmp_path: Path) -> None:
     assert len(refused(path).message) < 200
 
 
+def test_a_message_shows_no_character_that_nobody_can_read(tmp_path: Path) -> None:
+    path = packed(tmp_path / "a.zip", ("a.txt", "x"), ("__MACOSX/x", "y"))
+    content = path.read_bytes()
+    listed = content.rindex(b"__MACOSX/x")
+    path.write_bytes(content[:listed] + b"__MACOSX/\0" + content[listed + 10 :])
+    assert refused(path).message.isprintable()
+
+
 def test_a_full_disk_is_a_fault_of_ours(tmp_path: Path) -> None:
     path = packed(tmp_path / "a.zip", ("a.txt", "x"))
     with pytest.raises(OSError, match="No space left"):
