@@ -13,7 +13,9 @@ from typing import Any, TypeVar
 
 from django.core.cache.backends.locmem import LocMemCache
 from django.core.cache.backends.redis import RedisCache
+from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
+from redis.retry import Retry
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +33,11 @@ class ForgivingRedisCache(RedisCache):
     #: Shared by the objects that Django makes for each thread.
     _silent_until = 0.0
     _here = LocMemCache("limits while the cache is away", {})
+
+    def __init__(self, server: str, params: dict[str, Any]) -> None:
+        """As Django makes it. One attempt is enough: what is not at hand is computed."""
+        options = {**params.get("OPTIONS", {}), "retry": Retry(NoBackoff(), 0)}
+        super().__init__(server, {**params, "OPTIONS": options})
 
     def get(self, key: Any, default: Any = None, version: int | None = None) -> Any:
         """The cached value, or `default` when it is missing or the server is away."""

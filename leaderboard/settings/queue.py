@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from redis.backoff import NoBackoff
-from redis.retry import Retry
-
 from leaderboard.settings.site import VAR, env
 
 
@@ -29,11 +26,7 @@ CACHES = {
         "KEY_PREFIX": "runboard",
         "TIMEOUT": 3600,
         # A page is sooner computed than waited for; `leaderboard.cache` then leaves the server alone for a while.
-        "OPTIONS": {
-            "socket_timeout": 1.0,
-            "socket_connect_timeout": 1.0,
-            "retry": Retry(NoBackoff(), 0),
-        },
+        "OPTIONS": {"socket_timeout": 1.0, "socket_connect_timeout": 1.0},
     }
 }
 CELERY_BROKER_URL = REDIS_URL

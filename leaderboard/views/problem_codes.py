@@ -104,6 +104,8 @@ REQUEST_CODES = (
                 "Wait for that one to end; if it is refused, the upload stays."),
     ProblemCode("upload_too_large", "error", "The file is over the limit for its kind, or longer than was announced.",
                 "512 MiB for runs, 2 GiB for checkpoints, unless the site's operator says otherwise."),
+    ProblemCode("too_many_pieces", "error", "You send as many pieces at once as you may, or the site takes no more.",
+                "Send it again in a few seconds; clients of tus do so by themselves."),
     ProblemCode("too_many_uploads", "error", "You have many uploads here that no submission has taken.",
                 "Submit or delete them; each is given up a day after its last bytes."),
     ProblemCode("upload_offset", "error", "The upload is elsewhere than where these bytes begin.",

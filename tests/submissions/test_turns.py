@@ -193,10 +193,10 @@ def test_waiting_for_the_machine_is_not_the_job_s_time(settings: Any) -> None:
 
 
 def test_a_lease_knows_how_long_its_job_waited(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = iter([0.0, 10.0, 15.0, 40.0, 100.0])
-    monkeypatch.setattr(leases.time, "monotonic", lambda: next(clock))
+    now = [0.0]
+    monkeypatch.setattr(leases.time, "monotonic", lambda: now[0])
     lease = Lease(Job(stage=""))
-    for stage in ("loading", WAITING, WAITING, "measuring"):
+    for now[0], stage in ((10.0, "loading"), (15.0, WAITING), (40.0, WAITING), (100.0, "measuring")):
         lease.report_stage(stage, 0.0)
     assert lease.waited == 85.0
 
