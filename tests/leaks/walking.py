@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import logging
+import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -54,8 +55,15 @@ class Search:
         self.looked_at += 1
         for layer in _layers(content):
             for name, marker in self.markers.items():
-                if marker.encode() in layer:
+                if _holds(layer, marker):
                     self.hits.append(Hit(name, where))
+
+
+def _holds(content: bytes, marker: str) -> bool:
+    """Whether the marker is in it; a number not as the end of a larger one, as 10.278958 has 0.278958 in it."""
+    if not marker[0].isdigit():
+        return marker.encode() in content
+    return re.search(rb"(?<![\d.])" + re.escape(marker.encode()), content) is not None
 
 
 def _layers(content: bytes) -> Iterator[bytes]:
