@@ -8,7 +8,7 @@ import logging
 import re
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -173,8 +173,8 @@ def look_into_logs(search: Search, records: Iterable[logging.LogRecord]) -> None
         search.look(formatter.format(record).encode(), f"log of {record.name}")
 
 
-def look_into_files(search: Search, folder: Path, private: Path) -> None:
+def look_into_files(search: Search, folder: Path, private: Path, but: Container[Path] = frozenset()) -> None:
     """Every file of the site's state that is not in the private folder, and is not the database."""
     for path in folder.rglob("*"):
-        if path.is_file() and private not in path.parents and "sqlite" not in path.name:
+        if path.is_file() and path not in but and private not in path.parents and "sqlite" not in path.name:
             search.look(path.read_bytes(), f"file {path.relative_to(folder)}")
