@@ -77,7 +77,7 @@ def adopt(area: Area, source: Path, sha256: str | None = None) -> str:
     key = sha256 or sha256_of(source)
     target = path_of(area, key)
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _sync(source)
+    sync(source)
     try:
         os.link(source, target)
     except OSError:  # it is there already, or cannot be linked to here
@@ -102,11 +102,11 @@ def writing(target: Path) -> Iterator[Path]:
         target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with unfinished(target.parent) as temporary:
             yield temporary
-            _sync(temporary)
+            sync(temporary)
             temporary.rename(target)
-            _sync(target.parent)
+            sync(target.parent)
             if new_folder:  # its own name is in the folder above
-                _sync(target.parent.parent)
+                sync(target.parent.parent)
 
 
 @contextmanager
@@ -134,12 +134,12 @@ def keep_again(target: Path) -> bool:
         os.utime(target)
     except FileNotFoundError:
         return False
-    _sync(target.parent)
-    _sync(target.parent.parent)
+    sync(target.parent)
+    sync(target.parent.parent)
     return True
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     """Have the disk keep the file, or the names in a folder, through a loss of power."""
     descriptor = os.open(path, os.O_RDONLY)
     try:

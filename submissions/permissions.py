@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from django.contrib.auth.models import AnonymousUser
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
+from django.http import HttpRequest
+from rest_framework.request import Request
 
 from leaderboard.models import Entry, System, Team, User
 from leaderboard.models.datasets import Visibility
@@ -11,6 +14,13 @@ from leaderboard.permissions import has_right, sees
 from submissions.models import Checkpoint, Job, Submission
 
 Person = User | AnonymousUser
+
+
+def signed_in(request: HttpRequest | Request) -> User:
+    """Who asks. Raises PermissionDenied for nobody in particular."""
+    if not isinstance(request.user, User):
+        raise PermissionDenied
+    return request.user
 
 
 def teams_of(person: Person) -> QuerySet[Team]:

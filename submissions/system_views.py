@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
@@ -23,7 +22,7 @@ from leaderboard.challenges import retract as retract_challenge
 from leaderboard.models import Challenge, Entry, System, User
 from leaderboard.models.results import EntryQuerySet
 from submissions.forms import AnonymityForm, ChallengeForm
-from submissions.permissions import editable_systems, may_challenge
+from submissions.permissions import editable_systems, may_challenge, signed_in
 from submissions.throttling import ChallengeThrottle, ChangeThrottle, seconds_to_wait, slow_down
 
 
@@ -72,7 +71,7 @@ def anonymity(request: HttpRequest, slug: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def challenge(request: HttpRequest, slug: str) -> HttpResponse:
     """Doubt what a system says of itself, or take a doubt back."""
-    system, person = _seen_system(slug), _person(request)
+    system, person = _seen_system(slug), signed_in(request)
     posted = request.method == "POST"
     form = ChallengeForm(request.POST if posted else None, datasets=datasets_of(system), label_suffix="")
     status = 200
@@ -109,9 +108,9 @@ def challenge(request: HttpRequest, slug: str) -> HttpResponse:
 @require_POST
 def retract(request: HttpRequest, slug: str, key: int) -> HttpResponse:
     """Take one's own challenge back."""
-    found = get_object_or_404(Challenge, system=_seen_system(slug), pk=key, raised_by=_person(request))
+    found = get_object_or_404(Challenge, system=_seen_system(slug), pk=key, raised_by=signed_in(request))
     try:
-        retract_challenge(found, _person(request))
+        retract_challenge(found, signed_in(request))
         messages.success(request, "Taken back. It stays on record as that.")
     except ChallengeRefused as error:
         messages.error(request, str(error))
@@ -122,9 +121,3 @@ def _seen_system(slug: str) -> System:
     """The system, where it has anything that everyone sees. Raises Http404."""
     seen = EntryQuerySet(Entry).seen().values("system_id")
     return get_object_or_404(System.objects.filter(pk__in=seen), slug=slug)
-
-
-def _person(request: HttpRequest) -> User:
-    if not isinstance(request.user, User):
-        raise PermissionDenied
-    return request.user

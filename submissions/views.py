@@ -18,7 +18,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from evaluation.engines import ENGINES
 from leaderboard.audit import acting
 from leaderboard.downloads import as_attachment, unless_known
-from leaderboard.models import Run, System, User
+from leaderboard.models import Run, System
 from leaderboard.runs import gzipped_run
 from leaderboard.systems import ChangedMeanwhile, ClaimsSettled, NameTaken, state_of, update_system
 from submissions import withdrawal
@@ -33,6 +33,7 @@ from submissions.permissions import (
     evaluation_of,
     may_manage,
     may_see,
+    signed_in,
     submissions_of,
 )
 from submissions.refusals import Refused
@@ -154,7 +155,7 @@ def withdraw(request: HttpRequest, identifier: str) -> HttpResponse:
     if not form.is_valid():
         context = _context(request, found, withdrawal_form=form)
         return render(request, "submissions/submission.html", context, status=400)
-    withdrawal.withdraw(found, form.cleaned_data["reason"], _person(request))
+    withdrawal.withdraw(found, form.cleaned_data["reason"], signed_in(request))
     messages.success(request, "Withdrawn. A line with your reason stays where the results were.")
     return redirect(found)
 
@@ -168,7 +169,7 @@ def visibility(request: HttpRequest, identifier: str) -> HttpResponse:
         messages.warning(request, slow_down(wait))
         return render(request, "submissions/submission.html", _context(request, found), status=429)
     public = request.POST.get("public") == "yes"
-    withdrawal.set_public(found, public, _person(request))
+    withdrawal.set_public(found, public, signed_in(request))
     messages.success(request, "Everyone sees it now." if public else "Only your team sees it now.")
     return redirect(found)
 
@@ -229,7 +230,7 @@ def _describe_anew(request: HttpRequest, system: System, form: SystemForm) -> bo
         form.add_error(None, "The form does not say what it was made from. Look it over and save it again.")
         return False
     try:
-        with acting(_person(request), "described anew"):
+        with acting(signed_in(request), "described anew"):
             update_system(system, form.fields_of_system(), seen=int(seen))
     except NameTaken as error:
         form.add_error("name", f"{str(error)[0].upper()}{str(error)[1:]}.")
@@ -245,12 +246,6 @@ def _describe_anew(request: HttpRequest, system: System, form: SystemForm) -> bo
     else:
         return True
     return False
-
-
-def _person(request: HttpRequest) -> User:
-    if not isinstance(request.user, User):
-        raise PermissionDenied
-    return request.user
 
 
 def _find(request: HttpRequest, identifier: str) -> Submission:

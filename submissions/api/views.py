@@ -14,7 +14,6 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from leaderboard.api.errors import ApiError, problem
-from leaderboard.models import User
 from submissions import withdrawal
 from submissions.api.answers import refusal_extra, report_answer, submission_answer
 from submissions.api.model_requests import checkpoint_to_check, model_of
@@ -46,7 +45,7 @@ from submissions.forms import WithdrawalForm
 from submissions.intake import accept_submission, check_only
 from submissions.model_intake.intake import accept_model
 from submissions.models import Scope, Submission
-from submissions.permissions import may_manage, may_see, submissions_of
+from submissions.permissions import may_manage, may_see, signed_in, submissions_of
 from submissions.refusals import Refused
 from submissions.request_size import OVERSIZE
 from submissions.rounds import set_priority
@@ -80,12 +79,6 @@ def _refused(refusal: Refused) -> ApiError:
     )
 
 
-def _person(request: Request) -> User:
-    if not isinstance(request.user, User):
-        raise PermissionDenied
-    return request.user
-
-
 class CheckView(APIView):
     """Is this file a run that can be scored, or a checkpoint that can be run?"""
 
@@ -106,7 +99,7 @@ class CheckView(APIView):
 
         Nothing is stored; an invalid file is answered with 200 too.
         """
-        person = _person(request)
+        person = signed_in(request)
         try:
             if kind_of(data_of(request)) == "model":
                 return Response(report_answer(check_checkpoint(*checkpoint_to_check(request, person))))
@@ -177,7 +170,7 @@ class SubmissionsView(APIView):
 
         On 400 nothing was stored and nothing counted.
         """
-        person = _person(request)
+        person = signed_in(request)
         try:
             if kind_of(data_of(request)) == "model":
                 accepted = accept_model(submitter=person, **model_of(request, person))
@@ -277,7 +270,7 @@ class WithdrawView(_OneSubmission):
         if not form.is_valid():
             message = str(form.errors["reason"][0])
             raise ApiError("invalid", message, problems=[problem("invalid_reason", message)])
-        withdrawal.withdraw(found, form.cleaned_data["reason"], _person(request))
+        withdrawal.withdraw(found, form.cleaned_data["reason"], signed_in(request))
         return self.answer(request, found)
 
 
@@ -306,7 +299,7 @@ class VisibilityView(_OneSubmission):
         found = self.managed(request, identifier)
         if "public" not in data_of(request):
             raise ApiError("invalid", "Send public=true or public=false.")
-        withdrawal.set_public(found, truth(data_of(request), "public"), _person(request))
+        withdrawal.set_public(found, truth(data_of(request), "public"), signed_in(request))
         return self.answer(request, found)
 
 

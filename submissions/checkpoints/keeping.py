@@ -30,7 +30,7 @@ from evaluation.checkpoints import (
 )
 from evaluation.checkpoints.description import FILE_NAME
 from leaderboard.models import Team, User
-from leaderboard.store import Area, sha256_of
+from leaderboard.store import Area, sha256_of, sync
 from submissions.checkpoints.slots import checking_slot
 from submissions.models import Checkpoint
 from submissions.refusals import FileReport, Refused
@@ -238,7 +238,7 @@ def _move(rebuilt: Path, target: Path) -> None:
     """Put the rebuilt files in place, whole and synced; the same model that is there already stays."""
     target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     for path in (*rebuilt.rglob("*"), rebuilt):
-        _sync(path)
+        sync(path)
     try:
         rebuilt.rename(target)
     except OSError:  # it is there: a rename replaces an empty folder only
@@ -246,15 +246,7 @@ def _move(rebuilt: Path, target: Path) -> None:
             raise
         os.utime(target)
         shutil.rmtree(rebuilt)
-    _sync(target.parent)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync(target.parent)
 
 
 def sweep_checkpoints(grace: float) -> int:

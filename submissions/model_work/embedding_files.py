@@ -19,7 +19,7 @@ from django.conf import settings
 
 from evaluation.engines.base import shard_name
 from evaluation.execution.outcome import is_plain_file
-from leaderboard.store import Area
+from leaderboard.store import Area, sync
 from submissions.sandbox.watching import remove
 
 #: A folder younger than this, in seconds, may be about to be named by a row.
@@ -61,7 +61,7 @@ def put_in_place(source: Path, target: Path) -> None:
     if target.exists():
         remove(target)
     for path in (*source.rglob("*"), source):
-        _sync(path)
+        sync(path)
     try:
         source.rename(target)
     except OSError as error:
@@ -70,7 +70,7 @@ def put_in_place(source: Path, target: Path) -> None:
         copy = Path(tempfile.mkdtemp(prefix=".arriving-", dir=area()))
         shutil.copytree(source, copy, dirs_exist_ok=True)
         put_in_place(copy, target)
-    _sync(target.parent)
+    sync(target.parent)
 
 
 def forget_strangers(key: str, shards: int) -> None:
@@ -126,11 +126,3 @@ def checked_size(folder: Path) -> int:
         else:
             raise UnusableOutput(f"{path.name!r} is no plain file")
     return size
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

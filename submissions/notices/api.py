@@ -7,7 +7,6 @@ from typing import Any
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import status
-from rest_framework.exceptions import PermissionDenied
 from rest_framework.pagination import LimitOffsetPagination
 from rest_framework.parsers import FormParser, MultiPartParser
 from rest_framework.permissions import IsAuthenticated
@@ -16,7 +15,6 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from leaderboard.api.errors import ApiError, problem
-from leaderboard.models import User
 from leaderboard.site_address import absolute
 from submissions.api.requests import StrictJSONParser, data_of, list_of, truth
 from submissions.api.schema import ErrorSerializer
@@ -44,6 +42,7 @@ from submissions.notices.webhooks import (
     switch_off,
     switch_on,
 )
+from submissions.permissions import signed_in
 from submissions.throttling import ChangeThrottle
 
 _SLUG = OpenApiParameter(
@@ -73,14 +72,14 @@ class NoticesView(APIView):
     )
     def get(self, request: Request) -> Response:
         """Your inbox, newest first, in pages (`limit`, `offset`)."""
-        rows = inbox_of(_person(request))
+        rows = inbox_of(signed_in(request))
         if truth(request.query_params, "unread", missing=False):
             rows = rows.filter(read_at=None)
         pagination = LimitOffsetPagination()
         pagination.default_limit, pagination.max_limit = 50, 200
         page = pagination.paginate_queryset(rows, request, view=self) or []
         answer = pagination.get_paginated_response([_notice(row, request) for row in page])
-        answer.data["unread"] = unread_count(_person(request))
+        answer.data["unread"] = unread_count(signed_in(request))
         return answer
 
 
@@ -99,7 +98,7 @@ class ReadView(APIView):
     )
     def post(self, request: Request) -> Response:
         """Those whose `id` is sent, or all of them."""
-        person, given = _person(request), list_of(data_of(request), "id")
+        person, given = signed_in(request), list_of(data_of(request), "id")
         if not all(text.isascii() and text.isdigit() and len(text) < 19 for text in given):
             message = "id: not the id of a notice."
             raise ApiError("invalid", message, problems=[problem("invalid_id", message, "Send numbers.")])
@@ -144,7 +143,7 @@ class WebhooksView(APIView):
         if not form.is_valid():
             raise _invalid(str(form.errors["url"][0]))
         try:
-            added = add_webhook(team, form.cleaned_data["url"], _person(request))
+            added = add_webhook(team, form.cleaned_data["url"], signed_in(request))
         except TooManyWebhooks as error:
             raise _invalid(str(error)) from error
         return Response({**_webhook(added), "secret": added.secret}, status=status.HTTP_201_CREATED)
@@ -245,12 +244,6 @@ class TestView(_OneWebhook):
         """Send an event `test`; the webhook's own call says what came of it."""
         sent = send_test(self.find(request, slug, identifier))
         return Response(_delivery(sent), status=status.HTTP_202_ACCEPTED)
-
-
-def _person(request: Request) -> User:
-    if not isinstance(request.user, User):
-        raise PermissionDenied
-    return request.user
 
 
 def _invalid(message: str) -> ApiError:

@@ -8,7 +8,6 @@ from datetime import datetime
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
@@ -16,6 +15,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from leaderboard.models import User
 from submissions.models import Upload
+from submissions.permissions import signed_in
 from submissions.resumable import keeping
 from submissions.resumable.storage import InUse
 
@@ -48,7 +48,7 @@ def unfinished(person: User, *kinds: Upload.Kind) -> list[Upload]:
 @require_safe
 def uploads(request: HttpRequest) -> HttpResponse:
     """The list, and how much room there is."""
-    kept = kept_uploads(_person(request))
+    kept = kept_uploads(signed_in(request))
     context = {
         "uploads": kept,
         "used": sum(each.upload.length for each in kept),
@@ -63,7 +63,7 @@ def uploads(request: HttpRequest) -> HttpResponse:
 @require_POST
 def delete(request: HttpRequest) -> HttpResponse:
     """Throw one away, whole or not."""
-    person = _person(request)
+    person = signed_in(request)
     try:
         upload = keeping.find(person, request.POST.get("upload", ""))
         if upload is not None:
@@ -80,9 +80,3 @@ def delete(request: HttpRequest) -> HttpResponse:
         request, f"{name} is deleted." if name else "There was no such file; it may have expired."
     )
     return redirect("account-uploads")
-
-
-def _person(request: HttpRequest) -> User:
-    if not isinstance(request.user, User):
-        raise PermissionDenied
-    return request.user

@@ -16,6 +16,7 @@ from typing import BinaryIO
 from django.conf import settings
 
 from leaderboard.disk import naming, require_room
+from leaderboard.store import sync
 
 #: After so many bytes they are synced and counted: what a power failure in the middle costs.
 SYNC_EVERY = 16 * 1024 * 1024
@@ -51,11 +52,7 @@ def make(identifier: str) -> None:
     path = path_of(identifier)
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-    descriptor = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync(path.parent)
 
 
 @contextmanager

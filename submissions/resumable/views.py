@@ -12,17 +12,16 @@ from django.utils.http import http_date
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import status
-from rest_framework.exceptions import PermissionDenied
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from leaderboard.api.errors import ApiError, problem
-from leaderboard.models import User
 from leaderboard.site_address import absolute
 from submissions.api.schema import ErrorSerializer
 from submissions.models import Scope, Upload
+from submissions.permissions import signed_in
 from submissions.refusals import Refused
 from submissions.resumable import keeping, places, protocol
 from submissions.resumable.protocol import blocks_of, number_of, refuse
@@ -163,7 +162,7 @@ class UploadsView(_TusView):
     )
     def get(self, request: Request) -> Response:
         """Files that came in pieces, or are on their way, and that no submission has taken; newest first."""
-        return Response([_answer(each, request) for each in keeping.uploads_of(_person(request))])
+        return Response([_answer(each, request) for each in keeping.uploads_of(signed_in(request))])
 
     @extend_schema(
         summary="Begin an upload",
@@ -206,7 +205,9 @@ class UploadsView(_TusView):
         name, kind = protocol.file_of(metadata)
         said = request.headers.get("Upload-Metadata", "")
         try:
-            upload = keeping.begin(_person(request), length=length, kind=kind, file_name=name, metadata=said)
+            upload = keeping.begin(
+                signed_in(request), length=length, kind=kind, file_name=name, metadata=said
+            )
         except Refused as refusal:
             codes = {
                 keeping.TOO_LARGE: status.HTTP_413_REQUEST_ENTITY_TOO_LARGE,
@@ -308,15 +309,9 @@ class UploadView(_TusView):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-def _person(request: Request) -> User:
-    if not isinstance(request.user, User):
-        raise PermissionDenied
-    return request.user
-
-
 def _find(request: Request, identifier: str) -> Upload:
     try:
-        upload = keeping.find(_person(request), identifier)
+        upload = keeping.find(signed_in(request), identifier)
     except keeping.Expired as error:
         hours = settings.UPLOAD_LIFETIME_SECONDS // 3600
         message = f"No bytes came for {hours} hours, so the upload was given up."
