@@ -7,11 +7,10 @@ so a row lasts until its mail is sent, or was tried as often as other mail.
 from __future__ import annotations
 
 import logging
-import time
 from email.utils import parseaddr
 
 from django.conf import settings
-from django.core.mail import EmailMessage, get_connection
+from django.core.mail import EmailMessage
 from django.core.mail.backends.base import BaseEmailBackend
 from django.db import transaction
 from django.db.models import F, Q, QuerySet
@@ -19,7 +18,7 @@ from django.utils import timezone
 
 from leaderboard import bell
 from submissions.models import AccountMail
-from submissions.notices.mail import ATTEMPTS, BACKOFF, CLAIM, OF_ONE_MAIL
+from submissions.notices.mail import ATTEMPTS, BACKOFF, CLAIM, send_each
 
 logger = logging.getLogger(__name__)
 
@@ -43,25 +42,7 @@ def account_mail_is_due() -> bool:
 
 def send_account_mail(until: float) -> int:
     """Send what is due until `time.monotonic()` is `until`, or the server is away. Returns how many were sent."""
-    sent = 0
-    connection: BaseEmailBackend = get_connection()
-    try:
-        while time.monotonic() < until and (row := _claim()) is not None:
-            try:
-                _message(row, connection).send()
-            except Exception as error:
-                # No text of the error: servers repeat the address in it.
-                logger.warning("account mail %s could not be sent: %s", row.pk, type(error).__name__)
-                _failed(row)
-                connection.close()
-                if not isinstance(error, OF_ONE_MAIL):
-                    break
-            else:
-                _held(row).delete()
-                sent += 1
-    finally:
-        connection.close()
-    return sent
+    return send_each(until, "account mail", _claim, _message, lambda row: _held(row).delete(), _failed)
 
 
 def _due() -> QuerySet[AccountMail]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 import smtplib
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from email.utils import parseaddr
+from typing import TypeVar
 
 from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
 from django.core.mail.backends.base import BaseEmailBackend
-from django.db.models import F, Q, QuerySet
+from django.db.models import F, Model, Q, QuerySet
 from django.urls import reverse
 from django.utils import timezone
 
@@ -19,6 +21,8 @@ from leaderboard.site_address import own_address
 from submissions.models import Notice
 
 logger = logging.getLogger(__name__)
+
+Row = TypeVar("Row", bound=Model)
 
 ATTEMPTS = 3
 #: How long after the first and the second failure it is tried again.
@@ -36,25 +40,44 @@ def mail_is_due() -> bool:
 
 def send_mail(until: float) -> int:
     """Send what is due until `time.monotonic()` is `until`, or the server is away. Returns how many were sent."""
-    sent = 0
+    return send_each(until, "notice", _claim, _message, _sent, _failed)
+
+
+def send_each(
+    until: float,
+    kind: str,
+    claim: Callable[[], Row | None],
+    message: Callable[[Row, BaseEmailBackend], EmailMessage],
+    sent: Callable[[Row], object],
+    failed: Callable[[Row], object],
+) -> int:
+    """Claim rows and send the mail of each until `time.monotonic()` is `until`, or the server is away.
+
+    Returns how many were sent. `kind` is what the log calls a row.
+    """
+    count = 0
     connection: BaseEmailBackend = get_connection()
     try:
-        while time.monotonic() < until and (notice := _claim()) is not None:
+        while time.monotonic() < until and (row := claim()) is not None:
             try:
-                _message(notice, connection).send()
+                message(row, connection).send()
             except Exception as error:
                 # No text of the error: servers repeat the address in it.
-                logger.warning("notice %s could not be mailed: %s", notice.pk, type(error).__name__)
-                _failed(notice)
+                logger.warning("%s %s could not be mailed: %s", kind, row.pk, type(error).__name__)
+                failed(row)
                 connection.close()
                 if not isinstance(error, OF_ONE_MAIL):
                     break
             else:
-                _settle(notice, mail_state="sent", not_before=None)
-                sent += 1
+                sent(row)
+                count += 1
     finally:
         connection.close()
-    return sent
+    return count
+
+
+def _sent(notice: Notice) -> None:
+    _settle(notice, mail_state="sent", not_before=None)
 
 
 def _due() -> QuerySet[Notice]:
