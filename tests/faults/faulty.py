@@ -113,9 +113,10 @@ def _leave_out(queue: Any, lifecycle: Any) -> None:
             return bool(advance(job_id, to, fence=fence, **changes))
         if _orders.lacks("states"):
             changes.pop("unless_cancelled", None)
-            changes.setdefault("lease_expires_at", None)
-            from submissions.models import Job
+            from submissions.models import TERMINAL, Job
 
+            if to in TERMINAL:
+                changes.setdefault("lease_expires_at", None)
             return Job.objects.filter(pk=job_id).update(state=to, **changes) == 1
         return bool(advance(job_id, to, **changes))
 
