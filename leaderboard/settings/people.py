@@ -20,6 +20,17 @@ ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
 ACCOUNT_USER_MODEL_USERNAME_FIELD = None
 ACCOUNT_EMAIL_SUBJECT_PREFIX = ""
 ACCOUNT_ADAPTER = "submissions.people.adapter.AccountAdapter"
+_FORMS = "submissions.people.account_forms"
+ACCOUNT_FORMS = {
+    "login": f"{_FORMS}.LoginForm",
+    "signup": f"{_FORMS}.SignupForm",
+    "add_email": f"{_FORMS}.AddEmailForm",
+    "change_password": f"{_FORMS}.ChangePasswordForm",
+    "set_password": f"{_FORMS}.SetPasswordForm",
+    "reset_password": f"{_FORMS}.ResetPasswordForm",
+    "reset_password_from_key": f"{_FORMS}.ResetPasswordKeyForm",
+    "reauthenticate": f"{_FORMS}.ReauthenticateForm",
+}
 ACCOUNT_LOGOUT_REDIRECT_URL = "/"
 ACCOUNT_DEFAULT_HTTP_PROTOCOL = "https" if HTTPS else "http"
 #: Addresses, password and second factor change only for who has shown within five minutes who they are.
@@ -40,11 +51,10 @@ BREACHED_PASSWORDS_API = env.str("BREACHED_PASSWORDS_API", default="https://api.
 #: How long it may take to answer, in seconds; after that the password is taken.
 BREACHED_PASSWORDS_TIMEOUT = 2.0
 PASSWORD_CHARACTERS = (12, 4096)
-_DJANGO = "django.contrib.auth.password_validation"
 _OURS = "submissions.people.passwords"
 AUTH_PASSWORD_VALIDATORS = [
     {
-        "NAME": f"{_DJANGO}.UserAttributeSimilarityValidator",
+        "NAME": f"{_OURS}.SimilarityValidator",
         "OPTIONS": {"user_attributes": ("email", "name")},
     },
     {
@@ -56,6 +66,11 @@ AUTH_PASSWORD_VALIDATORS = [
 
 # --- the second factor
 MFA_ADAPTER = "submissions.people.second_factor.SecondFactorAdapter"
+MFA_FORMS = {
+    "authenticate": f"{_FORMS}.AuthenticateCodeForm",
+    "reauthenticate": f"{_FORMS}.ReauthenticateCodeForm",
+    "activate_totp": f"{_FORMS}.ActivateCodeForm",
+}
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
 MFA_TOTP_ISSUER = SITE_NAME
 #: The code before and the one after are taken too: telephones' clocks differ.

@@ -30,9 +30,17 @@ def write_account_mail(message: EmailMessage) -> None:
     """Write the mail down for its one recipient, and wake the notifier: it is sent at once where that is alive."""
     (address,) = message.to
     AccountMail.objects.create(
-        address=address, sender=message.from_email, subject=str(message.subject), text=str(message.body)
+        address=address,
+        sender=message.from_email,
+        subject=one_line(str(message.subject)),
+        text=str(message.body),
     )
     transaction.on_commit(lambda: bell.send(NOTIFY, QUEUE, expires=30.0))
+
+
+def one_line(text: str) -> str:
+    """A text that somebody typed as mail may have it: on one line, without characters that nobody can see."""
+    return " ".join("".join(each if each.isprintable() else " " for each in text).split())
 
 
 def account_mail_is_due() -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from django.conf import settings
-from django.contrib.auth.password_validation import CommonPasswordValidator
+from django.contrib.auth.password_validation import CommonPasswordValidator, UserAttributeSimilarityValidator
 from django.core.exceptions import ValidationError
 
 logger = logging.getLogger(__name__)
@@ -47,12 +47,27 @@ class LengthValidator:
         return f"At least {self.least} characters, of any kind: several words do well."
 
 
+class SimilarityValidator(UserAttributeSimilarityValidator):
+    """Not nearly the person's address or name."""
+
+    def get_error_message(self) -> str:
+        """What is said of one that is."""
+        return "This password is nearly your %(verbose_name)s. Choose another."
+
+    def get_help_text(self) -> str:
+        """What a form says of it."""
+        return "Not your name or address."
+
+
 class KnownPasswordValidator(CommonPasswordValidator):
     """Not one of Django's 20,000 common ones, nor one that was stolen elsewhere, as far as such lists are asked."""
 
     def validate(self, password: str, user: object = None) -> None:
         """Raises ValidationError."""
-        super().validate(password, user)  # type: ignore[arg-type]
+        try:
+            super().validate(password, user)  # type: ignore[arg-type]
+        except ValidationError as error:
+            raise ValidationError("Many use this password. Choose another.", code=error.code) from error
         if is_breached(password):
             raise ValidationError(
                 "This password is in a list of passwords that were stolen elsewhere. Choose another.",

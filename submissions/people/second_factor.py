@@ -24,6 +24,13 @@ from submissions.people.tokens import revoke_all
 class SecondFactorAdapter(DefaultMFAAdapter):
     """allauth's handling; secrets lie encrypted, and staff who need a second factor cannot switch it off themselves."""
 
+    error_messages = DefaultMFAAdapter.error_messages | {
+        "cannot_delete_authenticator": "Curators need a second factor, so yours cannot be switched off.",
+        "cannot_generate_recovery_codes": "Set up a second factor first.",
+        "incorrect_code": "This code is wrong, was used already, or is too old. Type the one that is shown now.",
+        "unverified_email": "Verify your e-mail addresses before you set up a second factor.",
+    }
+
     def encrypt(self, text: str) -> str:
         """A secret as the database has it: who reads a copy of the tables cannot make codes of it."""
         return _locks().encrypt(text.encode()).decode()

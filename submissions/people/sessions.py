@@ -55,10 +55,19 @@ def sessions_of(person: User, current: str | None) -> list[SignedIn]:
 
 def device(agent: str) -> str:
     """Browser and system in a few words, from what the browser says of itself: “Firefox on Linux”."""
+    plain = re.sub(r"[^\w ./-]", "", agent)[:40] or "unknown"
+    return _known(agent) or plain
+
+
+def known_device(agent: str) -> str:
+    """The same for mail, where nothing stands that a stranger's program made up: it may be an address to click on."""
+    return _known(agent) or "an unknown program"
+
+
+def _known(agent: str) -> str:
     browser = next((name for mark, name in _BROWSERS if mark in agent), "")
     system = next((name for mark, name in _SYSTEMS if mark in agent), "")
-    plain = re.sub(r"[^\w ./-]", "", agent)[:40] or "unknown"
-    return " on ".join(part for part in (browser, system) if part) or plain
+    return " on ".join(part for part in (browser, system) if part)
 
 
 def end_session(person: User, key: int) -> bool:

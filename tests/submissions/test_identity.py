@@ -81,7 +81,7 @@ def test_a_wrong_code_switches_nothing_on(curator: User) -> None:
     show_again(client, curator)
     client.get("/account/2fa/totp/activate/")
     answer = client.post("/account/2fa/totp/activate/", {"code": "000000"})
-    assert "Incorrect code" in answer.content.decode()
+    assert "This code is wrong" in answer.content.decode()
     assert not Authenticator.objects.exists()
 
 
