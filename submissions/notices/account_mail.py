@@ -1,4 +1,4 @@
-"""Mail of accounts: confirming an address, a new password, what has changed. A row that the notifier sends.
+"""Mail of accounts: verifying an address, a new password, what has changed, an invitation. The notifier sends it.
 
 Whoever signs up waits for no mail server, and the web processes need no way to one. The texts carry secrets of links,
 so a row lasts until its mail is sent, or was tried as often as other mail.

@@ -7,21 +7,19 @@ history lets anybody else in.
 from __future__ import annotations
 
 import hashlib
-import logging
 import secrets
 from datetime import timedelta
 
 from allauth.account.models import EmailAddress
 from django.conf import settings
-from django.core.mail import send_mail
+from django.core.mail import EmailMessage
 from django.db import models, transaction
 from django.utils import timezone
 
 from leaderboard import audit
 from leaderboard.models import Invitation, Membership, Team, User
+from submissions.notices.account_mail import one_line, write_account_mail
 from submissions.people.membership import TeamRefused, check_room, hold
-
-logger = logging.getLogger(__name__)
 
 #: How long an invitation is good.
 LIFETIME = timedelta(days=14)
@@ -130,23 +128,19 @@ def accept(invitation: Invitation, person: User) -> Membership:
     return membership
 
 
-def send(invitation: Invitation, link: str) -> bool:
-    """Mail the link. False where that failed, which is logged: the link can be handed over otherwise."""
+def send(invitation: Invitation, link: str) -> None:
+    """Write down the mail with the link, which the notifier sends."""
+    team = one_line(invitation.team.name)
     text = _TEXT.format(
-        who=invitation.invited_by.name or "Somebody",
-        team=invitation.team.name,
+        who=one_line(invitation.invited_by.name) or "Somebody",
+        team=team,
         site=settings.SITE_NAME,
         email=invitation.email,
         link=link,
         until=invitation.expires_at,
     )
-    subject = f"Invitation to the team “{invitation.team.name}”"
-    try:
-        send_mail(subject, text, None, [invitation.email])
-    except OSError as error:  # smtplib's errors are OSErrors
-        logger.warning("invitation %s could not be mailed: %s", invitation.pk, type(error).__name__)
-        return False
-    return True
+    subject = f"Invitation to the team “{team}” on {settings.SITE_NAME}"
+    write_account_mail(EmailMessage(subject, text, to=[invitation.email]))
 
 
 def _waiting(team: Team, key: int, by: User) -> Invitation:

@@ -166,8 +166,8 @@ def invitation(request: HttpRequest, secret: str) -> HttpResponse:
 
 def _sent(request: HttpRequest, team: Team, made: Invitation, secret: str) -> HttpResponse:
     link = absolute(request, reverse("invitation", args=[secret]))
-    mailed = invitations.send(made, link)
-    return _page(request, team, sent=made, link=link, mailed=mailed)
+    invitations.send(made, link)
+    return _page(request, team, sent=made, link=link)
 
 
 def _person(request: HttpRequest) -> User:
