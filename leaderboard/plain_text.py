@@ -1,9 +1,18 @@
-"""Values of records as people read them: lists joined by commas, numbers to four decimals."""
+"""Values of records as people read them: lists joined by commas, numbers to four decimals; and texts for XML."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
+
+#: What XML 1.0 has no way to write (its production 2, Char), so that one sign would spoil a whole feed or picture.
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def for_xml(text: str) -> str:
+    """The text without the characters that no XML can have; what else has a meaning there is still to be escaped."""
+    return _NOT_XML.sub("", text)
 
 
 def plain_text(value: Any) -> str:

@@ -13,7 +13,7 @@ from leaderboard.anonymity import ADVICE, LONGEST_MONTHS
 from leaderboard.challenges import LONGEST_TEXT, SHORTEST_TEXT
 from leaderboard.models import Challenge, Dataset, System, Team
 from submissions.json_text import read_json
-from submissions.names import NameField, TextField
+from submissions.names import NameField, TextField, validate_name, validate_text
 from submissions.rounds import Said
 
 
@@ -45,7 +45,11 @@ class ParametersField(forms.CharField):
     def clean(self, value: Any) -> dict[str, Any]:
         """The parameters. Raises ValidationError saying what would be right."""
         text = super().clean(value)
-        return self._from_json(text) if text.lstrip().startswith("{") else self._from_pairs(text)
+        found = self._from_json(text) if text.lstrip().startswith("{") else self._from_pairs(text)
+        for name in found:
+            validate_name(name)
+        _validate_texts(found)
+        return found
 
     @staticmethod
     def _from_json(text: str) -> dict[str, Any]:
@@ -81,6 +85,17 @@ class ParametersField(forms.CharField):
 _BETWEEN_PAIRS = re.compile(r"[,;](?=[^,;=]*=)")
 #: What may stand after a value and means nothing.
 _UNSAID = " \t,;"
+
+
+def _validate_texts(value: Any) -> None:
+    """Raises ValidationError for characters that no text needs, in any text of a value: pages show it."""
+    if isinstance(value, str):
+        validate_text(value)
+    elif isinstance(value, dict):
+        _validate_texts([*value, *value.values()])
+    elif isinstance(value, list):
+        for each in value:
+            _validate_texts(each)
 
 
 class AnonymityField(forms.DateField):
@@ -150,12 +165,7 @@ class SubmissionForm(forms.Form):
         max_value=999,
         help_text="Your team’s own order of its runs: pools are drawn from 1 first. Left empty, the next that is free.",
     )
-    note = forms.CharField(
-        required=False,
-        max_length=2000,
-        widget=forms.Textarea(attrs={"rows": 2}),
-        help_text="For your team alone.",
-    )
+    note = TextField(rows=2, required=False, max_length=2000, help_text="For your team alone.")
 
     team = forms.ChoiceField(required=False, label="Team", help_text="Whose the new system is.")
     anonymous_until = AnonymityField()

@@ -14,6 +14,8 @@ from django.core.exceptions import ValidationError
 _REFUSED = frozenset({"Cc", "Cf", "Zl", "Zp", "Co", "Cs"})
 #: Those of them that no program takes in a text: controls and halves of surrogate pairs.
 _CONTROLS = frozenset({"Cc", "Cs"})
+#: What turns around how the rest of its paragraph reads.
+_TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 #: Letters and symbols by their category that fonts draw as nothing: Hangul fillers, the empty Braille pattern.
 _BLANK = frozenset("\u115f\u1160\u3164\uffa0\u2800")
 
@@ -32,12 +34,18 @@ def validate_name(text: str) -> None:
 
 
 def validate_text(text: str) -> None:
-    """Raises ValidationError for control characters, which no text of several lines needs, but tabs and line ends."""
-    found = next(
-        (each for each in text if unicodedata.category(each) in _CONTROLS and each not in "\t\n\r"), ""
-    )
-    if found:
+    """Raises ValidationError for what no text of several lines needs: control characters but tabs and line ends, and
+    those that turn the direction of reading around.
+    """
+    found = next(filter(_is_refused_in_text, text), None)
+    if found is not None:
         raise ValidationError(f"U+{ord(found):04X} cannot be part of it: nobody can see it. Type it without.")
+
+
+def _is_refused_in_text(character: str) -> bool:
+    if character in _TURNING:
+        return True
+    return unicodedata.category(character) in _CONTROLS and character not in "\t\n\r"
 
 
 def is_site_name(text: str) -> bool:

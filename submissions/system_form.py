@@ -11,12 +11,13 @@ from django.forms import ValidationError
 from django.utils import timezone
 from django.utils.html import format_html
 
+from leaderboard.boards.exports.latex_text import foreign_command
 from leaderboard.challenges import CLAIMS, settlement_of
 from leaderboard.models import Architecture, Challenge, Dataset, Entry, System
 from leaderboard.models.results import EntryQuerySet
 from leaderboard.systems import SystemFields, canonical_datasets
 from submissions.forms import ParametersField, WebAddressField
-from submissions.names import NameField, TextField
+from submissions.names import NameField, TextField, validate_name
 
 #: What says "trained on none of these datasets".
 NONE_WORDS = frozenset({"none", "zero-shot", "-"})
@@ -165,6 +166,15 @@ class SystemForm(forms.Form):
             raise ValidationError(f"A year from {FIRST_YEAR} to {latest}.")
         return year
 
+    def clean_bibtex(self) -> str:
+        """BibTeX. Raises ValidationError for commands that no reference needs: others compile it."""
+        text: str = self.cleaned_data["bibtex"]
+        if command := foreign_command(text):
+            raise ValidationError(
+                f"“{command}” cannot be part of it: a reference only sets type. Type it without."
+            )
+        return text
+
     def clean_adapted_to(self) -> list[str]:
         """Slugs of datasets. Raises ValidationError for what is no dataset here."""
         if self.system is not None and self.settlement is not None:
@@ -195,6 +205,7 @@ class SystemForm(forms.Form):
         cleaned = super().clean() or self.cleaned_data
         text = cleaned.get("training_datasets", "")
         names = _names(text)
+        self._refuse_unreadable(names)
         if text.strip().casefold() in NONE_WORDS:
             cleaned["training_none"] = True
         if names and cleaned.get("training_none"):
@@ -203,6 +214,14 @@ class SystemForm(forms.Form):
         if self.system is not None and self.settlement is not None:
             self._refuse_undoing(self.system)
         return cleaned
+
+    def _refuse_unreadable(self, names: list[str]) -> None:
+        """Training data need not be datasets here, but pages and boards show what they are called."""
+        try:
+            for name in names:
+                validate_name(name)
+        except ValidationError as error:
+            self.add_error("training_datasets", error)
 
     def _refuse_undoing(self, system: System) -> None:
         """A page that was opened before the decision, or a request, may say otherwise; repeating it is no matter."""

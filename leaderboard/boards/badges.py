@@ -10,6 +10,7 @@ from leaderboard.boards.measures import better
 from leaderboard.boards.model import CLOSED, REPORTED, SCORED, STALE
 from leaderboard.boards.standing import Field, fields_of
 from leaderboard.models import Dataset, Entry, System
+from leaderboard.plain_text import for_xml
 
 #: Widths of signs in thousandths of the size, near to Verdana's; `textLength` makes up for what a font differs by.
 _WIDTHS: Mapping[str, int] = {
@@ -81,6 +82,7 @@ def width(text: str) -> int:
 
 def as_svg(badge: Badge) -> str:
     """The badge as a picture that says what it shows; texts keep their widths in whatever font there is."""
+    badge = Badge(for_xml(badge.label), for_xml(badge.message), badge.color)
     first, second = width(badge.label), width(badge.message)
     left, right = first + 2 * _PADDING, second + 2 * _PADDING
     name = escape(f"{badge.label}: {badge.message}")

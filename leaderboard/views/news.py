@@ -19,6 +19,7 @@ from django.views.decorators.http import require_safe
 from leaderboard import news
 from leaderboard.boards import reading
 from leaderboard.page_cache import Asked, kept_page, with_address
+from leaderboard.plain_text import for_xml
 
 
 def _revision(**_: object) -> str:
@@ -92,11 +93,11 @@ class NewsFeed(_Feed):
 
     def item_title(self, item: news.Item) -> str:
         """The item in one line: plain text, as Atom's titles are unless they say otherwise."""
-        return item.title
+        return for_xml(item.title)
 
     def item_description(self, item: news.Item) -> str:
         """The same with what makes it special, as the HTML that Django declares a summary to be."""
-        return escape(f"{item.title}{'. The best so far.' if item.new_best else ''}")
+        return escape(f"{for_xml(item.title)}{'. The best so far.' if item.new_best else ''}")
 
     def item_link(self, item: news.Item) -> str:
         """Where to read on."""

@@ -8,7 +8,7 @@ from itertools import chain
 from typing import NamedTuple
 
 from leaderboard.boards.exports.cited import Cited
-from leaderboard.boards.exports.latex_text import escape
+from leaderboard.boards.exports.latex_text import escape, foreign_command
 from leaderboard.boards.exports.naming import measured
 from leaderboard.boards.model import Board
 
@@ -36,7 +36,8 @@ def references_in(text: str) -> list[Reference]:
     """The entries of a BibTeX text, in time linear in its length.
 
     Left out is what does not end, or would end elsewhere for another reader, since BibTeX counts a brace behind a
-    backslash like any other and some programs do not; and what has the beginning of another within.
+    backslash like any other and some programs do not; what has the beginning of another within; and what would make
+    its reader's LaTeX do more than set type.
     """
     found, position, closing = [], 0, _closing(text)
     while match := _START.search(text, position):
@@ -64,8 +65,8 @@ def _closing(text: str) -> dict[int, int]:
 
 
 def _is_whole(entry: str) -> bool:
-    """Whether an entry, from its first brace to the last, ends there for everyone, and nothing else begins within."""
-    if _BEGINNING.search(entry):
+    """Whether an entry, from its first brace to the last, ends there for everyone, and does and begins nothing else."""
+    if _BEGINNING.search(entry) or foreign_command(entry):
         return False
     depth = 0
     for brace in _BRACE.finditer(entry):

@@ -54,10 +54,23 @@ _ESCAPED = {
 _GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi o pi rho varsigma sigma tau upsilon"
 _ESCAPED |= {chr(0x3B1 + place): rf"$\{name}$" for place, name in enumerate(_GREEK.split()) if name != "o"}
 _ESCAPED |= {"φ": r"$\phi$", "χ": r"$\chi$", "ψ": r"$\psi$", "ω": r"$\omega$"}
+#: What a text to be cited has no use for: commands that read, write or run something, give signs another meaning, or
+#: make commands of letters; and the notation of TeX for any sign (`^^5c` is a backslash).
+_COMMAND = re.compile(
+    r"\\(?:(?:openin|openout|input|include|includegraphics|verbatiminput|lstinputlisting|InputIfFileExists|read|readline"
+    r"|write|immediate|special|usepackage|RequirePackage|directlua|latelua|luaexec|ShellEscape|catcode"
+    r"|csname|scantokens|newcommand|renewcommand|def|edef|gdef|xdef|let|futurelet|pdf[a-z]+)(?![A-Za-z])|@@)|\^\^"
+)
 #: A straight quotation mark that opens: what is quoted follows, and no word stands before.
 _OPENING = re.compile(r"(?<![^\s(\[{/–—-])\"(?=\S)")
 #: Letters of Latin-1 and Latin Extended-A: LaTeX reads them as UTF-8 since 2018.
 _LATIN = range(0xC0, 0x180)
+
+
+def foreign_command(text: str) -> str:
+    """The first thing in a text that is LaTeX already which does more than set type; empty where there is none."""
+    found = _COMMAND.search(text)
+    return found[0] if found else ""
 
 
 def escape(text: str) -> str:
