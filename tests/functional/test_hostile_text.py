@@ -155,7 +155,7 @@ def test_what_a_name_may_be_goes_on_as_text(
     assert not [value for value in told.values() if isinstance(value, str) and re.search(r"[<>\\]", value)]
     send_mail(FOREVER)
     (message,) = mailoutbox
-    assert ACCEPTED in message.body
+    assert ACCEPTED in message.subject
     assert re.fullmatch(r"[^\r\n]+", message.subject)
 
 
