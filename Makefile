@@ -85,9 +85,10 @@ fuzz: $(TEST_STAMP) ## all that strangers send, spoilt: 10,000 cases by kind, bo
 sanitize: $(TEST_STAMP) ## the tests of the compiled kernel, with its memory and arithmetic watched (gcc's sanitizers)
 	tests/fuzz/sanitize.sh $(PY)
 
-check-containers: $(TEST_STAMP) ## Docker's own reader on docker/compose.yaml, our rules on what it reads, and the proxy in front of the site
+check-containers: $(TEST_STAMP) ## Docker's own reader on docker/compose.yaml, our rules on it, the proxy in front of the site, its roles
 	PYTHONPATH=. $(PY) tests/docker/check_compose.py
 	PYTHONPATH=. $(PY) tests/docker/try_proxy.py
+	PYTHONPATH=. $(PY) tests/docker/try_roles.py
 
 try-dockerfile: $(TEST_STAMP) ## the Dockerfile's steps in a plain Debian, then served from it: needs root (TARGET=web or cpu-worker)
 	PYTHONPATH=. $(PY) tests/docker/try_dockerfile.py $(TARGET)

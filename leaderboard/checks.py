@@ -1,4 +1,7 @@
-"""Checks of a site on the internet, for `manage.py check --deploy`, and of its database, for `--database default`."""
+"""Checks of a site on the internet, for `manage.py check --deploy`, and of its database, for `--database default`.
+
+With both, also of the role under which the site works.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from django.apps import AppConfig
 from django.conf import settings
 from django.core.checks import CheckMessage, Warning
 from django.db import connections
+
+AUDIT_TABLE = "leaderboard_auditrecord"
 
 
 def check_mail(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
@@ -45,4 +50,38 @@ def _not_durable(name: str) -> Warning:
         f"PostgreSQL runs with {name}=off: a crash may lose submissions that were acknowledged.",
         hint=f"Set {name} = on in postgresql.conf, or remove it where it was set for the role or the database.",
         id="leaderboard.W002",
+    )
+
+
+def check_role(
+    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """Whether the site's role on PostgreSQL could take away what protects the record of who did what."""
+    found: list[CheckMessage] = []
+    for alias in databases or ():
+        if connections[alias].vendor != "postgresql":
+            continue
+        with connections[alias].cursor() as cursor:
+            cursor.execute("SELECT current_user, rolsuper FROM pg_roles WHERE rolname = current_user")
+            role, is_superuser = cursor.fetchone()
+            cursor.execute(
+                "SELECT EXISTS (SELECT FROM pg_class WHERE oid = to_regclass(%s)"
+                " AND pg_has_role(current_user, relowner, 'MEMBER'))",
+                [AUDIT_TABLE],
+            )
+            owns_it = cursor.fetchone()[0]
+        if is_superuser or owns_it:
+            found.append(
+                _can_take_protection_away(role, "is a superuser" if is_superuser else "owns its table")
+            )
+    return found
+
+
+def _can_take_protection_away(role: str, why: str) -> Warning:
+    return Warning(
+        f"The site works as PostgreSQL's role {role}, which {why}: it can remove the triggers that keep the audit log "
+        "as it is.",
+        hint="Migrate as another role than the site works as: docker/roles.sql makes both, "
+        "`manage.py database_rights` gives the site's its rights.",
+        id="leaderboard.W003",
     )

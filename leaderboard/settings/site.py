@@ -25,9 +25,12 @@ os.environ.setdefault("NUMBA_CACHE_DIR", str(VAR / "cache" / "numba"))
 
 
 def secret_key() -> str:
-    """The key from `SECRET_KEY`, else one generated once and kept in `var/secret-key`, readable by its owner."""
+    """The key from `SECRET_KEY`, else one generated once and kept in `var/secret-key`, readable by its owner.
+
+    `none` is a key that is forgotten with the process: workers sign nothing, and then cannot sign a session either.
+    """
     if key := env.str("SECRET_KEY", default=""):
-        return key
+        return key if key != "none" else secrets.token_urlsafe(50)
     path = VAR / "secret-key"
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

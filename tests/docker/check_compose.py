@@ -23,7 +23,7 @@ MISSING = (
     "There is neither `docker compose` nor `docker-compose`, so nothing can say whether compose.yaml is right.\n"
     "Debian: apt-get install --no-install-recommends docker-compose"
 )
-SECRETS = ("SITE_HOST", "SECRET_KEY", "POSTGRES_PASSWORD", "REDIS_PASSWORD")
+SECRETS = compose_rules.SECRETS
 
 
 def reader() -> list[str] | None:

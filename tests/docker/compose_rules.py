@@ -14,6 +14,13 @@ Service = Mapping[str, Any]
 Services = Mapping[str, Service]
 
 WITH_JUDGEMENTS = {"setup", "curation", "scorer"}
+#: What has no default: without it nothing starts.
+SECRETS = (
+    "SITE_HOST", "SECRET_KEY", "POSTGRES_PASSWORD", "DATABASE_OWNER_PASSWORD", "DATABASE_PASSWORD",
+    "DATABASE_RETRIEVER_PASSWORD", "REDIS_PASSWORD",
+)  # fmt: skip
+#: Who signs sessions and links; all others have a key that they forget.
+SIGNING = {"setup", "web", "intake", "curation"}
 #: It brings everything up to date and ends.
 ENDS = {"setup"}
 #: Whose image is not ours: there the user is named beside it.
@@ -63,6 +70,24 @@ def nobody_has_rights_to_spare(services: Services) -> None:
             assert user not in ("root", "0"), f"{name} runs as root"
         else:
             assert "user" not in service, f"{name}: its image names the user"
+
+
+def secrets_are_for_who_needs_them(services: Services) -> None:
+    """The key for who signs, the owner of the tables for who migrates, the superuser for nobody of ours."""
+    for name, service in services.items():
+        if name in FOREIGN:
+            continue
+        told = service["environment"]
+        assert (told["SECRET_KEY"] != "none") == (name in SIGNING), f"{name}: SECRET_KEY"
+        role = "runboard_retriever" if name.startswith("retriever") else "runboard_site"
+        assert told["DATABASE_URL"].startswith(f"postgresql://{role}:"), f"{name}: DATABASE_URL"
+        assert ("OWNER_URL" in told) == (name == "setup"), f"{name}: OWNER_URL"
+        assert not {"POSTGRES_PASSWORD", "DATABASE_OWNER_PASSWORD"} & set(told), name
+        if name.startswith("retriever"):
+            assert told["EMAIL_URL"] == "consolemail://", name
+            assert not told["METRICS_TOKEN"], name
+            assert not told["SECRET_KEY_FALLBACKS"], name
+    assert services["setup"]["environment"]["OWNER_URL"].startswith("postgresql://runboard_owner:")
 
 
 def everybody_is_asked_how_they_are(services: Services) -> None:
@@ -120,6 +145,7 @@ def all_rules(services: Services, dockerfile: Path) -> None:
     judgements_are_for_few(services)
     only_the_proxy_is_reached(services)
     nobody_has_rights_to_spare(services)
+    secrets_are_for_who_needs_them(services)
     everybody_is_asked_how_they_are(services)
     images_are_named_exactly(services)
     the_broker_forgets_nothing(services)

@@ -41,6 +41,7 @@ SITE = {
     "HEARTBEAT_FILE": "/tmp/runboard-heartbeat",
     "REDIS_URL": f"redis+socket://{BROKER}/valkey.sock",
     "EMAIL_URL": "smtp://127.0.0.1",
+    "OWNER_URL": "sqlite:////data/db.sqlite3",
 }
 WITHOUT_RIGHTS = """import os, pathlib
 assert os.getuid() == os.geteuid() == 10001, os.getuid()

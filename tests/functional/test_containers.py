@@ -42,6 +42,16 @@ def test_a_broken_rule_is_noticed() -> None:
         lambda all_of: all_of["beat"].pop("healthcheck"),
         lambda all_of: all_of["scorer"].update(read_only=False),
         lambda all_of: all_of["notifier"]["build"].update(target="cpu-worker"),
+        lambda all_of: all_of["scorer"]["environment"].update(SECRET_KEY="${SECRET_KEY}"),
+        lambda all_of: all_of["web"]["environment"].update(
+            DATABASE_URL="postgresql://runboard:x@postgres/runboard"
+        ),
+        lambda all_of: all_of["retriever"]["environment"].update(
+            DATABASE_URL="postgresql://runboard_site:x@postgres/runboard"
+        ),
+        lambda all_of: all_of["beat"]["environment"].update(
+            OWNER_URL="postgresql://runboard_owner:x@postgres/runboard"
+        ),
     ):
         broken = services()
         break_it(broken)
@@ -51,7 +61,7 @@ def test_a_broken_rule_is_noticed() -> None:
 
 def test_secrets_must_be_set() -> None:
     text = COMPOSE.read_text()
-    for name in ("SITE_HOST", "SECRET_KEY", "POSTGRES_PASSWORD", "REDIS_PASSWORD"):
+    for name in compose_rules.SECRETS:
         assert f"${{{name}:?" in text, name
 
 
@@ -63,8 +73,29 @@ def test_the_example_names_every_variable_of_the_compose_files() -> None:
     asked = {name for name in asked if name.isupper()}
     told = set(re.findall(r"^#?([A-Z_]+)=", (ROOT / "docker/.env.example").read_text(), re.MULTILINE))
     assert told - {"COMPOSE_PROJECT_NAME"} == asked
-    for secret in ("SECRET_KEY", "POSTGRES_PASSWORD", "REDIS_PASSWORD", "METRICS_TOKEN"):
+    for secret in (*compose_rules.SECRETS[1:], "METRICS_TOKEN"):
         assert re.search(rf"^{secret}=$", (ROOT / "docker/.env.example").read_text(), re.MULTILINE), secret
+
+
+def test_every_variable_of_the_docs_reaches_the_containers_or_is_named_as_one_that_does_not() -> None:
+    text = (ROOT / "docs/operations.md").read_text().partition("\n## Variables\n")[2].partition("\n## ")[0]
+    table, _, after = text.partition("\nIn containers ")
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    documented = {name for row in rows for name in re.findall(r"`([A-Z_]+)`", row)}
+    of_their_own, _, not_taken = after.partition("What containers do not take:")
+    not_taken = not_taken.partition("The bucket's")[0]
+    told = COMPOSE.read_text() + OUTSIDE.read_text() + DOCKERFILE.read_text()
+    handed_on = set(re.findall(r"^    ([A-Z_]+):$", told, re.M)) | set(
+        re.findall(r"^ +([A-Z_]+): \$\{\1:", told, re.M)
+    )
+    decided = set(re.findall(r"`([A-Z_]+)`", of_their_own)) - {"AWS_"}
+    for name in decided:
+        assert re.search(rf"\b{name}(:|=)", told), name
+    assert documented - handed_on - decided == set(re.findall(r"`([A-Z_]+)`", not_taken))
+    assert not handed_on & (decided | set(re.findall(r"`([A-Z_]+)`", not_taken)))
+    assert handed_on - {"SITE_HOST", "POSTGRES_PASSWORD", "DATABASE_OWNER_PASSWORD", "DATABASE_PASSWORD"} - {
+        "DATABASE_RETRIEVER_PASSWORD", "REDIS_PASSWORD", "UPLOAD_LIMIT", "PIP_EXTRA_INDEX_URL",
+    } <= documented  # fmt: skip
 
 
 def test_keys_of_the_bucket_are_for_retrievers_alone() -> None:

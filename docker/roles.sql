@@ -1,0 +1,54 @@
+-- Who may what in the database. PostgreSQL's image runs this on a new volume; on one that is there already
+--   docker compose --file docker/compose.yaml exec postgres psql --username runboard --file /docker-entrypoint-initdb.d/roles.sql
+-- It may be run again. The superuser `runboard` is for this and for repairs: no process of the site has its password.
+--   runboard_owner      has the tables, and migrates: `setup` alone
+--   runboard_site       reads and writes rows, and can change no table, trigger or right
+--   runboard_retriever  the same with less: runs what strangers wrote (`manage.py database_rights` names its tables)
+\set ON_ERROR_STOP on
+\getenv owner_password DATABASE_OWNER_PASSWORD
+\getenv site_password DATABASE_PASSWORD
+\getenv retriever_password DATABASE_RETRIEVER_PASSWORD
+
+DO $$
+DECLARE role_name text;
+BEGIN
+    FOREACH role_name IN ARRAY ARRAY['runboard_owner', 'runboard_site', 'runboard_retriever'] LOOP
+        IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = role_name) THEN
+            EXECUTE format('CREATE ROLE %I', role_name);
+        END IF;
+        EXECUTE format('ALTER ROLE %I LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS', role_name);
+    END LOOP;
+END $$;
+ALTER ROLE runboard_owner PASSWORD :'owner_password';
+ALTER ROLE runboard_site PASSWORD :'site_password';
+ALTER ROLE runboard_retriever PASSWORD :'retriever_password';
+
+-- The owner of the database may make tables in `public`, and nobody else. What a version before had made as
+-- another role becomes its own; sequences go with their tables.
+DO $$
+DECLARE thing record;
+BEGIN
+    EXECUTE format('ALTER DATABASE %I OWNER TO runboard_owner', current_database());
+    EXECUTE format('REVOKE ALL ON DATABASE %I FROM PUBLIC', current_database());
+    EXECUTE format('GRANT CONNECT ON DATABASE %I TO runboard_site, runboard_retriever', current_database());
+    FOR thing IN
+        SELECT oid::regclass AS name FROM pg_class
+        WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p', 'v')
+            AND pg_get_userbyid(relowner) <> 'runboard_owner'
+    LOOP
+        EXECUTE format('ALTER TABLE %s OWNER TO runboard_owner', thing.name);
+    END LOOP;
+    FOR thing IN
+        SELECT oid::regprocedure AS name FROM pg_proc
+        WHERE pronamespace = 'public'::regnamespace AND pg_get_userbyid(proowner) <> 'runboard_owner'
+    LOOP
+        EXECUTE format('ALTER FUNCTION %s OWNER TO runboard_owner', thing.name);
+    END LOOP;
+END $$;
+REVOKE CREATE ON SCHEMA public FROM PUBLIC;
+
+-- Tables of migrations to come are the site's to use at once. Neither TRUNCATE nor TRIGGER nor REFERENCES.
+ALTER DEFAULT PRIVILEGES FOR ROLE runboard_owner IN SCHEMA public
+    GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO runboard_site;
+ALTER DEFAULT PRIVILEGES FOR ROLE runboard_owner IN SCHEMA public
+    GRANT USAGE, SELECT ON SEQUENCES TO runboard_site;
