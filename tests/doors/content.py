@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,7 +13,9 @@ from typing import Any
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
 from allauth.usersessions.models import UserSession
-from django.contrib.auth.models import AnonymousUser
+from django.conf import settings
+from django.contrib.auth.models import AnonymousUser, Group
+from django.contrib.contenttypes.models import ContentType
 from django.test import Client
 from django.utils import timezone
 
@@ -48,6 +51,7 @@ from submissions.models import (
     NoticeKind,
     QuotaException,
     QuotaUse,
+    Scope,
     Submission,
     Upload,
     Webhook,
@@ -100,9 +104,11 @@ def build(folder: Path) -> Site:
     Dataset.objects.filter(pk=sealed.pk).update(queries_visibility=Visibility.CURATORS)
     make_dataset(slug="unseen", state=Dataset.State.PREPARING)
     team = team_of(owner)
-    others = {name: make_user(name.title()) for name in ("other", "teammate", "curator", "staff", "root")}
+    names = ("other", "teammate", "curator", "staff", "root", "restrained")
+    others = {name: make_user(name.title()) for name in names}
     Membership.objects.create(team=team, user=others["teammate"])
     make_curator(others["curator"])
+    make_curator(others["restrained"], read_qrels=True)
     User.objects.filter(pk__in=[others["staff"].pk, others["root"].pk]).update(is_staff=True)
     User.objects.filter(pk=others["root"].pk).update(is_superuser=True)
     places: Places = {
@@ -118,11 +124,12 @@ def build(folder: Path) -> Site:
         ("benchmarks", "slug"): "few",
         ("rounds", "slug"): "autumn",
         ("figures", "slug"): "wins",
+        ("view_on_site", "content_type_id"): str(ContentType.objects.get_for_model(Group).pk),  # has no page
     }
     places |= _of_curation(demo, sealed, others["other"], public)
     places |= _of_team(team, owner, others["other"])
     persons: dict[str, User | AnonymousUser] = {"anonymous": AnonymousUser(), "owner": owner, **others}
-    persons["expired"] = persons["anonymous"]
+    persons["expired"] = persons["token"] = persons["anonymous"]
     return Site(_clients(persons, owner), persons, places, private, public)
 
 
@@ -142,15 +149,28 @@ def _submit(api: Api, *, skip: int, **fields: Any) -> Submission:
 
 def _clients(persons: dict[str, User | AnonymousUser], owner: User) -> dict[str, Client]:
     clients = {}
-    for name in PEOPLE:
+    for name in (*PEOPLE, "restrained", "token"):
         clients[name] = Client(raise_request_exception=False)
         person = persons[name]
         if isinstance(person, User):
             clients[name].force_login(User.objects.get(pk=person.pk))
-    token = make_token(owner, "over")
-    ApiToken.objects.filter(user=owner, name="over").update(expiry=timezone.now() - timedelta(minutes=1))
-    clients["expired"].defaults["HTTP_AUTHORIZATION"] = f"Bearer {token}"
+            if name in ("curator", "staff", "root"):
+                _show_second_factor(clients[name], person)
+    for name in ("expired", "token"):
+        text = make_token(owner, name, scopes=[Scope.READ])
+        clients[name].defaults["HTTP_AUTHORIZATION"] = f"Bearer {text}"
+    ApiToken.objects.filter(user=owner, name="expired").update(expiry=timezone.now() - timedelta(minutes=1))
     return clients
+
+
+def _show_second_factor(client: Client, person: User) -> None:
+    """As if they had set one up and signed in with it."""
+    factor = Authenticator.objects.create(user=person, type=Authenticator.Type.TOTP, data={})
+    session = client.session
+    session["account_authentication_methods_user"] = str(person.pk)
+    session["account_authentication_methods"] = [{"method": "mfa", "at": time.time(), "id": factor.pk}]
+    session.save()
+    client.cookies[settings.SESSION_COOKIE_NAME] = session.session_key or ""
 
 
 def _of_curation(demo: Dataset, sealed: Dataset, other: User, public: Submission) -> Places:
