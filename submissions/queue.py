@@ -114,13 +114,23 @@ def put_back(job: Job, *, counted: bool, delay: timedelta = timedelta(0)) -> boo
     )
     if moved:
         ring(job.queue)
-    return moved or _cancelled(job)
+    return moved or end_cancelled(job)
 
 
-def _cancelled(job: Job) -> bool:
+def end_cancelled(job: Job) -> bool:
     """End a claimed job that its submitter asked to stop; False where nobody did, or the claim is over."""
     wished = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
     return wished and advance(job.pk, State.CANCELLED, fence=job.fence)
+
+
+def let_go(job: Job) -> None:
+    """Note that the process which had claimed the job works on it no more, however that ended.
+
+    Of a job that somebody else ended, or put back, this alone tells that its process has heard of it.
+    """
+    done_by_itself = (State.DONE, State.REJECTED, State.FAILED)
+    left = Job.objects.filter(pk=job.pk, worker=job.worker, lease_expires_at=None)
+    left.exclude(state__in=done_by_itself).update(worker="")
 
 
 def reap() -> int:
@@ -133,7 +143,7 @@ def reap() -> int:
     count = 0
     for job in Job.objects.expired():
         if job.attempts >= ATTEMPTS:
-            count += _fail_lost(job) or _cancelled(job)
+            count += _fail_lost(job) or end_cancelled(job)
         else:
             write_log(job.pk, "The worker was lost; the job is tried again.")
             count += put_back(job, counted=True)

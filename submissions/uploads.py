@@ -32,6 +32,8 @@ TAKE_CHECKPOINTS = frozenset({"submit-model", "api-check", "api-submissions"})
 CHECKPOINT_FIELD = "checkpoint"
 #: What a form may have beside its files: fields, and the lines between them.
 FORM_BYTES = 1024 * 1024
+#: The disk is asked for room again after so many bytes: others, who were asked before these came, write to it too.
+ASK_EVERY = 16 * 1024 * 1024
 #: Where the handler notes, in `request.META`, the limit at which it stopped.
 STOPPED_AT = "submissions.upload_stopped_at"
 
@@ -48,6 +50,7 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
 
     received = 0
     limit = 0
+    asked_at = 0
     #: Why nothing more is written. The request is read to its end all the same: who is cut off reads no answer.
     trouble: DiskFull | None = None
 
@@ -73,6 +76,7 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
         if self.trouble is None:
             self.sha256.update(raw_data)
             try:
+                self._ask_for_room()
                 super().receive_data_chunk(raw_data, start)
             except OSError as error:
                 self._give_up(error)
@@ -91,6 +95,12 @@ class LimitedUploadHandler(TemporaryFileUploadHandler):
         """The end of the request. Raises leaderboard.disk.DiskFull where it could not be kept."""
         if self.trouble is not None:
             raise self.trouble
+
+    def _ask_for_room(self) -> None:
+        """Raise leaderboard.disk.DiskFull where others have taken since what was free when the request came."""
+        if self.received - self.asked_at >= ASK_EVERY:
+            self.asked_at = self.received
+            require_room(settings.FILE_UPLOAD_TEMP_DIR, min(self._to_come(), ASK_EVERY))
 
     def _begin(self, *args: Any, **kwargs: Any) -> None:
         """As the class above does, with a file of our own."""

@@ -31,7 +31,7 @@ from submissions.models import Job, State
 from submissions.outages import give_back, lost_database
 from submissions.preparing import prepare_for_pages
 from submissions.protecting import protect_job
-from submissions.queue import ATTEMPTS, claim, put_back
+from submissions.queue import ATTEMPTS, claim, end_cancelled, let_go, put_back
 from submissions.rescoring import rescore_job
 from submissions.retrieval import retrieve_job
 from submissions.revealing import reveal_job
@@ -93,6 +93,7 @@ def do(job: Job) -> None:
     finally:
         if job.kind == Job.Kind.SHARD:
             settle_shard(job)
+    let_go(job)
     prepare_for_pages(job)
 
 
@@ -176,5 +177,7 @@ def _fail(job: Job, error: Exception) -> None:
             write_log(job.pk, f"{what} ({fault}); the job is tried again.")
         return
     code = "disk_full" if full else "fault"
-    if advance(job.pk, State.FAILED, fence=job.fence, error_code=code, fault=fault):
+    if advance(job.pk, State.FAILED, fence=job.fence, unless_cancelled=True, error_code=code, fault=fault):
         write_log(job.pk, f"{what} ({fault}), three times. We are sorry.")
+    elif end_cancelled(job):
+        write_log(job.pk, "Cancelled.")

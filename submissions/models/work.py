@@ -134,6 +134,10 @@ class JobQuerySet(models.QuerySet["Job"]):
             worker__startswith=f"{worker}:", lease_expires_at__isnull=False
         )
 
+    def ended_under(self, worker: str) -> Self:
+        """Those that somebody ended while a pool process of this worker had them, which has not let go of them yet."""
+        return self.filter(state__in=(State.TIMED_OUT, State.CANCELLED), worker__startswith=f"{worker}:")
+
     def expired(self) -> Self:
         """Those whose worker went silent by the database's clock, in every state that is not terminal."""
         # One that ends later than any that is given now was given by a clock that has been set back since.

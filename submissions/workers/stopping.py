@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 #: Tells a pool process to leave. Celery has taken SIGTERM (the end) and SIGUSR1 (a soft time limit).
 LEAVE = signal.SIGUSR2
-#: Seconds that work may take to leave by itself. The supervisor gives a worker six in all.
+#: Seconds that work may take to leave by itself. The supervisor gives a worker eight in all.
 GRACE = 1.5
 _PAUSE = 0.1
 

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 from django.test import Client
+from rest_framework import exceptions
 
 from evaluation.checkpoints.codes import CODES
 from evaluation.execution.failures import MODEL_FAILURES
+from leaderboard.faults import AWAY, BROKEN, DISK_FULL
 from leaderboard.views.problem_codes import FILE_CODES, REQUEST_CODES
 
 READERS, SUBMISSIONS = Path("evaluation/formats"), Path("submissions")
@@ -23,6 +26,7 @@ SANDBOX = Path("submissions/sandbox")
 SHARED = (Path("evaluation/problems.py"), Path("leaderboard/api/errors.py"))
 
 
+@cache
 def codes_in(folder: Path) -> set[str]:
     """The codes that the folder's modules make problems of; one that ends in … stands for several."""
     paths = [path for path in sorted(folder.rglob("*.py")) if SANDBOX not in path.parents]
@@ -93,6 +97,22 @@ def test_every_problem_is_explained_and_no_other() -> None:
     unexplained = found - explained - set(MODEL_FAILURES) - set(CODES)
     assert {code for code in unexplained if not code.startswith(groups)} == set()
     assert explained <= found
+
+
+def test_the_documentation_of_the_api_names_each_code_of_an_answer() -> None:
+    text = Path("docs/api.md").read_text()
+    of_requests = (codes_in(SUBMISSIONS) | codes_in(Path("leaderboard/api"))) - {
+        each.code for each in FILE_CODES
+    }
+    of_jobs = {"timed_out"}  # a state of its own
+    faults = {fault.code for fault in (BROKEN, AWAY, DISK_FULL)}
+    refusals = {
+        each.default_code
+        for each in vars(exceptions).values()
+        if isinstance(each, type) and issubclass(each, exceptions.APIException)
+    } - {"error", "invalid"}
+    asked = (of_requests - of_jobs) | faults | refusals
+    assert sorted(code for code in asked if f"`{code}`" not in text) == []
 
 
 @pytest.mark.django_db

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -24,7 +24,7 @@ from submissions.heartbeat import Heartbeat, workers_alive, workers_refusing
 from submissions.lease import Lease
 from submissions.lifecycle import advance
 from submissions.models import TERMINAL, Job, State, Worker
-from submissions.queue import claim, extend_lease, put_back, reap, request_cancel
+from submissions.queue import claim, extend_lease, put_back, reap, request_cancel, time_out
 from submissions.workers import own, stopping
 from submissions.workers.hung import HungProcesses
 from submissions.workers.looking import dispatcher_is_late, look
@@ -136,6 +136,65 @@ def test_a_hung_process_is_ended_at_the_second_look(monkeypatch: pytest.MonkeyPa
     Job.objects.filter(pk=job.pk).update(lease_expires_at=timezone.now() + timedelta(seconds=20))
     assert [hung.end([2]), hung.end([2])] == [[], [2]]
     assert ended == [(2, signal.SIGKILL)]
+
+
+def test_a_process_that_does_not_hear_that_its_job_ended_is_ended(
+    monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    """Foreign code that lets nothing else run: its own thread cannot end it, and the lease is gone already."""
+    ended: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda process, what: ended.append(process))
+    settings.UNHEARD_SECONDS, settings.LEASE_SECONDS = 0.0, 0.0
+    before = claimed()
+    assert advance(
+        before.pk, State.CANCELLED, fence=before.fence
+    )  # by a worker of the same name, before this one
+    hung = HungProcesses("host:1")
+    assert hung.end([2]) == []
+    job = claimed()
+    assert time_out(job)
+    assert [hung.end([2]), hung.end([2]), hung.end([2])] == [[], [2], []]
+    assert ended == [2]
+
+
+def test_a_process_that_heard_goes_on(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+    """Whoever leaves a job that was cancelled, put back or timed out says so, and is held for nothing."""
+    monkeypatch.setattr(os, "kill", lambda process, what: pytest.fail("ended"))
+    settings.UNHEARD_SECONDS, settings.LEASE_SECONDS = 0.0, 0.0
+    hung = HungProcesses("host:1")
+    assert hung.end([2]) == []
+    job = claimed()
+
+    def timed_out_meanwhile(job: Job, lease: Lease) -> None:
+        advance(job.pk, State.TIMED_OUT, fence=job.fence)
+        raise leases.LeaseLost
+
+    monkeypatch.setitem(working.WORK, Job.Kind.SCORE, timed_out_meanwhile)
+    do(job)
+    waits = claimed()
+    monkeypatch.setitem(working.WORK, Job.Kind.SCORE, _raise(leases.Stopped))
+    do(waits)
+    assert request_cancel(waits)
+    assert set(Job.objects.values_list("state", flat=True)) == {State.TIMED_OUT, State.CANCELLED}
+    assert [hung.end([2]), hung.end([2])] == [[], []]
+
+
+def test_a_wish_to_stop_outlives_the_third_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = claimed()
+    Job.objects.update(attempts=3, cancel_requested=True)
+    job.refresh_from_db()
+    monkeypatch.setitem(working.WORK, Job.Kind.SCORE, _raise(RuntimeError))
+    do(job)
+    job.refresh_from_db()
+    assert (job.state, job.error_code, job.fault) == (State.CANCELLED, "", "")
+    assert "We are sorry" not in job.log
+
+
+def _raise(error: type[Exception]) -> Callable[[Job, Lease], None]:
+    def work(job: Job, lease: Lease) -> None:
+        raise error
+
+    return work
 
 
 def test_a_lease_ends_with_the_wall_clock_though_nobody_dispatches(settings: Any) -> None:

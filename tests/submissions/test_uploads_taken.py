@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import io
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client, RequestFactory
 
+from leaderboard.disk import DiskFull
 from leaderboard.models import Dataset, User
 from leaderboard.store import Area, path_of
+from submissions import uploads
 from submissions.models import Job, Submission, Upload
 from submissions.resumable import keeping, storage
 from submissions.uploads import HashedUpload, LimitedUploadHandler
@@ -171,6 +174,23 @@ def test_the_handler_finds_the_checksum_as_bytes_come(rf: RequestFactory, alice:
     assert isinstance(found, HashedUpload)
     assert found.sha256 == hashlib.sha256(b"abc" * 50_000).hexdigest()
     assert Path(found.temporary_file_path()).stat().st_size == 150_000
+
+
+def test_a_form_leaves_the_reserve_to_the_database(
+    rf: RequestFactory, alice: User, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Several that come at once were each told that there is room."""
+    settings.DISK_RESERVE_BYTES = 100
+    monkeypatch.setattr(uploads, "ASK_EVERY", 100_000)
+    free, before = [10_000, 10_000, 1_000_000], set(Path(settings.FILE_UPLOAD_TEMP_DIR).iterdir())
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=free.pop()))
+    request = rf.post("/submit/", {"run:demo": SimpleUploadedFile("a.txt", b"abc" * 100_000)})
+    request.user = alice
+    request.resolver_match = type("Match", (), {"view_name": "submit"})()
+    request.upload_handlers = [LimitedUploadHandler(request)]
+    with pytest.raises(DiskFull):
+        request.FILES  # noqa: B018
+    assert set(Path(settings.FILE_UPLOAD_TEMP_DIR).iterdir()) <= before
 
 
 class Unread(io.BytesIO):
