@@ -9,7 +9,6 @@ from typing import Any
 
 from django import forms
 from django.conf import settings
-from django.core.exceptions import PermissionDenied
 from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpRequest, QueryDict
 
@@ -25,7 +24,7 @@ from submissions.intake import check_only
 from submissions.models import Upload
 from submissions.people.forms import TeamNameField
 from submissions.people.teams import automatic_name, personal_team, rename_team
-from submissions.permissions import is_owner, systems_of, teams_of
+from submissions.permissions import is_owner, signed_in, systems_of, teams_of
 from submissions.quotas.counting import Quota
 from submissions.quotas.shown import quotas_for
 from submissions.refusals import FileReport, Refused
@@ -107,9 +106,7 @@ class SubmissionPage:
     """
 
     def __init__(self, request: HttpRequest, architecture: str = "") -> None:
-        if not isinstance(request.user, User):
-            raise PermissionDenied
-        self.request, self.person, self.architecture = request, request.user, architecture
+        self.request, self.person, self.architecture = request, signed_in(request), architecture
         self.systems = [
             system
             for system in systems_of(self.person)

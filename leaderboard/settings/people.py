@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from django.core.exceptions import ImproperlyConfigured
+
 from leaderboard.settings.security import BEHIND_PROXY, HTTPS
 from leaderboard.settings.site import ALLOWED_HOSTS, EMBEDDED, SITE_NAME, env
 
@@ -86,7 +88,9 @@ def needs_second_factor(*, embedded: bool, behind_proxy: bool, hosts: Sequence[s
 #: Whether the rights of staff rest until a second factor was shown.
 STAFF_MFA_REQUIRED = needs_second_factor(embedded=EMBEDDED, behind_proxy=BEHIND_PROXY, hosts=ALLOWED_HOSTS)
 #: After how many hours staff show it again.
-STAFF_SESSION_HOURS = 12
+STAFF_SESSION_HOURS = env.int("STAFF_SESSION_HOURS", default=12)
+if STAFF_SESSION_HOURS < 1:
+    raise ImproperlyConfigured(f"STAFF_SESSION_HOURS is a number of hours from 1, not {STAFF_SESSION_HOURS}.")
 
 # --- how often somebody may try: per address (ip), per person (user), or per account that is tried (key)
 ACCOUNT_RATE_LIMITS = {

@@ -7,7 +7,6 @@ from typing import Any
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import serializers, status
-from rest_framework.exceptions import PermissionDenied
 from rest_framework.permissions import IsAuthenticatedOrReadOnly
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -16,12 +15,13 @@ from rest_framework.views import APIView
 
 from leaderboard.api.errors import ApiError, problem
 from leaderboard.challenges import ChallengeRefused, challenges_of, datasets_of, raise_challenge
-from leaderboard.models import Challenge, Entry, System, User
+from leaderboard.models import Challenge, Entry, System
 from leaderboard.models.results import EntryQuerySet
 from submissions.api.requests import data_of
 from submissions.api.schema import ErrorSerializer
 from submissions.forms import ChallengeForm
 from submissions.models import Scope
+from submissions.permissions import signed_in
 from submissions.throttling import ChallengeThrottle
 
 _SLUG = OpenApiParameter("slug", str, OpenApiParameter.PATH, description="As in the address of its page.")
@@ -93,8 +93,7 @@ class ChallengesView(APIView):
     def post(self, request: Request, slug: str) -> Response:
         """Doubt what the system says of itself. A curator settles it; until then boards mark the system."""
         system = _system(slug)
-        if not isinstance(request.user, User):
-            raise PermissionDenied
+        person = signed_in(request)
         form = ChallengeForm(data_of(request), datasets=datasets_of(system))
         if not form.is_valid():
             found = [
@@ -104,7 +103,7 @@ class ChallengesView(APIView):
             ]
             raise ApiError("invalid", "The request is not well formed.", problems=found)
         try:
-            raise_challenge(system, request.user, **form.cleaned_data)
+            raise_challenge(system, person, **form.cleaned_data)
         except ChallengeRefused as error:
             raise ApiError(
                 "challenge_refused", str(error), problems=[problem("challenge_refused", str(error))]

@@ -12,10 +12,11 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from leaderboard.models import Team, User
+from leaderboard.models import Team
 from submissions.models import NoticeKind
 from submissions.notices.inbox import inbox_of, mark_read, unread_count
 from submissions.notices.preferences import Wish, set_wishes, wishes_of
+from submissions.permissions import signed_in
 
 PER_PAGE = 25
 
@@ -25,7 +26,7 @@ PER_PAGE = 25
 @require_safe
 def inbox(request: HttpRequest) -> HttpResponse:
     """What the person was told, the newest first."""
-    person = _person(request)
+    person = signed_in(request)
     page = Paginator(inbox_of(person), PER_PAGE).get_page(request.GET.get("page"))
     return render(
         request,
@@ -39,7 +40,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
 @require_POST
 def read(request: HttpRequest) -> HttpResponse:
     """Note a notice as read, or all of them (without `notice`); with `open=1` go where it leads."""
-    person = _person(request)
+    person = signed_in(request)
     identifier = request.POST.get("notice", "")
     if identifier.isascii() and identifier.isdigit() and len(identifier) < 19:
         notice = get_object_or_404(inbox_of(person), pk=int(identifier))
@@ -57,7 +58,7 @@ def read(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 def preferences(request: HttpRequest) -> HttpResponse:
     """What the person wants to be told of, and how."""
-    person = _person(request)
+    person = signed_in(request)
     if request.method == "POST":
         ticked = set(request.POST)
         set_wishes(
@@ -74,9 +75,3 @@ def preferences(request: HttpRequest) -> HttpResponse:
     teams = Team.objects.filter(memberships__user=person, memberships__owner=True).order_by("name")
     context = {"section": "inbox", "wishes": wishes_of(person), "owned_teams": teams}
     return render(request, "submissions/notice_preferences.html", context)
-
-
-def _person(request: HttpRequest) -> User:
-    if not isinstance(request.user, User):
-        raise TypeError("only for signed-in people")
-    return request.user

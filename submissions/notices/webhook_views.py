@@ -12,7 +12,7 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
-from leaderboard.models import Team, User
+from leaderboard.models import Team
 from submissions.models import Delivery, Webhook
 from submissions.notices.deliveries import ATTEMPTS, send_test
 from submissions.notices.forms import WebhookForm
@@ -25,7 +25,7 @@ from submissions.notices.webhooks import (
     switch_off,
     switch_on,
 )
-from submissions.permissions import is_owner
+from submissions.permissions import is_owner, signed_in
 from submissions.throttling import ChangeThrottle, seconds_to_wait, slow_down
 
 #: Of the log so many lines are shown.
@@ -47,7 +47,7 @@ def webhooks(request: HttpRequest, slug: str) -> HttpResponse:
         form.add_error(None, slow_down(wait))
         return _page(request, team, status=429, form=form)
     try:
-        added = add_webhook(team, form.cleaned_data["url"], _person(request))
+        added = add_webhook(team, form.cleaned_data["url"], signed_in(request))
     except TooManyWebhooks as error:
         form.add_error(None, str(error))
         return _page(request, team, status=400, form=form)
@@ -88,12 +88,6 @@ def owned_team(person: Any, slug: str) -> Team:
     if team is None or not is_owner(person, team):
         raise Http404("There is no such team, or you are not an owner of it.")
     return team
-
-
-def _person(request: HttpRequest) -> User:
-    if not isinstance(request.user, User):
-        raise TypeError("only for signed-in people")
-    return request.user
 
 
 def _page(request: HttpRequest, team: Team, status: int = 200, **changes: Any) -> HttpResponse:

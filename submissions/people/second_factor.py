@@ -70,15 +70,15 @@ def has_shown(request: HttpRequest, person: User) -> bool:
 
 
 @transaction.atomic
-def reset_second_factor(person: User, reason: str) -> int:
+def reset_second_factor(person: User) -> int:
     """Take the person's second factor and recovery codes away and end all their sessions and tokens; how many ended.
 
-    For an operator who knows by other means that it is them: what was lost may be in other hands.
+    For an operator who knows by other means that it is them: what was lost may be in other hands. Inside
+    `audit.acting`, which says who and why.
     """
     removed, _ = Authenticator.objects.filter(user=person).delete()
     ended = end_sessions(person)
     tokens = revoke_all(person)
-    with audit.acting(None, reason):
-        after = {"sessions ended": ended, "tokens ended": tokens}
-        audit.record("second factor reset", person, before={"second factor": bool(removed)}, after=after)
+    after = {"sessions ended": ended, "tokens ended": tokens}
+    audit.record("second factor reset", person, before={"second factor": bool(removed)}, after=after)
     return ended + tokens

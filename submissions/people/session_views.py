@@ -9,8 +9,8 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
-from leaderboard.models import User
 from submissions.people.sessions import end_session, end_sessions, sessions_of
+from submissions.permissions import signed_in
 
 
 @login_required
@@ -18,7 +18,7 @@ from submissions.people.sessions import end_session, end_sessions, sessions_of
 @require_safe
 def sessions(request: HttpRequest) -> HttpResponse:
     """Every session of the signed-in person: device, place, when it was last used."""
-    found = sessions_of(_person(request), request.session.session_key)
+    found = sessions_of(signed_in(request), request.session.session_key)
     return render(request, "account/sessions.html", {"sessions": found})
 
 
@@ -26,7 +26,7 @@ def sessions(request: HttpRequest) -> HttpResponse:
 @require_POST
 def end(request: HttpRequest) -> HttpResponse:
     """Sign out one other session by its number, or all others."""
-    person = _person(request)
+    person = signed_in(request)
     asked = request.POST.get("session", "")
     if asked == "others":
         ended = end_sessions(person, keep=request.session.session_key)
@@ -36,9 +36,3 @@ def end(request: HttpRequest) -> HttpResponse:
     else:
         messages.info(request, "There was no such session; it may have ended already.")
     return redirect("account-sessions")
-
-
-def _person(request: HttpRequest) -> User:
-    if not isinstance(request.user, User):
-        raise TypeError("only for signed-in people")
-    return request.user

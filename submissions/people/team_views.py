@@ -8,7 +8,6 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -23,7 +22,7 @@ from submissions.people import invitations, membership
 from submissions.people.forms import InvitationForm, TeamForm
 from submissions.people.membership import TeamRefused
 from submissions.people.teams import rename_team
-from submissions.permissions import is_owner, teams_of
+from submissions.permissions import is_owner, signed_in, teams_of
 from submissions.throttling import ChangeThrottle, InviteThrottle, seconds_to_wait, slow_down
 
 Changer = Callable[..., HttpResponse]
@@ -77,7 +76,7 @@ def rename(request: HttpRequest, team: Team) -> HttpResponse:
     form = TeamForm(request.POST)
     if not form.is_valid():
         return _page(request, team, status=400, name_form=form)
-    with acting(_person(request)):
+    with acting(signed_in(request)):
         rename_team(team, form.cleaned_data["name"])
     messages.success(request, "Renamed, on the boards too. The address of the team's page stays.")
     return redirect("team-manage", slug=team.slug)
@@ -92,7 +91,7 @@ def invite(request: HttpRequest, team: Team) -> HttpResponse:
     if wait := seconds_to_wait(InviteThrottle(), request):
         return _page(request, team, status=429, refused=slow_down(wait))
     made, secret = invitations.invite(
-        team, form.cleaned_data["email"], owner=form.cleaned_data["owner"], by=_person(request)
+        team, form.cleaned_data["email"], owner=form.cleaned_data["owner"], by=signed_in(request)
     )
     return _sent(request, team, made, secret)
 
@@ -103,8 +102,8 @@ def change_invitation(request: HttpRequest, team: Team, key: int) -> HttpRespons
     if request.POST.get("action") == "renew":
         if wait := seconds_to_wait(InviteThrottle(), request):
             return _page(request, team, status=429, refused=slow_down(wait))
-        return _sent(request, team, *invitations.renew(team, key, by=_person(request)))
-    invitations.revoke(team, key, by=_person(request))
+        return _sent(request, team, *invitations.renew(team, key, by=signed_in(request)))
+    invitations.revoke(team, key, by=signed_in(request))
     messages.success(request, "Revoked: its link lets nobody in.")
     return redirect("team-manage", slug=team.slug)
 
@@ -112,7 +111,7 @@ def change_invitation(request: HttpRequest, team: Team, key: int) -> HttpRespons
 @_owner_changes
 def change_member(request: HttpRequest, team: Team, key: int) -> HttpResponse:
     """Another role for a member, or none."""
-    action, by = request.POST.get("action"), _person(request)
+    action, by = request.POST.get("action"), signed_in(request)
     if action == "transfer":
         name = _called(membership.transfer(team, key, by=by).user)
         messages.success(request, f"{name} owns the team now; you are a member.")
@@ -132,7 +131,7 @@ def change_member(request: HttpRequest, team: Team, key: int) -> HttpResponse:
 @_changes
 def leave(request: HttpRequest, team: Team) -> HttpResponse:
     """Leave the team."""
-    membership.leave(team, _person(request))
+    membership.leave(team, signed_in(request))
     messages.success(request, f"You have left “{team.name}”. What you submitted for it stays there.")
     return redirect("account")
 
@@ -143,7 +142,7 @@ def leave(request: HttpRequest, team: Team) -> HttpResponse:
 def invitation(request: HttpRequest, secret: str) -> HttpResponse:
     """Join the team that the link lets in."""
     found, refused = invitations.find(secret), ""
-    person = _person(request)
+    person = signed_in(request)
     if found is not None and request.method == "POST":
         try:
             invitations.accept(found, person)
@@ -170,12 +169,6 @@ def _sent(request: HttpRequest, team: Team, made: Invitation, secret: str) -> Ht
     return _page(request, team, sent=made, link=link)
 
 
-def _person(request: HttpRequest) -> User:
-    if not isinstance(request.user, User):
-        raise PermissionDenied
-    return request.user
-
-
 def _team(request: HttpRequest, slug: str) -> Team:
     """The team, for whom it has this page. Raises Http404 for everybody else."""
     return get_object_or_404(teams_of(request.user), slug=slug)
@@ -187,7 +180,7 @@ def _called(person: User) -> str:
 
 
 def _page(request: HttpRequest, team: Team, status: int = 200, **changes: Any) -> HttpResponse:
-    person = _person(request)
+    person = signed_in(request)
     owner = is_owner(person, team)
     rows = team.memberships.select_related("user").order_by("-owner", "pk")
     members = [(each, _called(each.user), each.user_id == person.pk) for each in rows]

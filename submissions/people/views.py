@@ -9,9 +9,10 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_POST, require_safe
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from leaderboard.models import User
 from leaderboard.site_address import absolute
@@ -21,8 +22,11 @@ from submissions.people.membership import TeamRefused, create_team, memberships_
 from submissions.people.profile import set_profile
 from submissions.people.teams import personal_team
 from submissions.people.tokens import LIFETIME, LIMIT, TokenRefused, make_token, revoke_token
-from submissions.permissions import is_owner
+from submissions.permissions import is_owner, signed_in
 from submissions.throttling import ChangeThrottle, TokenThrottle, seconds_to_wait, slow_down
+
+#: Where a session keeps what token is wanted.
+_WANTED = "wanted_token"
 
 
 @login_required
@@ -38,32 +42,47 @@ def account(request: HttpRequest) -> HttpResponse:
 @require_POST
 def save_profile(request: HttpRequest) -> HttpResponse:
     """Change the person's name and, for its owner, the team's."""
-    form = _profile_form(_person(request), request.POST)
+    form = _profile_form(signed_in(request), request.POST)
     if not form.is_valid():
         return _page(request, status=400, profile_form=form)
     if wait := seconds_to_wait(ChangeThrottle(), request):
         form.add_error(None, slow_down(wait))
         return _page(request, status=429, profile_form=form)
-    set_profile(_person(request), form.cleaned_data["name"], form.cleaned_data["team"])
+    set_profile(signed_in(request), form.cleaned_data["name"], form.cleaned_data["team"])
     messages.success(request, "Saved.")
     return redirect("account")
 
 
 @login_required
 @never_cache
-@require_POST
-@reauthentication_required
+@require_http_methods(["GET", "HEAD", "POST"])
 def create_token(request: HttpRequest) -> HttpResponse:
-    """Make a token and show it, this once. Who has not just shown who they are is asked to."""
-    form = TokenForm(request.POST)
-    if not form.is_valid():
-        return _page(request, status=400, token_form=form)
+    """Note what token is wanted, then make it and show it, this once: to who has just shown who they are.
+
+    What was sent waits in the session while that is asked, and is gone when the token is made: the page that shows it
+    has an address of its own, where reloading makes no other.
+    """
+    if request.method == "POST":
+        form = TokenForm(request.POST)
+        if not form.is_valid():
+            return _page(request, status=400, token_form=form)
+        request.session[_WANTED] = form.cleaned_data
+        return redirect("account-token-create")
+    if _WANTED not in request.session or request.method == "HEAD":
+        return redirect(reverse("account") + "#tokens")
+    return _made(request)
+
+
+@reauthentication_required
+def _made(request: HttpRequest) -> HttpResponse:
+    form = TokenForm(request.session.pop(_WANTED))
+    form.full_clean()
+    asked = form.cleaned_data
     if wait := seconds_to_wait(TokenThrottle(), request):
         form.add_error(None, slow_down(wait))
         return _page(request, status=429, token_form=form)
-    asked = form.cleaned_data
     try:
-        text = make_token(_person(request), asked["name"], scopes=asked["scopes"], days=asked["days"])
+        text = make_token(signed_in(request), asked["name"], scopes=asked["scopes"], days=asked["days"])
     except TokenRefused as error:
         form.add_error(None, str(error))
         return _page(request, status=400, token_form=form)
@@ -74,17 +93,11 @@ def create_token(request: HttpRequest) -> HttpResponse:
 @require_POST
 def delete_token(request: HttpRequest) -> HttpResponse:
     """End one of the person's tokens."""
-    if revoke_token(_person(request), request.POST.get("digest", "").replace("\0", "")):
+    if revoke_token(signed_in(request), request.POST.get("digest", "").replace("\0", "")):
         messages.success(request, "The token is revoked. Scripts that use it are refused from now on.")
     else:
         messages.info(request, "There was no such token; it may have been revoked already.")
     return redirect("account")
-
-
-def _person(request: HttpRequest) -> User:
-    if not isinstance(request.user, User):
-        raise TypeError("only for signed-in people")
-    return request.user
 
 
 def _profile_form(person: User, data: Any = None) -> ProfileForm:
@@ -105,7 +118,7 @@ def new_team(request: HttpRequest) -> HttpResponse:
             form.add_error(None, slow_down(wait))
             return _page(request, status=429, team_form=form)
         try:
-            team = create_team(form.cleaned_data["name"], _person(request))
+            team = create_team(form.cleaned_data["name"], signed_in(request))
         except TeamRefused as error:
             form.add_error(None, str(error))
         else:
@@ -115,7 +128,7 @@ def new_team(request: HttpRequest) -> HttpResponse:
 
 
 def _page(request: HttpRequest, status: int = 200, **changes: Any) -> HttpResponse:
-    person = _person(request)
+    person = signed_in(request)
     context = {
         "profile_form": _profile_form(person),
         "memberships": memberships_of(person),

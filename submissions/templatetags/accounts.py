@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from allauth.account.models import EmailAddress
 from django import template
 from django.conf import settings
+
+from leaderboard.models import User
 
 register = template.Library()
 
@@ -14,3 +17,9 @@ def mail_goes_where() -> str:
     if "console" not in settings.EMAIL_BACKEND:
         return ""
     return " This site has no mail server: the mail is printed on its console."
+
+
+@register.filter
+def unverified(person: User) -> list[str]:
+    """The person's addresses that are not verified: while there is one, no second factor can be set up."""
+    return list(EmailAddress.objects.filter(user=person, verified=False).values_list("email", flat=True))

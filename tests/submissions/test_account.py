@@ -30,7 +30,7 @@ def bearer(token: str) -> dict[str, str]:
 def make_on_page(client: Client, name: str = "laptop") -> str:
     """A token's text, as the account page shows it."""
     fields = {"name": name, "scopes": ["read", "submit"], "days": "30"}
-    page = client.post("/account/tokens/", fields).content.decode()
+    page = client.post("/account/tokens/", fields, follow=True).content.decode()
     found = re.search(r"<code>(rb_\w+)</code>", page)
     assert found
     return found[1]
@@ -76,7 +76,9 @@ def test_nobody_revokes_somebody_elses_token(signed_in: Client, stranger: Api) -
 def test_tokens_are_limited(signed_in: Client) -> None:
     for number in range(LIMIT):
         make_on_page(signed_in, f"token {number}")
-    response = signed_in.post("/account/tokens/", {"name": "one more", "scopes": ["read"], "days": "7"})
+    response = signed_in.post(
+        "/account/tokens/", {"name": "one more", "scopes": ["read"], "days": "7"}, follow=True
+    )
     assert response.status_code == 400
     assert "Revoke one" in response.content.decode()
     assert ApiToken.objects.count() == LIMIT

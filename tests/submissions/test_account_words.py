@@ -102,7 +102,7 @@ def test_every_mail_names_the_site_and_carries_no_strangers_words(rf: RequestFac
 def test_signing_up_is_answered_in_our_words(settings: Any) -> None:
     settings.ACCOUNT_EMAIL_VERIFICATION = "mandatory"
     client = Client()
-    fields = {"email": "new@example.org", "password1": PASSWORD, "password2": PASSWORD}
+    fields = {"email": "words@example.org", "password1": PASSWORD, "password2": PASSWORD}
     page = client.post("/account/signup/", fields, follow=True).content.decode()
     assert "Look into your mail" in page
     (mail,) = account_mail()
@@ -110,14 +110,14 @@ def test_signing_up_is_answered_in_our_words(settings: Any) -> None:
     (path,) = re.findall(r"https?://[^/]+(/account/confirm-email/\S+)", mail.body)
     page = client.get(path).content.decode()
     assert "Is this your address?" in page
-    assert "new@example.org" in page
-    assert "new@example.org is verified." in client.post(path, follow=True).content.decode()
+    assert "words@example.org" in page
+    assert "words@example.org is verified." in client.post(path, follow=True).content.decode()
     assert "This link works no longer" in client.get("/account/confirm-email/made-up/").content.decode()
 
 
 def test_a_site_without_a_mail_server_says_where_its_mail_is(settings: Any) -> None:
     settings.EMAIL_BACKEND = "django.core.mail.backends.console.EmailBackend"
-    fields = {"email": "new@example.org", "password1": PASSWORD, "password2": PASSWORD}
+    fields = {"email": "console@example.org", "password1": PASSWORD, "password2": PASSWORD}
     assert "printed on its console" in Client().post("/account/signup/", fields, follow=True).content.decode()
 
 

@@ -76,6 +76,39 @@ def test_a_right_code_switches_it_on_and_the_secret_lies_encrypted(curator: User
     assert "second factor" in subject or "authenticator" in subject
 
 
+def test_who_has_one_shows_it_again_and_not_the_password(curator: User, settings: Any) -> None:
+    """Who stole the password and a session would pass with the password."""
+    client = sign_in(curator)
+    secret = enrol(client, curator)
+    settings.ACCOUNT_REAUTHENTICATION_TIMEOUT = 0
+    client.post("/account/tokens/", {"name": "x", "scopes": ["read"], "days": "7"})
+    asked = client.get("/account/tokens/", follow=True)
+    assert asked.redirect_chain[-1][0] == "/account/2fa/reauthenticate/?next=%2Faccount%2Ftokens%2F"
+    assert "password" not in asked.content.decode().split("<main")[1].split("</main")[0].lower()
+    other_way = client.post("/account/reauthenticate/", {"password": PASSWORD, "next": "/account/tokens/"})
+    assert other_way["Location"].startswith("/account/2fa/reauthenticate/")
+    assert not ApiToken.objects.exists()
+    settings.ACCOUNT_REAUTHENTICATION_TIMEOUT = 300
+    sent = {"code": code_now(secret, 1), "next": "/account/tokens/"}
+    shown = client.post("/account/2fa/reauthenticate/", sent, follow=True)
+    assert "Your new token" in shown.content.decode()
+
+
+def test_an_address_is_verified_before_a_second_factor_is_set_up(settings: Any) -> None:
+    person = make_user("Nina")
+    EmailAddress.objects.create(user=person, email=person.email, verified=False, primary=True)
+    client = Client()
+    client.force_login(person)
+    page = client.get("/account/2fa/").content.decode()
+    assert f"Verify {person.email} first" in page
+    assert "Set one up" not in page
+    sent = client.post("/account/email/", {"action_send": "", "email": person.email}, follow=True)
+    assert f"Mail with a link to verify {person.email} is on its way." in sent.content.decode()
+    assert account_mail()[0].to == [person.email]
+    EmailAddress.objects.update(verified=True)
+    assert "Set one up" in client.get("/account/2fa/").content.decode()
+
+
 def test_a_wrong_code_switches_nothing_on(curator: User) -> None:
     client = sign_in(curator)
     show_again(client, curator)
@@ -172,13 +205,16 @@ def test_an_operator_resets_it_and_that_is_recorded(curator: User, capsys: Any) 
     client = sign_in(curator)
     enrol(client, curator)
     make_token(curator, "x")
-    call_command("reset_second_factor", curator.email, reason="known by voice")
+    operator = make_user("Otto")
+    call_command("reset_second_factor", curator.email, by=operator.email, why="known by voice")
     assert not Authenticator.objects.exists()
     assert not ApiToken.objects.exists()
     assert client.get("/submissions/").status_code == 302
-    assert AuditRecord.objects.get(action="second factor reset").reason == "known by voice"
-    with pytest.raises(CommandError, match="no account"):
-        call_command("reset_second_factor", "nobody@example.org", reason="x")
+    record = AuditRecord.objects.get(action="second factor reset")
+    assert (record.actor, record.reason) == (operator, "known by voice")
+    for whose, by in (("nobody@example.org", operator.email), (curator.email, "nobody@example.org")):
+        with pytest.raises(CommandError, match="no account"):
+            call_command("reset_second_factor", whose, by=by, why="x")
 
 
 def test_only_the_default_on_this_machine_goes_without(settings: Any) -> None:

@@ -139,14 +139,14 @@ def test_what_was_chosen_on_the_page_is_what_the_token_has(person: User, client:
     client.force_login(person)
     show_again(client, person)
     fields = {"name": "cluster", "scopes": ["submit"], "days": "7"}
-    assert client.post("/account/tokens/", fields).status_code == 200
+    assert client.post("/account/tokens/", fields, follow=True).status_code == 200
     token = ApiToken.objects.get()
     assert token.scopes == ["submit"]
     assert timedelta(days=6) < token.expiry - timezone.now() <= timedelta(days=7)
     page = client.get("/account/").content.decode()
     assert ">submit</td>" in page
     for wrong in ({"scopes": ["admin"]}, {"days": "365"}, {"scopes": []}):
-        assert client.post("/account/tokens/", {**fields, **wrong}).status_code == 400
+        assert client.post("/account/tokens/", {**fields, **wrong}, follow=True).status_code == 400
     assert ApiToken.objects.count() == 1
 
 
@@ -154,11 +154,19 @@ def test_making_one_asks_again_who_it_is(person: User, client: Client) -> None:
     person.set_password("a long passphrase")
     person.save()
     client.force_login(person)
-    answer = client.post("/account/tokens/", {"name": "x", "scopes": ["read"], "days": "7"})
+    asked = client.post("/account/tokens/", {"name": "x", "scopes": ["read"], "days": "7"})
+    assert (asked.status_code, asked["Location"]) == (302, "/account/tokens/")
+    answer = client.get("/account/tokens/")
     assert answer.status_code == 302
     assert answer["Location"].startswith("/account/reauthenticate/")
-    resumed = client.post(answer["Location"], {"password": "a long passphrase", "next": "/account/tokens/"})
-    assert "Your new token" in resumed.content.decode()  # what was asked for is done, not asked for again
+    shown = client.post(
+        answer["Location"], {"password": "a long passphrase", "next": "/account/tokens/"}, follow=True
+    )
+    assert shown.redirect_chain == [("/account/tokens/", 302)]  # not at the address that asked who it is
+    assert "Your new token" in shown.content.decode()  # what was asked for is done, not asked for again
+    again = client.get("/account/tokens/", follow=True)
+    assert again.redirect_chain == [("/account/#tokens", 302)]
+    assert "Your new token" not in again.content.decode()
     assert ApiToken.objects.count() == 1
 
 

@@ -1,33 +1,27 @@
-"""`manage.py reset_second_factor EMAIL --reason TEXT`: for who lost telephone and recovery codes."""
+"""`manage.py reset_second_factor EMAIL --by EMAIL --why TEXT`: for who lost telephone and recovery codes."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandParser
 
-from leaderboard.models import User
+from leaderboard.management.curating import CurationCommand, find_person
 from submissions.people.second_factor import reset_second_factor
 
 
-class Command(BaseCommand):
+class Command(CurationCommand):
     """Takes a second factor away, which is recorded."""
 
     help = "Remove an account's second factor and recovery codes; its sessions and tokens end."
+    why_help = "for the record: who asked, and how they were known"
 
-    def add_arguments(self, parser: CommandParser) -> None:
-        """Whose, and why."""
+    def add_more(self, parser: CommandParser) -> None:
+        """Whose."""
         parser.add_argument("email")
-        parser.add_argument(
-            "--reason", required=True, help="for the record: who asked, and how they were known"
-        )
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def curate(self, **options: Any) -> str:
         """Take it away."""
-        person = User.objects.filter(email__iexact=options["email"].strip()).first()
-        if person is None:
-            raise CommandError(f"There is no account with the address {options['email']}.")
-        if not options["reason"].strip():
-            raise CommandError("Say why: it is what the record has.")
-        ended = reset_second_factor(person, options["reason"].strip())
-        self.stdout.write(f"{person.email} has no second factor now; {ended} sessions and tokens ended.")
+        person = find_person(options["email"])
+        ended = reset_second_factor(person)
+        return f"{person.email} has no second factor now; {ended} sessions and tokens ended."
