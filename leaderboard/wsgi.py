@@ -1,8 +1,86 @@
-"""The WSGI application that gunicorn serves."""
+"""The WSGI application that gunicorn serves: Django's, and an answer of ours where Django itself fails around it.
 
+Django turns what its middleware and views raise into answers. What is done before and after them (connections that are
+too old are looked at when a request begins and when it ends, the error is told to whoever listens, the refusal is
+logged) fails outside of that, and gunicorn would answer for us: 500, without an id, in a text of its own.
+"""
+
+from __future__ import annotations
+
+import logging
 import os
+import sys
+from collections.abc import Iterable
+from contextlib import suppress
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
+from django.core.handlers.wsgi import WSGIRequest
 from django.core.wsgi import get_wsgi_application
+from django.db import connections
+from django.http import HttpResponse, HttpResponseBase
+
+from leaderboard import faults
+
+logger = logging.getLogger("runboard.faults")
+
+
+class Answering:
+    """The application within, with an answer for what comes out of it as an exception."""
+
+    def __init__(self, within: WSGIApplication) -> None:
+        self.within = within
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        """Pass the request on."""
+        try:
+            answer = self.within(environ, start_response)
+        except Exception as error:
+            _drop_connections()
+            answered = _answer(environ, error)
+            status = f"{answered.status_code} {answered.reason_phrase}"
+            # Nothing was sent yet: headers that were begun are replaced.
+            start_response(status, list(answered.items()), sys.exc_info())  # type: ignore[arg-type]
+            return [answered.content]
+        if isinstance(answer, HttpResponseBase):
+            _close_quietly(answer)
+        return answer
+
+
+def _answer(environ: WSGIEnvironment, error: Exception) -> HttpResponse:
+    """As everywhere; a line of text where that fails as well, which asks nothing of anybody."""
+    try:
+        answered = faults.answer(WSGIRequest(environ), error)
+    except Exception:
+        logger.exception("a fault could not be answered as others are")
+        fault = faults.kind_of(error)
+        answered = HttpResponse(f"{fault.heading}\n", content_type="text/plain", status=fault.status)
+    answered.headers["X-Content-Type-Options"] = "nosniff"
+    answered.headers["Content-Length"] = str(len(answered.content))
+    return answered
+
+
+def _close_quietly(response: HttpResponseBase) -> None:
+    """What fails once the answer is out is logged: the sender has it, and gunicorn would cut their connection."""
+    close = response.close
+
+    def closing() -> None:
+        try:
+            close()
+        except Exception:
+            logger.exception("fault after the answer was sent")
+            _drop_connections()
+
+    response.close = closing  # type: ignore[method-assign]
+
+
+def _drop_connections() -> None:
+    """Forget this thread's connections: one that could not even be looked at would fail its every later request."""
+    for connection in connections.all(initialized_only=True):
+        with suppress(Exception):
+            connection.close()
+        if not connection.in_atomic_block:
+            connection.connection = None
+
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "leaderboard.settings")
-application = get_wsgi_application()
+application = Answering(get_wsgi_application())
