@@ -39,7 +39,7 @@ class Answering:
             answered = _answer(environ, error)
             status = f"{answered.status_code} {answered.reason_phrase}"
             # Nothing was sent yet: headers that were begun are replaced.
-            start_response(status, list(answered.items()), sys.exc_info())  # type: ignore[arg-type]
+            start_response(status, list(answered.items()), sys.exc_info())
             return [answered.content]
         if isinstance(answer, HttpResponseBase):
             _close_quietly(answer)

@@ -17,6 +17,14 @@ from leaderboard.api.errors import ApiError, problem
 from submissions import withdrawal
 from submissions.api.answers import refusal_extra, report_answer, submission_answer
 from submissions.api.model_requests import checkpoint_to_check, model_of
+from submissions.api.request_schema import (
+    CheckRequest,
+    PriorityRequest,
+    ReusableRequest,
+    SubmissionRequest,
+    VisibilityRequest,
+    WithdrawRequest,
+)
 from submissions.api.requests import (
     StrictJSONParser,
     data_of,
@@ -28,16 +36,10 @@ from submissions.api.requests import (
     whole_number,
 )
 from submissions.api.schema import (
-    CheckRequest,
     ErrorSerializer,
-    PriorityRequest,
     ReportSerializer,
-    ReusableRequest,
     SubmissionPageSerializer,
-    SubmissionRequest,
     SubmissionSerializer,
-    VisibilityRequest,
-    WithdrawRequest,
 )
 from submissions.checkpoints.keeping import check_checkpoint
 from submissions.checkpoints.slots import Busy

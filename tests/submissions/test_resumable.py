@@ -1,94 +1,25 @@
-"""Uploads in pieces, by the tus protocol: every answer, what breaks off, and who may."""
+"""Uploads in pieces, by the tus protocol: every answer, who may, and how much there is room for."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import io
-import socket
-import time
-from collections.abc import Iterator
-from contextlib import suppress
 from datetime import timedelta
-from threading import Thread
 from typing import Any, NamedTuple
 
 import pytest
-from django.test import Client, RequestFactory
+from django.test import Client
 from django.utils import timezone
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
-from hypothesis.extra.django import TestCase
 
 from leaderboard.models import User
 from submissions.models import Upload
 from submissions.resumable import keeping, places, protocol, storage
 from tests.factories import make_user
-from tests.submissions.conftest import Api
+from tests.submissions.tus import PIECE, UPLOADS, Tus, content_of, encoded
+from tests.submissions.tus import no_pieces as no_pieces
+from tests.submissions.tus import tus as tus
 
 pytestmark = pytest.mark.django_db
-
-UPLOADS = "/api/v1/uploads/"
-PIECE = "application/offset+octet-stream"
-
-
-def encoded(**values: str) -> str:
-    """Upload-Metadata."""
-    return ",".join(f"{key} {base64.b64encode(value.encode()).decode()}" for key, value in values.items())
-
-
-class Tus:
-    """A sender with a token who knows the protocol."""
-
-    def __init__(self, user: User) -> None:
-        self.headers = {**Api(user).headers, "Tus-Resumable": "1.0.0"}
-        self.client = Client()
-
-    def ask(
-        self, method: str, address: str, data: bytes = b"", content_type: str = "", **headers: str
-    ) -> Any:
-        """A request; `headers` with underscores for hyphens, None of ours where they are empty."""
-        named = {**self.headers, **{name.replace("_", "-"): value for name, value in headers.items()}}
-        sent = {name: value for name, value in named.items() if value}
-        kind = content_type or PIECE
-        return self.client.generic(method, address, data, kind, headers=sent, CONTENT_TYPE=kind)
-
-    def begin(self, length: int, **metadata: str) -> str:
-        """The address of a new upload."""
-        told = {"Upload_Metadata": encoded(**metadata)} if metadata else {}
-        answer = self.ask("POST", UPLOADS, Upload_Length=str(length), **told)
-        assert answer.status_code == 201, answer.content
-        return str(answer["Location"]).removeprefix("http://testserver")
-
-    def patch(self, address: str, data: bytes, offset: int, **headers: str) -> Any:
-        """The next piece."""
-        return self.ask("PATCH", address, data, Upload_Offset=str(offset), **headers)
-
-    def offset(self, address: str) -> int:
-        """How far it is."""
-        return int(self.ask("HEAD", address)["Upload-Offset"])
-
-
-@pytest.fixture(autouse=True)
-def no_pieces() -> None:
-    """Files of tests before: their rows were rolled back."""
-    for path in storage.folder().glob("*"):
-        path.unlink()
-
-
-@pytest.fixture
-def alice() -> User:
-    return make_user()
-
-
-@pytest.fixture
-def tus(alice: User) -> Tus:
-    return Tus(alice)
-
-
-def content_of(address: str) -> bytes:
-    """What lies on disk."""
-    return storage.path_of(address.split("/")[-2]).read_bytes()
 
 
 def test_anybody_may_ask_what_is_spoken() -> None:
@@ -303,65 +234,6 @@ def test_pieces_leave_the_reserve_alone(tus: Tus, settings: Any, monkeypatch: py
     assert tus.patch(address, b"x" * 20, 20).status_code == 204
 
 
-class Breaking(io.RawIOBase):
-    """A request's body whose connection breaks after some bytes."""
-
-    def __init__(self, content: bytes) -> None:
-        self.rest = io.BytesIO(content)
-
-    def read(self, size: int = -1) -> bytes:
-        """The next bytes; raises OSError at the end of those that came."""
-        if block := self.rest.read(min(size, 7)):
-            return block
-        raise ConnectionResetError
-
-
-def test_what_came_before_the_connection_broke_is_kept(tus: Tus) -> None:
-    address = tus.begin(100)
-    broken = {"wsgi.input": Breaking(b"x" * 40), "CONTENT_LENGTH": "100"}
-    headers = {**tus.headers, "Upload-Offset": "0"}
-    tus.client.generic("PATCH", address, b"", PIECE, headers=headers, CONTENT_TYPE=PIECE, **broken)
-    assert tus.offset(address) == 40
-    assert tus.patch(address, b"y" * 60, 40)["Upload-Offset"] == "100"
-    assert content_of(address) == b"x" * 40 + b"y" * 60
-
-
-def test_a_sender_that_says_nothing_is_taken_to_be_gone(
-    rf: RequestFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(protocol, "SILENCE", 0.05)
-    sender, ours = socket.socketpair()
-    with sender, ours, ours.makefile("rb") as stream:
-        sender.sendall(b"x")
-        told: dict[str, Any] = {"wsgi.input": stream, "gunicorn.socket": ours, "CONTENT_LENGTH": "100"}
-        assert list(protocol.blocks_of(rf.generic("PATCH", UPLOADS, b"", PIECE, **told))) == []
-        assert ours.gettimeout() is None
-
-
-@pytest.mark.parametrize(("rate", "ends"), [(2**20, True), (0, False)], ids=["too slow", "quick enough"])
-def test_a_sender_that_drips_is_ended(
-    rf: RequestFactory, monkeypatch: pytest.MonkeyPatch, rate: int, ends: bool
-) -> None:
-    for name, value in {"GRACE": 0.1, "LEAST_RATE": rate, "_LOOK": 0.05, "LONGEST": 60.0}.items():
-        monkeypatch.setattr(protocol, name, value)
-    sender, ours = socket.socketpair()
-    with sender, ours, ours.makefile("rb") as stream:
-        told: dict[str, Any] = {"wsgi.input": stream, "gunicorn.socket": ours, "CONTENT_LENGTH": "100"}
-        sent = []
-
-        def drip() -> None:
-            for _ in range(20):
-                with suppress(OSError):
-                    sent.append(sender.send(b"x" * 5))
-                time.sleep(0.03)
-
-        dripping = Thread(target=drip)
-        dripping.start()
-        came = b"".join(protocol.blocks_of(rf.generic("PATCH", UPLOADS, b"", PIECE, **told)))
-        dripping.join()
-        assert (len(came) < 100) is ends
-
-
 def test_a_person_sends_two_pieces_at_once_and_others_have_places_too(
     alice: User, tus: Tus, settings: Any
 ) -> None:
@@ -375,87 +247,3 @@ def test_a_person_sends_two_pieces_at_once_and_others_have_places_too(
         with places.place(0):
             assert bob.patch(theirs, b"56789", 5).status_code == 503
     assert tus.patch(address, b"01234", 0).status_code == 204
-
-
-def test_what_a_killed_writer_left_beyond_the_count_is_cut_off(tus: Tus) -> None:
-    address = tus.begin(6)
-    tus.patch(address, b"abc", 0)
-    with storage.path_of(Upload.objects.get().pk).open("ab") as file:
-        file.write(b"\0\0\0")
-    assert tus.offset(address) == 3
-    assert tus.patch(address, b"def", 3)["Upload-Offset"] == "6"
-    assert content_of(address) == b"abcdef"
-
-
-@pytest.mark.parametrize("asked", [True, False], ids=["after HEAD", "at once"])
-def test_what_came_whole_before_a_kill_can_be_submitted(
-    alice: User, tus: Tus, monkeypatch: pytest.MonkeyPatch, asked: bool
-) -> None:
-    def killed(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    address = tus.begin(10)
-    whole = keeping._complete
-    monkeypatch.setattr(keeping, "_complete", killed)
-    with pytest.raises(KeyboardInterrupt):
-        tus.patch(address, b"0123456789", 0)
-    monkeypatch.setattr(keeping, "_complete", whole)
-    assert Upload.objects.get().completed_at is None
-    if asked:
-        assert tus.offset(address) == 10
-        assert Upload.objects.get().completed_at is not None
-    found = keeping.completed(alice, address.split("/")[-2], "run")
-    assert found.sha256 == hashlib.sha256(b"0123456789").hexdigest()
-
-
-def test_a_full_disk_keeps_what_was_counted(tus: Tus, monkeypatch: pytest.MonkeyPatch) -> None:
-    address = tus.begin(100)
-    tus.patch(address, b"a" * 10, 0)
-
-    def full(file: Any, block: bytes) -> int:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(storage, "_write", full)
-    with pytest.raises(OSError, match="No space"), storage.held(Upload.objects.get().pk) as file:
-        storage.append(file, 10, 100, [b"b"], lambda safe: None)
-    monkeypatch.undo()
-    assert tus.offset(address) == 10
-    assert content_of(address) == b"a" * 10
-
-
-class Offsets(TestCase):
-    """However a file comes, the count, the file and the checksum are those of what was sent."""
-
-    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-    @given(
-        content=st.binary(max_size=300),
-        moves=st.lists(
-            st.tuples(st.sampled_from(["good", "wrong", "broken", "killed"]), st.integers(0, 120)), max_size=8
-        ),
-    )
-    def test_any_order_of_events(self, content: bytes, moves: list[tuple[str, int]]) -> None:
-        """Good pieces, wrong offsets, broken connections and killed writers, in any order."""
-        owner = make_user()
-        upload = keeping.begin(owner, length=len(content), kind="run")
-        at = 0
-        for move, size in [*moves, ("good", len(content))]:
-            piece = content[at : at + size]
-            if move == "wrong":
-                with pytest.raises(keeping.OtherOffset):
-                    keeping.receive(upload, at + 1 + size, iter([piece]))
-            elif move == "killed":
-                with pytest.raises(KeyboardInterrupt), storage.held(upload.pk) as file:
-                    storage.append(file, at, len(content), _killed(piece), lambda safe: None)
-            else:
-                keeping.receive(upload, at, iter([piece[:3], piece[3:]]))
-                at += len(piece)
-            found = Upload.objects.get(pk=upload.pk)
-            assert found.offset == at <= storage.path_of(upload.pk).stat().st_size
-            upload = found
-        assert storage.path_of(upload.pk).read_bytes() == content
-        assert Upload.objects.get(pk=upload.pk).sha256 == hashlib.sha256(content).hexdigest()
-
-
-def _killed(piece: bytes) -> Iterator[bytes]:
-    yield piece
-    raise KeyboardInterrupt
