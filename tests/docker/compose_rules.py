@@ -56,6 +56,9 @@ def only_the_proxy_is_reached(services: Services) -> None:
     assert {name for name, service in services.items() if service.get("ports")} == {"proxy"}
     outside = {name for name, service in services.items() if "outside" in service["networks"]}
     assert outside == WITH_A_WAY_OUT, outside
+    assert services["web"]["environment"]["ALLOWED_HOSTS"].endswith(",web"), (
+        "a scraper inside would be refused"
+    )
 
 
 def nobody_has_rights_to_spare(services: Services) -> None:

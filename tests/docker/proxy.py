@@ -54,6 +54,8 @@ def write_configuration(folder: Path, state: Path, ports: Ports) -> Path:
     text = _SERVER.sub(lambda found: f"server 127.0.0.1:{upstreams[found[1]]};", text)
     changes: Mapping[str, str] = {
         "resolver 127.0.0.11 valid=10s;\n": "",
+        "listen 8080 default_server;": f"listen 127.0.0.1:{ports.http} default_server;",
+        "listen 8443 ssl default_server;": f"listen 127.0.0.1:{ports.https} ssl default_server;",
         "listen 8080;": f"listen 127.0.0.1:{ports.http};",
         "listen 8443 ssl;\n    http2 on;": f"listen 127.0.0.1:{ports.https} ssl http2;",
         "/tls/": f"{folder}/",
@@ -61,6 +63,8 @@ def write_configuration(folder: Path, state: Path, ports: Ports) -> Path:
         " /data/": f" {state}/",
         "${SITE_HOST}": HOST,
         "${UPLOAD_LIMIT}": "20m",
+        "${HSTS}": "max-age=31536000",
+        "/dev/stdout calm": f"{folder}/access.log calm",
     }
     for before, after in changes.items():
         if before not in text:

@@ -19,10 +19,15 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from tests.docker import proxy
+from tests.docker.strangers import (
+    other_names_get_no_answer,
+    requests_of_two_lengths_are_refused,
+    the_log_has_no_secrets,
+)
+from tests.docker.visiting import Answer, Visitor, read
 from tests.servers import processes
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -38,49 +43,6 @@ print(make_token(user, "proxy"))
 MEGABYTE = 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What came back."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Visitor:
-    """Who asks, through the proxy."""
-
-    ports: proxy.Ports
-    trust: ssl.SSLContext
-    token: str = ""
-
-    def connection(self) -> http.client.HTTPSConnection:
-        """A connection of their own; the certificate is checked for the site's name."""
-        connection = http.client.HTTPSConnection("127.0.0.1", self.ports.https, timeout=60)
-        plain = socket.create_connection(("127.0.0.1", self.ports.https), 60)
-        connection.sock = self.trust.wrap_socket(plain, server_hostname=proxy.HOST)
-        return connection
-
-    def ask(self, path: str, host: str = proxy.HOST, method: str = "GET", **more: str) -> Answer:
-        """One request without a body; `more` are headers, an announced length among them."""
-        connection = self.connection()
-        try:
-            connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
-            for name, value in {"Host": host, **more}.items():
-                connection.putheader(name.replace("_", "-"), value)
-            connection.endheaders()
-            return read(connection)
-        finally:
-            connection.close()
-
-
-def read(connection: http.client.HTTPSConnection) -> Answer:
-    """The answer on a connection."""
-    response = connection.getresponse()
-    return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
-
-
 def tls_and_names(visitor: Visitor) -> None:
     """TLS with HTTP/2, one name, plain http sent on; the proxy's own check."""
     context = ssl.create_default_context()
@@ -88,11 +50,10 @@ def tls_and_names(visitor: Visitor) -> None:
     context.set_alpn_protocols(["h2"])
     with (
         socket.create_connection(("127.0.0.1", visitor.ports.https)) as plain,
-        context.wrap_socket(plain) as secured,
+        context.wrap_socket(plain, server_hostname=proxy.HOST) as secured,
     ):
         assert secured.selected_alpn_protocol() == "h2"
         assert secured.version() == "TLSv1.3"
-    assert visitor.ask("/", host="elsewhere.example.org").status == 421
     plain_http = http.client.HTTPConnection("127.0.0.1", visitor.ports.http)
     plain_http.request("GET", "/datasets/?q=1", headers={"Host": proxy.HOST})
     moved = plain_http.getresponse()
@@ -103,7 +64,7 @@ def tls_and_names(visitor: Visitor) -> None:
 
 
 def pages_and_static_files(visitor: Visitor) -> None:
-    """A page from the site with its headers and the proxy's id; a stylesheet from the disk, compressed."""
+    """A page with its headers and the proxy's id; a stylesheet from the disk, compressed, with headers of its own."""
     page = visitor.ask("/", X_Request_ID="forged-by-a-visitor")
     assert page.status == 200, page.status
     assert re.fullmatch(r"[0-9a-f]{32}", page.headers["x-request-id"]), page.headers
@@ -114,6 +75,15 @@ def pages_and_static_files(visitor: Visitor) -> None:
     sheet = visitor.ask(style[1].decode(), Accept_Encoding="gzip")
     assert (sheet.status, sheet.headers["content-encoding"]) == (200, "gzip")
     assert "immutable" in sheet.headers["cache-control"]
+    for answer in (sheet, visitor.ask("/static/none.css")):
+        for name in (
+            "strict-transport-security",
+            "content-security-policy",
+            "x-frame-options",
+            "referrer-policy",
+        ):
+            assert name in answer.headers, (answer.status, name)
+        assert answer.headers["x-content-type-options"] == "nosniff"
 
 
 def curation_is_another_process(visitor: Visitor) -> None:
@@ -215,8 +185,13 @@ def too_many_are_told_so(visitor: Visitor) -> None:
             break
     assert (answer.status, json.loads(answer.body)["code"]) == (429, "throttled"), answer
     assert answer.headers["retry-after"] == "10"
+    assert "max-age" in answer.headers["strict-transport-security"]
     page = visitor.ask("/")
     assert page.status == 200 or b"<h1>Too many requests</h1>" in page.body
+    time.sleep(3)  # until readers may ask again
+    statuses = [visitor.ask("/account/login/", method="POST", Content_Length="0").status for _ in range(80)]
+    assert 403 in statuses, statuses  # the site's own refusal of a forgery
+    assert statuses[-1] == 429, "who writes without pause was not stopped"
 
 
 def away_is_said(visitor: Visitor) -> None:
@@ -277,7 +252,7 @@ def main() -> None:
         folder.chmod(0o755)
         ports = proxy.free_ports()
         trust = ssl.create_default_context(cafile=str(proxy.make_certificate(folder)))
-        visitor = Visitor(ports, trust, stack.enter_context(the_site(folder, ports)))
+        visitor = Visitor(ports, trust, folder, stack.enter_context(the_site(folder, ports)))
         echo = processes.start(
             [sys.executable, str(ROOT / "tests/docker/echo.py"), str(ports.curation)], folder / "echo.log"
         )
@@ -286,7 +261,13 @@ def main() -> None:
         deadline = time.monotonic() + 60
         while visitor.ask("/healthz").status == 502 and time.monotonic() < deadline:
             time.sleep(0.5)
-        promises = [tls_and_names, pages_and_static_files, curation_is_another_process, limits_are_said]
+        promises = [tls_and_names, other_names_get_no_answer, requests_of_two_lengths_are_refused]
+        promises += [
+            pages_and_static_files,
+            curation_is_another_process,
+            limits_are_said,
+            the_log_has_no_secrets,
+        ]
         promises += [files_by_the_proxy, pieces_outlive_a_broken_connection, too_many_are_told_so]
         for promise in promises:
             told(promise, visitor)

