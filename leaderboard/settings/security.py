@@ -13,8 +13,8 @@ HSTS_YEAR = "max-age=31536000"
 def strict_transport(header: str) -> tuple[int, bool, bool]:
     """Seconds, whether names under this one are meant too, and whether browsers may build it in; from the header."""
     words = [word.strip().lower() for word in header.split(";")]
-    seconds = words[0].removeprefix("max-age=")
-    if not seconds.isdecimal() or not set(words[1:]) <= {"includesubdomains", "preload"}:
+    name, _, seconds = words[0].partition("=")
+    if name != "max-age" or not seconds.isdecimal() or not set(words[1:]) <= {"includesubdomains", "preload"}:
         raise ImproperlyConfigured(
             f'HSTS is {header!r}. Write the header as it is to be: {HSTS_YEAR}, with "; includeSubDomains" where '
             'every name under this one has TLS, and "; preload" where browsers are to build that in.'

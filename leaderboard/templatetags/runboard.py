@@ -34,7 +34,7 @@ def formula(definition: str) -> SafeString:
     """A definition with its indices set low and its exponents high: rel_i, Σ_{i≤k}, 2^{g_i}."""
     text = escape(definition)
     for sign, tag in (("^", "sup"), ("_", "sub")):
-        text = re.sub(rf"\{sign}\{{((?:[^{{}}]|_\w)*)\}}|\{sign}(\w)", rf"<{tag}>\1\2</{tag}>", text)
+        text = re.sub(rf"\{sign}\{{([^{{}}]*)\}}|\{sign}(\w)", rf"<{tag}>\1\2</{tag}>", text)
     return mark_safe(text)  # noqa: S308
 
 

@@ -219,7 +219,7 @@ def try_target(target: str, folder: Path, plain: Path | None) -> None:
         broker = root.start(["python", "-c", VALKEY], folders, SITE, output=output)
         stack.callback(processes.stop, broker)
         wait_for((folder / "broker/valkey.sock").exists, 60, lambda: "Valkey does not start")
-        command = _compose()["setup"]["command"]
+        command = [word.replace("$$", "$") for word in _compose()["setup"]["command"]]
         with row("compose's setup: " + " ".join(command[-1].split())):
             root.run(command, folders, {**SITE, "PRIVATE_STORAGE": "on"})
         trial = try_web if target == "web" else try_worker

@@ -12,9 +12,13 @@ from unittest import mock
 
 import pytest
 from django.conf import settings as site_settings
+from django.core.exceptions import ImproperlyConfigured
+from django.db import OperationalError
 from django.http import HttpResponseBase
 from django.test import Client
 
+from leaderboard.settings.security import HSTS_YEAR, strict_transport
+from submissions.throttling import ChangeThrottle
 from tests.doors.content import Site, build
 from tests.doors.expected import PEOPLE, ROWS
 from tests.doors.walking import doors_of
@@ -30,6 +34,7 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": site_settings.PERMISSIONS_POLICY,
 }
+FORM = "application/x-www-form-urlencoded"
 #: Pictures that are made to be shown on other sites.
 SHOWN_ELSEWHERE = {"system_badge"}
 
@@ -123,12 +128,83 @@ def test_so_have_forgeries_wrong_hosts_methods_and_faults_of_ours() -> None:
         assert not faults_of(response), status
 
 
-def test_static_files_have_them_too(settings: Any) -> None:
+def test_they_are_put_on_before_anything_answers(settings: Any) -> None:
     """They are served before anything else of the site is asked."""
     order = [name.rsplit(".", 1)[-1] for name in settings.MIDDLEWARE]
     whitenoise = order.index("WhiteNoiseMiddleware")
     for name in ("SecurityMiddleware", "CSPMiddleware", "PolicyMiddleware", "XFrameOptionsMiddleware"):
         assert order.index(name) < whitenoise, name
+
+
+@pytest.fixture
+def public(settings: Any, tmp_path: Path) -> Any:
+    """A site on the internet, of which browsers are told to ask it by HTTPS alone, with one static file."""
+    seconds, subdomains, preload = strict_transport(HSTS_YEAR)
+    settings.SECURE_HSTS_SECONDS, settings.SECURE_SSL_REDIRECT = seconds, True
+    settings.SECURE_HSTS_INCLUDE_SUBDOMAINS, settings.SECURE_HSTS_PRELOAD = subdomains, preload
+    settings.STATIC_ROOT = tmp_path
+    settings.CACHES = {"default": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}}
+    (tmp_path / "style.css").write_text("p { margin: 0 }")
+    return settings
+
+
+def _away(*_: Any, **__: Any) -> Any:
+    raise OperationalError("the server closed the connection")
+
+
+def test_the_public_site_tells_everybody_everything(public: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pages, static files and refusals of every kind: with HSTS, in the pages' form and in the API's."""
+    client = Client(raise_request_exception=False)
+
+    def ask(method: str, path: str, **more: Any) -> HttpResponseBase:
+        return client.generic(method, path, secure=True, **more)
+
+    monkeypatch.setitem(ChangeThrottle.THROTTLE_RATES, "change", "0/hour")
+    public.UPLOAD_LIMIT_BYTES = 10
+    answers = [
+        (200, ask("GET", "/")),
+        (200, ask("GET", "/static/style.css")),
+        (404, ask("GET", "/static/none.css")),
+        (404, ask("GET", "/none/")),
+        (404, ask("GET", "/api/v1/none/")),
+        (413, ask("POST", "/submit/", CONTENT_LENGTH=str(10**10))),
+        (413, ask("POST", "/api/v1/submissions/", CONTENT_LENGTH=str(10**10))),
+    ]
+    with monkeypatch.context() as broken:
+        broken.setattr("leaderboard.views.public.render", _away)
+        answers.append((503, ask("GET", "/datasets/")))
+    client.force_login(make_user("Rita"))
+    answers.append((429, ask("POST", "/account/teams/", data="name=Team", content_type=FORM)))
+    for status, response in answers:
+        told = f"{response.request['PATH_INFO']}: {response.status_code}"  # type: ignore[attr-defined]
+        assert response.status_code == status, told
+        assert faults_of(response) == [], told
+        assert response.headers["Strict-Transport-Security"] == HSTS_YEAR, told
+
+
+def test_plain_http_is_sent_on_unless_it_is_asked_from_inside(public: Any) -> None:
+    """A scraper inside asks `web` by its name, where there is no TLS; everybody else is sent to HTTPS."""
+    public.ALLOWED_HOSTS, public.METRICS_TOKEN = ["leaderboard.example.org", "web"], "a token"
+    client, inside = Client(), {"host": "web:8000", "authorization": "Bearer a token"}
+    assert client.get("/metrics", headers=inside).status_code == 200
+    assert client.get("/readyz", headers=inside).status_code in (200, 503)
+    assert client.get("/datasets/", headers=inside)["Location"] == "https://web:8000/datasets/"
+    assert client.get("/metrics", headers={"host": "curation:8000"}).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("header", "means"),
+    [
+        ("max-age=31536000", (31536000, False, False)),
+        ("max-age=60; includeSubDomains; preload", (60, True, True)),
+        ("max-age=0", (0, False, False)),
+    ],
+)
+def test_whoever_sets_up_the_site_says_what_hsts_promises(header: str, means: tuple[int, bool, bool]) -> None:
+    assert strict_transport(header) == means
+    for wrong in ("31536000", "max-age=a year", f"{header}; everywhere"):
+        with pytest.raises(ImproperlyConfigured, match="max-age=31536000"):
+            strict_transport(wrong)
 
 
 def test_the_policy_names_every_source_and_allows_nothing_inline() -> None:
