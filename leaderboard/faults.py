@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from django.conf import settings
 from django.db.utils import InterfaceError, OperationalError
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse, JsonResponse, UnreadablePostError
 from django.template.loader import render_to_string
 
 from leaderboard.disk import is_disk_full
@@ -55,12 +55,22 @@ DISK_FULL = Fault(
     "The site's disk is full: a fault of ours, not of your file. Nothing of what you sent was kept. "
     "Please try again later.",
 )
+TOO_SLOW = Fault(
+    "too_slow",
+    408,
+    0,
+    "Your request came too slowly",
+    "What you sent did not come within its time, or the connection broke: nothing of it was kept. Send large files in "
+    "pieces, which go on where they broke off.",
+)
 
 
 def kind_of(error: BaseException | None) -> Fault:
     """Which kind of fault an exception is."""
     if is_disk_full(error):
         return DISK_FULL
+    if isinstance(error, UnreadablePostError):
+        return TOO_SLOW
     return AWAY if isinstance(error, (OperationalError, InterfaceError)) else BROKEN
 
 
@@ -68,7 +78,9 @@ def answer(request: HttpRequest, error: BaseException | None) -> HttpResponse:
     """The API's error or the page, under an id that the log has too."""
     fault, identifier = kind_of(error), secrets.token_hex(4)
     view = view_of(request)
-    if fault is BROKEN:
+    if fault is TOO_SLOW:  # the sender's affair
+        logger.info("fault %s at %s %s: %s", identifier, request.method, view, fault.code)
+    elif fault is BROKEN:
         logger.error("fault %s at %s %s", identifier, request.method, view, exc_info=error)
     else:  # one line each: while the database is away, every request comes here
         reason = " ".join(str(error).split())

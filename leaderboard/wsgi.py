@@ -1,4 +1,5 @@
-"""The WSGI application that gunicorn serves: Django's, and an answer of ours where Django itself fails around it.
+"""The WSGI application that gunicorn serves: Django's, an answer of ours where Django itself fails around it, and an
+end to bodies that come too slowly.
 
 Django turns what its middleware and views raise into answers. What is done before and after them (connections that are
 too old are looked at when a request begins and when it ends, the error is told to whoever listens, the refusal is
@@ -20,6 +21,7 @@ from django.db import connections
 from django.http import HttpResponse, HttpResponseBase
 
 from leaderboard import faults
+from leaderboard.slow_senders import watch_body
 
 logger = logging.getLogger("runboard.faults")
 
@@ -32,6 +34,7 @@ class Answering:
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Pass the request on."""
+        over = watch_body(environ)
         try:
             answer = self.within(environ, start_response)
         except Exception as error:
@@ -41,6 +44,8 @@ class Answering:
             # Nothing was sent yet: headers that were begun are replaced.
             start_response(status, list(answered.items()), sys.exc_info())
             return [answered.content]
+        finally:
+            over()
         if isinstance(answer, HttpResponseBase):
             _close_quietly(answer)
         return answer

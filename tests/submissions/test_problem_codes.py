@@ -16,7 +16,7 @@ from rest_framework import exceptions
 
 from evaluation.checkpoints.codes import CODES
 from evaluation.execution.failures import MODEL_FAILURES
-from leaderboard.faults import AWAY, BROKEN, DISK_FULL
+from leaderboard.faults import AWAY, BROKEN, DISK_FULL, TOO_SLOW
 from leaderboard.views.problem_codes import FILE_CODES, REQUEST_CODES
 
 READERS, SUBMISSIONS = Path("evaluation/formats"), Path("submissions")
@@ -105,7 +105,7 @@ def test_the_documentation_of_the_api_names_each_code_of_an_answer() -> None:
         each.code for each in FILE_CODES
     }
     of_jobs = {"timed_out"}  # a state of its own
-    faults = {fault.code for fault in (BROKEN, AWAY, DISK_FULL)}
+    faults = {fault.code for fault in (BROKEN, AWAY, DISK_FULL, TOO_SLOW)}
     refusals = {
         each.default_code
         for each in vars(exceptions).values()
