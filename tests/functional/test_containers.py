@@ -77,6 +77,19 @@ def test_the_example_names_every_variable_of_the_compose_files() -> None:
         assert re.search(rf"^{secret}=$", (ROOT / "docker/.env.example").read_text(), re.MULTILINE), secret
 
 
+def test_the_proxys_pages_differ_in_their_words_alone() -> None:
+    frames = set()
+    for page in (ROOT / "docker/errors").glob("*.html"):
+        text = page.read_text()
+        title = re.search("<title>(.+)</title>", text)
+        assert title
+        assert f"<h1>{title[1]}</h1>" in text, page
+        frames.add(
+            re.sub("(?<=<title>).+(?=</title>)|(?<=<h1>).+(?=</h1>)|(?<=</h1>\n<p>).+(?=</p>)", "", text)
+        )
+    assert len(frames) == 1
+
+
 def test_every_variable_of_the_docs_reaches_the_containers_or_is_named_as_one_that_does_not() -> None:
     text = (ROOT / "docs/operations.md").read_text().partition("\n## Variables\n")[2].partition("\n## ")[0]
     table, _, after = text.partition("\nIn containers ")
