@@ -13,7 +13,7 @@ from typing import Protocol
 
 from submissions.models import Job, Submission
 from tests.faults.orders import Fired, Victim
-from tests.faults.site import Site
+from tests.faults.site import PATIENCE, Site
 from tests.faults.work import doubled, ended, idle, lost, tell_everybody
 
 
@@ -80,7 +80,7 @@ def kill_often(
         for victim in batch:
             site.orders.strike(stage, victim)
         submissions = [work.submit() for _ in batch]
-        site.wait_for(lambda: site.orders.armed() == 0, f"all to be struck at “{stage}”")
+        _wait_for_strikes(site, work, stage, submissions)
         site.wait_for(lambda those=submissions: ended(those), "all jobs to end")
         if afterwards:
             site.wait_for(idle, "the site to be idle")
@@ -88,6 +88,18 @@ def kill_often(
     tell_everybody()
     kills = Counter(fired.victim for fired in _struck(site, stage))
     return Tally(name or stage, kills, lost(), doubled(), recoveries, site.scale)
+
+
+def _wait_for_strikes(site: Site, work: Submitting, stage: str, submissions: list[Submission]) -> None:
+    """Return when nobody is left to be struck. Where work ended without coming to the stage, more is brought."""
+    deadline = time.monotonic() + 2 * PATIENCE
+    while site.orders.armed():
+        assert time.monotonic() < deadline, (
+            f"there was work, and nobody came to “{stage}”\n{site.last_words()}"
+        )
+        site.wait_for(lambda: not site.orders.armed() or ended(submissions), f"all to be struck at “{stage}”")
+        if site.orders.armed():
+            submissions.append(work.submit())
 
 
 def recoveries_at(site: Site, stage: str) -> list[float]:

@@ -92,7 +92,7 @@ def test_without_the_fence_a_stale_result_goes_through(queue_site: Site, work: W
 
 def test_without_fence_and_unique_rows_everything_is_there_twice(queue_site: Site, work: Work) -> None:
     queue_site.orders.do_without("fence", "states", "unique")
-    with nothing_is_unique():
+    with nothing_is_unique(queue_site):
         zombie, _ = overtake(queue_site, work, "stored")
         zombie.thaw()
         queue_site.wait_for(lambda: Evaluation.objects.count() == 2, "the zombie to publish")
@@ -117,8 +117,8 @@ def transactions_may_stand_still(site: Site) -> Iterator[None]:
 
 
 @contextmanager
-def nothing_is_unique() -> Iterator[None]:
-    """Runs and evaluations may be there twice while the block runs."""
+def nothing_is_unique(site: Site) -> Iterator[None]:
+    """Runs and evaluations may be there twice while the block runs. Nobody works when it ends."""
     constraints = [(model, each) for model in (Run, Evaluation) for each in model._meta.constraints]
     with connection.schema_editor() as editor:
         for model, constraint in constraints:
@@ -126,6 +126,8 @@ def nothing_is_unique() -> Iterator[None]:
     try:
         yield
     finally:
+        for service in site.services.values():
+            service.kill()
         with connection.cursor() as cursor:
             cursor.execute("TRUNCATE leaderboard_run CASCADE")
         with connection.schema_editor() as editor:
