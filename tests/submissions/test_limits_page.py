@@ -1,0 +1,80 @@
+"""`docs/limits.md` says what a fresh installation does, and forgets no limit that is a setting."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import ModuleType
+
+from allauth.account import app_settings
+from django.conf import settings
+
+from evaluation.formats.compression import Limits
+from leaderboard import challenges
+from submissions import files
+from submissions.checkpoints import slots
+from submissions.notices import webhooks
+from submissions.people import invitations, membership, tokens
+from submissions.resumable import places
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "limits.md").read_text()
+CONSTANTS: dict[str, ModuleType] = {
+    "membership.MOST_TEAMS": membership,
+    "invitations.MOST_OPEN": invitations,
+    "webhooks.LIMIT": webhooks,
+    "challenges.MOST_OPEN": challenges,
+    "tokens.LIMIT": tokens,
+    "files.MOST_FILES": files,
+    "slots.AT_ONCE": slots,
+    "places.EACH": places,
+}
+#: Settings that limit something, by how they are called.
+LIMITING = re.compile(
+    r"_PER_(PERSON|DAY)$|_AT_ONCE(_BYTES)?$|_LIMIT_BYTES$|_LIFETIME_SECONDS$|_WALL_CLOCK_SECONDS$"
+)
+
+
+def rows() -> dict[str, str]:
+    """The page's limits by the name of their setting."""
+    return dict(re.findall(r"\| `([A-Za-z_.]+)` \| `([^`]+)` \|$", PAGE, re.MULTILINE))
+
+
+def value_of(name: str) -> str:
+    """What the site has for it."""
+    head, _, last = name.rpartition(".")
+    if name in CONSTANTS:
+        return str(getattr(CONSTANTS[name], last))
+    if head == "ACCOUNT_RATE_LIMITS":
+        return str(settings.ACCOUNT_RATE_LIMITS[last])
+    if head == "DEFAULT_THROTTLE_RATES":
+        return str(settings.REST_FRAMEWORK[head][last])
+    if head == "Limits":
+        return str(getattr(Limits(), last))
+    if name == "tokens.LIFETIME":
+        return str(tokens.LIFETIME.days)
+    if name == "ACCOUNT_EMAIL_CONFIRMATION_EXPIRE_DAYS":
+        return str(app_settings.EMAIL_CONFIRMATION_EXPIRE_DAYS)
+    return str(getattr(settings, name)).strip("()")
+
+
+def test_each_limit_is_what_the_site_has() -> None:
+    said = rows()
+    assert said == {name: value_of(name) for name in said}
+
+
+def test_no_limit_is_forgotten() -> None:
+    wanted = {f"ACCOUNT_RATE_LIMITS.{name}" for name in settings.ACCOUNT_RATE_LIMITS}
+    wanted |= {f"DEFAULT_THROTTLE_RATES.{name}" for name in settings.REST_FRAMEWORK["DEFAULT_THROTTLE_RATES"]}
+    wanted |= {name for name in dir(settings) if LIMITING.search(name)}
+    wanted |= set(CONSTANTS) | {"STAFF_SESSION_HOURS", "DISK_RESERVE_BYTES"}
+    assert len(wanted) > 35
+    assert wanted <= set(rows())
+
+
+def test_the_proxy_has_what_the_page_says_of_it() -> None:
+    proxy = (ROOT / "docker" / "nginx.conf.template").read_text()
+    assert "read 20 pages a second (100 at once) and send four files at a time" in " ".join(PAGE.split())
+    assert "rate=20r/s" in proxy
+    assert "burst=100" in proxy
+    assert set(re.findall(r"limit_conn senders (\d+)", proxy)) == {"4"}
