@@ -9,14 +9,19 @@ from datetime import datetime, timedelta
 from django.db.models import Count, Max, Min
 from django.utils import timezone
 
-from leaderboard.models import HardwareClass
+from leaderboard.models import HardwareClass, WorkRequest
 from submissions.capability import SILENCE
 from submissions.models import TERMINAL, WAITING, Job, State, Worker
+from submissions.notices.waiting import unsent
 from submissions.workers.own import process_number
 
 #: What is called a failure here; a file that cannot be scored is its sender's affair, and listed for its code.
 _ENDED_BADLY = (State.FAILED, State.TIMED_OUT, State.REJECTED)
 _PERIOD = timedelta(days=1)
+#: What serves each queue is called, as in `make run` and compose.
+SERVICES = {
+    "score": "scorer", "cpu": "retriever", "gpu": "GPU retriever", "notices": "notifier", "dispatch": "dispatcher",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,11 @@ class WorkerRow:
         return bool({Job.Queue.CPU.value, Job.Queue.GPU.value} & set(self.worker.queues))
 
     @property
+    def services(self) -> str:
+        """What it is, by the queues that it serves."""
+        return ", ".join(SERVICES.get(queue, queue) for queue in self.worker.queues)
+
+    @property
     def state(self) -> str:
         """In a word or two."""
         if not self.alive:
@@ -62,23 +72,25 @@ class WorkerRow:
 
 @dataclass(frozen=True, slots=True)
 class QueueRow:
-    """A queue: what waits in it, and for whom."""
+    """A queue: what waits in it, and for whom. `under_way` is None where nothing is noted while it is done."""
 
     name: str
     waiting: int
     oldest: timedelta | None
     #: Those that are tried again later, or wait for judgements.
     later: int
-    under_way: int
+    under_way: int | None
     workers: int
     refusing: int
+    #: What waits, one of it.
+    unit: str = "job"
 
     @property
     def problem(self) -> str:
         """Why nothing of it is taken, as a sentence; empty where somebody takes it, or nothing waits."""
         if not self.waiting or self.workers:
             return ""
-        waits = f"{self.waiting:,} job{'s wait' if self.waiting != 1 else ' waits'}"
+        waits = f"{self.waiting:,} {self.unit}{'s wait' if self.waiting != 1 else ' waits'}"
         if self.refusing:
             return f"{waits} in {self.name}: its workers are of another version than the database."
         return f"{waits} in {self.name}, and no {self.name} worker is alive."
@@ -119,9 +131,9 @@ def overview() -> Overview:
     now = timezone.now()
     jobs = _jobs(now)
     workers = _workers(now, jobs)
-    return Overview(
-        now, [_queue(name, now, workers) for name in Job.Queue.values], workers, jobs, _failures(now)
-    )
+    queues = [_queue(name, now, workers) for name in Job.Queue.values]
+    queues += [_messages(now, workers), _requests(now, workers)]
+    return Overview(now, queues, workers, jobs, _failures(now))
 
 
 def _jobs(now: datetime) -> list[JobRow]:
@@ -156,16 +168,39 @@ def _queue(name: str, now: datetime, workers: Sequence[WorkerRow]) -> QueueRow:
         Job.objects.waiting().filter(queue=name).order_by().aggregate(n=Count("pk"), oldest=Min("created_at"))
     )
     unclaimed = of_queue.filter(state__in=WAITING, lease_expires_at=None).count()
-    serving = [row for row in workers if row.alive and name in row.worker.queues]
+    under_way = of_queue.exclude(state__in=TERMINAL).filter(lease_expires_at__isnull=False).count()
+    later = unclaimed - waiting["n"]
     return QueueRow(
-        name=name,
-        waiting=waiting["n"],
-        oldest=max(now - waiting["oldest"], timedelta(0)) if waiting["oldest"] else None,
-        later=unclaimed - waiting["n"],
-        under_way=of_queue.exclude(state__in=TERMINAL).filter(lease_expires_at__isnull=False).count(),
-        workers=sum(not row.worker.refusal for row in serving),
-        refusing=sum(bool(row.worker.refusal) for row in serving),
+        name, waiting["n"], _age(waiting["oldest"], now), later, under_way, *_serving(name, workers)
     )
+
+
+def _messages(now: datetime, workers: Sequence[WorkerRow]) -> QueueRow:
+    """Mail and messages to webhooks, which the notifier sends."""
+    rows = unsent()
+    serving = _serving("notices", workers)
+    return QueueRow("notices", rows.now, _age(rows.oldest, now), rows.later, None, *serving, unit="message")
+
+
+def _requests(now: datetime, workers: Sequence[WorkerRow]) -> QueueRow:
+    """Wishes for work that the dispatcher has not made jobs of yet."""
+    rows = (
+        WorkRequest.objects.filter(taken_at=None)
+        .order_by()
+        .aggregate(n=Count("pk"), oldest=Min("created_at"))
+    )
+    serving = _serving("dispatch", workers)
+    return QueueRow("dispatch", rows["n"], _age(rows["oldest"], now), 0, None, *serving, unit="request")
+
+
+def _age(since: datetime | None, now: datetime) -> timedelta | None:
+    return max(now - since, timedelta(0)) if since else None
+
+
+def _serving(name: str, workers: Sequence[WorkerRow]) -> tuple[int, int]:
+    """How many take from the queue, and how many would if they were of the database's version."""
+    serving = [row for row in workers if row.alive and name in row.worker.queues]
+    return sum(not row.worker.refusal for row in serving), sum(bool(row.worker.refusal) for row in serving)
 
 
 def _failures(now: datetime) -> list[FailureRow]:

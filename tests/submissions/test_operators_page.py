@@ -8,8 +8,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from leaderboard.models import User
-from submissions.models import Job, State, Worker
+from leaderboard.models import User, WorkRequest
+from submissions.models import AccountMail, Job, State, Worker
 from submissions.status import describe_job
 from tests.factories import make_dataset, make_job
 
@@ -72,6 +72,23 @@ def test_operators_see_workers_queues_jobs_and_failures(staff: Client) -> None:
         "host:10:11", "worker_lost", "at work",
     ):  # fmt: skip
         assert text in page, text
+
+
+def test_operators_see_mail_that_piles_up_and_which_service_is_which(staff: Client) -> None:
+    AccountMail.objects.create(address="a@example.org", sender="b@example.org", subject="x", text="x")
+    later = timezone.now() + timedelta(minutes=5)
+    AccountMail.objects.create(
+        address="a@example.org", sender="b@x.org", subject="x", text="x", not_before=later
+    )
+    WorkRequest.objects.create(kind=WorkRequest.Kind.STATISTICS, dataset=make_dataset())
+    announce("host:10", "score", "dispatch")
+    announce("host:20", "notices", ago=3600)
+    page = " ".join(staff.get(ADDRESS).content.decode().split())
+    assert "1 message waits in notices, and no notices worker is alive." in page
+    assert "<b>1</b> message waiting" in page
+    assert "<b>1</b> request waiting" in page
+    assert "scorer, dispatcher" in page
+    assert "notifier" in page
 
 
 def test_only_staff_see_it(client: Client) -> None:
