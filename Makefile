@@ -25,8 +25,8 @@ MINUTES ?= 60
 CASES ?= 10000
 # How often tests of faults kill at each stage.
 REPEAT ?= 50
-# The same for Celery's workers, which take seconds to start again.
-REPEAT_CELERY ?= $(REPEAT)
+# The same for Celery's workers, which take seconds to start again, and minutes where they load models.
+REPEAT_CELERY ?= 4
 # How many readers load the site.
 READERS ?= 200
 # The image that is tried: web or cpu-worker.

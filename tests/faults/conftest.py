@@ -19,6 +19,7 @@ NEEDS_POSTGRESQL = "faults are tested on PostgreSQL: RUNBOARD_TEST_DATABASE=post
 #: Times of the queue where models run, in parts of production's: a lease of fifteen seconds.
 MODEL_SCALE = 0.25
 TALLIES = pytest.StashKey[list[Tally]]()
+NOTES = pytest.StashKey[list[str]]()
 
 
 def full() -> bool:
@@ -132,8 +133,18 @@ def tallied(request: pytest.FixtureRequest) -> Callable[[Tally], None]:
     return request.config.stash.setdefault(TALLIES, []).append
 
 
+@pytest.fixture
+def noted(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Keep a figure that is told in the end."""
+    return request.config.stash.setdefault(NOTES, []).append
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """The table of docs/reliability.md."""
+    """The figures of docs/reliability.md."""
+    if notes := config.stash.get(NOTES, []):
+        terminalreporter.section("servers")
+        for line in notes:
+            terminalreporter.line(line)
     if tallies := config.stash.get(TALLIES, []):
         terminalreporter.section("kills")
         for line in (HEADER, *(tally.as_row() for tally in tallies)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -83,7 +83,9 @@ def not_kept(acknowledged: list[str]) -> list[str]:
     return found
 
 
-def test_no_acknowledged_upload_is_lost(killable: Site, queue_site: Site, work: Work) -> None:
+def test_no_acknowledged_upload_is_lost(
+    killable: Site, queue_site: Site, work: Work, noted: Callable[[str], None]
+) -> None:
     """Killed under uploads and under the workers that score them: answers are 201 or 503, each run is there once."""
     site = killable
     serve(site)
@@ -96,10 +98,11 @@ def test_no_acknowledged_upload_is_lost(killable: Site, queue_site: Site, work: 
     meanwhile([*submitters, reader], lambda: kill_again_and_again(site, submitters, KILLS))
     acknowledged = [name for each in submitters for name in each.acknowledged]
     answers = Counter(answer.status for each in submitters for answer in each.answers)
-    print(
-        f"\n{KILLS} kills, {len(acknowledged)} acknowledged in {time.monotonic() - began:.0f} s, {dict(answers)},"
+    seconds = time.monotonic() - began
+    noted(
+        f"PostgreSQL killed x {KILLS}: {len(acknowledged)} acknowledged in {seconds:.0f} s, {dict(answers)}"
     )
-    print(f"pages {dict(reader.seen)}, the slowest {reader.slowest:.1f} s")
+    noted(f"pages meanwhile {dict(reader.seen)}, the slowest {reader.slowest:.1f} s")
     assert [each.unexpected for each in submitters] == [[]] * SUBMITTERS
     assert reader.unexpected == []
     assert not_kept(acknowledged) == []

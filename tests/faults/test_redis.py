@@ -24,7 +24,7 @@ pytestmark = pytest.mark.database
 #: How often each happens, and how many submissions of two jobs each are under way meanwhile.
 TIMES = 20 if full() else 1
 SUBMISSIONS = 100 if full() else 4
-#: A minute, in the time of these tests.
+#: Seconds for which the broker is away.
 MINUTE = 60.0
 #: No page and no upload may take longer than this because the broker does not answer, in seconds: the least of two
 #: questions to it, each of which is given up after one.
@@ -61,13 +61,22 @@ def restart_empty(site: Site) -> None:
 
 
 def pause(site: Site) -> None:
-    """Away for a minute."""
+    """Away for a minute, in the time of these tests."""
     site.broker.kill()
     time.sleep(MINUTE * site.scale)
     site.broker.start()
 
 
-def under_work(site: Site, work: Work, act: Callable[[Site], None], times: int) -> list[str]:
+def pause_for_a_minute(site: Site) -> None:
+    """Away for a minute by the clock on the wall: twenty of theirs."""
+    site.broker.kill()
+    time.sleep(MINUTE)
+    site.broker.start()
+
+
+def under_work(
+    site: Site, work: Work, act: Callable[[Site], None], times: int, noted: Callable[[str], None]
+) -> list[str]:
     """Do something to the broker while jobs arrive; what was lost or done twice in the end."""
     submissions = []
     for number in range(SUBMISSIONS):
@@ -76,18 +85,23 @@ def under_work(site: Site, work: Work, act: Callable[[Site], None], times: int) 
             act(site)
     began = time.monotonic()
     site.wait_for(lambda: ended(submissions), "all jobs to end", 300)
-    print(
-        f"\n{act.__name__} x {times}: {Job.objects.count()} jobs, the last {time.monotonic() - began:.0f} s later"
-    )
+    seconds = time.monotonic() - began
+    noted(f"broker: {act.__name__} x {times}: {Job.objects.count()} jobs, the last {seconds:.0f} s later")
     tell_everybody()
     return lost() + doubled()
 
 
-@pytest.mark.parametrize("act", [empty, restart, restart_empty, pause] if full() else [restart_empty])
+@pytest.mark.parametrize(
+    "act", [empty, restart, restart_empty, pause, pause_for_a_minute] if full() else [restart_empty]
+)
 def test_all_jobs_finish_once(
-    act: Callable[[Site], None], killable: Site, queue_site: Site, work: Work
+    act: Callable[[Site], None],
+    killable: Site,
+    queue_site: Site,
+    work: Work,
+    noted: Callable[[str], None],
 ) -> None:
-    assert under_work(queue_site, work, act, 1 if act is pause else TIMES) == []
+    assert under_work(queue_site, work, act, 1 if act is pause_for_a_minute else TIMES, noted) == []
 
 
 @pytest.mark.long
@@ -105,7 +119,9 @@ def test_without_anybody_who_looks_a_lost_bell_is_lost(killable: Site, queue_sit
     assert lost() == []
 
 
-def test_nobody_waits_for_a_broker_that_stands_still(killable: Site, work: Work) -> None:
+def test_nobody_waits_for_a_broker_that_stands_still(
+    killable: Site, work: Work, noted: Callable[[str], None]
+) -> None:
     """Frozen, it takes connections and never answers: pages and uploads go on without it."""
     site = killable
     serve(site)
@@ -126,8 +142,8 @@ def test_nobody_waits_for_a_broker_that_stands_still(killable: Site, work: Work)
     finally:
         os.kill(pid, signal.SIGCONT)
     slowest = max(each.seconds for each in [answer, *submitter.answers])
-    print(
-        f"\nfrozen: {dict(reader.seen)} pages, the slowest {reader.slowest:.2f} s; uploads at most {slowest:.2f} s"
+    noted(
+        f"broker frozen: pages {dict(reader.seen)}, the slowest {reader.slowest:.2f} s; uploads at most {slowest:.2f} s"
     )
     assert reader.unexpected == submitter.unexpected == []
     assert set(reader.seen) == {200}

@@ -149,6 +149,7 @@ def run_of(job: Job) -> str:
         return text.read().decode()
 
 
+@pytest.mark.long
 @pytest.mark.long_on_postgresql
 @pytest.mark.django_db
 @pytest.mark.database

@@ -120,6 +120,7 @@ def test_without_a_broker_work_is_found_dispatched_and_given_back(start: Start) 
     assert not any(map(runs, holders))
 
 
+@pytest.mark.long
 def test_a_worker_that_hears_no_bell_looks_by_itself_and_stops_at_once(start: Start) -> None:
     """Its connection lives, and nothing comes over it."""
     deaf = start("deaf", "score", REDIS_URL=settings.REDIS_URL)

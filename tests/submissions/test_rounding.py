@@ -37,7 +37,7 @@ def uneven_run(shift: int, tag: str = "test") -> str:
     return "\n".join(lines) + "\n"
 
 
-@pytest.fixture(params=["standard", "competition"])
+@pytest.fixture(params=[pytest.param("standard", marks=pytest.mark.long), "competition"])
 def dataset(request: pytest.FixtureRequest, db: None, tmp_path: Path) -> Dataset:
     """A hidden dataset under either policy, without quota."""
     found = make_collection(tmp_path, "contest", hidden=True, measures=["nDCG@10", "RR@10"])

@@ -229,6 +229,7 @@ def test_old_messages_are_forgotten(webhook: Webhook, receiver: Receiver) -> Non
     assert Delivery.objects.get().state == "waiting"
 
 
+@pytest.mark.long
 @pytest.mark.long_on_postgresql
 @pytest.mark.django_db(transaction=True)
 def test_a_running_site_tells_by_itself(
