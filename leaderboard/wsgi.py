@@ -38,6 +38,7 @@ class Answering:
         try:
             answer = self.within(environ, start_response)
         except Exception as error:
+            logger.exception("outside of Django's handling of errors")
             _drop_connections()
             answered = _answer(environ, error)
             status = f"{answered.status_code} {answered.reason_phrase}"

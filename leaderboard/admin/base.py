@@ -7,6 +7,7 @@ of the object, and refuses a form that is older than what it would write over.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any, cast
 
@@ -49,6 +50,17 @@ class CurationAdmin(SimpleHistoryAdmin):
         form: Any = super().get_form(request, obj, change, **kwargs)
         form.curation, form.request = self, request
         return form
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        """What the address wants a new row to begin with; keys that are none are left out, which Django's fields of
+        keys would fail on."""
+        asked = super().get_changeform_initial_data(request)
+        relations = {field.name for field in self.model._meta.get_fields() if field.is_relation}
+        return {
+            name: value
+            for name, value in asked.items()
+            if name not in relations or re.fullmatch(r"[0-9]{1,18}", str(value))
+        }
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
         """The page's own, and last the reason, for whoever may save."""

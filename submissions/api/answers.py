@@ -8,17 +8,21 @@ from typing import Any
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.http import urlencode
+from rest_framework import status
 
+from leaderboard.api.errors import ApiError
 from leaderboard.boards.deltas import DIGITS
 from leaderboard.boards.word_pieces import LABEL
 from leaderboard.site_address import absolute
 from submissions.api.quotas import charge_answers, quota_answers
+from submissions.checkpoints.slots import Busy
 from submissions.model_intake.status import Variant
 from submissions.models import Checkpoint
 from submissions.permissions import downloadable_runs
 from submissions.quotas import QuotaSpent
 from submissions.quotas.shown import charged
 from submissions.refusals import FileReport, Refused
+from submissions.request_size import OVERSIZE
 from submissions.status import JobStatus, SeedSet, SubmissionStatus
 from submissions.status_scores import Score
 
@@ -174,3 +178,21 @@ def refusal_extra(refusal: Refused) -> dict[str, Any]:
     if isinstance(refusal, QuotaSpent):
         return {"quotas": quota_answers(refusal.quotas)}
     return {"files": [file.as_dict() for file in refusal.files]} if refusal.files else {}
+
+
+def refused(refusal: Refused) -> ApiError:
+    """The error for what was not taken, with its status and, where time helps, when to send it again."""
+    code: int = status.HTTP_400_BAD_REQUEST
+    wait = None
+    if isinstance(refusal, Busy):
+        code, wait = status.HTTP_429_TOO_MANY_REQUESTS, refusal.seconds
+    elif refusal.code == OVERSIZE:
+        code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
+    return ApiError(
+        refusal.code,
+        refusal.detail,
+        status_code=code,
+        problems=refusal.all_problems(),
+        extra=refusal_extra(refusal),
+        wait=wait,
+    )

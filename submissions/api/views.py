@@ -15,7 +15,7 @@ from rest_framework.views import APIView
 
 from leaderboard.api.errors import ApiError, problem
 from submissions import withdrawal
-from submissions.api.answers import refusal_extra, report_answer, submission_answer
+from submissions.api.answers import refused, report_answer, submission_answer
 from submissions.api.model_requests import checkpoint_to_check, model_of
 from submissions.api.request_schema import (
     CheckRequest,
@@ -42,14 +42,12 @@ from submissions.api.schema import (
     SubmissionSerializer,
 )
 from submissions.checkpoints.keeping import check_checkpoint
-from submissions.checkpoints.slots import Busy
 from submissions.forms import WithdrawalForm
 from submissions.intake import accept_submission, check_only
 from submissions.model_intake.intake import accept_model
 from submissions.models import Scope, Submission
 from submissions.permissions import may_manage, may_see, signed_in, submissions_of
 from submissions.refusals import Refused
-from submissions.request_size import OVERSIZE
 from submissions.rounds import set_priority
 from submissions.status import describe, with_jobs
 from submissions.throttling import ChangeThrottle, CheckThrottle, SubmitThrottle
@@ -62,23 +60,6 @@ _ERRORS = {
         ErrorSerializer, "Too many requests, or checkpoints at once; `Retry-After` says when to send."
     ),
 }
-
-
-def _refused(refusal: Refused) -> ApiError:
-    code: int = status.HTTP_400_BAD_REQUEST
-    wait = None
-    if isinstance(refusal, Busy):
-        code, wait = status.HTTP_429_TOO_MANY_REQUESTS, refusal.seconds
-    elif refusal.code == OVERSIZE:
-        code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
-    return ApiError(
-        refusal.code,
-        refusal.detail,
-        status_code=code,
-        problems=refusal.all_problems(),
-        extra=refusal_extra(refusal),
-        wait=wait,
-    )
 
 
 class CheckView(APIView):
@@ -109,7 +90,7 @@ class CheckView(APIView):
         except Refused as refusal:
             if refusal.files and not refusal.problems:
                 return Response(report_answer(refusal.files[0]))
-            raise _refused(refusal) from refusal
+            raise refused(refusal) from refusal
         if len(reports) != 1:
             raise ApiError("one_file", "Send one file at a time to be checked.")
         found = reports[0].report.problems
@@ -179,7 +160,7 @@ class SubmissionsView(APIView):
             else:
                 accepted = accept_submission(submitter=person, **submission_of(request, person))
         except Refused as refusal:
-            raise _refused(refusal) from refusal
+            raise refused(refusal) from refusal
         answer = submission_answer(describe(accepted, complete=True), request)
         return Response(answer, status=status.HTTP_201_CREATED, headers={"Location": answer["url"]})
 
@@ -331,7 +312,7 @@ class PriorityView(_OneSubmission):
         try:
             set_priority(found, whole_number(data_of(request), "priority"))
         except Refused as refusal:
-            raise _refused(refusal) from refusal
+            raise refused(refusal) from refusal
         return self.answer(request, found)
 
 

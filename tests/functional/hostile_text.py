@@ -33,6 +33,12 @@ ADDRESS = "https://evil.example/'\"><script>x()</script>]]>}\\input{x}%0d%0a"
 #: BibTeX that a form takes.
 REFERENCE = "@article{evil, title = {\\input{/etc/passwd} <script>x()</script>}, note = {\\write18{id}}}"
 
+#: What pages are asked for after a question mark.
+ASKED = (
+    "q", "sort", "measure", "view", "dataset", "system", "page", "team", "columns", "architecture", "engine", "tab",
+    "limit", "offset", "unread", "o", "p", "e", "_popup", "at", "secret", "reference", "against", "k", "domain",
+)  # fmt: skip
+
 #: Columns that the site reads itself, and nobody else writes: hashes, keys, codes, names of measures and kinds.
 _OWN = {
     "action", "beir_name", "comparison_group", "currency", "engine", "error_code", "event", "fault", "hub_commit",

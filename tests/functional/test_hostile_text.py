@@ -12,6 +12,7 @@ from email import message_from_bytes, policy
 from itertools import count
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.core import mail
@@ -81,6 +82,22 @@ def test_every_output_stays_what_it_is(site: Site, by_turns: bool) -> None:
         kinds.add(kind)
     assert not wrong, "\n".join(wrong)
     assert kinds - {""} == set(hostile_text.READERS), "what no output has any more, or none had"
+
+
+@pytest.mark.parametrize("by_turns", [True, pytest.param(False, marks=pytest.mark.long)])
+def test_what_an_address_asks_for_comes_back_as_text(site: Site, by_turns: bool) -> None:
+    """Everything that a page may be asked for, and what no page is asked for, in the address."""
+    asked = urlencode(dict.fromkeys(hostile_text.ASKED, hostile_text.NAME) | {"next": "javascript:x()"})
+    wrong: list[str] = []
+    for number, door in enumerate(doors_of(site, ROWS)):
+        if by_turns and number % 8:
+            continue
+        person = "root" if door.address.startswith("/admin/") else "owner"
+        response = site.people[person].get(f"{door.address}?{asked}")
+        kind = response.headers.get("Content-Type", "").partition(";")[0]
+        found = _wrong_headers(response) + _wrong_content(response, kind)
+        wrong += [f"{door.name} ({kind}): {each[:200]}" for each in found[:3]]
+    assert not wrong, "\n".join(wrong)
 
 
 def _in_turn(door: Door, number: int) -> bool:
