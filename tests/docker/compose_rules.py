@@ -17,7 +17,7 @@ WITH_JUDGEMENTS = {"setup", "curation", "scorer"}
 #: What has no default: without it nothing starts.
 SECRETS = (
     "SITE_HOST", "SECRET_KEY", "POSTGRES_PASSWORD", "DATABASE_OWNER_PASSWORD", "DATABASE_PASSWORD",
-    "DATABASE_RETRIEVER_PASSWORD", "REDIS_PASSWORD",
+    "DATABASE_RETRIEVER_PASSWORD", "REDIS_PASSWORD", "REDIS_RETRIEVER_PASSWORD",
 )  # fmt: skip
 #: Who signs sessions and links; all others have a key that they forget.
 SIGNING = {"setup", "web", "intake", "curation"}
@@ -87,6 +87,7 @@ def secrets_are_for_who_needs_them(services: Services) -> None:
         assert ("OWNER_URL" in told) == (name == "setup"), f"{name}: OWNER_URL"
         assert not {"POSTGRES_PASSWORD", "DATABASE_OWNER_PASSWORD"} & set(told), name
         if name.startswith("retriever"):
+            assert told["REDIS_URL"].startswith("redis://retriever:"), f"{name}: REDIS_URL"
             assert told["EMAIL_URL"] == "consolemail://", name
             assert not told["METRICS_TOKEN"], name
             assert not told["SECRET_KEY_FALLBACKS"], name

@@ -2,14 +2,15 @@
 
 psql runs the script as the image would, twice; the commands of compose.yaml's `setup` migrate as the owner; a
 retriever with its own role retrieves the demo's baseline and makes the demo's model, and runs and measures it; a scorer
-as the site scores both. Then a backup as the site, restored by the owner into another database. Prints a line for each,
-and ends with status 1 where one fails.
+as the site scores both. Then a backup as the site, restored by the owner into another database, and migrations back and
+forward. Prints a line for each, and ends with status 1 where one fails.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
+import socket as socket_module
 import subprocess
 import sys
 import tempfile
@@ -21,16 +22,19 @@ from typing import Any
 import psycopg
 import yaml
 
+from leaderboard.supervisor.valkey import find_server
 from tests.servers import processes
-from tests.servers.broker import start_broker
 from tests.servers.postgresql import start_postgresql
 
 ROOT = Path(__file__).resolve().parents[2]
 CELERY = [str(Path(sys.executable).with_name("celery")), "--app", "leaderboard.celery", "--quiet", "worker"]
 CELERY += ["--pool", "prefork", "--concurrency", "1", "--without-gossip", "--without-mingle"]
+MANAGE = [sys.executable, "manage.py"]
 PASSWORDS = dict.fromkeys(
     ("DATABASE_OWNER_PASSWORD", "DATABASE_PASSWORD", "DATABASE_RETRIEVER_PASSWORD"), "letters"
 )
+#: The last migration of both apps that the version before today's roles had.
+BEFORE = "0004"
 STATES = "SELECT kind, state FROM submissions_job WHERE kind IN ('baseline', 'sample_model') ORDER BY id"
 
 
@@ -44,6 +48,27 @@ def run(arguments: list[str], environment: dict[str, str], what: str) -> str:
     if done.returncode:
         sys.exit((done.stdout + done.stderr)[-3000:])
     return done.stdout + done.stderr
+
+
+def start_broker(folder: Path, stack: ExitStack) -> str:
+    """A Valkey with the command of compose.yaml, on a port here; gives its host and port."""
+    command = services()["redis"]["command"][-1].replace("$$", "$")
+    (folder / "redis").mkdir()
+    with socket_module.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = command.replace("valkey-server", f"{find_server()} --bind 127.0.0.1 --port {port}", 1)
+    command = command.replace("--dir /data", f"--dir {folder / 'redis'}")
+    passwords = {"REDIS_PASSWORD": "letters", "REDIS_RETRIEVER_PASSWORD": "letters"}
+    process = processes.start(["sh", "-c", command], folder / "redis.log", passwords)
+    stack.callback(processes.stop, process)
+    return f"127.0.0.1:{port}"
+
+
+def services() -> dict[str, Any]:
+    """Those of compose.yaml."""
+    found: dict[str, Any] = yaml.safe_load((ROOT / "docker/compose.yaml").read_text())["services"]
+    return found
 
 
 def roles(socket: Path, database: str) -> None:
@@ -75,12 +100,12 @@ def wait_for_the_demo(socket: Path, logs: Path, seconds: float = 200) -> None:
 
 
 def denied(logs: Path) -> list[str]:
-    """Lines that say that a right was missing."""
+    """Lines that say that a right was missing, in the database or the broker."""
     return [
         line
         for log in logs.glob("*.log")
         for line in log.read_text().splitlines()
-        if "permission denied" in line
+        if "permission denied" in line or "NoPermission" in line
     ]
 
 
@@ -89,7 +114,7 @@ def main() -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="runboard-roles-")))
         server = start_postgresql(stack.callback)
         socket = server.folder
-        broker = start_broker(stack.callback)
+        broker = start_broker(folder, stack)
         urls = {
             role: f"postgresql://runboard_{role}:letters@/runboard?host={socket}"
             for role in ("owner", "site", "retriever")
@@ -97,43 +122,73 @@ def main() -> None:
         create(socket, "runboard")
         roles(socket, "runboard")
         site = {
-            "RUNBOARD_VAR": str(folder / "state"), "DATABASE_URL": urls["site"], "REDIS_URL": broker.url,
+            "RUNBOARD_VAR": str(folder / "state"), "DATABASE_URL": urls["site"], "REDIS_URL": f"redis://:letters@{broker}/0",
             "SECRET_KEY": "thrown away with everything else here, and long enough for the check",
             "ALLOWED_HOSTS": "localhost", "EMAIL_URL": "smtp://127.0.0.1", "OWNER_URL": urls["owner"],
         }  # fmt: skip
-        services = yaml.safe_load((ROOT / "docker/compose.yaml").read_text())["services"]
-        command = services["setup"]["command"][-1].replace("$$", "$").replace("python ", f"{sys.executable} ")
+        command = (
+            services()["setup"]["command"][-1].replace("$$", "$").replace("python ", f"{sys.executable} ")
+        )
         said = run(["sh", "-c", command], site, "compose's setup")
         assert "W003" not in said, said
         roles(socket, "runboard")
         worker = {**site, "SECRET_KEY": "none"}
+        a_retriever = {"REDIS_URL": f"redis://retriever:letters@{broker}/0", "PRIVATE_STORAGE": "off"}
         for queues, more in (
             ("score,dispatch", {}),
-            ("cpu", {"DATABASE_URL": urls["retriever"], "PRIVATE_STORAGE": "off"}),
+            ("cpu", {**a_retriever, "DATABASE_URL": urls["retriever"]}),
         ):
             log = folder / f"{queues}.log"
             process = processes.start([*CELERY, "--queues", queues], log, {**worker, **more}, cwd=ROOT)
             stack.callback(processes.stop, process)
         wait_for_the_demo(socket, folder)
         assert not denied(folder), denied(folder)
+        kept = [
+            *MANAGE,
+            "shell",
+            "-c",
+            "from django.core.cache import cache; print(cache.set('a', 1), cache.get('a'))",
+        ]
+        said = run(kept, {**worker, **a_retriever}, "kept pages are out of a retriever's reach")
+        assert "NoPermissionError" in said, said
         back_up_and_restore(folder, socket, site)
+        back_and_forward(site)
+
+
+def back_and_forward(site: dict[str, str]) -> None:
+    """As docker/README.md says: to the tables of the version before, and to today's, as the owner; no entry is lost."""
+    owner = {**site, "DATABASE_URL": site["OWNER_URL"]}
+    count = [
+        *MANAGE,
+        "shell",
+        "-c",
+        "from leaderboard.models import Entry; print(Entry.objects.count(), 'entries')",
+    ]
+    before = run(count, site, "counted").strip().splitlines()[-1]
+    for app in ("submissions", "leaderboard"):
+        run([*MANAGE, "migrate", app, BEFORE, "--verbosity=0"], owner, f"back: {app} {BEFORE}")
+    run([*MANAGE, "migrate", "--verbosity=0"], owner, "forward")
+    run([*MANAGE, "database_rights"], owner, "rights again")
+    after = run(count, site, "counted").strip().splitlines()[-1]
+    if before != after:
+        sys.exit(f"{before} before, {after} after")
+    print("        ", after)
 
 
 def back_up_and_restore(folder: Path, socket: Path, site: dict[str, str]) -> None:
     """As docker/README.md says: a backup as the site, restored by the owner."""
-    manage = [sys.executable, "manage.py"]
-    run([*manage, "backup", str(folder / "backups"), "--in-the-clear"], site, "a backup as the site")
+    run([*MANAGE, "backup", str(folder / "backups"), "--in-the-clear"], site, "a backup as the site")
     create(socket, "restored")
     roles(socket, "restored")
     owner = {**site, "RUNBOARD_VAR": str(folder / "restored")}
     owner["DATABASE_URL"] = site["OWNER_URL"].replace("/runboard?", "/restored?")
     (made,) = (folder / "backups").iterdir()
-    run([*manage, "restore_backup", str(made)], owner, "restored by the owner")
+    run([*MANAGE, "restore_backup", str(made)], owner, "restored by the owner")
     print(
-        "        ", run([*manage, "database_rights"], owner, "rights in what was restored").replace("\n", " ")
+        "        ", run([*MANAGE, "database_rights"], owner, "rights in what was restored").replace("\n", " ")
     )
     read = [
-        *manage,
+        *MANAGE,
         "shell",
         "-c",
         "from leaderboard.models import Entry; print(Entry.objects.count(), 'entries')",
