@@ -98,13 +98,13 @@ _PEOPLE = {
     "account": Row(SIGNED, SIGNED_NO),
     **_each(
         Row(SIGNED_NO, SIGNED),
-        "account-profile", "account-token-create", "account-token-revoke", "team-new", "inbox-read",
+        "account-profile", "account-token-revoke", "team-new", "inbox-read",
     ),
     **_each(Row(SIGNED, SIGNED_NO), "inbox", "account-sessions", "account-uploads", "mfa_index"),
     **_each(Row(SIGNED_NO, SIGNED), "account-session-end", "account-upload-delete"),
     **_each(
         Row(SIGNED, SIGNED),
-        "mfa_authenticate", "mfa_reauthenticate", "mfa_activate_totp", "mfa_generate_recovery_codes",
+        "account-token-create", "mfa_authenticate", "mfa_reauthenticate", "mfa_activate_totp", "mfa_generate_recovery_codes",
     ),
     # The last three before the expired token have a second factor, and nobody recovery codes.
     "mfa_deactivate_totp": Row(">444...>", ">444...>"),
