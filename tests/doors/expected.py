@@ -104,7 +104,8 @@ _PEOPLE = {
     **_each(Row(SIGNED_NO, SIGNED), "account-session-end", "account-upload-delete"),
     **_each(
         Row(SIGNED, SIGNED),
-        "account-token-create", "mfa_authenticate", "mfa_reauthenticate", "mfa_activate_totp", "mfa_generate_recovery_codes",
+        "account-token-create", "mfa_authenticate", "mfa_reauthenticate", "mfa_activate_totp",
+        "mfa_generate_recovery_codes",
     ),
     # The last three before the expired token have a second factor, and nobody recovery codes.
     "mfa_deactivate_totp": Row(">444...>", ">444...>"),
