@@ -74,7 +74,12 @@ def test_no_limit_is_forgotten() -> None:
 
 def test_the_proxy_has_what_the_page_says_of_it() -> None:
     proxy = (ROOT / "docker" / "nginx.conf.template").read_text()
-    assert "read 20 pages a second (100 at once) and send four files at a time" in " ".join(PAGE.split())
-    assert "rate=20r/s" in proxy
-    assert "burst=100" in proxy
+    said = "read 20 pages a second (100 at once), write five times a second (50 at once) and send four files at a time"
+    assert said in " ".join(PAGE.split())
+    assert "zone=readers:10m rate=20r/s" in proxy
+    assert "zone=writers:10m rate=5r/s" in proxy
+    assert set(re.findall(r"zone=(readers|writers) burst=(\d+)", proxy)) == {
+        ("readers", "100"),
+        ("writers", "50"),
+    }
     assert set(re.findall(r"limit_conn senders (\d+)", proxy)) == {"4"}
