@@ -94,8 +94,8 @@ class Board:
         return score
 
 
-def play(protections: Protections, split: int = 0) -> Gain:
-    """Sixty submissions, of which the last is what the prober believes to be best."""
+def play(protections: Protections, split: int = 0, submissions: int = SUBMISSIONS) -> Gain:
+    """So many submissions, of which the last is what the prober believes to be best."""
     collection = synthetic_collection()
     whole = not (protections.parts or protections.ladder)
     public = np.ones(QUERIES, bool) if whole else public_part(collection, protections, split)
@@ -103,7 +103,7 @@ def play(protections: Protections, split: int = 0) -> Gain:
     measured = public if protections.parts else np.ones(QUERIES, bool)
     prober = Prober(collection.totals, int(measured.sum()), precision=protections.precision)
     told = 0
-    for _ in range(SUBMISSIONS - 1):
+    for _ in range(submissions - 1):
         score = board.answer(collection.values(prober.next_run()))
         prober.learn(score)
         told += score is not None

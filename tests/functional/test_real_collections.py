@@ -68,6 +68,7 @@ def test_three_collections_get_their_bm25(shared_folder: Path, worker: Any) -> N
     assert {entry.provenance for entry in baselines.values()} == {"measured"}
 
 
+@pytest.mark.long_on_postgresql
 def test_a_hidden_collection_shows_three_measures_of_three_decimals(shared_folder: Path, worker: Any) -> None:
     import_folder(shared_folder / "data" / "cranfield", "--slug", "cranfield")
     wait_for(lambda: published("cranfield"))
@@ -76,6 +77,7 @@ def test_a_hidden_collection_shows_three_measures_of_three_decimals(shared_folde
     assert all(value == round(value, 3) for value in scores.values())
 
 
+@pytest.mark.long_on_postgresql
 @pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.long)], ids=["a sixth", "all"])
 def test_trec_covid_round_one_ranks_as_published(
     shared_folder: Path, worker: Any, live_server: Any, every: int

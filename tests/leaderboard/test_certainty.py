@@ -384,6 +384,7 @@ def test_json_says_all_that_was_found(client: Client, board: Dataset) -> None:
     assert first["low"] < 0.601 < first["high"]
 
 
+@pytest.mark.long_on_postgresql
 def test_the_board_of_trec_covid_round_1_shows_its_groups(client: Client, shared_folder: Path) -> None:
     folder = shared_folder / "data" / "trec-covid-round1"
     qrels = read_qrels(folder / "qrels.txt")

@@ -267,6 +267,7 @@ def test_a_json_body_that_is_no_object_is_refused(demo: Dataset, api: Api) -> No
     assert good.json()["public"] is False
 
 
+@pytest.mark.long_on_postgresql
 def test_listing_many_submissions_takes_few_queries(
     demo: Dataset, api: Api, signed_in: Any, django_assert_max_num_queries: Any
 ) -> None:
