@@ -5,15 +5,16 @@ With both, also of the role under which the site works.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from django.apps import AppConfig
 from django.conf import settings
 from django.core.checks import CheckMessage, Warning
 from django.db import connections
+from django.db.backends.utils import CursorWrapper
 
-AUDIT_TABLE = "leaderboard_auditrecord"
+from leaderboard.database_rights import AUDIT_TABLE
 
 
 def check_mail(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
@@ -34,14 +35,11 @@ def check_durability(
 ) -> list[CheckMessage]:
     """Whether PostgreSQL has on disk what it says is committed: an upload is acknowledged on its word."""
     found: list[CheckMessage] = []
-    for alias in databases or ():
-        if connections[alias].vendor != "postgresql":
-            continue
-        with connections[alias].cursor() as cursor:
-            for name in ("fsync", "synchronous_commit", "full_page_writes"):
-                cursor.execute(f"SHOW {name}")
-                if cursor.fetchone()[0] == "off":
-                    found.append(_not_durable(name))
+    for cursor in _postgresql_among(databases):
+        for name in ("fsync", "synchronous_commit", "full_page_writes"):
+            cursor.execute(f"SHOW {name}")
+            if cursor.fetchone()[0] == "off":
+                found.append(_not_durable(name))
     return found
 
 
@@ -58,23 +56,28 @@ def check_role(
 ) -> list[CheckMessage]:
     """Whether the site's role on PostgreSQL could take away what protects the record of who did what."""
     found: list[CheckMessage] = []
-    for alias in databases or ():
-        if connections[alias].vendor != "postgresql":
-            continue
-        with connections[alias].cursor() as cursor:
-            cursor.execute("SELECT current_user, rolsuper FROM pg_roles WHERE rolname = current_user")
-            role, is_superuser = cursor.fetchone()
-            cursor.execute(
-                "SELECT EXISTS (SELECT FROM pg_class WHERE oid = to_regclass(%s)"
-                " AND pg_has_role(current_user, relowner, 'MEMBER'))",
-                [AUDIT_TABLE],
-            )
-            owns_it = cursor.fetchone()[0]
+    for cursor in _postgresql_among(databases):
+        cursor.execute("SELECT current_user, rolsuper FROM pg_roles WHERE rolname = current_user")
+        role, is_superuser = cursor.fetchone()
+        cursor.execute(
+            "SELECT EXISTS (SELECT FROM pg_class WHERE oid = to_regclass(%s)"
+            " AND pg_has_role(current_user, relowner, 'MEMBER'))",
+            [AUDIT_TABLE],
+        )
+        owns_it = cursor.fetchone()[0]
         if is_superuser or owns_it:
             found.append(
                 _can_take_protection_away(role, "is a superuser" if is_superuser else "owns its table")
             )
     return found
+
+
+def _postgresql_among(databases: Sequence[str] | None) -> Iterator[CursorWrapper]:
+    """A cursor of each of the databases that is PostgreSQL."""
+    for alias in databases or ():
+        if connections[alias].vendor == "postgresql":
+            with connections[alias].cursor() as cursor:
+                yield cursor
 
 
 def _can_take_protection_away(role: str, why: str) -> Warning:

@@ -12,8 +12,10 @@ from django.db import connection, transaction
 SITE = "runboard_site"
 RETRIEVER = "runboard_retriever"
 
+#: The record of who did what.
+AUDIT_TABLE = "leaderboard_auditrecord"
 #: What the site adds to and reads, and never changes; a trigger says so too (migration 0005).
-ADDED_TO = frozenset({"leaderboard_auditrecord"})
+ADDED_TO = frozenset({AUDIT_TABLE})
 #: What migrations alone write.
 MIGRATIONS = frozenset({"django_migrations"})
 #: Tables that no retriever sees: sessions, second factors, tokens, and mails with keys in them.
