@@ -3,7 +3,7 @@
 -- It may be run again. The superuser `runboard` is for this and for repairs: no process of the site has its password.
 --   runboard_owner      has the tables, and migrates: `setup` alone
 --   runboard_site       reads and writes rows, and can change no table, trigger or right
---   runboard_retriever  the same with less: runs what strangers wrote (`manage.py database_rights` names its tables)
+--   runboard_retriever  what retrieving needs alone: runs what strangers wrote (`manage.py database_rights` names its rights)
 \set ON_ERROR_STOP on
 \getenv owner_password DATABASE_OWNER_PASSWORD
 \getenv site_password DATABASE_PASSWORD

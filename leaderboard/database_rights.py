@@ -1,11 +1,14 @@
 """What each of the site's roles may do to which table of PostgreSQL; docker/roles.sql makes the roles.
 
 The site's role reads and writes rows. The record of who did what it only adds to, and what migrations wrote down it
-only reads. A retriever runs what strangers wrote: should that get out of its sandbox, the role it then has opens no
-session, account, token, mailbox or team, and gives nobody a right.
+only reads. A retriever runs what strangers wrote: should that get out of its sandbox, the role it then has is closed
+but for what retrieving needs, tables, verbs and columns. It opens no session, account, token, mailbox or team, sees no
+result over any judgements, and decides neither what is hidden nor who may what.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from django.db import connection, transaction
 
@@ -18,38 +21,78 @@ AUDIT_TABLE = "leaderboard_auditrecord"
 ADDED_TO = frozenset({AUDIT_TABLE})
 #: What migrations alone write.
 MIGRATIONS = frozenset({"django_migrations"})
-#: Tables that no retriever sees: sessions, second factors, tokens, and mails with keys in them.
-NOT_FOR_RETRIEVERS = frozenset(
-    {
-        "account_emailaddress", "account_emailconfirmation", "django_admin_log", "django_session",
-        "leaderboard_invitation", "mfa_authenticator", "submissions_accountmail", "submissions_apitoken",
-        "submissions_delivery", "submissions_webhook", "usersessions_usersession",
-    }
-)  # fmt: skip
-#: What retrievers read and never write: who people are, and what they may.
-READ_BY_RETRIEVERS = frozenset(
-    {
-        "auth_group", "auth_group_permissions", "auth_permission", "django_content_type", "leaderboard_membership",
-        "leaderboard_price", "leaderboard_team", "leaderboard_user", "leaderboard_user_groups",
-        "leaderboard_user_user_permissions", "submissions_noticepreference", "submissions_quotaexception",
-    }
-)  # fmt: skip
-#: Rows of the past, which the rows of the present bring with them.
-HISTORIES = "historical"
+#: Whole tables that retrievers read, and what else they may do to their rows.
+TABLES_OF_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
+    "django_migrations": (),
+    # What is retrieved, for whom, and from what.
+    "leaderboard_dataset": (),
+    "leaderboard_datasetversion": (),
+    "leaderboard_datasetfile": ("INSERT",),
+    "leaderboard_qrels": (),
+    "leaderboard_systemredirect": (),
+    "leaderboard_team": (),
+    "leaderboard_system": ("INSERT",),
+    "leaderboard_historicalsystem": ("INSERT",),
+    # What is found.
+    "leaderboard_run": ("INSERT",),
+    "leaderboard_run_built_from": ("INSERT",),
+    "leaderboard_collectionprofile": ("INSERT", "UPDATE"),
+    "leaderboard_overlap": ("INSERT",),
+    "leaderboard_runprofile": ("INSERT",),
+    "leaderboard_workrequest": ("INSERT",),
+    # The queue, and what models need.
+    "submissions_job": ("INSERT",),
+    "submissions_job_further_entries": (),
+    "submissions_submission": (),
+    "submissions_checkpoint": ("INSERT",),
+    "submissions_encoding": ("INSERT", "UPDATE", "DELETE"),
+    "submissions_shard": ("INSERT", "UPDATE", "DELETE"),
+    "submissions_quotause": (),
+    "submissions_stagetime": ("INSERT", "UPDATE"),
+    "submissions_worker": ("INSERT", "UPDATE"),
+}
+#: Columns that retrievers read of tables that are closed to them otherwise: of people no address and no password, of
+#: results no value. Enough to find a run's profile (`leaderboard.collection_figures`).
+READ_BY_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
+    "leaderboard_entry": ("id", "dataset_id", "evaluation_id", "visibility"),
+    "leaderboard_evaluation": ("id", "run_id"),
+    "leaderboard_seed": ("id", "entry_id", "evaluation_id"),
+    "leaderboard_user": ("id", "name"),
+}
+#: Columns that retrievers change: of a job neither what it is nor whose; of a dataset the one that lets them hold its
+#: row.
+CHANGED_BY_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
+    "leaderboard_dataset": ("updated_at",),
+    "submissions_job": (
+        "attempts", "cancel_requested", "error_code", "fault", "fence", "finished_at", "lease_expires_at", "log",
+        "not_before", "payload", "progress", "progress_note", "queue", "report", "stage", "started_at", "state",
+        "waits_for_id", "worker",
+    ),
+    "submissions_quotause": ("refunded_at", "refund_reason"),
+    "submissions_submission": ("checkpoint_id",),
+}  # fmt: skip
 
 
 def rights_of(role: str, table: str) -> tuple[str, ...]:
-    """What a role may do to the rows of a table; empty: nothing."""
+    """What a role may do to the rows of a table, as GRANT has it, perhaps with columns; empty: nothing."""
+    if role == RETRIEVER:
+        return _rights_of_retrievers(table)
     if table in MIGRATIONS:
         return ("SELECT",)
-    if role == RETRIEVER:
-        if table in NOT_FOR_RETRIEVERS:
-            return ()
-        if table in READ_BY_RETRIEVERS:
-            return ("SELECT",)
-    if table in ADDED_TO or (role == RETRIEVER and HISTORIES in table):
+    if table in ADDED_TO:
         return ("SELECT", "INSERT")
     return ("SELECT", "INSERT", "UPDATE", "DELETE")
+
+
+def _rights_of_retrievers(table: str) -> tuple[str, ...]:
+    rights: tuple[str, ...] = ()
+    if table in TABLES_OF_RETRIEVERS:
+        rights = ("SELECT", *TABLES_OF_RETRIEVERS[table])
+    for verb, columns in (("SELECT", READ_BY_RETRIEVERS), ("UPDATE", CHANGED_BY_RETRIEVERS)):
+        if table in columns:
+            named = ", ".join(connection.ops.quote_name(column) for column in columns[table])
+            rights += (f"{verb} ({named})",)
+    return rights
 
 
 def give_rights() -> dict[str, int]:

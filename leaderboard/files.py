@@ -56,16 +56,18 @@ def offer_kept(
     version: DatasetVersion, kind: DatasetFile.Kind, kept: KeptFile, name: str, description: str = ""
 ) -> DatasetFile:
     """Offer a file of the store for download under `name`. The same bytes again change nothing."""
-    row, _ = DatasetFile.objects.update_or_create(
-        version=version,
-        name=name,
-        defaults={
-            "kind": kind,
-            "description": description or _DESCRIPTIONS.get(kind, ""),
-            "sha256": kept.sha256,
-            "size": kept.size,
-        },
-    )
+    values = {
+        "kind": kind,
+        "description": description or _DESCRIPTIONS.get(kind, ""),
+        "sha256": kept.sha256,
+        "size": kept.size,
+    }
+    # Not `update_or_create`, which holds the row first: retrievers may add files and change none.
+    row, is_new = DatasetFile.objects.get_or_create(version=version, name=name, defaults=values)
+    if not is_new and any(getattr(row, field) != value for field, value in values.items()):
+        for field, value in values.items():
+            setattr(row, field, value)
+        row.save(update_fields=list(values))
     return row
 
 

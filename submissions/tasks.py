@@ -11,6 +11,7 @@ from typing import Any
 from celery import shared_task
 from celery.signals import worker_process_init, worker_ready
 from django.conf import settings
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from leaderboard import bell
@@ -50,7 +51,7 @@ def dispatch() -> None:
     """Take up requests, reap silent workers' jobs, and ring for whatever waits."""
     if refusal():
         return
-    Worker.objects.filter(name=worker_name()).update(dispatched_at=timezone.now())
+    Worker.objects.filter(name=worker_name()).update(dispatched_at=Now())
     for step in (
         request_missing_certainty,
         prices_come_into_force,

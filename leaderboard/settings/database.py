@@ -57,7 +57,8 @@ def databases() -> dict[str, dict[str, Any]]:
             "OPTIONS": {
                 "transaction_mode": "IMMEDIATE",
                 "timeout": 20,
-                "init_command": "PRAGMA journal_mode=WAL; "
+                # Without recursive triggers a row that REPLACE takes away fires none: the audit log would not be kept.
+                "init_command": "PRAGMA journal_mode=WAL; PRAGMA recursive_triggers=ON; "
                 f"PRAGMA synchronous={synchronous}; PRAGMA busy_timeout=20000;",
             },
         }

@@ -1,12 +1,14 @@
-"""Have Docker's own reader take compose.yaml, and hold what it understood to our rules.
+"""Have every reader of compose files that is here take compose.yaml, and hold what each understood to our rules.
 
-`docker compose config` where it is there, else Debian's `docker-compose config`; no engine is asked. Ends with status 1
-where neither is there, or either is not content.
+`docker compose config` where it is there, Docker Compose v2 as tests/docker/compose_v2.py fetches it, and Debian's
+`docker-compose` (1.29, which Docker gave up) where that is there; no engine is asked. Ends with status 1 where none is
+of version 2 or later, or one is not content.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,24 +18,34 @@ from typing import Any
 
 import yaml
 
-from tests.docker import compose_rules
+from tests.docker import compose_rules, compose_v2
 
 ROOT = Path(__file__).resolve().parents[2]
 MISSING = (
-    "There is neither `docker compose` nor `docker-compose`, so nothing can say whether compose.yaml is right.\n"
-    "Debian: apt-get install --no-install-recommends docker-compose"
+    "No Docker Compose of version 2 or later is here, and none could be fetched, so nothing can say whether\n"
+    "compose.yaml is right. `docker compose` comes with Docker."
 )
 SECRETS = compose_rules.SECRETS
 
 
-def reader() -> list[str] | None:
-    """The command that reads compose files here."""
-    for command in (["docker", "compose"], ["docker-compose"]):
+def readers() -> dict[str, list[str]]:
+    """The commands that read compose files here, by what they call their version."""
+    commands = [["docker", "compose"], ["docker-compose"]]
+    if (fetched := compose_v2.fetched()) is not None:
+        commands.append([str(fetched)])
+    found = {}
+    for command in commands:
         if shutil.which(command[0]):
-            answer = subprocess.run([*command, "version"], capture_output=True, check=False)
+            answer = subprocess.run([*command, "version"], capture_output=True, text=True, check=False)
             if answer.returncode == 0:
-                return command
-    return None
+                found.setdefault(answer.stdout.splitlines()[0], command)
+    return found
+
+
+def is_current(version: str) -> bool:
+    """Whether it is of version 2 or later."""
+    number = re.search(r"\bv?(\d+)\.\d+", version)
+    return number is not None and int(number[1]) >= 2
 
 
 def read(command: list[str], values: dict[str, str], *options: str) -> subprocess.CompletedProcess[str]:
@@ -58,13 +70,8 @@ def services(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return found
 
 
-def main() -> None:
-    command = reader()
-    if command is None:
-        sys.exit(MISSING)
-    version = subprocess.run(
-        [*command, "version"], capture_output=True, text=True, check=True
-    ).stdout.splitlines()[0]
+def check(version: str, command: list[str]) -> None:
+    """All that is asked of one reader. Raises AssertionError."""
     values = dict.fromkeys(SECRETS, "letters")
     dockerfile = ROOT / "docker/Dockerfile"
     usual = services(read(command, values))
@@ -84,6 +91,14 @@ def main() -> None:
         assert refused.returncode, f"{name} is not asked for"
         assert name in refused.stderr, refused.stderr
     print(f"{version}: {len(with_gpu)} services, all rules kept; refused without any of {', '.join(SECRETS)}")
+
+
+def main() -> None:
+    found = readers()
+    if not any(is_current(version) for version in found):
+        sys.exit(MISSING)
+    for version, command in found.items():
+        check(version, command)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 Service = Mapping[str, Any]
 Services = Mapping[str, Service]
 
@@ -26,6 +28,36 @@ ENDS = {"setup"}
 #: Whose image is not ours: there the user is named beside it.
 FOREIGN = {"proxy", "postgres", "redis"}
 WITH_A_WAY_OUT = {"proxy", "web", "notifier"}
+
+
+def read(text: str) -> dict[str, Any]:
+    """What a compose file says.
+
+    Raises yaml.YAMLError, also for a key that is there twice: Docker Compose v2 refuses it, YAML's own reader takes
+    the last.
+    """
+    _refuse_what_is_there_twice(yaml.compose(text, yaml.SafeLoader))
+    found: dict[str, Any] = yaml.safe_load(text)
+    return found
+
+
+def _refuse_what_is_there_twice(node: yaml.Node | None) -> None:
+    if isinstance(node, yaml.MappingNode):
+        seen = set()
+        for key, value in node.value:
+            if key.value in seen:
+                raise yaml.MarkedYAMLError(problem=f"{key.value} is there twice", problem_mark=key.start_mark)
+            seen.add(key.value)
+            _refuse_what_is_there_twice(value)
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            _refuse_what_is_there_twice(value)
+
+
+#: Who runs what strangers wrote, and is trusted by nobody.
+UNTRUSTED = {"retriever", "retriever-gpu"}
+#: Where what is compiled on first use lies, and is run.
+CODE = ("RUNBOARD_KERNEL_CACHE", "NUMBA_CACHE_DIR")
 
 
 def volumes(service: Service) -> dict[str, str]:
@@ -49,6 +81,47 @@ def judgements_are_for_few(services: Services) -> None:
             expected = "on" if name in WITH_JUDGEMENTS else "off"
             assert service["environment"]["PRIVATE_STORAGE"] == expected, name
     assert "/data" not in volumes(services["notifier"]), "who sends to strangers' servers has no runs either"
+
+
+def writable(service: Service) -> dict[str, str]:
+    """Of `volumes` those that the service may write to."""
+    found = {}
+    for volume in service.get("volumes") or []:
+        if isinstance(volume, str):
+            source, target, *mode = volume.split(":")
+            read_only = "ro" in mode
+        else:
+            source, target, read_only = volume["source"], volume["target"], volume.get("read_only", False)
+        if not read_only:
+            found[target] = source
+    return found
+
+
+def _lies_in(path: str, folders: Mapping[str, str]) -> str:
+    """What is mounted where the path lies: of several the innermost. Empty where nothing is."""
+    above = [folder for folder in folders if f"{path}/".startswith(f"{folder.rstrip('/')}/")]
+    return folders[max(above, key=len)] if above else ""
+
+
+def code_is_in_nobody_elses_reach(services: Services) -> None:
+    """What is compiled lies in memory of each container's own, from which it may be run.
+
+    What browsers run lies where setup alone writes, and on no volume that a retriever has.
+    """
+    for name, service in services.items():
+        if name in FOREIGN:
+            continue
+        memory = {place: place for place in (each.partition(":")[0] for each in service["tmpfs"])}
+        for variable in CODE:
+            where = service["environment"][variable]
+            assert _lies_in(where, volumes(service) | memory) == "/cache", f"{name}: {variable}={where}"
+        (options,) = (each for each in service["tmpfs"] if each.startswith("/cache:"))
+        assert {"uid=10001", "mode=700", "exec"} <= set(options.partition(":")[2].split(",")), name
+    of_scripts = _lies_in("/data/static/js", volumes(services["proxy"]))
+    writers = {name for name, service in services.items() if of_scripts in writable(service).values()}
+    assert writers == {"setup"}, f"{of_scripts} is written by {writers}"
+    for name in UNTRUSTED & set(services):
+        assert writable(services[name]) == {"/data": "data"}, name
 
 
 def only_the_proxy_is_reached(services: Services) -> None:
@@ -105,11 +178,11 @@ def everybody_is_asked_how_they_are(services: Services) -> None:
 
 
 def images_are_named_exactly(services: Services) -> None:
-    """Pinned to a patch release; ours are built from the target that fits."""
+    """Pinned to a patch release, perhaps by digest too; ours are built from the target that fits."""
     for name, service in services.items():
         image = service["image"]
         if name in FOREIGN:
-            assert re.search(r":\d+\.\d+(\.\d+)?(-[a-z]+)?$", image), image
+            assert re.search(r":\d+\.\d+(\.\d+)?(-[a-z]+)?(@sha256:[0-9a-f]{64})?$", image), image
             continue
         target = {"retriever": "cpu-worker", "retriever-gpu": "gpu-worker"}.get(name, "web")
         assert service["build"]["target"] == target, name
@@ -147,6 +220,7 @@ def every_queue_has_its_worker(services: Services, dockerfile: Path) -> None:
 def all_rules(services: Services, dockerfile: Path) -> None:
     """Every rule. Raises AssertionError."""
     judgements_are_for_few(services)
+    code_is_in_nobody_elses_reach(services)
     only_the_proxy_is_reached(services)
     nobody_has_rights_to_spare(services)
     secrets_are_for_who_needs_them(services)

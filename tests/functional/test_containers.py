@@ -1,4 +1,4 @@
-"""The containers' files say what docs/decisions/0037 promises. `make check-containers` asks Docker's own reader too."""
+"""The containers' files say what docs/decisions/0037 promises. `make check-containers` asks Docker Compose too."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.docker import compose_rules
+from tests.docker import compose_rules, compose_v2
 from tests.docker.dockerfile import Context, copied, healthcheck, read_stages, steps_of, words_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +20,7 @@ OUTSIDE = ROOT / "docker/compose.outside.yaml"
 TARGETS = ("web", "cpu-worker", "gpu-worker")
 
 
-READ: dict[str, Any] = yaml.safe_load(COMPOSE.read_text())["services"]
+READ: dict[str, Any] = compose_rules.read(COMPOSE.read_text())["services"]
 
 
 def services() -> dict[str, Any]:
@@ -33,9 +33,23 @@ def test_the_services_keep_every_rule() -> None:
     compose_rules.all_rules(services(), DOCKERFILE)
 
 
+def test_a_key_that_is_there_twice_is_refused() -> None:
+    line = "    STAFF_SESSION_HOURS:\n"
+    text = COMPOSE.read_text()
+    assert text.count(line) == 1
+    with pytest.raises(yaml.YAMLError, match="STAFF_SESSION_HOURS is there twice"):
+        compose_rules.read(text.replace(line, line + line))
+
+
 def test_a_broken_rule_is_noticed() -> None:
     for break_it in (
         lambda all_of: all_of["web"]["volumes"].append("private:/data/private"),
+        lambda all_of: all_of["scorer"]["environment"].update(RUNBOARD_KERNEL_CACHE="/data/cache/kernel"),
+        lambda all_of: all_of["retriever"]["environment"].update(NUMBA_CACHE_DIR="/data/numba"),
+        lambda all_of: all_of["web"].update(tmpfs=["/tmp:mode=1777,size=1g"]),
+        lambda all_of: all_of["proxy"]["volumes"].remove("static:/data/static:ro"),
+        lambda all_of: all_of["retriever"]["volumes"].append("static:/data/static"),
+        lambda all_of: all_of["web"]["volumes"].append("static:/other"),
         lambda all_of: all_of["postgres"].update(ports=["5432:5432"]),
         lambda all_of: all_of["redis"].update(user="root"),
         lambda all_of: all_of["proxy"].update(image="nginx:latest"),
@@ -111,13 +125,13 @@ def test_every_variable_of_the_docs_reaches_the_containers_or_is_named_as_one_th
 
 def test_keys_of_the_bucket_are_for_retrievers_alone() -> None:
     assert "AWS_" not in COMPOSE.read_text()
-    assert set(yaml.safe_load(OUTSIDE.read_text())["services"]) == {"retriever", "retriever-gpu"}
+    assert set(compose_rules.read(OUTSIDE.read_text())["services"]) == {"retriever", "retriever-gpu"}
 
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_images_are_pinned_and_run_without_rights(target: str) -> None:
     image, steps = steps_of(read_stages(DOCKERFILE), target)
-    assert re.fullmatch(r"python:3\.11\.\d+-slim-bookworm", image)
+    assert re.fullmatch(r"python:3\.11\.\d+-slim-bookworm(@sha256:[0-9a-f]{64})?", image)
     assert [step.text for step in steps if step.instruction == "USER"] == ["runboard"]
     assert healthcheck(steps)[:2] == ["python", "docker/healthy.py"]
     assert words_of([step.text for step in steps if step.instruction == "CMD"][-1])[0] in (
@@ -173,3 +187,10 @@ def test_the_docs_list_every_variable_that_settings_read() -> None:
     read = set(re.findall(r"env\.\w+\(\s*\"([A-Z_]+)\"", text))
     listed = set(re.findall(r"`([A-Z_]+)`", (ROOT / "docs/operations.md").read_text()))
     assert read - listed == {"RUNBOARD_STATIC_BACKEND"}  # for tests
+
+
+def test_a_program_that_is_not_dockers_own_is_not_taken_for_it(tmp_path: Path) -> None:
+    other = tmp_path / "docker-compose"
+    other.write_bytes(b"#!/bin/sh\nexit 0\n")
+    assert not compose_v2.is_dockers_own(other)
+    assert not compose_v2.is_dockers_own(tmp_path / "nothing")

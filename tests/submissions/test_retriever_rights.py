@@ -1,0 +1,56 @@
+"""What a retriever does, it can do with its own rights in PostgreSQL: nothing that it needs is closed to it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from leaderboard.collection_figures import request_statistics
+from leaderboard.database_rights import RETRIEVER
+from leaderboard.judgements import lay_out_open_judgements
+from leaderboard.models import CollectionProfile, Entry
+from submissions.models import Job, State
+from submissions.queue import take_requests
+from submissions.working import work_through
+from tests.roles import make_roles, working_as
+from tests.submissions.model_jobs import import_small, make_submission, queue_model, use_toy_engine
+
+pytestmark = [pytest.mark.django_db, pytest.mark.database]
+
+
+def retrieve(settings: Any) -> None:
+    """What waits for a retriever, done as one, then what waits for a scorer."""
+    lay_out_open_judgements()
+    settings.PRIVATE_STORAGE = False
+    with working_as(RETRIEVER):
+        work_through("cpu", "a-retriever")
+    settings.PRIVATE_STORAGE = True
+    work_through("score", "a-scorer")
+
+
+def test_a_retriever_does_its_jobs_with_the_rights_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> None:
+    settings.VAR = tmp_path / "var"
+    use_toy_engine(monkeypatch, settings)
+    # The thread that keeps a lease alive would wait for the transaction around the test.
+    monkeypatch.setattr("submissions.lease.LOOK", 60.0)
+    make_roles()
+    dataset = import_small(tmp_path / "collection")
+    take_requests()
+    retrieve(settings)
+    baseline = Job.objects.get(kind=Job.Kind.BASELINE)
+    assert baseline.state == State.DONE, baseline.log
+    dataset.refresh_from_db()
+    request_statistics(dataset.pk)
+    take_requests()
+    job = queue_model(dataset, make_submission())
+    retrieve(settings)
+    job.refresh_from_db()
+    assert job.state == State.DONE, job.log
+    assert Entry.objects.filter(dataset=dataset).count() == 2
+    assert CollectionProfile.objects.filter(version=dataset.current_version_id).exists()
+    # Of the statistics the second is asked for by the first results, and waits.
+    assert Job.objects.filter(kind=Job.Kind.STATISTICS, state=State.DONE).exists()
