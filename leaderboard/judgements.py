@@ -82,18 +82,26 @@ def load_open_qrels(row: Qrels) -> judged.Qrels:
 def lay_out_open_judgements() -> int:
     """Copy judgements that are not hidden to where processes without private storage read them.
 
-    Removes copies of what is no longer open, or no longer the present. Returns how many there are.
+    Removes copies of what is no longer open, or no longer the present. Returns how many there are. Raises
+    FileNotFoundError for judgements that are gone from private storage, when all others are laid out.
     """
     open_ones = Dataset.objects.filter(state=Dataset.State.PUBLISHED, hidden=False).exclude(
         current_qrels=None
     )
     wanted = set(open_ones.values_list("current_qrels__sha256", flat=True))
+    gone = []
     for sha256 in wanted:
-        if not path_of(Area.OPEN_QRELS, sha256).exists():
+        if path_of(Area.OPEN_QRELS, sha256).exists():
+            continue
+        try:
             put(Area.OPEN_QRELS, path_of(Area.QRELS, sha256), sha256)
+        except FileNotFoundError:
+            gone.append(sha256)
     for path in (Path(settings.VAR) / Area.OPEN_QRELS.value).glob("*/*"):
         if path.name not in wanted and not path.name.startswith(".partial-"):
             path.unlink(missing_ok=True)
+    if gone:
+        raise FileNotFoundError(f"judgements that are not in private storage: {', '.join(sorted(gone))}")
     return len(wanted)
 
 

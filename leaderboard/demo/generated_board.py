@@ -1,15 +1,18 @@
 """A large board of made-up numbers, for measuring what boards cost and for looking at long ones. Never for a real site.
 
-Rows are written in bulk, past the writers of single results: thousands of publications one by one would take minutes
-and measure something else.
+Each dataset is imported as any other: its queries, judgements and runs are small real files in the store, so all pages
+that read them can. Only the numbers are made up, and written in bulk, past the writers of single results: thousands of
+publications one by one would take minutes and measure something else.
 """
 
 from __future__ import annotations
 
+import tempfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from django.db import transaction
@@ -20,12 +23,15 @@ from numpy.typing import NDArray
 from evaluation.efficiency import PROTOCOL, Hardware
 from evaluation.measures import SPEC_VERSION
 from leaderboard.board_versions import Kind, benchmark_changed, boards_changed
+from leaderboard.demo.generated_collection import QUERIES, write_collection, write_rankings
+from leaderboard.importing.importer import import_dataset
+from leaderboard.importing.options import ImportOptions
 from leaderboard.models import (
     Architecture,
     Benchmark,
     BenchmarkMember,
     Dataset,
-    DatasetVersion,
+    DatasetFile,
     Entry,
     Evaluation,
     HardwareClass,
@@ -35,11 +41,13 @@ from leaderboard.models import (
     System,
     Team,
 )
+from leaderboard.page_files import prepare
+from leaderboard.runs import StoredRun, store_run
+from leaderboard.store import Area, remove
 from leaderboard.systems import free_slug
 
 SLUG = "generated"
 MEASURES = ["nDCG@10", "AP", "RR@10", "R@100", "P@10"]
-QUERIES = 50
 TEAMS = 40
 #: So many of a hundred systems have no result on a dataset, beside those that have all.
 MISSING_PER_HUNDRED = 4
@@ -61,6 +69,13 @@ class Generated:
     entries: int
 
 
+class _Ranking(NamedTuple):
+    """A stored run that several systems name, and how many lines it has."""
+
+    stored: StoredRun
+    lines: int
+
+
 @transaction.atomic
 def generate_board(systems: int, datasets: int, seed: int = 1) -> Generated:
     """A benchmark of so many datasets, with a scored entry of nearly every system on each, and costs on the first.
@@ -76,28 +91,29 @@ def generate_board(systems: int, datasets: int, seed: int = 1) -> Generated:
         slug=SLUG, name="Generated", description="Made-up numbers, for measuring.", position=99
     )
     entries = 0
-    rows = [_dataset(number) for number in range(datasets)]
-    for number, dataset in enumerate(rows):
+    rows = [_dataset(number, random) for number in range(datasets)]
+    for number, (dataset, rankings) in enumerate(rows):
         BenchmarkMember.objects.create(benchmark=benchmark, dataset=dataset, position=number)
         values = _values(skill, 0.35 + 0.3 * random.random(), random)
         present = random.integers(0, 100, systems) >= (MISSING_PER_HUNDRED if number else 0)
         present[0] = True
-        published = _publish(dataset, [made[n] for n in np.flatnonzero(present)], values[present])
+        published = _publish(dataset, [made[n] for n in np.flatnonzero(present)], values[present], rankings)
         entries += len(published)
         if number == 0:
             _measure(published, random)
             benchmark.efficiency_from = dataset
             benchmark.save()
     benchmark_changed(benchmark)
-    boards_changed([dataset.pk for dataset in rows], Kind.PUBLISHED)
+    boards_changed([dataset.pk for dataset, _ in rows], Kind.PUBLISHED)
     return Generated(benchmark, systems, datasets, entries)
 
 
 @transaction.atomic
 def remove_generated_board() -> int:
-    """Remove what `generate_board` made, and return how many datasets that were."""
+    """Remove what `generate_board` made, its files too, and return how many datasets that were."""
     datasets = Dataset.objects.filter(benchmarks__slug=SLUG)
     keys, number = list(datasets.values_list("pk", flat=True)), datasets.count()
+    files = _files(keys)
     systems = set(Entry.objects.filter(dataset__in=keys).values_list("system_id", flat=True))
     runs = list(Run.objects.filter(version__dataset__in=keys).values_list("pk", flat=True))
     Entry.objects.filter(dataset__in=keys).delete()
@@ -110,7 +126,32 @@ def remove_generated_board() -> int:
     System.objects.filter(pk__in=systems).delete()
     Team.objects.filter(slug__startswith=f"{SLUG}-team-").delete()
     HardwareClass.objects.filter(slug=_hardware().slug).delete()
+    transaction.on_commit(lambda: _remove_files(files))
     return number
+
+
+def _files(datasets: Sequence[int]) -> dict[Area, set[str]]:
+    """The checksums of what the datasets have in the store."""
+    of_version = {"version__dataset__in": datasets}
+    runs = set(Run.objects.filter(**of_version).values_list("sha256", flat=True))
+    return {
+        Area.FILES: set(DatasetFile.objects.filter(**of_version).values_list("sha256", flat=True)),
+        Area.QRELS: set(Qrels.objects.filter(**of_version).values_list("sha256", flat=True)),
+        Area.RUNS: runs,
+        Area.TOP_DOCUMENTS: runs,
+    }
+
+
+def _remove_files(files: Mapping[Area, Iterable[str]]) -> None:
+    """Remove files that no dataset has any more.
+
+    The sweep would leave them: it takes so many files at once that no row names for another site's.
+    """
+    for area, checksums in files.items():
+        table = {Area.FILES: DatasetFile, Area.QRELS: Qrels}.get(area, Run)
+        named = set(table._base_manager.filter(sha256__in=checksums).values_list("sha256", flat=True))
+        for sha256 in set(checksums) - named:
+            remove(area, sha256)
 
 
 def _forget_work(datasets: Sequence[int]) -> None:
@@ -149,23 +190,25 @@ def _systems(number: int, random: np.random.Generator) -> list[System]:
     return System.objects.bulk_create(rows)
 
 
-def _dataset(number: int) -> Dataset:
-    dataset = Dataset.objects.create(
+def _dataset(number: int, random: np.random.Generator) -> tuple[Dataset, list[_Ranking]]:
+    """A dataset with its files, and the runs that its systems share."""
+    options = ImportOptions(
         slug=f"{SLUG}-{number + 1}",
         name=f"Generated {number + 1}",
         task=("question answering", "fact checking", "citation prediction")[number % 3],
         domain=DOMAINS[number % len(DOMAINS)],
         hidden=False,
         runs_only=True,
-        measures=MEASURES,
-        state=Dataset.State.PUBLISHED,
+        measures=tuple(MEASURES),
     )
-    names = {"content_sha256": f"{number:064x}", "queries_sha256": "", "topics_sha256": ""}
-    version = DatasetVersion.objects.create(dataset=dataset, number=1, **names)
-    dataset.current_version = version
-    dataset.current_qrels = Qrels.objects.create(version=version, sha256=f"{number:064x}")
-    dataset.save()
-    return dataset
+    with tempfile.TemporaryDirectory(prefix="runboard-generated-") as name:
+        folder = Path(name)
+        write_collection(folder, number, DOMAINS)
+        dataset = import_dataset(folder, options).dataset
+        written = write_rankings(folder, number, random)
+        rankings = [_Ranking(store_run(path), lines) for path, lines in written]
+    prepare(dataset, [ranking.stored.sha256 for ranking in rankings])
+    return dataset, rankings
 
 
 def _values(skill: Matrix, level: float, random: np.random.Generator) -> Matrix:
@@ -177,13 +220,16 @@ def _values(skill: Matrix, level: float, random: np.random.Generator) -> Matrix:
     return found
 
 
-def _publish(dataset: Dataset, systems: Sequence[System], values: Matrix) -> list[Entry]:
+def _publish(
+    dataset: Dataset, systems: Sequence[System], values: Matrix, rankings: Sequence[_Ranking]
+) -> list[Entry]:
     version, qrels, now = dataset.current_version, dataset.current_qrels, timezone.now()
     if version is None or qrels is None:
         raise RuntimeError(f"{dataset} has no version")
+    shared = [rankings[number % len(rankings)] for number in range(len(systems))]
     runs = Run.objects.bulk_create(
-        Run(version=version, system=system, sha256=f"{number:064x}", origin=Run.Origin.UPLOADED, size=1)
-        for number, system in enumerate(systems)
+        Run(version=version, system=system, origin=Run.Origin.UPLOADED, lines=lines, **stored._asdict())
+        for system, (stored, lines) in zip(systems, shared, strict=True)
     )
     means = [dict(zip(MEASURES, row, strict=True)) for row in values.mean(axis=1).tolist()]
     evaluations = Evaluation.objects.bulk_create(

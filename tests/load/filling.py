@@ -71,17 +71,12 @@ def wait_for(condition: Callable[[], bool], patience: float = PATIENCE) -> bool:
 
 
 def work_is_done() -> bool:
-    """Whether every job of the real datasets, and every request for one, has come to its end.
-
-    What boards of made-up numbers ask for cannot be done: there are no judgements behind them.
-    """
-    from leaderboard.demo.collection import DEMO_SLUG
+    """Whether every job, and every request for one, has come to its end."""
     from leaderboard.models import WorkRequest
     from submissions.models import TERMINAL, Job
 
-    real = {"dataset__slug__in": [DEMO_SLUG, runs.DATASET]}
-    waiting = Job.objects.filter(**real).exclude(state__in=TERMINAL).exists()
-    return not waiting and not WorkRequest.objects.filter(**real, taken_at=None).exists()
+    waiting = Job.objects.exclude(state__in=TERMINAL).exists()
+    return not waiting and not WorkRequest.objects.filter(taken_at=None).exists()
 
 
 def under_way(identifiers: list[str]) -> bool:

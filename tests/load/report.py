@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.load.usage import Usage
+from tests.load import memory
+from tests.load.usage import SAMPLED_EVERY, Usage
 
 #: What is promised: milliseconds that 95 of 100 requests for pages take at most, and how much memory may grow.
 P95_MS = 500.0
@@ -17,6 +18,10 @@ GROWTH = 0.10
 STATIC, WHOLE = "static file", "(page with its files)"
 #: Growth below so many MiB is no growth: a connection's buffers.
 LEAST_MIB = 8.0
+#: Processes with so much anonymous memory have a line of their own.
+LARGE_MIB = 20.0
+#: How the groups are called that make the load.
+GENERATOR = "load generator"
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,6 @@ class Findings:
     uploading: tuple[float, float]
     scored: Mapping[str, int]
     usage: Usage
-    moments: Sequence[float]
     machine: str
     faults: list[str] = field(default_factory=list)
 
@@ -74,12 +78,52 @@ class Findings:
         return found + self._grown()
 
     def _grown(self) -> list[str]:
-        first, last = self.usage.memory[self.moments[0]], self.usage.memory[self.moments[-1]]
+        """The site's own processes: what makes the load keeps a record of it.
+
+        By the mean over a group's processes, since a group has more of them while more is done at once: a connection
+        of PostgreSQL is a process, and how many there may be is set.
+        """
         grown = []
-        for name, before in first.items():
-            if name in last and last[name] > before * (1 + GROWTH) and last[name] - before > LEAST_MIB:
-                grown.append(f"memory of {name}: {before:.0f} → {last[name]:.0f} MiB")
+        for name, course in self.courses().items():
+            first, last = course.near(self.moments[0]), course.near(self.moments[-1])
+            more = last.anonymous - first.anonymous * last.processes / first.processes
+            if not name.startswith(GENERATOR) and more > max(LEAST_MIB, GROWTH * first.anonymous):
+                grown.append(
+                    f"anonymous memory of {name}: {first.anonymous:.0f} MiB in {first.processes:.0f} processes after "
+                    f"the warm-up, {last.anonymous:.0f} in {last.processes:.0f} at the end"
+                )
         return grown
+
+    def courses(self) -> dict[str, memory.Course]:
+        """The memory of each group."""
+        return {
+            name: memory.course_of(each for each in self.usage.samples if each.group == name)
+            for name in self.usage.seconds
+        }
+
+    def largest(self) -> dict[str, memory.Course]:
+        """The memory of each larger process of the site that was there from the warm-up to the end."""
+        found: dict[str, dict[int, list[memory.Sample]]] = {}
+        for each in self.usage.samples:
+            if not each.group.startswith(GENERATOR):
+                found.setdefault(each.group, {}).setdefault(each.process, []).append(each)
+        courses = {
+            f"{group}, process {number}": memory.course_of(samples)
+            for group, processes in found.items()
+            for number, samples in enumerate(processes.values(), 1)
+        }
+        first, _, last = self.moments
+        return {
+            name: course
+            for name, course in courses.items()
+            if course.moments[0] <= first < last <= course.moments[-1] + SAMPLED_EVERY * 2
+            and course.near(last).anonymous >= LARGE_MIB
+        }
+
+    @property
+    def moments(self) -> tuple[float, float, float]:
+        """Seconds: after the warm-up, half of the time, and the end."""
+        return memory.warm_up(self.seconds), self.seconds / 2, self.seconds
 
 
 def quantile(values: Iterable[float], share: float) -> float:
@@ -139,16 +183,32 @@ def _latency(name: str, requests: Sequence[Request], seconds: float) -> str:
 
 
 def _machine(found: Findings) -> list[str]:
-    heads = [f"MiB at {moment / 60:g} min" for moment in found.moments]
+    moments = ", ".join(f"{moment / 60:.2g}" for moment in found.moments)
     lines = [
-        f"| processes | CPU s | of one core | {' | '.join(heads)} |",
-        f"|---|--:|--:|{'--:|' * len(heads)}",
+        f"| processes | CPU s | of one core | how many after {moments} min | MiB | anonymous | a minute, last half |",
+        "|---|--:|--:|--:|--:|--:|--:|",
     ]
-    for name, seconds in found.usage.seconds.items():
-        memory = [found.usage.memory[moment].get(name) for moment in found.moments]
-        shown = [f"{value:.0f}" if value else "" for value in memory]
-        lines.append(f"| {name} | {seconds:.0f} | {seconds / found.seconds:.0%} | {' | '.join(shown)} |")
-    return lines
+    for name, course in found.courses().items():
+        seconds = found.usage.seconds[name]
+        cells = [name, f"{seconds:.0f}", f"{seconds / found.seconds:.0%}", *_memory(course, found)]
+        lines.append(f"| {' | '.join(cells)} |")
+    for name, course in found.largest().items():
+        lines.append(f"| {' | '.join([name, '', '', '', *_memory(course, found)[1:]])} |")
+    return [
+        *lines,
+        "",
+        "Memory: PSS, medians of five samples. Anonymous memory is what a process keeps for itself: the rest is pages "
+        "of files, which the kernel takes back, and PostgreSQL's shared buffers, which have an end. A minute: the line "
+        "with the least squares through the anonymous memory of the last half. The web processes begin with the room "
+        "for kept pages full, as it is after some hours.",
+    ]
+
+
+def _memory(course: memory.Course, found: Findings) -> list[str]:
+    """How many processes and both kinds at each moment, and the slope; of those that ended before, the last."""
+    there = [course.near(moment) for moment in found.moments]
+    columns = [" → ".join(f"{kind:.0f}" for kind in kinds) for kinds in zip(*there, strict=True)]
+    return [*columns, f"{course.slope(found.moments[1]):+.1f}"]
 
 
 def _uploads(found: Findings) -> list[str]:

@@ -17,6 +17,7 @@ import signal
 import sys
 import time
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,9 @@ def main() -> None:
     parser.add_argument("--megabytes-per-second", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--write", type=Path, help="a file for the tables")
-    parser.add_argument("--keep", type=Path, help="a folder for logs and the record of every request")
+    parser.add_argument(
+        "--keep", type=Path, help="a folder for logs, and records of every request and of memory"
+    )
     options = parser.parse_args()
     proxy.find_nginx()  # before minutes are spent
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all is ended and removed then too
@@ -85,8 +88,7 @@ def measure(site: Site, options: argparse.Namespace) -> report.Findings:
     read(site, "warm", {**reading, **warm, "think": 0.2}).wait()
     seconds = options.minutes * 60
     say(f"{options.readers} readers for {options.minutes:g} minutes, {options.uploads} uploads")
-    moments = [seconds * share for share in (0.1, 0.5, 0.99)]
-    watch = Watch(site.groups, moments)
+    watch = Watch(site.groups)
     plan = {**reading, "readers": options.readers, "seconds": seconds, "seed": options.seed}
     people = filling.tokens(options.uploads, "large")
     pace = {"apart": options.apart, "bytes_per_second": options.megabytes_per_second * 1e6}
@@ -105,11 +107,13 @@ def measure(site: Site, options: argparse.Namespace) -> report.Findings:
     if readers.wait():
         raise SystemExit(site.last_words())
     watch.stop()
+    usage = watch.count()
     rows = json.loads((site.folder / "readers.result").read_text())
     if options.keep:
         options.keep.mkdir(parents=True, exist_ok=True)
         (options.keep / "requests.json").write_text(json.dumps(rows))
         (options.keep / "uploads.json").write_text(json.dumps(uploads))
+        (options.keep / "memory.json").write_text(json.dumps([asdict(each) for each in usage.samples]))
     return report.Findings(
         seconds=seconds,
         readers=options.readers,
@@ -118,8 +122,7 @@ def measure(site: Site, options: argparse.Namespace) -> report.Findings:
         upload_bytes=blocks.run_bytes,
         uploading=(min((each["began"] for each in uploads), default=0.0), scored),
         scored=filling.states(identifiers),
-        usage=watch.count(),
-        moments=moments,
+        usage=usage,
         machine=f"{os.cpu_count()} cores, {platform.machine()}, {site.database.description}",
     )
 

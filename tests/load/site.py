@@ -22,6 +22,7 @@ from tests.servers.broker import start_broker
 from tests.servers.postgresql import start_postgresql
 
 ROOT = Path(__file__).resolve().parents[2]
+SERVED = "tests.load.served_site:application"
 
 
 class Site:
@@ -57,7 +58,7 @@ class Site:
         """Everything that is not running yet; returns when the site answers through the proxy."""
         nginx = proxy.find_nginx()
         web, intake = free_port(), free_port()
-        self._start(services.web(web, {}), "web")
+        self._start(web_command(web), "web")
         self._start(Command("intake", intake_command(intake)), "intake")
         for command in (services.scorer({}), services.retriever({}), services.notifier({})):
             self._start(command, "workers")
@@ -88,6 +89,13 @@ class Site:
         process = processes.start(command.arguments, log, command.environment, cwd=ROOT)
         self._after.callback(_stop, process)
         self.groups.setdefault(group, []).append(process.pid)
+
+
+def web_command(port: int) -> Command:
+    """gunicorn for pages, as the site starts it, with its kept pages full."""
+    command = services.web(port, {})
+    words = [SERVED if word == "leaderboard.wsgi:application" else word for word in command.arguments]
+    return Command(command.name, words, {**command.environment, "PYTHONPATH": str(ROOT)})
 
 
 def intake_command(port: int) -> list[str]:

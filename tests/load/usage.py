@@ -10,9 +10,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.load import memory
+
 TICKS = os.sysconf("SC_CLK_TCK")
 #: How often a group is looked at, in seconds: what a process uses in its last moments is in its parent's account.
 EVERY = 1.0
+#: How often memory is read, in seconds.
+SAMPLED_EVERY = 5.0
 
 
 @dataclass(frozen=True)
@@ -25,19 +29,18 @@ class _Process:
 
 @dataclass
 class Usage:
-    """CPU seconds since the watch began, and MiB of memory by second since then."""
+    """CPU seconds since the watch began, by group, and the memory of every process since then."""
 
     seconds: dict[str, float] = field(default_factory=dict)
-    memory: dict[float, dict[str, float]] = field(default_factory=dict)
+    samples: list[memory.Sample] = field(default_factory=list)
 
 
 class Watch:
     """Looks at groups of processes, each a root with all below it, in a thread of its own."""
 
-    def __init__(self, groups: Mapping[str, Iterable[int]], moments: Iterable[float]) -> None:
-        """`moments`: when the memory is read, in seconds after `start`."""
+    def __init__(self, groups: Mapping[str, Iterable[int]]) -> None:
         self._groups = {name: list(roots) for name, roots in groups.items()}
-        self._moments = sorted(moments)
+        self._sampled_at = 0.0
         self._usage = Usage()
         self._first: dict[str, float] = {}
         self._ended = threading.Event()
@@ -62,22 +65,18 @@ class Watch:
         return self._usage
 
     def stop(self) -> None:
-        """Look no longer; a moment that was yet to come is now."""
+        """Look no longer."""
         self._ended.set()
         self._thread.join()
-        self._remember(float("inf"))
 
     def _watch(self) -> None:
         while not self._ended.wait(EVERY):
             self.count()
-            self._remember(time.monotonic() - self._start)
-
-    def _remember(self, now: float) -> None:
-        """Read the memory for the moments that have come."""
-        while self._moments and now >= self._moments[0]:
-            self._usage.memory[self._moments.pop(0)] = {
-                name: _memory(_tree(roots)) for name, roots in list(self._groups.items())
-            }
+            now = time.monotonic() - self._start
+            if now >= self._sampled_at:
+                self._sampled_at = now + SAMPLED_EVERY
+                for name, roots in list(self._groups.items()):
+                    self._usage.samples += memory.read(now, name, _tree(roots))
 
 
 def _tree(roots: Iterable[int]) -> dict[int, _Process]:
@@ -106,16 +105,3 @@ def _read(path: Path) -> _Process | None:
 
 def _seconds(processes: Mapping[int, _Process]) -> float:
     return sum(process.seconds + process.inherited for process in processes.values())
-
-
-def _memory(processes: Iterable[int]) -> float:
-    """MiB that are resident, what several share counted once (PSS)."""
-    total = 0
-    for pid in processes:
-        try:
-            text = Path(f"/proc/{pid}/smaps_rollup").read_text()
-        except OSError:
-            continue
-        if found := re.search(r"^Pss:\s+(\d+) kB", text, re.MULTILINE):
-            total += int(found[1])
-    return total / 1024

@@ -7,7 +7,7 @@ import random
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import urlencode, urljoin, urlsplit
+from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 #: From a kind of page, where next: weights.
 STEPS: Mapping[str, Mapping[str, int]] = {
@@ -36,6 +36,7 @@ HTMX = {"HX-Request": "true", "HX-Target": "board-part", "HX-Boosted": "true"}
 _LINK = re.compile(rb"""<a\b[^>]*?\bhref="([^"#]*)["#]""")
 _ASSET = re.compile(rb"""<(?:link|script|img)\b[^>]*?\b(?:href|src)="(/static/[^"]+)\"""")
 _BUNDLE = re.compile(rb'data-bundle="(/static/[^"]+)"')
+_BOUND = re.compile(rb"""<input\b[^>]*?\bname="(min-[^"]+)\"""")
 _FACET = re.compile(rb"""<input type="checkbox"[^>]*?\bname="([\w-]+)"[^>]*?\bvalue="([^"]*)\"""")
 
 
@@ -50,7 +51,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a page leads to: addresses by kind, and the files that belong to it."""
+    """What a page leads to: addresses by kind, the bounds that it has fields for, and the files that belong to it."""
 
     links: Mapping[str, Sequence[str]]
     assets: Sequence[str]
@@ -73,7 +74,7 @@ class Sitemap:
         kind = _weighted(choose, STEPS[present.kind])
         board = present.address.split("?")[0]
         if kind == "rare view":
-            return Step(kind, rare_view(board, choose), HTMX)
+            return Step(kind, rare_view(board, seen.links.get("bound", ()), choose), HTMX)
         if kind == "board view" and not seen.links.get(kind):
             return Step(kind, f"{board}?rows=all", HTMX)
         if kind == "compare":
@@ -83,10 +84,15 @@ class Sitemap:
         return Step(kind, choose.choice(list(links)), HTMX if kind == "board view" else {})
 
 
-def rare_view(board: str, choose: random.Random) -> str:
-    """A view that nobody asked for before, which has to be computed: a bound, or the size of the reader's corpus."""
+def rare_view(board: str, bounds: Sequence[str], choose: random.Random) -> str:
+    """A view that nobody asked for before, which has to be computed: a bound, or the size of the reader's corpus.
+
+    `bounds` are those that the board has fields for: not every benchmark has a mean.
+    """
     number = choose.randrange(1, 10**9)
-    return f"{board}?min-mean=-{number}" if board.startswith("/benchmarks/") else f"{board}?corpus={number}"
+    if not board.startswith("/benchmarks/"):
+        return f"{board}?corpus={number}"
+    return f"{board}?{choose.choice(list(bounds))}=-{number}" if bounds else f"{board}?rows=all"
 
 
 def read_page(address: str, page: bytes) -> Seen:
@@ -97,6 +103,8 @@ def read_page(address: str, page: bytes) -> Seen:
         target = urljoin(address, html.unescape(found.decode()))
         if kind := _kind(target, path):
             links.setdefault(kind, []).append(target)
+    for name in _BOUND.findall(page):
+        links.setdefault("bound", []).append(quote(html.unescape(name.decode())))
     for name, value in _FACET.findall(page):
         if value:
             view = urlencode({name.decode(): html.unescape(value.decode())})

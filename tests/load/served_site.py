@@ -1,0 +1,39 @@
+"""The site as gunicorn serves it, with the room for kept pages full, as it is after some hours.
+
+Otherwise ten minutes of readers fill that room, 32 MiB in each process (docs/decisions/0021), and a growth that has an
+end could not be told from one that has none. What fills it is too old to be answered with, and goes first.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from threading import Lock
+from typing import Any
+
+from leaderboard import page_cache
+from leaderboard.page_cache import RARE_BYTES, RECENT_BYTES, Kept, Recent
+from leaderboard.wsgi import application as site
+
+#: A page of a board, compressed, about.
+PAGE_BYTES = 12 * 1024
+_lock = Lock()
+_filled = False
+
+
+def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+    """What the site answers. The first request of each process fills: before the fork it would be shared memory."""
+    global _filled
+    with _lock:
+        if not _filled:
+            fill(page_cache._recent, RECENT_BYTES)
+            fill(page_cache._rare, RARE_BYTES)
+            _filled = True
+    answer: Iterable[bytes] = site(environ, start_response)
+    return answer
+
+
+def fill(kept: Recent, size: int) -> None:
+    """Put pages that have expired into all of the room."""
+    for number in range(size // PAGE_BYTES):
+        kept.put(f"{number:032x}", Kept("", "", os.urandom(PAGE_BYTES), ""), lifetime=0)
