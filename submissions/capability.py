@@ -12,7 +12,6 @@ from typing import Any, Self
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Q
-from django.utils import timezone
 
 from submissions import sandbox
 from submissions.models import Job, Worker
@@ -107,7 +106,7 @@ def told_within(time_ago: timedelta = SILENCE, queues: Iterable[str] = QUEUES) -
 
     By default those that are alive.
     """
-    recent = Worker.objects.filter(seen_at__gt=timezone.now() - time_ago).order_by("-seen_at")
+    recent = Worker.objects.heard_within(time_ago).order_by("-seen_at")
     wanted = set(queues)
     return [
         Capability.from_row(told)

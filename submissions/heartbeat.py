@@ -14,7 +14,7 @@ from typing import Any
 from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import connection
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from evaluation.efficiency import describe
 from submissions.capability import SILENCE, own_capability, runs_models
@@ -68,7 +68,7 @@ class Heartbeat:
                 break
         try:
             # Not removed: where nobody is alive, what the last ones could do still says what the next will.
-            Worker.objects.filter(name=self.name).update(seen_at=timezone.now() - SILENCE)
+            Worker.objects.filter(name=self.name).update(seen_at=Now() - SILENCE)
         except DatabaseError:
             logger.warning("the worker's row could not be changed; it ages out")
         finally:
@@ -77,7 +77,7 @@ class Heartbeat:
     def _tell(self) -> None:
         told = self._told()
         # A container that is started again has the name and the number of the one before.
-        began = {} if self._told_anything else {"started_at": timezone.now()}
+        began = {} if self._told_anything else {"started_at": Now()}
         Worker.objects.update_or_create(
             name=self.name,
             defaults={**told, **began},
@@ -94,7 +94,7 @@ class Heartbeat:
             "hardware_class": own_hardware_class(self.queues),
             "sandbox": able,
             "refusal": refusal()[:300],
-            "seen_at": timezone.now(),
+            "seen_at": Now(),
         }
 
 
@@ -111,8 +111,7 @@ def own_hardware_class(queues: Sequence[str]) -> str:
 
 
 def _alive(queue: str) -> list[Worker]:
-    recent = Worker.objects.filter(seen_at__gt=timezone.now() - SILENCE)
-    return [worker for worker in recent if queue in worker.queues]
+    return [worker for worker in Worker.objects.heard_within(SILENCE) if queue in worker.queues]
 
 
 def workers_alive(queue: str) -> int:
@@ -127,4 +126,4 @@ def workers_refusing(queue: str) -> int:
 
 def forget_silent_workers() -> None:
     """Remove the rows of workers not heard of for a day."""
-    Worker.objects.filter(seen_at__lt=timezone.now() - MEMORY).delete()
+    Worker.objects.filter(seen_at__lt=Now() - MEMORY).delete()

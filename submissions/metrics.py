@@ -33,7 +33,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
     if not _may_read(request):
         return HttpResponse("Not found\n", status=404, content_type="text/plain; charset=utf-8")
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Rows())
+    registry.register(Rows())
     return HttpResponse(generate_latest(registry), content_type=CONTENT_TYPE_LATEST)
 
 
@@ -45,7 +45,7 @@ def _may_read(request: HttpRequest) -> bool:
     return may_operate(request.user)
 
 
-class _Rows(Collector):
+class Rows(Collector):
     """The metrics, each from a question to the database or the cache."""
 
     def describe(self) -> Iterator[Metric]:
@@ -108,7 +108,7 @@ def _workers() -> Iterator[Metric]:
         "Seconds since the worker was heard of.",
         labels=["worker", "queues", "hardware_class", "version"],
     )
-    now = timezone.now()
+    now = Worker.objects.database_now()
     for worker in Worker.objects.order_by("name"):
         labels = [worker.name, ",".join(worker.queues), worker.hardware_class, worker.version]
         family.add_metric(labels, (now - worker.seen_at).total_seconds())

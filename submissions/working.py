@@ -155,7 +155,9 @@ def _on_whose_behalf(job: Job) -> tuple[User | None, str]:
     """Who is named in the record of what the job changes, and as what: the submitter, else the site."""
     if job.submission is None:
         return None, f"{job.get_kind_display()} (job {job.pk})"
-    return job.submission.submitter, f"submission {job.submission.pk}"
+    # By key and name: who retrieves may read no more of people (leaderboard.database_rights).
+    submitter = User.objects.only("pk", "name").get(pk=job.submission.submitter_id)
+    return submitter, f"submission {job.submission.pk}"
 
 
 def _reject(job: Job, error: InvalidRun) -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import secrets
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import ClassVar, Self
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import Max, Q
 from django.db.models.functions import Now
 from django.urls import reverse
 
@@ -259,8 +259,21 @@ class Job(models.Model):
         return f"{self.kind} {self.dataset} ({self.state})"
 
 
+class WorkerQuerySet(models.QuerySet["Worker"]):
+    """Workers, by when they were heard of. Times are the database's: the clocks of several machines may differ."""
+
+    def heard_within(self, time_ago: timedelta) -> Self:
+        """Those heard of in so much time before now."""
+        return self.filter(seen_at__gt=Now() - time_ago)
+
+    def database_now(self) -> datetime:
+        """What time it is by the clock that wrote when they were heard of."""
+        now: datetime = self.aggregate(now=Max(Now(), default=Now()))["now"]
+        return now
+
+
 class Worker(models.Model):
-    """A worker process that announced itself. Written by `heartbeat`."""
+    """A worker process that announced itself, at times of the database's clock. Written by `heartbeat`."""
 
     name = models.CharField(max_length=120, unique=True)
     queues = models.JSONField(default=list)
@@ -279,6 +292,8 @@ class Worker(models.Model):
     )
     started_at = models.DateTimeField()
     seen_at = models.DateTimeField(db_index=True)
+
+    objects = WorkerQuerySet.as_manager()
 
     def __str__(self) -> str:
         return self.name

@@ -16,7 +16,7 @@ from datetime import timedelta
 from django.conf import settings
 from django.db import Error as DatabaseError
 from django.db import close_old_connections, connection
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from submissions.models import Job, Worker
 from submissions.workers.own import AT_WORK, STOPPING, own_queues, process_name, refusal
@@ -72,5 +72,5 @@ def dispatcher_is_late() -> bool:
     """Whether nobody has dispatched for three times as long as it should take: no bell rings, or none is heard."""
     # Within that time to both sides: a clock that was set back must not keep everybody waiting.
     while_ago = timedelta(seconds=3 * settings.DISPATCH_SECONDS)
-    now = timezone.now()
+    now = Now()
     return not Worker.objects.filter(dispatched_at__range=(now - while_ago, now + while_ago)).exists()

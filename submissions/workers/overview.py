@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import Count, Max, Min
-from django.utils import timezone
 
 from leaderboard.models import HardwareClass, WorkRequest
 from submissions.capability import SILENCE
@@ -128,7 +127,7 @@ class Overview:
 
 def overview() -> Overview:
     """As the rows tell it now."""
-    now = timezone.now()
+    now = Worker.objects.database_now()
     jobs = _jobs(now)
     workers = _workers(now, jobs)
     queues = [_queue(name, now, workers) for name in Job.Queue.values]

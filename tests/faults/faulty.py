@@ -180,6 +180,18 @@ def _set_clock() -> None:
     timezone.now = lambda: real() + timedelta(seconds=_orders.clock(_name))
 
 
+def _let_clocks_decide() -> None:
+    """Judge leases by this process's own clock, where the database's is out."""
+    from django.db.models import DateTimeField, Value
+    from django.db.models.functions import Now
+    from django.utils import timezone
+
+    def now() -> Any:
+        return Value(timezone.now(), DateTimeField()) if _orders.lacks("clock") else Now()
+
+    _replace(Now, now)
+
+
 def follow_all(orders: Orders, name: str) -> None:
     """Have this process, which is the service of that name, obey the orders from now on."""
     global _orders, _name
@@ -190,6 +202,7 @@ def follow_all(orders: Orders, name: str) -> None:
     from submissions.workers import looking
 
     _set_clock()
+    _let_clocks_decide()
     _let_transactions_stand_still()
     _leave_out(queue, lifecycle)
     _leave_out_looking(queue, looking)

@@ -19,7 +19,7 @@ from typing import Literal, get_args
 Victim = Literal["child", "worker", "sandbox", "frozen"]
 VICTIMS: tuple[Victim, ...] = get_args(Victim)
 #: What a worker can be told to do without.
-Protection = Literal["fence", "states", "unique", "reaper", "attempts", "looking", "standstill"]
+Protection = Literal["fence", "states", "unique", "reaper", "attempts", "looking", "standstill", "clock"]
 
 
 @dataclass(frozen=True, slots=True)

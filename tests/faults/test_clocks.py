@@ -1,11 +1,21 @@
-"""Clocks that jump by an hour, of a worker or of the dispatcher: nothing is lost, nothing done twice, all at once."""
+"""Clocks that jump by an hour, of a worker or of the dispatcher: nothing is lost, nothing done twice, all at once.
+
+The control: where leases are judged by the dispatcher's own clock, work is taken from the living.
+"""
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+from typing import Any
+
 import pytest
+from django.db import connection
 
 from submissions.models import Job
-from tests.faults.conftest import full
+from submissions.queue import claim
+from tests.faults.conftest import NEEDS_POSTGRESQL, full
+from tests.faults.forked import ForkedService
 from tests.faults.site import Site
 from tests.faults.work import Work, doubled, ended, lost, tell_everybody
 
@@ -30,3 +40,26 @@ def test_a_clock_that_jumps_harms_nobody(service: str, queue_site: Site, work: W
     attempts = list(Job.objects.exclude(submission=None).values_list("attempts", flat=True))
     assert sorted(attempts)[-2:] == [2, 2], "only what was killed is done again"
     assert sum(attempts) == len(attempts) + 2
+
+
+def test_by_its_own_clock_a_dispatcher_takes_work_from_the_living(
+    transactional_db: None, tmp_path: Path, work: Work, settings: Any
+) -> None:
+    """A lease of six seconds outlives two turns of a dispatcher whose clock is wrong; unprotected not one."""
+    if connection.vendor != "postgresql":
+        pytest.skip(NEEDS_POSTGRESQL)
+    scale = 0.1
+    settings.LEASE_SECONDS *= scale
+    site = Site(tmp_path / "site", scale=scale)
+    site.orders.set_clock("dispatcher", HOUR)
+    site.add(ForkedService("dispatcher", ["dispatch"], site.orders, site.folder / "dispatcher.log", scale))
+    try:
+        work.submit([work.open])
+        held = claim(["score"], "living:1:2")
+        assert held is not None
+        time.sleep(0.8)
+        assert Job.objects.filter(pk=held.pk, fence=held.fence, lease_expires_at__isnull=False).exists()
+        site.orders.do_without("clock")
+        site.wait_for(lambda: Job.objects.filter(pk=held.pk, lease_expires_at=None), "it to be taken away", 4)
+    finally:
+        site.stop()

@@ -14,6 +14,7 @@ import random
 import resource
 import socket
 import subprocess
+import sys
 import time
 import zipfile
 from collections.abc import Iterator
@@ -137,7 +138,23 @@ def test_while_an_upload_arrives_is_unpacked_and_is_stored(site: Site, work: Wor
     Job.objects.update(state=State.CANCELLED)
 
 
-@pytest.mark.long
+def test_what_a_worker_cannot_write_is_done_once_there_is_room(
+    queue_site: Site, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker reads and keeps what is longer than the site looks at at once: the first attempt has no room for it."""
+    monkeypatch.setattr(checking.settings, "VALIDATE_AT_ONCE_BYTES", 1000)
+    with contextlib.ExitStack() as limits:
+        for name in ("scorer-1", "scorer-2"):
+            limits.enter_context(full_beyond(queue_site.services[name], 300))
+        kept = work.submit([work.hidden])
+        queue_site.wait_for(lambda: "disk is full" in kept.jobs.get().log, "an attempt")
+        assert not ended([kept])
+    queue_site.wait_for(lambda: ended([kept]), "the job to end")
+    job = kept.jobs.get()
+    assert (job.state, job.attempts > 1, Run.objects.count()) == (State.DONE, True, 1), job.log
+    leave_nothing_behind()
+
+
 @pytest.mark.long  # Celery's workers are slow to start
 def test_what_a_worker_cannot_write_is_tried_again(
     scoring_site: Site, work: Work, monkeypatch: pytest.MonkeyPatch
@@ -177,6 +194,24 @@ def leave_nothing_behind() -> None:
         settings.JOB_WALL_CLOCK_SECONDS = usual
     named = set(Run.objects.values_list("sha256", flat=True))
     assert {path.name for path in files()} <= named
+
+
+def test_what_nobody_names_stays_where_nothing_is_swept(
+    transactional_db: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The control of cleaning up: in every place an orphan, which the sweep removes, and without the sweep is seen."""
+    leave_nothing_behind()
+    for number, place in enumerate(PLACES):
+        folder = Path(settings.VAR, place, "killed" if place == "work" else "")  # a worker's scratch folder
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number}{'a' * 63}").write_text("of a process that was killed")
+    with monkeypatch.context() as without:
+        without.setattr(sys.modules[__name__], "sweep", lambda grace: None)
+        with pytest.raises(AssertionError):
+            leave_nothing_behind()
+    assert len(files()) >= len(PLACES)
+    leave_nothing_behind()
+    assert not any(path.name.endswith("a" * 63) for path in files())
 
 
 @pytest.mark.long

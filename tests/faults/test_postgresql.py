@@ -151,6 +151,30 @@ def test_every_page_says_that_we_are_away_and_comes_back(killable: Site, work: W
         assert ask(site.address, path, headers=headers).status in (200, 302, 401), path
 
 
+def test_what_was_committed_before_the_disk_had_it_is_gone(
+    transactional_db: None, running_site: Site, work: Work
+) -> None:
+    """The control in short: one submission by a session without `synchronous_commit`, and the server dies."""
+    if running_site.database is None:
+        pytest.skip("DATABASE_URL names a server that is not ours to kill")
+    running_site.stop()  # whatever else commits would write down what came before it
+    try:
+        kept = work.submit([work.open]).system.name
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER SYSTEM SET wal_writer_delay = '10s'")
+            cursor.execute("SELECT pg_reload_conf()")
+            cursor.execute("SET synchronous_commit = off")
+        lost = work.submit([work.open]).system.name
+        assert not_kept([kept, lost]) == []
+        with away(running_site):
+            pass
+        assert not_kept([kept, lost]) == [f"{lost}: 0 submissions"]
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER SYSTEM RESET wal_writer_delay")
+            cursor.execute("SELECT pg_reload_conf()")
+
+
 @pytest.mark.long
 def test_an_answer_before_the_disk_has_it_would_be_a_lie(killable: Site, work: Work) -> None:
     """The control: where PostgreSQL says “committed” before it has written, what was acknowledged is lost."""

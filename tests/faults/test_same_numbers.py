@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from django.conf import settings
 
@@ -70,6 +71,41 @@ def test_a_run_has_the_same_numbers_every_time(tmp_path: Path) -> None:
     assert found == {_computed(path, dataset)}
     names = evaluations[0].measures
     assert found == {_elsewhere(path, dataset, names, threads) for threads in THREADS}
+
+
+def test_one_bit_is_seen_and_so_is_a_sum_in_another_order(tmp_path: Path) -> None:
+    """The control: what would go by how it was computed is not called the same."""
+    dataset = make_collection(tmp_path)
+    path = tmp_path / "run.txt"
+    write_run(path)
+    assert dataset.current_qrels is not None
+    scored = evaluate_run(path, dataset, dataset.current_qrels, lambda share: None)
+    same = digest(scored.per_query, scored.means)
+    changed = scored.per_query.copy()
+    changed.flat[3] = np.nextafter(changed.flat[3], 2.0)
+    assert digest(changed, scored.means) != same
+    sums = {
+        name: float(sum(scored.per_query[::-1, column])) / len(scored.per_query)
+        for column, name in enumerate(scored.means)
+    }
+    assert sums == pytest.approx(scored.means, abs=1e-12)
+    assert digest(scored.per_query, sums) != same
+
+
+def test_a_scorer_that_goes_by_the_order_of_lines_is_seen(tmp_path: Path) -> None:
+    """Of equal scores ours takes the documents in one order; the control's takes them as they come."""
+    dataset = make_collection(tmp_path)
+    lines = [(query, f"d{number}") for query in QUERIES for number in range(1, 41)]
+    ours, controls = set(), set()
+    for name in ("one", "another"):
+        random.Random(name).shuffle(lines)
+        path = tmp_path / f"{name}.txt"
+        path.write_text("".join(f"{query} Q0 {document} 1 0.5 test\n" for query, document in lines))
+        ours.add(_computed(path, dataset))
+        as_they_come = (f"{query} Q0 {each} 1 {-n} test\n" for n, (query, each) in enumerate(lines))
+        path.write_text("".join(as_they_come))
+        controls.add(_computed(path, dataset))
+    assert (len(ours), len(controls)) == (1, 2)
 
 
 def _computed(path: Path, dataset: Dataset) -> str:
