@@ -7,6 +7,7 @@ from collections.abc import Callable
 from django.conf import settings
 from django.core.exceptions import BadRequest, PermissionDenied, SuspiciousOperation
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
+from django.utils.cache import patch_vary_headers
 
 from leaderboard import faults
 
@@ -24,6 +25,28 @@ class PolicyMiddleware:
         response = self.get_response(request)
         response.headers.setdefault("Permissions-Policy", settings.PERMISSIONS_POLICY)
         response.headers.setdefault("Cross-Origin-Resource-Policy", "same-origin")
+        return response
+
+
+class ApiCachingMiddleware:
+    """Says of every answer of the API that it depends on who asks, and of those to somebody that nobody keeps them.
+
+    What is public and asked for by nobody in particular keeps what its view says: boards may be kept, and asked again.
+    """
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Add the headers."""
+        response = self.get_response(request)
+        if request.path.startswith("/api/"):
+            patch_vary_headers(response, ["Authorization", "Cookie"])
+            to_somebody = (
+                "Authorization" in request.headers or settings.SESSION_COOKIE_NAME in request.COOKIES
+            )
+            if to_somebody and "no-store" not in response.headers.get("Cache-Control", ""):
+                response.headers["Cache-Control"] = "private, no-store"
         return response
 
 

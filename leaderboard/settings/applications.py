@@ -34,6 +34,7 @@ MIDDLEWARE = [
     # Before whatever answers by itself: headers are on static files and on early refusals too.
     "csp.middleware.CSPMiddleware",
     "leaderboard.middleware.PolicyMiddleware",
+    "leaderboard.middleware.ApiCachingMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "leaderboard.middleware.NullCharacterMiddleware",

@@ -41,7 +41,8 @@ ACCOUNT_REAUTHENTICATION_TIMEOUT = 300
 #: People are told by mail that their password, address or second factor has changed.
 ACCOUNT_EMAIL_NOTIFICATIONS = True
 ACCOUNT_MAX_EMAIL_ADDRESSES = 5
-#: Neither signing up nor asking for a new password tells whether an address has an account.
+#: Neither signing up nor asking for a new password tells whether an address has an account, by its answer or its time
+#: (SignupForm hashes the password either way).
 ACCOUNT_PREVENT_ENUMERATION = True
 
 # --- passwords: long rather than intricate (NIST SP 800-63B-4, OWASP ASVS 5.0, 6.2)
@@ -96,8 +97,11 @@ if STAFF_SESSION_HOURS < 1:
 ACCOUNT_RATE_LIMITS = {
     "login": "30/m/ip",
     "login_failed": "10/m/ip,5/300s/key",
+    #: Beside that, for codes alone: who tries them has the password.
+    "second_factor": "20/h/key,50/d/key",
     "signup": "20/h/ip",
-    "reset_password": "20/h/ip,5/d/key",
+    #: By hours, not by the day: strangers can use it up, and its owner is to wait no longer.
+    "reset_password": "20/h/ip,3/2h/key",
     "reset_password_from_key": "20/h/ip",
     "change_password": "5/m/user",
     "manage_email": "10/h/user",

@@ -9,6 +9,7 @@ from pathlib import Path
 from evaluation.checkpoints import CheckpointKind
 from evaluation.engines import describe
 from evaluation.errors import InvalidContent, InvalidRun
+from leaderboard.models import User
 from submissions.checkpoints.hub import fetch
 from submissions.checkpoints.keeping import keep_checkpoint
 from submissions.lease import LeaseLost
@@ -53,7 +54,7 @@ def _fetch_and_keep(
                 team=submission.team,
                 archive=_packed(files, folder / "fetched.zip"),
                 file_name=f"{name.replace('/', '_')}@{commit[:12]}.zip",
-                person=submission.submitter,
+                person=User.objects.only("pk").get(pk=submission.submitter_id),
                 wanted=kinds,
                 hub_name=name,
                 hub_commit=commit,

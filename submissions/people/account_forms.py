@@ -5,10 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from allauth.account import forms as account
+from allauth.account.adapter import get_adapter
+from allauth.core import context
+from allauth.core.internal import ratelimit
 from allauth.mfa.base import forms as second_factor
 from allauth.mfa.totp import forms as totp
 from django import forms
+from django.contrib.auth.hashers import make_password
+from django.core.exceptions import ValidationError
 from django.core.validators import EmailValidator
+from django.http import HttpRequest
 
 _LABELS = {
     "email": "E-mail address",
@@ -51,6 +57,15 @@ class SignupForm(_Worded, account.SignupForm):
 
     labels = _LABELS_WHERE_FIRST
 
+    def try_save(self, request: HttpRequest) -> Any:
+        """The account and an answer. For an address that has one as much is computed, and thrown away.
+
+        Hashing the password takes most of the time: without it the time would tell who has an account.
+        """
+        if self.account_already_exists:
+            make_password(self.cleaned_data["password1"])
+        return super().try_save(request)
+
 
 class AddEmailForm(_Worded, account.AddEmailForm):
     """A further address."""
@@ -82,13 +97,42 @@ class ReauthenticateForm(_Worded, account.ReauthenticateForm):
     """The password once more."""
 
 
-class AuthenticateCodeForm(_Worded, second_factor.AuthenticateForm):
+class _Counted:
+    """Part of a form with a code: wrong ones are counted by the hour and the day too, for the account alone.
+
+    Passwords are not, since strangers can send wrong ones; whoever comes here has shown the password.
+    """
+
+    user: Any
+
+    def clean_code(self) -> str:
+        """The right code. Raises ValidationError for a wrong one, and where there were too many."""
+        request, app, action, key = (
+            context.request,
+            "allauth.account",
+            "second_factor",
+            f"person {self.user.pk}",
+        )
+        usage = ratelimit.consume(request, app=app, action=action, key=key)
+        if usage is None:
+            raise get_adapter().validation_error("too_many_codes")
+        try:
+            code: str = super().clean_code()  # type: ignore[misc]  # of the form that this is part of
+        except ValidationError as error:
+            if error.code == "too_many_login_attempts":
+                usage.rollback()  # the code was not looked at
+            raise
+        ratelimit.clear(request, app=app, action=action, key=key)
+        return code
+
+
+class AuthenticateCodeForm(_Counted, _Worded, second_factor.AuthenticateForm):
     """A code, when signing in."""
 
     labels = {"code": "Code"}
 
 
-class ReauthenticateCodeForm(_Worded, second_factor.ReauthenticateForm):
+class ReauthenticateCodeForm(_Counted, _Worded, second_factor.ReauthenticateForm):
     """A code once more."""
 
     labels = {"code": "Code"}

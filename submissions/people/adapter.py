@@ -41,6 +41,7 @@ class AccountAdapter(DefaultAccountAdapter):
         "max_email_addresses": "An account has %d e-mail addresses at most. Remove one first.",
         "rate_limited": "Too many attempts in a short time. Wait a few minutes.",
         "too_many_login_attempts": "Too many failed attempts. Wait a few minutes.",
+        "too_many_codes": "Too many wrong codes for this account. Wait an hour; after 50 in a day, a day.",
         "unknown_email": "No account has this e-mail address.",
         "unverified_primary_email": "Verify an address before you make it primary.",
     }

@@ -19,6 +19,7 @@ from typing import Any
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F, QuerySet, Sum
+from django.db.models.functions import Least
 from django.utils import timezone
 
 from evaluation.formats.compression import describe_bytes
@@ -79,7 +80,7 @@ def begin(owner: User, *, length: int, kind: str, file_name: str = "", metadata:
     upload.touched_at = timezone.now()
     storage.make(upload.pk)
     try:
-        require_room(storage.folder(), length + _still_to_come())
+        require_room(storage.folder(), length + _reserved())
         with transaction.atomic():
             # Held while they are counted: of two that begin at once the second sees the first.
             User.objects.select_for_update(no_key=True).get(pk=owner.pk)
@@ -91,14 +92,17 @@ def begin(owner: User, *, length: int, kind: str, file_name: str = "", metadata:
     return upload if length else _complete(upload, hashlib.sha256().hexdigest())
 
 
-def _still_to_come() -> int:
-    """The bytes that all uploads under way have announced and not sent: the room is theirs already.
+def _reserved() -> int:
+    """The room that is kept for what uploads under way have announced and not sent, in bytes.
 
-    Of several people who begin in one moment none sees the others; `receive` then finds that there is no room.
+    Of each as many as came already, and what the next sync may bring: who only announces takes nobody's room. Of
+    several people who begin in one moment none sees the others. Where more comes than was kept, `receive` finds no
+    room.
     """
     since = timezone.now() - timedelta(seconds=settings.UPLOAD_LIFETIME_SECONDS)
     under_way = Upload.objects.filter(completed_at=None, touched_at__gt=since)
-    return int(under_way.aggregate(left=Sum(F("length") - F("offset")))["left"] or 0)
+    kept = Least(F("length") - F("offset"), F("offset") + storage.SYNC_EVERY)
+    return int(under_way.aggregate(kept=Sum(kept))["kept"] or 0)
 
 
 def _refuse_too_many(owner: User, length: int) -> None:

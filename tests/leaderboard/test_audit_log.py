@@ -40,6 +40,19 @@ def test_the_database_refuses_to_change_what_was_recorded(triggers: None, statem
     assert AuditRecord.objects.count() == 2
 
 
+def test_no_row_takes_the_place_of_a_record(triggers: None) -> None:
+    if connection.vendor != "sqlite":
+        pytest.skip("only SQLite has REPLACE")
+    kept = record("tested", "nothing")
+    columns = [field.column for field in AuditRecord._meta.concrete_fields]
+    copied = ", ".join("'another'" if name == "reason" else f'"{name}"' for name in columns)
+    with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
+        _execute(
+            f"INSERT OR REPLACE INTO leaderboard_auditrecord SELECT {copied} FROM leaderboard_auditrecord"
+        )
+    assert AuditRecord.objects.get().reason == kept.reason
+
+
 def test_the_site_itself_neither_saves_nor_deletes_a_record() -> None:
     kept = record("tested", "nothing")
     with pytest.raises(TypeError):

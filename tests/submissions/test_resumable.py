@@ -214,6 +214,29 @@ def test_what_is_announced_has_its_room_before_it_comes(
     other.begin(400)
 
 
+def test_who_only_announces_takes_nobodys_room(
+    tus: Tus, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of an upload as much is kept free as came of it, and what the next sync may bring."""
+    settings.DISK_RESERVE_BYTES = 100
+    monkeypatch.setattr(storage, "SYNC_EVERY", 10)
+    monkeypatch.setattr(protocol, "BLOCK", 10)
+    free = [1_000]
+    monkeypatch.setattr("shutil.disk_usage", lambda path: Usage(10_000, 0, free[-1]))
+    announced = [tus.begin(800) for _ in range(3)]
+    other = Tus(make_user())
+    assert other.ask("POST", UPLOADS, Upload_Length="871").status_code == 503
+    sent = other.begin(870)
+    assert other.patch(sent, b"x" * 400, 0).status_code == 204
+    free.append(600)
+    # 410 are kept for who has sent 400; the others are told when their bytes come, and keep what is there.
+    assert tus.ask("POST", UPLOADS, Upload_Length="61").status_code == 503
+    free.append(105)
+    refused = tus.patch(announced[0], b"x" * 20, 0)
+    assert (refused.status_code, refused.json()["code"]) == (503, "disk_full")
+    assert tus.offset(announced[0]) == 0
+
+
 def test_pieces_leave_the_reserve_alone(tus: Tus, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others have filled the disk since the upload began, or fill it while a piece comes."""
     settings.DISK_RESERVE_BYTES = 100
