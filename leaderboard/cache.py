@@ -60,6 +60,11 @@ class ForgivingRedisCache(RedisCache):
             lambda: self._here.set(key, value, timeout, version) if _is_limit(key) else None,
         )
 
+    def set_many(self, data: Any, timeout: Any = 3600, version: int | None = None) -> Any:
+        """Store the values by key where the server answers, in one question; the keys that were not stored."""
+        ask = super().set_many
+        return self._ask(lambda: ask(data, timeout, version), lambda: list(data))
+
     def add(self, key: Any, value: Any, timeout: Any = 3600, version: int | None = None) -> bool:
         """Store the value unless there is one; True when the server is away, so that no lock is waited for."""
         ask = super().add

@@ -108,6 +108,7 @@ def house_system(
                 "description": description,
                 "parameters": parameters,
                 "training_declared": training_declared,
+                "adapted_to": list(adapted_to),
             },
         )
         if set(adapted_to).difference(system.adapted_to):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from threading import Lock
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -20,17 +21,34 @@ from leaderboard.site_address import absolute
 PREFIX = "/api/v1/"
 
 
+_making = Lock()
+
+
+class OneAtATime(SchemaGenerator):
+    """Makes the schema in one thread at a time.
+
+    drf-spectacular looks up the classes that its extensions are for when the first schema is made, and a second thread
+    that comes upon one half looked up fails.
+    """
+
+    def get_schema(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """As the generator does."""
+        with _making:
+            found: dict[str, Any] = super().get_schema(*args, **kwargs)
+        return found
+
+
 class SchemaView(SpectacularAPIView):
     """The OpenAPI schema."""
 
     required_scope = "read"
+    generator_class = OneAtATime
 
 
 @cache
 def _schema() -> dict[str, Any]:
     """The schema as everybody may read it; it is made from the code alone."""
-    found: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)
-    return found
+    return OneAtATime().get_schema(request=None, public=True)
 
 
 def _fixed() -> str:

@@ -15,6 +15,8 @@ from leaderboard.certainty.found import BoardCertainty, EntryCertainty, MeasureC
 
 INTERVAL, GROUP, P_BEST = "interval", "group", "p-best"
 P_BASELINE, WINS = "p-baseline", "wins"
+#: Columns that a board has while its certainty is up to date: an address that names them must not fail in between.
+PASSING = frozenset({INTERVAL, GROUP, P_BEST, P_BASELINE, WINS})
 #: Decimals of the ends of an interval: they are drawn, so that further ones would say nothing.
 INTERVAL_DECIMALS = 3
 

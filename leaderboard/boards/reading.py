@@ -240,6 +240,15 @@ _OF_BENCHMARK = (
     " WHERE id IN (SELECT member.dataset_id FROM leaderboard_benchmarkmember member "
     "JOIN leaderboard_benchmark benchmark ON benchmark.id = member.benchmark_id WHERE benchmark.slug = %s)"
 )
+#: Those on which it, what it is a variant of, or a variant of it has a result. What its runs were made of was found for
+#: the same datasets.
+_OF_SYSTEM = (
+    " WHERE id IN (SELECT dataset_id FROM leaderboard_entry WHERE system_id IN ("
+    "SELECT id FROM leaderboard_system WHERE slug = %s "
+    "UNION SELECT variant_of_id FROM leaderboard_system WHERE slug = %s "
+    "UNION SELECT kin.id FROM leaderboard_system kin "
+    "JOIN leaderboard_system itself ON itself.id = kin.variant_of_id WHERE itself.slug = %s))"
+)
 
 
 def dataset_revision(slug: str) -> str:
@@ -250,6 +259,11 @@ def dataset_revision(slug: str) -> str:
 def benchmark_revision(slug: str) -> str:
     """What changes whenever one of the benchmark's datasets does; empty where there is none. One query."""
     return _revision(_REVISION + _OF_BENCHMARK, slug)
+
+
+def system_revision(slug: str) -> str:
+    """What changes whenever a board does that the system or its kin stands on. One query."""
+    return _revision(_REVISION + _OF_SYSTEM, slug, slug, slug)
 
 
 def site_revision() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from leaderboard.boards.certainty_columns import PASSING
 from leaderboard.boards.cost_columns import describe_costs
 from leaderboard.boards.facets import OF_DATASETS, OF_ROWS, offered, passes
 from leaderboard.boards.model import QUARANTINED, Board, Column, ColumnGroup, Row
@@ -38,10 +39,14 @@ def arrange(board: Board, state: BoardState, default: str) -> Board:
 
 
 def resolved_sorts(columns: Sequence[Column], state: BoardState, default: str) -> list[Sort]:
-    """The columns that decide the order, each with its order. Raises UnknownChoice."""
+    """The columns that decide the order, each with its order. Raises UnknownChoice.
+
+    One that the board has now and then, and not at this moment, decides nothing.
+    """
     by_key = {column.key: column for column in columns}
+    wanted = [sort for sort in state.sorts if sort.key in by_key or sort.key not in PASSING]
     sorts = []
-    for sort in state.sorts or (Sort(default),):
+    for sort in wanted or (Sort(default),):
         key = sort.key or default
         if key not in by_key:
             raise UnknownChoice("sort", key, by_key)
@@ -66,6 +71,8 @@ def _left_without_facets(board: Board, rows: Sequence[Row], state: BoardState) -
         found = [row for row in found if row.measured and not row.measured.machine.has_gpu]
     numeric = {column.key: place for place, column in enumerate(board.columns) if column.numeric}
     for key, low, high in state.ranges:
+        if key in PASSING and key not in numeric:
+            continue
         if key not in numeric:
             raise UnknownChoice("range", key, numeric)
         found = [row for row in found if _within(row.values[numeric[key]], low, high)]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from django.db.models import prefetch_related_objects
 from numpy.typing import NDArray
 
 from evaluation.certainty import PERMUTATIONS, count_wins, randomisation_test
@@ -52,16 +53,16 @@ def tests(questions: Sequence[Question], permutations: int) -> dict[Question, li
     if missing:
         entries = with_values(pk for question in missing for pk in question.entries)
         new = {keys[question]: _answer(question, entries, permutations) for question in missing}
-        for key, answer in new.items():
-            _remembered.set(key, answer)
+        _remembered.set_many(new)
         known |= new
     return {question: [Tested(*each) for each in known[key]] for question, key in keys.items()}
 
 
 def with_values(ids: Any) -> dict[int, Entry]:
     """Entries with the rows that have their values by query. Two queries."""
-    rows = Entry.objects.filter(pk__in=set(ids)).select_related("evaluation__run", "system")
-    return {entry.pk: entry for entry in rows.prefetch_related("seeds__evaluation__run")}
+    rows = list(Entry.objects.filter(pk__in=set(ids)).select_related("evaluation__run", "system"))
+    prefetch_related_objects([entry for entry in rows if entry.evaluation is None], "seeds__evaluation__run")
+    return {entry.pk: entry for entry in rows}
 
 
 def values_of(entries: Sequence[Entry], measure: str) -> NDArray[np.float64] | None:

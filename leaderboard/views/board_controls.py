@@ -224,6 +224,8 @@ def _chips(board: Board, state: BoardState, path: str) -> Iterator[Chip]:
             yield Chip(f"{LABELS[name]}: {labels.get(value, value)}", path + without.query_string())
     columns = {column.key: column for column in board.ranges}
     for one in state.ranges:
+        if one.key not in columns:  # a column that is being found anew bounds nothing meanwhile
+            continue
         rest = tuple(other for other in state.ranges if other != one)
         yield Chip(_range_label(columns[one.key], one), path + state.but(ranges=rest).query_string())
     if state.text:

@@ -7,6 +7,8 @@ from typing import Any
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils.html import format_html_join
+from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
 from evaluation.certainty import CORRECTION, TEST
@@ -22,10 +24,26 @@ from leaderboard.comparing.testing import with_values
 from leaderboard.models import Entry
 from leaderboard.page_cache import Asked, kept_page
 from leaderboard.queries.collection import OpenCollection, open_collection
+from leaderboard.remembered import Remembered
+
+#: The systems that there are, and how a page offers them: on a large site this takes longer than all the rest.
+_offered: Remembered[tuple[dict[str, SystemChoice], SafeString]] = Remembered(1)
 
 
 def _revision() -> str:
     return reading.site_revision()
+
+
+def _systems() -> tuple[dict[str, SystemChoice], SafeString]:
+    """Those that can be compared, and the options of the list that a reader chooses from. Kept as long as a page is."""
+    revision = reading.site_revision()
+    found = _offered.get(revision)
+    if found is None:
+        choices = system_choices()
+        options = ((each.slug, ", ".join(filter(None, (each.name, each.by)))) for each in choices.values())
+        found = choices, format_html_join("", '<option value="{}">{}</option>', options)
+        _offered.put(revision, found)
+    return found
 
 
 def _variant(request: HttpRequest) -> Asked | None:
@@ -40,18 +58,19 @@ def _variant(request: HttpRequest) -> Asked | None:
 @kept_page(_revision, _variant)
 def compare_systems(request: HttpRequest) -> HttpResponse:
     """Systems side by side: per dataset, and query by query where judgements are open."""
-    choices = system_choices()
+    choices, options = _systems()
     try:
         asked = CompareState.read(request.GET)
         view = asked.but(systems=resolved(asked.systems, choices))
         context = _context(view, choices) if len(view.systems) > 1 else {}
     except UnknownChoice as error:
         chosen = [slug for slug in request.GET.getlist("system") if slug in choices][:MOST_SYSTEMS]
-        context = {"error": error, **_form(CompareState(tuple(chosen)), choices)}
+        context = {"error": error, "options": options, **_form(CompareState(tuple(chosen)), choices)}
         return render(request, "leaderboard/compare.html", context, status=400)
     if request.GET.urlencode() and view.systems != tuple(request.GET.getlist("system")):
         return redirect(reverse("compare") + view.query_string())  # what a form sent, said shorter
-    return render(request, "leaderboard/compare.html", {**_form(view, choices), **context})
+    context = {"options": options, **_form(view, choices), **context}
+    return render(request, "leaderboard/compare.html", context)
 
 
 def _form(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any]:
@@ -68,7 +87,6 @@ def _form(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any
             )
             for slug in view.systems
         ],
-        "choices": [choice for choice in choices.values() if choice.slug not in view.systems],
         "blanks": range(max(1, 2 - len(view.systems)) if len(view.systems) < MOST_SYSTEMS else 0),
         "most": MOST_SYSTEMS,
     }

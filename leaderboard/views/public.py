@@ -71,7 +71,7 @@ def benchmarks(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@kept_page(_site, with_address())
+@kept_page(reading.system_revision, with_address())
 def system(request: HttpRequest, slug: str) -> HttpResponse:
     """Everything a system has, per dataset beside BM25 and the best."""
     facts = system_page.system_facts(slug)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 from typing import Any
 
 import pytest
 from django.test import Client
+from drf_spectacular.generators import SchemaGenerator
+
+from leaderboard.api.documents import OneAtATime, SchemaView
 
 pytestmark = pytest.mark.django_db
 
@@ -78,3 +83,23 @@ def test_files_are_told_from_addresses(schema: dict[str, Any], page: str) -> Non
 
 def test_it_needs_no_script(page: str) -> None:
     assert "<script" not in page
+
+
+def test_the_schema_is_made_in_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Visitors come at once after a start, and what makes it would fail for the second of them."""
+    inside: list[int] = []
+    most: list[int] = []
+
+    def slow(self: SchemaGenerator, request: Any, public: bool) -> dict[str, Any]:
+        inside.append(1)
+        most.append(len(inside))
+        time.sleep(0.02)
+        inside.pop()
+        return {}
+
+    monkeypatch.setattr(SchemaGenerator, "get_schema", slow)
+    assert SchemaView.generator_class is OneAtATime
+    with ThreadPoolExecutor(4) as threads:
+        made = [threads.submit(OneAtATime().get_schema, request=None, public=True) for _ in range(4)]
+    assert [each.result() for each in made] == [{}] * 4
+    assert max(most) == 1

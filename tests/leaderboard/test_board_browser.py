@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -78,14 +79,19 @@ def test_the_same_way_without_javascript(browser: Browser, live_server: object) 
     context.close()
 
 
-def test_the_open_tools_have_no_serious_fault_of_accessibility(page: Page) -> None:
-    for width, height, scheme in ((1440, 900, "light"), (390, 844, "dark")):
-        page.set_viewport_size({"width": width, "height": height})
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-        page.goto("/datasets/demo/?sort=nDCG@10&sort=R@100&architecture=dense&corpus=1000000")
-        page.get_by_role("button", name="Pin System 1").click()
-        expect(page.get_by_role("link", name="Unpin System 1")).to_be_visible()
-        page.get_by_text("Filters and columns").click()
-        found = Axe().run(page).response["violations"]
-        assert [fault["id"] for fault in found if fault["impact"] in ("serious", "critical")] == []
-        assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+@pytest.mark.parametrize(
+    ("width", "height", "scheme"),
+    [pytest.param(1440, 900, "light", marks=pytest.mark.long), (390, 844, "dark")],
+)
+def test_the_open_tools_have_no_serious_fault_of_accessibility(
+    page: Page, width: int, height: int, scheme: Any
+) -> None:
+    page.set_viewport_size({"width": width, "height": height})
+    page.emulate_media(color_scheme=scheme)
+    page.goto("/datasets/demo/?sort=nDCG@10&sort=R@100&architecture=dense&corpus=1000000")
+    page.get_by_role("button", name="Pin System 1").click()
+    expect(page.get_by_role("link", name="Unpin System 1")).to_be_visible()
+    page.get_by_text("Filters and columns").click()
+    found = Axe().run(page).response["violations"]
+    assert [fault["id"] for fault in found if fault["impact"] in ("serious", "critical")] == []
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

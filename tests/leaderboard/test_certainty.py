@@ -324,6 +324,20 @@ def test_a_board_is_ordered_by_group_interval_and_p(board: Dataset) -> None:
     assert order("wins")[-1] == "BM25"
 
 
+def test_an_address_that_orders_by_a_group_holds_while_groups_are_found_anew(
+    client: Client, board: Dataset
+) -> None:
+    address = f"/datasets/{board.slug}/?sort=group&min-p-best=0"
+    assert client.get(address).status_code == 200  # nothing is found yet
+    compute_certainty(board)
+    assert client.get(address).status_code == 200
+    score_queries(board, "Newcomer", spread(0.5))
+    page = client.get(address)
+    assert page.status_code == 200
+    assert b"Newcomer" in page.content
+    assert client.get(f"/datasets/{board.slug}/?sort=groups").status_code == 400
+
+
 def test_reported_boards_say_nothing_of_it(client: Client) -> None:
     from leaderboard.reported.loader import load_reported
 

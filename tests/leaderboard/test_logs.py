@@ -198,7 +198,7 @@ class _Sentry(BaseHTTPRequestHandler):
 
 def test_sentry_is_told_of_a_fault_without_what_it_was_about() -> None:
     server = HTTPServer(("127.0.0.1", 0), _Sentry)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     try:
         run_python(
             "import logging, sentry_sdk\nfrom leaderboard.log_context import of_job\n"

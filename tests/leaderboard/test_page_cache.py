@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 import redis
 from django.core.exceptions import ImproperlyConfigured
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
 from leaderboard import page_cache
@@ -19,7 +21,7 @@ from leaderboard.models import Dataset
 from leaderboard.page_cache import Kept, Recent, forget_pages
 from leaderboard.slots import Slots
 from tests.factories import make_user
-from tests.leaderboard.entries import score, scored_dataset
+from tests.leaderboard.entries import make_system, score, scored_dataset
 from tests.leaderboard.open_runs import open_dataset, run_for
 from tests.leaderboard.test_queries import GOOD, POOR
 
@@ -35,9 +37,15 @@ def dataset() -> Dataset:
     return dataset
 
 
+def kept_in(broker: redis.Redis) -> list[str]:
+    """What the server keeps, by key. What pages were counted is there too, now and then."""
+    keys = [key.decode().rpartition(":1:")[2] for key in broker.scan_iter()]
+    return [key for key in keys if not key.startswith("pages-counted")]
+
+
 def pages_in(broker: redis.Redis) -> int:
-    """How many pages the server keeps. What pages were counted is there too, now and then."""
-    return sum(1 for key in broker.scan_iter() if b"pages-counted" not in key)
+    """How many pages the server keeps."""
+    return len(kept_in(broker))
 
 
 # --- how much
@@ -109,7 +117,7 @@ def test_what_comparisons_remember_has_so_many_places(
     page = client.get(f"/compare/?system={first.slug}&system={second.slug}")
     again = client.get(f"/compare/?system={second.slug}&system={first.slug}")
     assert (page.status_code, again.status_code) == (200, 200)
-    keys = [key.decode().rpartition(":1:")[2] for key in broker.scan_iter()]
+    keys = kept_in(broker)
     assert {key.partition(":")[0] for key in keys} == {"paired", "overlap"}
     assert all(int(key.partition(":")[2]) < 16_384 for key in keys)
 
@@ -131,6 +139,29 @@ def test_pages_of_a_process_are_bounded_by_their_bytes_and_age() -> None:
 
 
 # --- whose
+
+
+def test_a_systems_page_is_made_anew_when_its_boards_or_its_kins_change_and_not_for_others(
+    client: Client,
+) -> None:
+    own, kins, other = (scored_dataset(slug=slug) for slug in ("own", "kins", "other"))
+    parent = score(own, "Parent", ndcg=0.4).system
+    page = f"/systems/{parent.slug}/"
+
+    def tag() -> str:
+        return str(client.get(page).headers["ETag"])
+
+    first = tag()
+    score(other, "Stranger", ndcg=0.5)
+    with CaptureQueriesContext(connection) as asked:
+        assert tag() == first
+    assert len(asked) == 1, "the kept page, though another board changed"
+    score(own, "Better", ndcg=0.9)
+    assert b"Better" in client.get(page).content
+    child = make_system("Child", variant_of=parent)
+    assert b"Child" not in client.get(page).content
+    score(kins, child, ndcg=0.3)
+    assert b"Child" in client.get(page).content
 
 
 def test_nobody_is_sent_to_an_address_that_another_visitor_made_up(client: Client, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from leaderboard.publishing import training_exposure
 from leaderboard.reported import tables
 from leaderboard.reported.loader import load_reported
 from leaderboard.reported.tables import printed_over_all
+from tests import reported_boards
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db
@@ -21,7 +22,8 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def _loaded() -> None:
-    load_reported()
+    """What the loader writes into an empty database, by itself the first time."""
+    reported_boards.load_reported()
 
 
 def beir_entries() -> dict[tuple[str, str], Entry]:

@@ -137,3 +137,21 @@ def test_open_judgements_are_laid_out_for_who_has_no_private_storage(
     Dataset.objects.filter(pk=dataset.pk).update(hidden=True)
     assert lay_out_open_judgements() == 0
     assert not path_of(Area.OPEN_QRELS, dataset.current_qrels.sha256).exists()
+
+
+def test_judgements_that_are_gone_keep_no_others_from_being_laid_out(
+    baseline_job: Job, settings: Any
+) -> None:
+    """The dispatcher says which are missing each time, after it has done what it can."""
+    work_through("cpu", "a-worker")
+    there = Dataset.objects.get(slug="small")
+    assert there.current_qrels is not None
+    for number in range(3):
+        gone = Dataset.objects.create(slug=f"gone-{number}", name="Gone", hidden=False)
+        version = gone.versions.create(number=1, content_sha256=f"{number:064x}")
+        gone.current_version, gone.state = version, Dataset.State.PUBLISHED
+        gone.current_qrels = version.qrels.create(sha256=f"{number:064x}")
+        gone.save()
+    with pytest.raises(FileNotFoundError, match=f"{0:064x}, {1:064x}, {2:064x}"):
+        lay_out_open_judgements()
+    assert path_of(Area.OPEN_QRELS, there.current_qrels.sha256).exists()
