@@ -85,7 +85,7 @@ fuzz: $(TEST_STAMP) ## all that strangers send, spoilt: 10,000 cases by kind, bo
 sanitize: $(TEST_STAMP) ## the tests of the compiled kernel, with its memory and arithmetic watched (gcc's sanitizers)
 	tests/fuzz/sanitize.sh $(PY)
 
-check-containers: $(TEST_STAMP) ## Docker's own reader on docker/compose.yaml, our rules on it, the proxy in front of the site, its roles
+check-containers: $(TEST_STAMP) ## Docker Compose v2 (and 1.29 where it is) on docker/compose.yaml, our rules on it, the proxy in front of the site, its roles
 	PYTHONPATH=. $(PY) tests/docker/check_compose.py
 	PYTHONPATH=. $(PY) tests/docker/try_proxy.py
 	PYTHONPATH=. $(PY) tests/docker/try_roles.py

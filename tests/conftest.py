@@ -41,10 +41,9 @@ def django_db_modify_db_settings() -> None:
     database = connections["default"].settings_dict
     if "sqlite" in database["ENGINE"]:
         database["TEST"]["NAME"] = str(database["NAME"])
-    else:
-        from tests.servers.emptying import empty_quickly
+    from tests.servers.emptying import empty_quickly
 
-        empty_quickly()
+    empty_quickly()
 
 
 @pytest.fixture(scope="session")

@@ -34,7 +34,7 @@ class TextWriter:
             raise ModelFailure("not_loadable", "config.json does not say decoder_start_token_id")
         # ours alone: a checkpoint's own settings could make it write something else, or without an end
         with failing_clearly():
-            self._model.generation_config = transformers.GenerationConfig(  # type: ignore[no-untyped-call]
+            self._model.generation_config = transformers.GenerationConfig(
                 decoder_start_token_id=start,
                 eos_token_id=config.eos_token_id,
                 pad_token_id=0 if config.pad_token_id is None else config.pad_token_id,
@@ -137,7 +137,7 @@ class TextWriter:
         return [" ".join(text.split()) for text in decoded]
 
 
-class _Finite(transformers.LogitsProcessor):
+class _Finite(transformers.LogitsProcessor):  # type: ignore[misc]
     """Stops where a model gives no numbers."""
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:

@@ -208,7 +208,7 @@ def test_nothing_of_hidden_judgements_is_given_away(
     assert {"dataset", "api-submission", "submission", "dataset_csv", "system"} <= answered
     wrong = {"dataset": HIDDEN, "file": "", "system": "", "reason": "because"}
     few = {name: people[name] for name in ("nobody", "submitter", "curator")}
-    walking.post_everywhere(search, few, wrong)
+    walking.post_everywhere(search, few, wrong, short=short)
     walking.look_into_database(search)
     walking.look_into_cache(search, broker)
     walking.look_into_logs(search, logged.records)

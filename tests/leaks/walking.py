@@ -61,8 +61,10 @@ class Search:
 
 def _holds(content: bytes, marker: str) -> bool:
     """Whether the marker is in it; a number not as the end of a larger one, as 10.278958 has 0.278958 in it."""
+    if marker.encode() not in content:
+        return False
     if not marker[0].isdigit():
-        return marker.encode() in content
+        return True
     return re.search(rb"(?<![\d.])" + re.escape(marker.encode()), content) is not None
 
 
@@ -91,7 +93,8 @@ def walk(
 
     Scripts ask the API and downloads alone, and who is like somebody else not for what is the same for all.
     `only` names routes, where not all are meant. In a short walk somebody asks for every address still, but those who
-    are like somebody else take turns, and the doors of curation are tried once a page by who may not enter.
+    are like somebody else take turns, the doors of curation are tried once a page by who may not enter, and of pages
+    that are the same for all one is seen by everybody.
     """
     answered = set()
     wanted = set(only)
@@ -115,7 +118,9 @@ def walk(
 def _takes_its_turn(who: str, route: Route, number: int) -> bool:
     if who in FEWER:
         return number % len(FEWER) == FEWER.index(who)
-    return who == "curator" or number == 0 or not route.text.startswith("admin/")
+    if route.text.startswith("admin/"):
+        return who == "curator" or number == 0
+    return _concerns(route) or number == 0 or who == "nobody"
 
 
 def _concerns(route: Route) -> bool:
@@ -123,13 +128,21 @@ def _concerns(route: Route) -> bool:
     return bool(route.parts) and not route.text.startswith(("admin/", "figures/", "benchmarks/", "authors/"))
 
 
-def post_everywhere(search: Search, people: Mapping[str, Client], fields: Mapping[str, Any]) -> None:
-    """Send the same to every address as every person. What this cancels or withdraws is not needed again."""
-    for route in routes():
-        for address in addresses(route):
-            for who, client in people.items():
-                if route.text.startswith("admin/") and who != "curator":
-                    continue  # its door turns them away before anything is read
+def post_everywhere(
+    search: Search, people: Mapping[str, Client], fields: Mapping[str, Any], *, short: bool = False
+) -> None:
+    """Send the same to every address as every person, in a short walk as one of them by turns.
+
+    What this cancels or withdraws is not needed again.
+    """
+    for place, route in enumerate(routes()):
+        for number, address in enumerate(addresses(route), place):
+            for turn, (who, client) in enumerate(people.items()):
+                if route.text.startswith("admin/"):
+                    if who != "curator":
+                        continue  # its door turns them away before anything is read
+                elif short and number % len(people) != turn:
+                    continue
                 response = client.post(address, dict(fields))
                 _take(search, response, f"POST {address} as {who}")
 

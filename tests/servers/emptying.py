@@ -1,7 +1,8 @@
-"""Empty a PostgreSQL database between tests: only the tables that have rows.
+"""Empty the database between tests, of what tests put there.
 
-Django truncates all of them, which makes new files for a hundred tables and their indexes: a second each time, where a
-test filled three.
+Django empties the tables of permissions and of models' names too, and fills them again with the same, which takes
+nine parts in ten of the time. On PostgreSQL it truncates all tables, which makes new files for a hundred of them and
+their indexes: a second each time, where a test filled three.
 """
 
 from __future__ import annotations
@@ -9,10 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from django.core.management.commands import flush
 from django.db import connection
 from django.db.backends.postgresql.operations import DatabaseOperations
+from django.db.backends.sqlite3.base import DatabaseOperations as SQLiteOperations
+
+#: What migrations fill, the same each time, and no test changes.
+KEPT = {"auth_permission", "django_content_type"}
 
 _truncate = DatabaseOperations.sql_flush
+_delete_all = SQLiteOperations.sql_flush
 
 
 def delete_rows(
@@ -24,7 +31,7 @@ def delete_rows(
     allow_cascade: bool = False,
 ) -> list[str]:
     """What Django would do, in fewer steps; with sequences to begin anew, exactly what Django does."""
-    names = sorted(tables)
+    names = sorted(set(tables) - KEPT)
     if reset_sequences or not names or not _may_leave_out_references():
         statements = _truncate(
             operations, style, names, reset_sequences=reset_sequences, allow_cascade=allow_cascade
@@ -58,6 +65,14 @@ def _may_leave_out_references() -> bool:
         return bool(cursor.fetchone()[0])
 
 
+def _delete_all_but_kept(
+    operations: SQLiteOperations, style: Any, tables: Iterable[str], **how: bool
+) -> list[str]:
+    return _delete_all(operations, style, [name for name in tables if name not in KEPT], **how)
+
+
 def empty_quickly() -> None:
     """Do so from now on."""
     DatabaseOperations.sql_flush = delete_rows  # type: ignore[method-assign]
+    SQLiteOperations.sql_flush = _delete_all_but_kept  # type: ignore[method-assign]
+    flush.emit_post_migrate_signal = lambda *_, **__: None

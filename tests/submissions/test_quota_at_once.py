@@ -126,7 +126,7 @@ def test_people_of_one_team_share_two(site: int, secret: Dataset) -> None:
         join(person, team)
     systems = [system_of(team, f"System {number}") for number in range(5)]
     tokens = [make_token(person, "test") for person in people]
-    requests = [(tokens[number % 5], systems[number // 5 % 5], number) for number in range(50)]
+    requests = [(tokens[number % 5], systems[number // 5 % 5], number) for number in range(25)]
     require_exactly_two(send_at_once(site, requests))
 
 
@@ -137,7 +137,7 @@ def test_a_person_of_several_teams_has_two(site: int, secret: Dataset) -> None:
         join(alice, team)
     systems = [system_of(team, "The system") for team in teams]
     token = make_token(alice, "test")
-    requests = [(token, systems[number % 5], number) for number in range(50)]
+    requests = [(token, systems[number % 5], number) for number in range(25)]
     require_exactly_two(send_at_once(site, requests))
 
 
@@ -153,7 +153,7 @@ def test_people_of_several_teams_at_once_wait_for_each_other_without_an_end(
                 join(person, team)
     systems = [system_of(team, "The system") for team in teams]
     tokens = [make_token(person, "test") for person in people]
-    requests = [(tokens[number % 4], systems[number // 4 % 4], number) for number in range(48)]
+    requests = [(tokens[number % 4], systems[number // 4 % 4], number) for number in range(32)]
     answers = Counter(send_at_once(site, requests))
     assert set(answers) == {(201, ""), (400, "quota")}
     by_person = Counter(QuotaUse.objects.values_list("person", flat=True))
