@@ -1,9 +1,9 @@
 """What each of the site's roles may do to which table of PostgreSQL; docker/roles.sql makes the roles.
 
 The site's role reads and writes rows. The record of who did what it only adds to, and what migrations wrote down it
-only reads. A retriever runs what strangers wrote: should that get out of its sandbox, the role it then has is closed
-but for what retrieving needs, tables, verbs and columns. It opens no session, account, token, mailbox or team, sees no
-result over any judgements, and decides neither what is hidden nor who may what.
+only reads. A retriever runs what strangers wrote. Should that get out of its sandbox, the role that it then has can do
+only what retrieving needs: some verbs on some tables, of others some columns. It opens no session, account, token,
+mailbox or team, sees no result over any judgements, and decides neither what is hidden nor who may what.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ TABLES_OF_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
     "submissions_checkpoint": ("INSERT",),
     "submissions_encoding": ("INSERT", "UPDATE", "DELETE"),
     "submissions_shard": ("INSERT", "UPDATE", "DELETE"),
-    "submissions_quotause": (),
+    # A model that is refused on a hidden dataset is given back, and counted as a refusal.
+    "submissions_quotause": ("INSERT",),
     "submissions_stagetime": ("INSERT", "UPDATE"),
     "submissions_worker": ("INSERT", "UPDATE"),
 }

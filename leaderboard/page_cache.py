@@ -2,7 +2,7 @@
 
 A page is kept under its address, its view of the board and the revision of the datasets it shows, so a change of a
 board leads to another key and nothing has to be purged. What the revision does not count (another title of a source)
-is seen after one and a half `LIFETIME`s at the latest.
+is seen after one and a half `LIFETIME`s at the latest, two where systems are compared.
 
 All processes share a fixed number of places for the views that many ask for. Views that have anything in them that can
 be written in a million ways (a text, a bound) stay in the process that made them. docs/decisions/0021 has the sizes.

@@ -24,7 +24,7 @@ PREFIX = "/api/v1/"
 _making = Lock()
 
 
-class OneAtATime(SchemaGenerator):
+class LockedSchemaGenerator(SchemaGenerator):
     """Makes the schema in one thread at a time.
 
     drf-spectacular looks up the classes that its extensions are for when the first schema is made, and a second thread
@@ -42,13 +42,13 @@ class SchemaView(SpectacularAPIView):
     """The OpenAPI schema."""
 
     required_scope = "read"
-    generator_class = OneAtATime
+    generator_class = LockedSchemaGenerator
 
 
 @cache
 def _schema() -> dict[str, Any]:
     """The schema as everybody may read it; it is made from the code alone."""
-    return OneAtATime().get_schema(request=None, public=True)
+    return LockedSchemaGenerator().get_schema(request=None, public=True)
 
 
 def _fixed() -> str:

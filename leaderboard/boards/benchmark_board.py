@@ -134,7 +134,7 @@ def _view(
     """Rank the rows, add the team's `own`, leave those in view, in its order; what they are ranked by."""
     keys = [column.key for column in board.columns]
     default = default_sort(facts, keys)
-    sort = resolved_sorts(board.columns, state, default)[0].key
+    sort = resolved_sorts(board, state, default)[0].key
     datasets = {member.slug for member in facts.members}
     ranked_by = board.columns[keys.index(sort if sort in RANKING or sort in datasets else default)]
     assign_ranks(board.rows, keys.index(ranked_by.key), lower_is_better=ranked_by.better == "lower")

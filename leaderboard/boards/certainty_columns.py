@@ -9,14 +9,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from leaderboard.boards.measures import better
-from leaderboard.boards.model import EFFECTIVENESS, SCORED, Column, Row
+from leaderboard.boards.model import EFFECTIVENESS, SCORED, Board, Column, Row
+from leaderboard.boards.state import BoardState
 from leaderboard.boards.versus import difference_to
 from leaderboard.certainty.found import BoardCertainty, EntryCertainty, MeasureCertainty, Settings
 
 INTERVAL, GROUP, P_BEST = "interval", "group", "p-best"
 P_BASELINE, WINS = "p-baseline", "wins"
-#: Columns that a board has while its certainty is up to date: an address that names them must not fail in between.
-PASSING = frozenset({INTERVAL, GROUP, P_BEST, P_BASELINE, WINS})
+#: What is called how in words: all columns of this module.
+CALLED = {INTERVAL: "interval", GROUP: "group", P_BEST: "p (best)", P_BASELINE: "p", WINS: "W/T/L"}
 #: Decimals of the ends of an interval: they are drawn, so that further ones would say nothing.
 INTERVAL_DECIMALS = 3
 
@@ -88,6 +89,12 @@ class CertaintyColumns:
         row.values[score] = high if column.better == "lower" else low
         row.shown[score] = interval_text(low, high)
         row.intervals[focus] = (low, high)
+
+    def awaited(self, *, hidden: bool, judged: bool) -> frozenset[str]:
+        """Columns that the board has once they are found, and does not have now; addresses that name them hold."""
+        if hidden or not judged or (self.found is not None and self.board is not None and self.board.current):
+            return frozenset()
+        return frozenset(CALLED) - {column.key for column in self.beside_score}
 
     def notes(self, rows: Sequence[Row], focus: int, *, hidden: bool, judged: bool) -> list[str]:
         """What a reader has to know of it; nothing where no row was scored on judgements of the dataset itself."""
@@ -169,3 +176,12 @@ def _about_groups(settings: Settings) -> str:
         "correction; b: the same for the best of the others, and so on. A letter says nothing of two systems of which "
         "neither is the best of its group. Filters move none of this."
     )
+
+
+def not_applied(board: Board, state: BoardState) -> list[str]:
+    """What the address asks of columns that the board awaits, in words; empty where it asks nothing of them."""
+    asked = [f"order by {CALLED[sort.key]}" for sort in state.sorts if sort.key in board.awaited]
+    asked += [f"bounds of {CALLED[one.key]}" for one in state.ranges if one.key in board.awaited]
+    if not asked:
+        return []
+    return [f"Not applied, for the board has these columns only once they are computed: {', '.join(asked)}."]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from leaderboard.baselines import BM25
 from leaderboard.boards import deltas, round_marks
-from leaderboard.boards.certainty_columns import CertaintyColumns
+from leaderboard.boards.certainty_columns import CertaintyColumns, not_applied
 from leaderboard.boards.challenged import notes_on_challenges
 from leaderboard.boards.cost_columns import CostColumns, cost_group
 from leaderboard.boards.dataset_costs import DatasetCosts
@@ -117,6 +117,7 @@ def dataset_board(
         machines=costs.machines,
         cost_group=cost_group(costs.machine) if costs.machine else "",
         certainty=sure.board if sure.found is not None else None,
+        awaited=sure.awaited(hidden=facts.hidden, judged=facts.qrels_id is not None),
     )
     effectiveness = [row.scores.get(measure) for row in read]
     on_weights = fill_weighted(board, effectiveness, state, lower_is_better=lower) if state.weights else []
@@ -127,6 +128,7 @@ def dataset_board(
         *_notes(facts, rows, measure, versus),
         *private.notes(),
         *sure_notes,
+        *not_applied(board, state),
         *on_weights,
         *costs.notes(),
     ]
@@ -135,7 +137,7 @@ def dataset_board(
 
 def _leave_out_empty(board: Board, state: BoardState) -> None:
     """Leave out the columns that no row of the view fills, but for what it is ordered by."""
-    needed = {board.index(sort.key) for sort in resolved_sorts(board.columns, state, board.measure)}
+    needed = {board.index(sort.key) for sort in resolved_sorts(board, state, board.measure)}
     kept = _with_values(in_view(board, board.rows, state), board.columns, {*needed, FOCUS})
     if len(kept) < len(board.columns):
         board.columns = [board.columns[place] for place in kept]

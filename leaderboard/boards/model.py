@@ -299,6 +299,8 @@ class Board:
     cost_group: str = ""
     #: How sure the scores are, where anything was found of them.
     certainty: BoardCertainty | None = None
+    #: Keys of columns that it has at other times: what asks for their order or bounds is no mistake.
+    awaited: frozenset[str] = frozenset()
     #: How that of single cells was found, on a board of several datasets.
     found_with: Settings | None = None
     #: The facets that rows may be chosen by, and those of its datasets, which `of_datasets` has, one for each.

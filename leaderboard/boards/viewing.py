@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from leaderboard.boards.certainty_columns import PASSING
 from leaderboard.boards.cost_columns import describe_costs
 from leaderboard.boards.facets import OF_DATASETS, OF_ROWS, offered, passes
 from leaderboard.boards.model import QUARANTINED, Board, Column, ColumnGroup, Row
@@ -25,7 +24,7 @@ def arrange(board: Board, state: BoardState, default: str) -> Board:
     """
     every = board.rows
     board.total = len(every)
-    board.sorts = resolved_sorts(board.columns, state, default)
+    board.sorts = resolved_sorts(board, state, default)
     mark_best(board, every)
     left = _left_without_facets(board, every, state)
     found = [row for row in left if _chosen(row, state)] if state.facets else left
@@ -38,13 +37,13 @@ def arrange(board: Board, state: BoardState, default: str) -> Board:
     return board
 
 
-def resolved_sorts(columns: Sequence[Column], state: BoardState, default: str) -> list[Sort]:
-    """The columns that decide the order, each with its order. Raises UnknownChoice.
+def resolved_sorts(board: Board, state: BoardState, default: str) -> list[Sort]:
+    """The columns that decide the order, each with its order; one that is awaited decides nothing.
 
-    One that the board has now and then, and not at this moment, decides nothing.
+    Raises UnknownChoice.
     """
-    by_key = {column.key: column for column in columns}
-    wanted = [sort for sort in state.sorts if sort.key in by_key or sort.key not in PASSING]
+    by_key = {column.key: column for column in board.columns}
+    wanted = [sort for sort in state.sorts if sort.key not in board.awaited]
     sorts = []
     for sort in wanted or (Sort(default),):
         key = sort.key or default
@@ -71,7 +70,7 @@ def _left_without_facets(board: Board, rows: Sequence[Row], state: BoardState) -
         found = [row for row in found if row.measured and not row.measured.machine.has_gpu]
     numeric = {column.key: place for place, column in enumerate(board.columns) if column.numeric}
     for key, low, high in state.ranges:
-        if key in PASSING and key not in numeric:
+        if key in board.awaited:
             continue
         if key not in numeric:
             raise UnknownChoice("range", key, numeric)

@@ -59,7 +59,7 @@ def tests(questions: Sequence[Question], permutations: int) -> dict[Question, li
 
 
 def with_values(ids: Any) -> dict[int, Entry]:
-    """Entries with the rows that have their values by query. Two queries."""
+    """Entries with the rows that have their values by query. One query, three where a seed set is among them."""
     rows = list(Entry.objects.filter(pk__in=set(ids)).select_related("evaluation__run", "system"))
     prefetch_related_objects([entry for entry in rows if entry.evaluation is None], "seeds__evaluation__run")
     return {entry.pk: entry for entry in rows}

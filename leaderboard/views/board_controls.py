@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
+from leaderboard.boards.certainty_columns import CALLED
 from leaderboard.boards.facets import LABELS, Facet, Option
 from leaderboard.boards.model import Board, Column
 from leaderboard.boards.state import MOST_PINS, MOST_SORTS, VIEWS, WEIGHED, BoardState, Range, Sort
@@ -224,10 +225,12 @@ def _chips(board: Board, state: BoardState, path: str) -> Iterator[Chip]:
             yield Chip(f"{LABELS[name]}: {labels.get(value, value)}", path + without.query_string())
     columns = {column.key: column for column in board.ranges}
     for one in state.ranges:
-        if one.key not in columns:  # a column that is being found anew bounds nothing meanwhile
-            continue
         rest = tuple(other for other in state.ranges if other != one)
-        yield Chip(_range_label(columns[one.key], one), path + state.but(ranges=rest).query_string())
+        if one.key in board.awaited:
+            label = f"{CALLED[one.key]}: not applied, being computed"
+        else:
+            label = _range_label(columns[one.key], one)
+        yield Chip(label, path + state.but(ranges=rest).query_string())
     if state.text:
         yield Chip(f"“{state.text}”", path + state.but(text="").query_string())
     if state.zero_shot:

@@ -24,7 +24,7 @@ from leaderboard.comparing.testing import with_values
 from leaderboard.models import Entry
 from leaderboard.page_cache import Asked, kept_page
 from leaderboard.queries.collection import OpenCollection, open_collection
-from leaderboard.remembered import Remembered
+from leaderboard.remembered import LIFETIME, Remembered
 
 #: The systems that there are, and how a page offers them: on a large site this takes longer than all the rest.
 _offered: Remembered[tuple[dict[str, SystemChoice], SafeString]] = Remembered(1)
@@ -35,14 +35,14 @@ def _revision() -> str:
 
 
 def _systems() -> tuple[dict[str, SystemChoice], SafeString]:
-    """Those that can be compared, and the options of the list that a reader chooses from. Kept as long as a page is."""
+    """Those that can be compared, and the options of the list that a reader chooses from. Kept half as long as a page."""
     revision = reading.site_revision()
     found = _offered.get(revision)
     if found is None:
         choices = system_choices()
         options = ((each.slug, ", ".join(filter(None, (each.name, each.by)))) for each in choices.values())
         found = choices, format_html_join("", '<option value="{}">{}</option>', options)
-        _offered.put(revision, found)
+        _offered.put(revision, found, LIFETIME / 2)
     return found
 
 

@@ -97,7 +97,7 @@ class ReauthenticateForm(_Worded, account.ReauthenticateForm):
     """The password once more."""
 
 
-class _Counted:
+class _CountedCode:
     """Part of a form with a code: wrong ones are counted by the hour and the day too, for the account alone.
 
     Passwords are not, since strangers can send wrong ones; whoever comes here has shown the password.
@@ -126,13 +126,13 @@ class _Counted:
         return code
 
 
-class AuthenticateCodeForm(_Counted, _Worded, second_factor.AuthenticateForm):
+class AuthenticateCodeForm(_CountedCode, _Worded, second_factor.AuthenticateForm):
     """A code, when signing in."""
 
     labels = {"code": "Code"}
 
 
-class ReauthenticateCodeForm(_Counted, _Worded, second_factor.ReauthenticateForm):
+class ReauthenticateCodeForm(_CountedCode, _Worded, second_factor.ReauthenticateForm):
     """A code once more."""
 
     labels = {"code": "Code"}

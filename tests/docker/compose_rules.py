@@ -28,6 +28,10 @@ ENDS = {"setup"}
 #: Whose image is not ours: there the user is named beside it.
 FOREIGN = {"proxy", "postgres", "redis"}
 WITH_A_WAY_OUT = {"proxy", "web", "notifier"}
+#: Who runs what strangers wrote, and is trusted by nobody.
+UNTRUSTED = {"retriever", "retriever-gpu"}
+#: Where what is compiled on first use lies, and is run.
+CODE = ("RUNBOARD_KERNEL_CACHE", "NUMBA_CACHE_DIR")
 
 
 def read(text: str) -> dict[str, Any]:
@@ -52,12 +56,6 @@ def _refuse_what_is_there_twice(node: yaml.Node | None) -> None:
     elif isinstance(node, yaml.SequenceNode):
         for value in node.value:
             _refuse_what_is_there_twice(value)
-
-
-#: Who runs what strangers wrote, and is trusted by nobody.
-UNTRUSTED = {"retriever", "retriever-gpu"}
-#: Where what is compiled on first use lies, and is run.
-CODE = ("RUNBOARD_KERNEL_CACHE", "NUMBA_CACHE_DIR")
 
 
 def volumes(service: Service) -> dict[str, str]:
@@ -103,6 +101,30 @@ def _lies_in(path: str, folders: Mapping[str, str]) -> str:
     return folders[max(above, key=len)] if above else ""
 
 
+def memory(service: Service) -> set[str]:
+    """Where memory is mounted."""
+    return {each.partition(":")[0] for each in service.get("tmpfs") or []}
+
+
+def nothing_mounted_can_be_moved_away(services: Services) -> None:
+    """Where a volume is mounted inside another, who may write the outer one has something mounted there too.
+
+    The kernel refuses to move or remove a place where the mover itself has something mounted (EBUSY), and detaches it
+    from everybody else where the mover has nothing: another folder, or a link, could then stand in its place.
+    """
+    inside: dict[str, set[str]] = {}
+    for service in services.values():
+        for place in volumes(service):
+            for outer, volume in volumes(service).items():
+                if place.startswith(f"{outer}/"):
+                    inside.setdefault(volume, set()).add(place.removeprefix(outer))
+    for name, service in services.items():
+        for outer, volume in writable(service).items():
+            needed = {f"{outer}{place}" for place in inside.get(volume, set())}
+            bare = needed - set(volumes(service)) - memory(service)
+            assert not bare, f"{name} could move {', '.join(sorted(bare))} away"
+
+
 def code_is_in_nobody_elses_reach(services: Services) -> None:
     """What is compiled lies in memory of each container's own, from which it may be run.
 
@@ -111,10 +133,10 @@ def code_is_in_nobody_elses_reach(services: Services) -> None:
     for name, service in services.items():
         if name in FOREIGN:
             continue
-        memory = {place: place for place in (each.partition(":")[0] for each in service["tmpfs"])}
+        places = volumes(service) | {place: place for place in memory(service)}
         for variable in CODE:
             where = service["environment"][variable]
-            assert _lies_in(where, volumes(service) | memory) == "/cache", f"{name}: {variable}={where}"
+            assert _lies_in(where, places) == "/cache", f"{name}: {variable}={where}"
         (options,) = (each for each in service["tmpfs"] if each.startswith("/cache:"))
         assert {"uid=10001", "mode=700", "exec"} <= set(options.partition(":")[2].split(",")), name
     of_scripts = _lies_in("/data/static/js", volumes(services["proxy"]))
@@ -221,6 +243,7 @@ def all_rules(services: Services, dockerfile: Path) -> None:
     """Every rule. Raises AssertionError."""
     judgements_are_for_few(services)
     code_is_in_nobody_elses_reach(services)
+    nothing_mounted_can_be_moved_away(services)
     only_the_proxy_is_reached(services)
     nobody_has_rights_to_spare(services)
     secrets_are_for_who_needs_them(services)

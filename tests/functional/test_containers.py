@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,27 @@ def test_a_key_that_is_there_twice_is_refused() -> None:
         compose_rules.read(text.replace(line, line + line))
 
 
+#: What nobody may move away: by who could, were nothing mounted there for them.
+PLACES_TO_HOLD = (
+    ("retriever", "/data/static"),
+    ("retriever-gpu", "/data/private"),
+    ("web", "/data/private"),
+    ("beat", "/data/incoming"),
+    ("scorer", "/data/incoming"),
+)
+
+
+def without_memory(name: str, place: str) -> Callable[[dict[str, Any]], None]:
+    """A change of compose.yaml: the service has no memory mounted at that place."""
+
+    def change(all_of: dict[str, Any]) -> None:
+        before = all_of[name]["tmpfs"]
+        all_of[name]["tmpfs"] = [each for each in before if not each.startswith(f"{place}:")]
+        assert len(all_of[name]["tmpfs"]) == len(before) - 1
+
+    return change
+
+
 def test_a_broken_rule_is_noticed() -> None:
     for break_it in (
         lambda all_of: all_of["web"]["volumes"].append("private:/data/private"),
@@ -49,6 +71,7 @@ def test_a_broken_rule_is_noticed() -> None:
         lambda all_of: all_of["web"].update(tmpfs=["/tmp:mode=1777,size=1g"]),
         lambda all_of: all_of["proxy"]["volumes"].remove("static:/data/static:ro"),
         lambda all_of: all_of["retriever"]["volumes"].append("static:/data/static"),
+        *(without_memory(name, place) for name, place in PLACES_TO_HOLD),
         lambda all_of: all_of["web"]["volumes"].append("static:/other"),
         lambda all_of: all_of["postgres"].update(ports=["5432:5432"]),
         lambda all_of: all_of["redis"].update(user="root"),

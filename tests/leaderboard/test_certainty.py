@@ -26,7 +26,7 @@ from leaderboard.certainty import (
     request_missing_certainty,
 )
 from leaderboard.certainty.found import BoardCertainty
-from leaderboard.models import BoardChange, Certainty, Dataset, Entry, WorkRequest
+from leaderboard.models import Benchmark, BenchmarkMember, BoardChange, Certainty, Dataset, Entry, WorkRequest
 from leaderboard.publishing import name_baseline, system_changed, withdraw_entries
 from tests.leaderboard.certain_entries import QUERIES, score_queries, spread
 from tests.leaderboard.entries import renew_judgements, score_seeds, scored_dataset
@@ -327,15 +327,35 @@ def test_a_board_is_ordered_by_group_interval_and_p(board: Dataset) -> None:
 def test_an_address_that_orders_by_a_group_holds_while_groups_are_found_anew(
     client: Client, board: Dataset
 ) -> None:
-    address = f"/datasets/{board.slug}/?sort=group&min-p-best=0"
-    assert client.get(address).status_code == 200  # nothing is found yet
+    asked = "?sort=group&min-p-best=0"
+    said = "computed: order by group, bounds of p (best)."
+
+    def page() -> str:
+        answer = client.get(f"/datasets/{board.slug}/{asked}")
+        assert answer.status_code == 200
+        return answer.content.decode()
+
+    assert said in page()  # nothing is found yet
     compute_certainty(board)
-    assert client.get(address).status_code == 200
+    assert said not in page()
+    assert "BM25" in page()
     score_queries(board, "Newcomer", spread(0.5))
-    page = client.get(address)
-    assert page.status_code == 200
-    assert b"Newcomer" in page.content
+    assert said in page()
+    assert "Newcomer" in page()
+    assert "p (best): not applied, being computed" in page(), "the bound can be taken back"
+    told = client.get(f"/api/v1/datasets/{board.slug}/board/{asked}").json()
+    assert any(said in note for note in told["notes"])
+
+
+@pytest.mark.parametrize("asked", ["?sort=group", "?min-p-best=0", "?sort=wins"])
+def test_who_asks_for_what_a_board_never_has_is_told(client: Client, board: Dataset, asked: str) -> None:
     assert client.get(f"/datasets/{board.slug}/?sort=groups").status_code == 400
+    Dataset.objects.filter(pk=board.pk).update(hidden=True)
+    assert client.get(f"/datasets/{board.slug}/{asked}").status_code == 400
+    benchmark = Benchmark.objects.create(slug="of-one", name="Of one")
+    BenchmarkMember.objects.create(benchmark=benchmark, dataset=board)
+    assert client.get("/benchmarks/of-one/").status_code == 200
+    assert client.get(f"/benchmarks/of-one/{asked}").status_code == 400
 
 
 def test_reported_boards_say_nothing_of_it(client: Client) -> None:

@@ -20,6 +20,8 @@ STATIC, WHOLE = "static file", "(page with its files)"
 LEAST_MIB = 8.0
 #: Processes with so much anonymous memory have a line of their own.
 LARGE_MIB = 20.0
+#: Whose processes are its connections.
+POSTGRESQL = "PostgreSQL"
 #: How the groups are called that make the load.
 GENERATOR = "load generator"
 
@@ -80,14 +82,15 @@ class Findings:
     def _grown(self) -> list[str]:
         """The site's own processes: what makes the load keeps a record of it.
 
-        By the mean over a group's processes, since a group has more of them while more is done at once: a connection
-        of PostgreSQL is a process, and how many there may be is set.
+        Of PostgreSQL by the mean over its processes: a connection is one, and how many there may be is set. What was
+        not sampled has not been seen not to grow.
         """
         grown = []
         for name, course in self.courses().items():
             first, last = course.near(self.moments[0]), course.near(self.moments[-1])
-            more = last.anonymous - first.anonymous * last.processes / first.processes
-            if not name.startswith(GENERATOR) and more > max(LEAST_MIB, GROWTH * first.anonymous):
+            as_many = last.processes / first.processes if name == POSTGRESQL else 1.0
+            more = last.anonymous - first.anonymous * as_many
+            if not name.startswith(GENERATOR) and not more <= max(LEAST_MIB, GROWTH * first.anonymous):
                 grown.append(
                     f"anonymous memory of {name}: {first.anonymous:.0f} MiB in {first.processes:.0f} processes after "
                     f"the warm-up, {last.anonymous:.0f} in {last.processes:.0f} at the end"

@@ -17,6 +17,7 @@ import yaml
 from leaderboard.supervisor import services
 from leaderboard.supervisor.processes import Command
 from tests.load import proxy
+from tests.load.report import POSTGRESQL
 from tests.servers import processes
 from tests.servers.broker import start_broker
 from tests.servers.postgresql import start_postgresql
@@ -36,7 +37,7 @@ class Site:
         self.groups: dict[str, list[int]] = {}
         self.database = start_postgresql(after.callback, settings=())
         self.broker = start_broker(after.callback)
-        self.groups["PostgreSQL"] = [_pid(self.database)]
+        self.groups[POSTGRESQL] = [_pid(self.database)]
         self.groups["Valkey"] = [_pid(self.broker)]
         os.environ.update(
             RUNBOARD_VAR=str(self.state),

@@ -89,6 +89,11 @@ def test_a_process_that_ended_has_no_line_of_its_own() -> None:
     assert not findings(usage=Usage({"workers": 1.0}, every[10:])).largest()
 
 
+def two_later(every: list[Sample]) -> list[Sample]:
+    """The same, with a second process in the second half."""
+    return every + [replace(each, process=8) for each in every if each.at > 50]
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -97,6 +102,8 @@ def test_a_process_that_ended_has_no_line_of_its_own() -> None:
         ({"requests": [report.Request(15.0, "home", 200, 501.0, 0, "/")]}, "p95"),
         ({"scored": {"done": 0, "failed": 1}}, "failed"),
         ({"usage": Usage({"web": 5.0}, samples("web", 200.0, 230.0))}, "memory of web"),
+        ({"usage": Usage({"web": 5.0}, two_later(samples("web", 100.0, 100.0)))}, "memory of web"),
+        ({"usage": Usage({"web": 5.0, "workers": 5.0}, samples("web", 200.0, 209.0))}, "memory of workers"),
     ],
 )
 def test_a_broken_promise(changes: dict[str, object], said: str) -> None:

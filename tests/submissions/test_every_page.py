@@ -93,7 +93,7 @@ def _serious(screen: Page, path: str) -> list[str]:
 
 @pytest.mark.parametrize(
     "half",
-    [pytest.param(False, marks=pytest.mark.long, id="all"), pytest.param(True, id="half of the rules")],
+    [pytest.param(False, marks=pytest.mark.long, id="all"), pytest.param(True, id="half of the pages")],
 )
 def test_every_page_is_accessible_and_fits_the_screen(
     content: dict[str, str], screen: Page, half: bool

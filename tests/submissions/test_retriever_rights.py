@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,26 @@ from leaderboard.collection_figures import request_statistics
 from leaderboard.database_rights import RETRIEVER
 from leaderboard.judgements import lay_out_open_judgements
 from leaderboard.models import CollectionProfile, Entry
-from submissions.models import Job, State
-from submissions.queue import take_requests
+from submissions.lease import Cancelled
+from submissions.model_work.running import TimedOut
+from submissions.models import Job, QuotaUse, State
+from submissions.queue import ATTEMPTS, take_requests
+from submissions.quotas.ledger import charge
 from submissions.working import work_through
 from tests.roles import make_roles, working_as
 from tests.submissions.model_jobs import import_small, make_submission, queue_model, use_toy_engine
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
+
+
+@pytest.fixture(autouse=True)
+def roles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
+    """The roles, and a retriever without a sandbox."""
+    settings.VAR = tmp_path / "var"
+    use_toy_engine(monkeypatch, settings)
+    # The thread that keeps a lease alive would wait for the transaction around the test.
+    monkeypatch.setattr("submissions.lease.LOOK", 60.0)
+    make_roles()
 
 
 def retrieve(settings: Any) -> None:
@@ -30,14 +44,7 @@ def retrieve(settings: Any) -> None:
     work_through("score", "a-scorer")
 
 
-def test_a_retriever_does_its_jobs_with_the_rights_it_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any
-) -> None:
-    settings.VAR = tmp_path / "var"
-    use_toy_engine(monkeypatch, settings)
-    # The thread that keeps a lease alive would wait for the transaction around the test.
-    monkeypatch.setattr("submissions.lease.LOOK", 60.0)
-    make_roles()
+def test_a_retriever_does_its_jobs_with_the_rights_it_has(tmp_path: Path, settings: Any) -> None:
     dataset = import_small(tmp_path / "collection")
     take_requests()
     retrieve(settings)
@@ -54,3 +61,49 @@ def test_a_retriever_does_its_jobs_with_the_rights_it_has(
     assert CollectionProfile.objects.filter(version=dataset.current_version_id).exists()
     # Of the statistics the second is asked for by the first results, and waits.
     assert Job.objects.filter(kind=Job.Kind.STATISTICS, state=State.DONE).exists()
+
+
+def raises(error: Exception) -> Callable[..., None]:
+    """What stands for the child, and fails so."""
+
+    def fail(*_: Any) -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "state", "uses"),
+    [
+        ("not_finite", None, State.REJECTED, {"submission": True, "refusal": False}),
+        ("crash", None, State.REJECTED, {"submission": True, "refusal": False}),
+        ("", TimedOut(), State.TIMED_OUT, {"submission": False}),
+        ("", Cancelled(), State.CANCELLED, {"submission": False}),
+        ("", OSError("a disk of ours"), State.FAILED, {"submission": True}),
+    ],
+    ids=["refused", "crashing", "too slow", "cancelled", "our fault"],
+)
+def test_a_retriever_ends_what_comes_to_nothing_on_a_hidden_dataset(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings: Any,
+    wrong: str,
+    error: Exception | None,
+    state: State,
+    uses: dict[str, bool],
+) -> None:
+    """`uses` are the kinds of rows that the quota's ledger has then, and whether each is given back."""
+    dataset = import_small(tmp_path / "collection")
+    dataset.hidden = True
+    dataset.save()
+    submission = make_submission(wrong=wrong)
+    charge(submission, [dataset])
+    job = queue_model(dataset, submission)
+    if error is not None:
+        monkeypatch.setattr("submissions.model_work.running.run_job", raises(error))
+    for _ in range(ATTEMPTS):
+        Job.objects.update(not_before=None)
+        retrieve(settings)
+    job.refresh_from_db()
+    assert job.state == state, job.log
+    assert {use.kind: use.refunded_at is not None for use in QuotaUse.objects.all()} == uses
