@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from leaderboard.boards.cost_columns import describe_costs
 from leaderboard.boards.facets import OF_DATASETS, OF_ROWS, offered, passes
-from leaderboard.boards.model import QUARANTINED, Board, Column, ColumnGroup, Row
+from leaderboard.boards.model import QUARANTINED, Board, ColumnGroup, Row
 from leaderboard.boards.ranking import mark_best, ordered
 from leaderboard.boards.state import ROWS_OF_A_PAGE, BoardState, Sort, UnknownChoice
 from leaderboard.models import Entry

@@ -35,7 +35,7 @@ def _revision() -> str:
 
 
 def _systems() -> tuple[dict[str, SystemChoice], SafeString]:
-    """Those that can be compared, and the options of the list that a reader chooses from. Kept half as long as a page."""
+    """Those that can be compared, and the options of the list to choose from. Kept half as long as a page."""
     revision = reading.site_revision()
     found = _offered.get(revision)
     if found is None:

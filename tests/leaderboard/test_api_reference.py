@@ -100,6 +100,8 @@ def test_the_schema_is_made_in_one_thread_at_a_time(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(SchemaGenerator, "get_schema", slow)
     assert SchemaView.generator_class is LockedSchemaGenerator
     with ThreadPoolExecutor(4) as threads:
-        made = [threads.submit(LockedSchemaGenerator().get_schema, request=None, public=True) for _ in range(4)]
+        made = [
+            threads.submit(LockedSchemaGenerator().get_schema, request=None, public=True) for _ in range(4)
+        ]
     assert [each.result() for each in made] == [{}] * 4
     assert max(most) == 1
