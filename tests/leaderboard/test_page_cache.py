@@ -19,6 +19,7 @@ from leaderboard.environment import site_address
 from leaderboard.http_headers import accepts_gzip, names_tag
 from leaderboard.models import Dataset
 from leaderboard.page_cache import Kept, Recent, forget_pages
+from leaderboard.publishing import system_changed
 from leaderboard.slots import Slots
 from tests.factories import make_user
 from tests.leaderboard.entries import make_system, score, scored_dataset
@@ -162,6 +163,12 @@ def test_a_systems_page_is_made_anew_when_its_boards_or_its_kins_change_and_not_
     assert b"Child" not in client.get(page).content
     score(kins, child, ndcg=0.3)
     assert b"Child" in client.get(page).content
+    of_child = f"/systems/{child.slug}/"
+    assert b"Parent" in client.get(of_child).content
+    parent.name = "Renamed"
+    parent.save()
+    system_changed(parent)
+    assert b"Renamed" in client.get(of_child).content
 
 
 def test_nobody_is_sent_to_an_address_that_another_visitor_made_up(client: Client, tmp_path: Path) -> None:
