@@ -2,26 +2,28 @@
 
 `python tests/side_by_side.py` prints what each part said once it has ended, the failures last, and exits with 1 where a
 part failed. Every part has servers and folders of its own, so nothing is shared but the processor. Whoever of the two
-is free takes the longest part that is left, so both end at about the same time. `long` as an argument runs the tests
-that are marked so instead, on both databases.
+is free takes the longest part that is left, so both end at about the same time. A third takes the shortest ones and
+gives way to these two: tests wait now and then, for a browser or a lease, and the processor would too. `long` as an
+argument runs the tests that are marked so instead, on both databases.
 """
 
 from __future__ import annotations
 
 import os
-import queue
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-#: So many parts run at a time.
+#: So many parts run at a time; one more begins at the other end of the list, and gives way to them.
 LANES = 2
+GIVES_WAY = ("nice", "-n", "10")
 #: Migrations are run, step by step, on PostgreSQL and by the site that is started; elsewhere tables are made at once,
 #: which lint has shown to be the same.
 TABLES = {"sqlite": ["--nomigrations"], "postgresql": []}
@@ -42,8 +44,7 @@ def suite(name: str, database: str, *arguments: str, marked: str = "not long") -
     return Part(f"{name} on {database}", command, {"RUNBOARD_TEST_DATABASE": database})
 
 
-#: Which folders with tests go together, the longest first, and two short ones at the end, so that both lanes end at
-#: about the same time. A folder that no line names is a part of its own.
+#: Which folders with tests go together, the longest first. A folder that no line names is a part of its own.
 FOLDERS = {
     "from upload to verdict": ["tests/submissions"],
     "boards and pages": ["tests/leaderboard"],
@@ -59,8 +60,7 @@ def every_part() -> list[Part]:
     on_postgresql = suite(
         "what touches the database", "postgresql", marked="database and not long and not long_on_postgresql"
     )
-    *long_ones, last, least = others
-    return [first, on_postgresql, *long_ones, Part("lint", ["make", "lint"]), last, least]
+    return [first, on_postgresql, *others, Part("lint", ["make", "lint"])]
 
 
 def long_parts() -> list[Part]:
@@ -85,10 +85,9 @@ def _folders() -> dict[str, list[str]]:
 def main(parts: Sequence[Part]) -> int:
     """Run all parts; the exit status."""
     failed: list[str] = []
-    waiting: queue.SimpleQueue[Part] = queue.SimpleQueue()
-    for part in parts:
-        waiting.put(part)
-    threads = [threading.Thread(target=_run_lane, args=(waiting, failed)) for _ in range(LANES)]
+    waiting = deque(parts)
+    lanes = [(waiting.popleft, ()) for _ in range(LANES)] + [(waiting.pop, GIVES_WAY)]
+    threads = [threading.Thread(target=_run_lane, args=(*lane, failed)) for lane in lanes]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -97,16 +96,16 @@ def main(parts: Sequence[Part]) -> int:
     return 1 if failed else 0
 
 
-def _run_lane(waiting: queue.SimpleQueue[Part], failed: list[str]) -> None:
+def _run_lane(take: Callable[[], Part], before: Sequence[str], failed: list[str]) -> None:
     while True:
         try:
-            part = waiting.get_nowait()
-        except queue.Empty:
+            part = take()
+        except IndexError:  # of an empty deque
             return
         started = time.monotonic()
         with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as said:
             status = subprocess.run(
-                part.command,
+                [*before, *part.command],
                 cwd=ROOT,
                 env={**os.environ, **part.environment},
                 stdout=said,

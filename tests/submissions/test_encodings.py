@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,7 @@ def test_the_last_shard_puts_the_waiting_job_back_into_the_queue(
 def test_a_waiting_job_is_neither_claimed_nor_reaped(dataset: Dataset, setting: Setting) -> None:
     parent = model_job(dataset)
     wait_for_shards(parent, setting)
-    Job.objects.filter(kind=Job.Kind.SHARD).update(lease_expires_at=timezone.now())
+    Job.objects.filter(kind=Job.Kind.SHARD).update(lease_expires_at=timezone.now() - timedelta(seconds=1))
     assert claim(["cpu"], "worker") is None
     reap()
     assert state_of(parent) == State.RETRIEVING
@@ -171,7 +172,7 @@ def test_a_worker_that_lost_its_shard_writes_nothing(
 ) -> None:
     wait_for_shards(model_job(dataset), setting)
     zombie = next_shard("zombie")
-    Job.objects.filter(pk=zombie.pk).update(lease_expires_at=timezone.now())
+    Job.objects.filter(pk=zombie.pk).update(lease_expires_at=timezone.now() - timedelta(seconds=1))
     assert reap() == 1
     heir = next_shard("heir")
     assert heir.pk == zombie.pk
@@ -188,7 +189,7 @@ def test_a_shard_that_fails_three_times_fails_those_who_wait(dataset: Dataset, s
     for _ in range(3):
         Job.objects.filter(kind=Job.Kind.SHARD).update(not_before=None)
         lost = next_shard()
-        Job.objects.filter(pk=lost.pk).update(lease_expires_at=timezone.now())
+        Job.objects.filter(pk=lost.pk).update(lease_expires_at=timezone.now() - timedelta(seconds=1))
         reap()
         settle()
     parent.refresh_from_db()

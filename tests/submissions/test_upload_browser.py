@@ -115,6 +115,8 @@ def test_an_upload_is_paused_resumed_and_cancelled(
     expect(row).to_contain_text(re.compile(r"^model.zip.*0 %"))
     row.get_by_role("button", name="Pause").click()
     expect(row).to_contain_text("Paused at 0 %.")
+    for route in held:
+        route.abort()
     page.unroute_all()
     row.get_by_role("button", name="Resume").click()
     expect(row).to_contain_text("arrived")
@@ -139,6 +141,8 @@ def test_a_form_with_small_files_shows_its_way_and_can_be_stopped(
     expect(row.get_by_role("progressbar")).to_be_visible()
     row.get_by_role("button", name="Cancel").click()
     expect(row).to_have_count(0)
+    for route in held:
+        route.abort()  # else it goes on when nothing is held any more, though the page gave it up
     page.unroute_all()
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url(re.compile(r"/submissions/\w{12}/$"))
