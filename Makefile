@@ -23,7 +23,7 @@ SEED  ?= 1
 # How long, and with how many cases of each kind, everything that strangers send is fuzzed.
 MINUTES ?= 60
 CASES ?= 10000
-# How often tests of faults kill at each stage.
+# How often tests of faults kill a worker at each stage, and as often its child.
 REPEAT ?= 50
 # The same for Celery's workers, which take seconds to start again, and minutes where they load models.
 REPEAT_CELERY ?= 4
@@ -49,7 +49,7 @@ test: $(TEST_STAMP) $(CLIENT_STAMP) ## check everything: lint, all tests on SQLi
 test-long: $(TEST_STAMP) ## the tests marked long, in full size, on both databases; `make test` has a short one of each
 	$(PY) tests/side_by_side.py long
 
-test-faults: $(TEST_STAMP) ## kill workers at every stage, REPEAT times (50), with real servers; see docs/reliability.md
+test-faults: $(TEST_STAMP) ## kill workers and their children at every stage, REPEAT times (50) each, with real servers; see docs/reliability.md
 	RUNBOARD_FAULTS=full RUNBOARD_TEST_DATABASE=sqlite $(PY) -m pytest -q --nomigrations tests/faults
 	RUNBOARD_FAULTS=full RUNBOARD_TEST_DATABASE=postgresql REPEAT=$(REPEAT) REPEAT_CELERY=$(REPEAT_CELERY) \
 		$(PY) -m pytest -q --nomigrations --durations=10 tests/faults

@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import cycle, islice
 from statistics import median
 from typing import Protocol
 
@@ -48,7 +47,7 @@ HEADER = "| stage | kills | lost | doubled | recovery, median / longest |\n|---|
 
 
 def repetitions() -> int:
-    """How often to kill forked workers at a stage: REPEAT says it."""
+    """How often to kill forked workers at a stage, and as often their children: REPEAT says it."""
     return int(os.environ.get("REPEAT", "50"))
 
 
@@ -68,12 +67,12 @@ def kill_often(
     afterwards: bool = False,
     name: str = "",
 ) -> Tally:
-    """Kill one of the victims after the other at the stage, `at_once` of them at a time, under work that is watched.
+    """Kill each of the victims so many times at the stage, `at_once` of them at a time, under work that is watched.
 
     `afterwards`: the stage belongs to what follows once the submission's jobs have ended.
     """
     site.orders.forget_fired()
-    order = list(islice(cycle(victims), times))
+    order = list(victims) * times
     recoveries: list[float] = []
     while order:
         batch, order = order[:at_once], order[at_once:]
