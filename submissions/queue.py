@@ -138,7 +138,9 @@ def reap() -> int:
 
     Not while the database has only just come back: until then nobody could say that they are alive.
     """
-    if _database_is_back_since() < 5 * settings.LEASE_LOOK_SECONDS:
+    # Less than nothing is a clock that was set back past the server's start: it says nothing of how long ago that was,
+    # and nobody waits until it has caught up. Set back by less, it costs a few seconds' pause, as a start does, once.
+    if 0 <= _database_is_back_since() < 5 * settings.LEASE_LOOK_SECONDS:
         return 0
     count = 0
     for job in Job.objects.expired():
@@ -147,6 +149,7 @@ def reap() -> int:
         else:
             write_log(job.pk, "The worker was lost; the job is tried again.")
             count += put_back(job, counted=True)
+    # The holder counts by its own steady clock too (lease.py): after one that was set back, that comes first.
     limit = Now() - timedelta(seconds=settings.JOB_WALL_CLOCK_SECONDS)
     overdue = Job.objects.exclude(state__in=TERMINAL).filter(
         lease_expires_at__isnull=False, started_at__lt=limit
@@ -171,7 +174,10 @@ def time_out(job: Job) -> bool:
 
 
 def _database_is_back_since() -> float:
-    """For how many seconds the server has been running; SQLite has none that could be away."""
+    """For how many seconds the server has been running, by its clock; SQLite has none that could be away.
+
+    Negative after that clock was set back past the server's start.
+    """
     if connection.vendor != "postgresql":
         return float("inf")
     with connection.cursor() as cursor:

@@ -10,14 +10,15 @@ from django.utils import timezone
 from prometheus_client import generate_latest
 
 from leaderboard.version import VERSION
-from submissions import tasks
+from submissions import queue, tasks
 from submissions.capability import told_within
 from submissions.heartbeat import Heartbeat, forget_silent_workers, workers_alive
 from submissions.metrics import Rows
-from submissions.models import Worker
+from submissions.models import Job, State, Worker
 from submissions.workers import own
 from submissions.workers.looking import dispatcher_is_late
 from submissions.workers.overview import overview
+from tests.factories import make_dataset, make_job
 from tests.submissions.conftest import announce
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -64,3 +65,17 @@ def test_its_worker_is_seen_by_everybody_until_it_ends(
         assert timedelta(0) <= told - before < timedelta(minutes=1)
     assert workers_alive("score") == 2
     assert not dispatcher_is_late()
+
+
+@pytest.mark.parametrize(
+    ("up", "reaped"), [(-365 * 24 * 3600.0, 1), (-0.5, 1), (0.5, 0), (24 * 3600.0, 1)], ids=str
+)
+def test_a_clock_set_back_past_the_databases_start_keeps_no_job(
+    monkeypatch: pytest.MonkeyPatch, up: float, reaped: int
+) -> None:
+    make_job(make_dataset(), state=State.QUEUED, queue="score")
+    job = queue.claim(["score"], "somebody:1")
+    assert job is not None
+    Job.objects.update(lease_expires_at=timezone.now() - HOUR)
+    monkeypatch.setattr(queue, "_database_is_back_since", lambda: up)
+    assert queue.reap() == reaped
