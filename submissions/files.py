@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 from django.conf import settings
 
 from evaluation.errors import InvalidContent
-from evaluation.formats.archives import Policy, is_zip, open_archive
+from evaluation.formats.archives import Allowance, Policy, is_zip, open_archive
 from evaluation.formats.compression import Limits
 from evaluation.problems import Problem
 from leaderboard.disk import naming
@@ -79,52 +80,114 @@ def pair(files: Sequence[IncomingFile], datasets: Sequence[str]) -> list[Incomin
 
 @contextmanager
 def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
-    """The run files that were sent, zips taken apart into a folder that is gone afterwards. Raises Refused."""
+    """The run files that were sent, zips taken apart into a folder that is gone afterwards.
+
+    Runs are counted in the zips' own lists before any is expanded, and all zips of a request share one allowance: what
+    it takes of the disk does not grow with how often something small is in it. Raises Refused; DiskFull where less
+    than DISK_RESERVE_BYTES would be left.
+    """
     if not files:
         raise Refused.of("no_file", "No run file was sent.", "Choose at least one file.")
+    _refuse_repeats(files)
+    zips = _listed(files)
+    _refuse_many(sum(len(zips.get(file.path, (file.name,))) for file in files))
+    policy = replace(ZIP_POLICY, free_bytes=settings.DISK_RESERVE_BYTES)
+    shared = _allowance(policy, zips)
     with tempfile.TemporaryDirectory(dir=settings.FILE_UPLOAD_TEMP_DIR, prefix="zip-") as folder:
+        runs = []
         with naming(Path(folder)):
-            runs = [
-                run for number, file in enumerate(files) for run in _runs_in(file, Path(folder, str(number)))
-            ]
-        if len(runs) > MOST_FILES:
-            raise Refused.of(
-                "too_many_files",
-                f"There are {len(runs)} run files.",
-                f"Send at most {MOST_FILES} in one submission.",
-            )
+            for number, file in enumerate(files):
+                if file.path in zips:
+                    runs += _expanded(file, Path(folder, str(number)), policy, shared)
+                else:
+                    dataset = _dataset_of(file.dataset, file.name)
+                    runs.append(RunFile(file.name, file.path, dataset, sha256=file.sha256))
         yield runs
 
 
-def _runs_in(file: IncomingFile, folder: Path) -> list[RunFile]:
-    if not is_zip(file.path):
-        return [RunFile(file.name, file.path, _dataset_of(file.dataset, file.name), sha256=file.sha256)]
-    folder.mkdir()
-    try:
-        members = _members(file.path, folder)
-    except InvalidContent as error:
-        raise Refused.for_files([FileReport(file.name, file.dataset or "", error.report)]) from error
-    if file.dataset and len(members) > 1:
+def _refuse_repeats(files: Sequence[IncomingFile]) -> None:
+    """What can be told before any file is opened, all of it at once. Raises Refused."""
+    named = Counter(file.upload for file in files if file.upload)
+    names = {file.upload: file.name for file in files}
+    problems = [
+        Problem(
+            "error",
+            "upload_twice",
+            1,
+            f"The upload {identifier} ({names[identifier]}) is named {count} times.",
+            "Name each upload once; seeds that are the same run would be refused too.",
+        )
+        for identifier, count in named.items()
+        if count > 1
+    ]
+    if len(files) > MOST_FILES:
+        problems.append(_too_many(len(files)))
+    if problems:
+        raise Refused(problems[0].code, problems[0].message, problems)
+
+
+def _refuse_many(count: int) -> None:
+    if count > MOST_FILES:
+        problem = _too_many(count)
+        raise Refused(problem.code, problem.message, [problem])
+
+
+def _too_many(count: int) -> Problem:
+    hint = f"Send at most {MOST_FILES} in one submission, those in zips counted."
+    return Problem("error", "too_many_files", 1, f"There are {count:,} run files.", hint)
+
+
+def _listed(files: Sequence[IncomingFile]) -> dict[Path, tuple[str, ...]]:
+    """The names in each zip among the files; none is expanded. Raises Refused with what is wrong with any of them."""
+    found, wrong = {}, []
+    for file in files:
+        if not is_zip(file.path):
+            continue
+        try:
+            found[file.path] = _names_in(file)
+        except InvalidContent as error:
+            wrong.append(FileReport(file.name, file.dataset or "", error.report))
+    if wrong:
+        raise Refused.for_files(wrong)
+    return found
+
+
+def _names_in(file: IncomingFile) -> tuple[str, ...]:
+    with open_archive(file.path, ZIP_POLICY) as archive:
+        names = archive.names
+    if not names:
+        hint = "Pack one run for each dataset: <dataset>.txt."
+        raise InvalidContent.of(Problem("error", "empty", 1, "the zip holds no files", hint))
+    if file.dataset and len(names) > 1:
         raise Refused.of(
             "pairing",
-            f"{file.name} holds {len(members)} files, and one dataset ({file.dataset}) was given for it.",
+            f"{file.name} holds {len(names)} files, and one dataset ({file.dataset}) was given for it.",
             "Name the files in the zip <dataset>.txt, or <dataset>.<seed>.txt, and leave the dataset out.",
         )
+    return names
+
+
+def _allowance(policy: Policy, zips: Collection[Path]) -> Allowance:
+    """How many bytes may come out of all zips of a request together: no more than out of one as large as they are."""
+    total = policy.allowance(sum(path.stat().st_size for path in zips))
+    return Allowance(
+        total, "the zip expands" if len(zips) == 1 else "the zips of the request expand together"
+    )
+
+
+def _expanded(file: IncomingFile, folder: Path, policy: Policy, shared: Allowance) -> list[RunFile]:
+    """The runs in a zip, its members taken out into the folder. Raises Refused."""
+    folder.mkdir()
+    try:
+        with open_archive(file.path, policy, shared) as archive:
+            members = {name: folder / str(number) for number, name in enumerate(archive.names)}
+            archive.extract(members)
+    except InvalidContent as error:
+        raise Refused.for_files([FileReport(file.name, file.dataset or "", error.report)]) from error
     return [
         RunFile(f"{file.name}/{name}", path, _dataset_of(file.dataset, name))
         for name, path in members.items()
     ]
-
-
-def _members(path: Path, folder: Path) -> dict[str, Path]:
-    """The zip's files, by their names in it, where they lie now. Raises InvalidContent."""
-    with open_archive(path, ZIP_POLICY) as archive:
-        if not archive.names:
-            hint = "Pack one run for each dataset: <dataset>.txt."
-            raise InvalidContent.of(Problem("error", "empty", 1, "the zip holds no files", hint))
-        members = {name: folder / str(number) for number, name in enumerate(archive.names)}
-        archive.extract(members)
-    return members
 
 
 def _dataset_of(slug: str | None, name: str) -> Dataset:

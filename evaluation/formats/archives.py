@@ -25,7 +25,7 @@ Progress = Callable[[str, float], None]
 
 _BLOCK = MIB
 #: Free space is asked for before each member, and each time that so many bytes were written.
-_DISK_INTERVAL = 64 * MIB
+_DISK_INTERVAL = 8 * MIB
 #: What a zip's list of members may take, which zipfile reads whole: so many bytes, or so many a member.
 _LIST_BYTES, _LIST_BYTES_EACH = 2 * MIB, 1024
 #: Characters of a name in a message.
@@ -68,6 +68,14 @@ class Policy:
         return plausible if self.max_expanded_bytes is None else min(plausible, self.max_expanded_bytes)
 
 
+class Allowance:
+    """How many bytes may come out of a zip, or of several that came together and share it."""
+
+    def __init__(self, total: int, expanding: str = "the zip expands") -> None:
+        self.total = self.left = total
+        self.expanding = expanding
+
+
 def is_zip(path: Path) -> bool:
     """Whether the file begins as a zip does."""
     with path.open("rb") as file:
@@ -75,13 +83,16 @@ def is_zip(path: Path) -> bool:
 
 
 @contextmanager
-def open_archive(path: Path, policy: Policy) -> Iterator[Archive]:
-    """The zip, opened. Raises InvalidContent where it is damaged, or has too many members or a doubtful path."""
+def open_archive(path: Path, policy: Policy, shared: Allowance | None = None) -> Iterator[Archive]:
+    """The zip, opened. Raises InvalidContent where it is damaged, or has too many members or a doubtful path.
+
+    What comes out of it counts against `shared`, else against what the policy gives a zip of its size.
+    """
     with _Stored(path, policy) as stored:
         with _theirs():
             archive = zipfile.ZipFile(stored)
         with archive:
-            opened = Archive(archive, policy, policy.allowance(path.stat().st_size))
+            opened = Archive(archive, policy, shared or Allowance(policy.allowance(path.stat().st_size)))
             _refuse_lies(stored, archive)
             yield opened
 
@@ -92,9 +103,8 @@ class Archive:
     `first_byte` is where the first of all members begins: anything but 0 means that something stands before it.
     """
 
-    def __init__(self, archive: zipfile.ZipFile, policy: Policy, allowance: int) -> None:
-        self._archive, self._policy = archive, policy
-        self._allowance = self._left = allowance
+    def __init__(self, archive: zipfile.ZipFile, policy: Policy, allowance: Allowance) -> None:
+        self._archive, self._policy, self._allowance = archive, policy, allowance
         self.first_byte = min((info.header_offset for info in archive.infolist()), default=0)
         self._infos = [info for info in archive.infolist() if not _is_ballast(info)]
         self.names = tuple(info.filename for info in self._infos)
@@ -132,19 +142,20 @@ class Archive:
         with reader:
             while True:
                 with _theirs():
-                    block = reader.read(min(_BLOCK, self._left + 1))
+                    block = reader.read(min(_BLOCK, self._allowance.left + 1))
                 if not block:
                     return
                 self._count(len(block), info, folder)
                 yield block
 
     def _count(self, more: int, info: zipfile.ZipInfo, folder: Path) -> None:
-        self._left -= more
-        if self._left < 0:
-            limit = describe_bytes(self._allowance)
-            message = f"the zip expands to more than {limit} at {_shown(info.filename)}"
+        allowed = self._allowance
+        allowed.left -= more
+        if allowed.left < 0:
+            limit = describe_bytes(allowed.total)
+            message = f"{allowed.expanding} to more than {limit} at {_shown(info.filename)}"
             raise _refusal("expansion", message, self._policy.expansion_hint)
-        if (self._allowance - self._left) % _DISK_INTERVAL < more:
+        if (allowed.total - allowed.left) % _DISK_INTERVAL < more:
             self._look_at_disk(folder)
 
     def _look_at_disk(self, folder: Path) -> None:

@@ -102,6 +102,7 @@ REQUEST_CODES = (
                 "Say kind run or model in Upload-Metadata."),
     ProblemCode("upload_in_use", "error", "The upload is being written, or another submission takes it.",
                 "Wait for that one to end; if it is refused, the upload stays."),
+    ProblemCode("upload_twice", "error", "One request names the same upload more than once.", "Name each once."),
     ProblemCode("upload_too_large", "error", "The file is over the limit for its kind, or longer than was announced.",
                 "512 MiB for runs, 2 GiB for checkpoints, unless the site's operator says otherwise."),
     ProblemCode("too_many_pieces", "error", "You send as many pieces at once as you may, or the site takes no more.",
@@ -124,7 +125,7 @@ REQUEST_CODES = (
                 "Send the header with every request.", "Tus-Resumable: 1.0.0"),
     ProblemCode("no_file", "error", "No run file was sent.", "Choose at least one file.", "-F file=@run.txt.gz"),
     ProblemCode("too_many_files", "error", "More run files than one submission, or one zip, may have.",
-                "Send at most 64."),
+                "Send at most 64, those in zips counted."),
     ProblemCode("pairing", "error", "Files and datasets do not pair.", "As many datasets as files, in the same order; "
                 "only a zip names its files by itself.", "-F dataset=nfcorpus -F file=@run.txt"),
     ProblemCode("unknown_dataset", "error", "A dataset, said or taken from the file's name, that does not take runs "
