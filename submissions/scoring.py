@@ -14,7 +14,7 @@ from evaluation.measures import DEFAULT_MEASURES, SPEC_VERSION
 from evaluation.problems import Problem, RunStatistics
 from evaluation.run_similarity import SignedRun
 from evaluation.scoring import ScoredRun, score_run
-from leaderboard import rescoring
+from leaderboard import deletions, rescoring
 from leaderboard.board_versions import lock_boards
 from leaderboard.judgements import scoring_target
 from leaderboard.models import Dataset, DatasetVersion, Entry, Evaluation, Qrels, Run, System
@@ -340,9 +340,10 @@ def _already_there(job: Job) -> Problem:
 def forget_upload(job: Job) -> None:
     """Drop the uploaded bytes once the verdict is there, unless somebody else needs the same ones.
 
-    Bytes that came again since may belong to a submission whose row is not committed yet: the sweep sees to those.
+    Bytes that came again since may belong to a submission whose row is not committed yet: the sweep sees to those, and
+    to all that is forgotten while a backup runs.
     """
-    if not job.upload_sha256:
+    if not job.upload_sha256 or deletions.are_paused():
         return
     others = Job.objects.filter(upload_sha256=job.upload_sha256, state__in=[State.VALIDATING, State.SCORING])
     path = path_of(Area.UPLOADS, job.upload_sha256)

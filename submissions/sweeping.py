@@ -10,6 +10,7 @@ from pathlib import Path
 
 from django.conf import settings
 
+from leaderboard import deletions
 from leaderboard.models import CollectionProfile, Run, WorkRequest
 from leaderboard.store import PARTIAL, Area
 from submissions.checkpoints.keeping import sweep_checkpoints
@@ -31,11 +32,15 @@ _FEW = 20
 def sweep(grace: float = GRACE) -> int:
     """Remove what no row names and nobody touched for `grace` seconds; returns how many files and folders.
 
-    What cannot be removed in one place does not keep the others from being swept.
+    What cannot be removed in one place does not keep the others from being swept. While a backup runs nothing is: the
+    database that it copied may name what no row names now.
     """
+    if deletions.are_paused():
+        logger.info("nothing is swept while a backup runs")
+        return 0
     steps: dict[str, Callable[[], int]] = {
-        "runs": lambda: _sweep_files(_folder(Area.RUNS), _named_runs(), grace),
-        "top documents": lambda: _sweep_files(_folder(Area.TOP_DOCUMENTS), _named_runs(), grace),
+        "runs": lambda: _sweep_files(_folder(Area.RUNS), named_runs(), grace),
+        "top documents": lambda: _sweep_files(_folder(Area.TOP_DOCUMENTS), named_runs(), grace),
         "profiles": lambda: _sweep_files(_folder(Area.PROFILES), _named_profiles(), grace),
         "uploads": lambda: _sweep_files(_folder(Area.UPLOADS), _named_uploads(), grace),
         "datasets' files": lambda: _sweep_datasets(grace),
@@ -122,7 +127,8 @@ def _old_files(folder: Path, grace: float) -> Iterator[Path]:
                 yield path
 
 
-def _named_runs() -> set[str]:
+def named_runs() -> set[str]:
+    """The checksums of the runs that any row names, or a job that has not ended."""
     named = set(Run.objects.values_list("sha256", flat=True))
     # A job that has not run yet, or was put back, names its run in its payload alone.
     waiting = Job.objects.exclude(state__in=TERMINAL).values_list("payload", flat=True)

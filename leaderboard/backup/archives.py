@@ -67,12 +67,15 @@ class Folders:
     """Folders and files below a root, written as a tar; `hashes` has the sha256 of each file that went into it.
 
     Unfinished files, and what is left out, are not in it; nor is what vanishes while we look, since no row names it
-    any more.
+    any more. A file below one of the `cut` folders that becomes shorter while it is read has zeros in place of its end.
     """
 
-    def __init__(self, root: Path, names: Iterable[str], leave_out: Iterable[str] = ()) -> None:
+    def __init__(
+        self, root: Path, names: Iterable[str], leave_out: Iterable[str] = (), cut: Iterable[str] = ()
+    ) -> None:
         self.hashes: dict[str, str] = {}
         self._root, self._names, self._left_out = root, tuple(names), frozenset(leave_out)
+        self._cut = frozenset(PurePosixPath(each) for each in cut)
         self._seen: set[Path] = set()
 
     def write(self, stream: BinaryIO) -> None:
@@ -92,7 +95,7 @@ class Folders:
                     member = archive.gettarinfo(arcname=name, fileobj=file)
                     member.type, member.linkname = tarfile.REGTYPE, ""
                     member.size = os.fstat(file.fileno()).st_size
-                    reader = _Hashed(file)
+                    reader = _Hashed(file, fill=not self._cut.isdisjoint(PurePosixPath(name).parents))
                     archive.addfile(member, reader)
                 self.hashes[name] = reader.digest.hexdigest()
             elif path.is_dir():
@@ -113,14 +116,16 @@ class Folders:
 
 
 class _Hashed:
-    """A file whose sha256 is taken as it is read."""
+    """A file whose sha256 is taken as it is read; `fill`: with zeros beyond its end, as many as are asked for."""
 
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self.digest = file, hashlib.sha256()
+    def __init__(self, file: BinaryIO, *, fill: bool) -> None:
+        self._file, self._fill, self.digest = file, fill, hashlib.sha256()
 
     def read(self, size: int = -1) -> bytes:
         """The next bytes."""
         content = self._file.read(size)
+        if self._fill:  # a tar says a member's size before its bytes
+            content = content.ljust(size, b"\0")
         self.digest.update(content)
         return content
 

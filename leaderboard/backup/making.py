@@ -1,4 +1,7 @@
-"""Make a backup: the database first, then the files, since rows name files and never the other way round."""
+"""Make a backup: the database first, then the files, since rows name files and never the other way round.
+
+What a row named when the database was copied, and none does any more, stays in the store until the files are copied.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from django.utils import timezone
 from leaderboard.backup.archives import Folders, recipients_of, write_file
 from leaderboard.backup.databases import copy_database
 from leaderboard.backup.manifest import BackupProblem, Manifest, applied_migrations
+from leaderboard.deletions import paused
 from leaderboard.store import Area, sha256_of
 
 #: What anyone's work is in, and what is made anew when it is missing.
@@ -24,6 +28,8 @@ STORE = ("store", "media")
 MADE_ANEW = tuple(
     area.value for area in (Area.TOP_DOCUMENTS, Area.EXCERPTS, Area.EMBEDDINGS, Area.OPEN_QRELS)
 )
+#: Whose files may be cut while they are copied: uploads that are under way, never below what their rows count.
+CUT = ("store/pieces",)
 #: Judgements, and the key that signs sessions.
 PRIVATE = ("private", "secret-key")
 #: The private files' hashes lie among them, encrypted like them.
@@ -46,12 +52,13 @@ def make_backup(destination: Path, recipients: Sequence[str], judgements_recipie
         # A copy of SQLite's file is in the clear: it stays on the site's own disk, in a folder that is swept.
         work = root / "work"
         work.mkdir(exist_ok=True, mode=0o700)
-        with tempfile.TemporaryDirectory(dir=work, prefix="backup-") as scratch:
-            migrations = applied_migrations()
-            database = folder / f"database{'.age' if keys else ''}"
-            rows = copy_database(Path(scratch), lambda write: write_file(database, write, keys))
-        _write_folders(Folders(root, STORE, MADE_ANEW), folder, "store", keys)
-        _write_folders(Folders(root, PRIVATE), folder, "private", private_keys)
+        with paused():
+            with tempfile.TemporaryDirectory(dir=work, prefix="backup-") as scratch:
+                migrations = applied_migrations()
+                database = folder / f"database{'.age' if keys else ''}"
+                rows = copy_database(Path(scratch), lambda write: write_file(database, write, keys))
+            _write_folders(Folders(root, STORE, MADE_ANEW, CUT), folder, "store", keys)
+            _write_folders(Folders(root, PRIVATE), folder, "private", private_keys)
         files: dict[str, dict[str, int | str]] = {
             path.name: {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
             for path in sorted(folder.iterdir())

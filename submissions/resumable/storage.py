@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 from django.conf import settings
 
+from leaderboard import deletions
 from leaderboard.disk import naming, require_room
 from leaderboard.store import sync
 
@@ -116,5 +117,7 @@ def _write(file: BinaryIO, block: bytes) -> int:
 
 
 def remove(identifier: str) -> None:
-    """Delete the file where there is one."""
+    """Delete the file where there is one; while a backup runs it is left to the sweep."""
+    if deletions.are_paused():
+        return
     path_of(identifier).unlink(missing_ok=True)

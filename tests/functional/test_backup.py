@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,10 +22,15 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 
-from leaderboard.backup.archives import decrypt, identities_in
+from leaderboard import deletions
+from leaderboard.backup import making
+from leaderboard.backup.archives import Folders, decrypt, identities_in
 from leaderboard.backup.manifest import BackupProblem, Manifest, count_rows
-from leaderboard.models import Dataset
-from tests.submissions.conftest import Api, alice, api, demo, secret, work  # noqa: F401
+from leaderboard.models import Dataset, User
+from submissions.models import Job, State, Upload
+from submissions.resumable import keeping
+from submissions.sweeping import sweep
+from tests.submissions.conftest import Api, alice, api, demo, run_text, secret, work  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]
@@ -131,7 +140,7 @@ def test_everything_comes_back_and_nothing_can_be_read_without_the_keys(
         f"--identity={operator.file}",
         f"--judgements-identity={judge.file}",
     )
-    assert "All row counts and hashes are equal" in said
+    assert "All row counts and hashes are equal, and every file that a row names is there." in said
     assert f"{sum(rows.values()):,} rows in {len(rows)} tables" in said
     assert (new_site.var / "private" / "qrels" / "ab").read_bytes() == marker
     assert not (new_site.var / "private" / "qrels" / ".partial-x").exists()
@@ -172,6 +181,106 @@ def test_nobody_makes_a_backup_in_the_clear_by_accident(full_site: Path, tmp_pat
     with pytest.raises(CommandError, match="age public key"):
         call_command("backup", str(tmp_path / "backups"), "--recipient=AGE-SECRET-KEY-1NOT")
     assert not (tmp_path / "backups").exists()
+
+
+def waiting_job(api: Api, settings: Any) -> Job:  # noqa: F811
+    """One whose file is as it was sent: a worker is to check it."""
+    settings.VALIDATE_AT_ONCE_BYTES = 1
+    answer = api.submit(run_text(tag="another", depth=10), configuration="another")
+    assert answer.status == 201, answer.body
+    return Job.objects.get(state=State.VALIDATING)
+
+
+def test_what_is_forgotten_between_database_and_files_is_in_the_backup(
+    full_site: Path,
+    api: Api,  # noqa: F811
+    alice: User,  # noqa: F811
+    tmp_path: Path,
+    settings: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The copied database has a job that waits for its file, and an upload that nobody has taken yet."""
+    job = waiting_job(api, settings)
+    upload = keeping.begin(alice, length=3, kind=Upload.Kind.RUN)
+    keeping.receive(upload, 0, [b"abc"])
+    copy = making.copy_database
+
+    def copy_then_work(*arguments: Any) -> dict[str, int]:
+        rows = copy(*arguments)
+        work()
+        keeping.discard(upload)
+        sweep(0)
+        return rows
+
+    monkeypatch.setattr(making, "copy_database", copy_then_work)
+    folder = backup(tmp_path / "backups", "--in-the-clear")
+    job.refresh_from_db()
+    assert job.state == State.DONE
+    names = [f"store/uploads/{job.upload_sha256[:2]}/{job.upload_sha256}", f"store/pieces/{upload.pk}"]
+    with tarfile.open(folder / "store.tar") as archive:
+        assert set(names) <= set(archive.getnames())
+        assert not any("backup-" in name for name in archive.getnames())
+    assert all((full_site / name).exists() for name in names)
+    time.sleep(0.01)
+    sweep(0)
+    assert not any((full_site / name).exists() for name in names)
+
+
+def test_a_killed_backup_holds_deletions_up_for_a_day(full_site: Path) -> None:
+    mark = full_site / "store" / ".partial-backup-killed"
+    for age, paused in ((60, True), (25 * 3600, False), (-25 * 3600, False)):
+        mark.touch()
+        os.utime(mark, (time.time() - age, time.time() - age))
+        assert deletions.are_paused() is paused
+    with deletions.paused():
+        assert not mark.exists()
+        assert deletions.are_paused()
+    assert not deletions.are_paused()
+
+
+def test_a_row_whose_file_is_missing_is_named(
+    full_site: Path,
+    api: Api,  # noqa: F811
+    new_site: NewSite,
+    tmp_path: Path,
+    settings: Any,
+) -> None:
+    job = waiting_job(api, settings)
+    name = f"store/uploads/{job.upload_sha256[:2]}/{job.upload_sha256}"
+    (full_site / name).unlink()
+    folder = backup(tmp_path / "backups", "--in-the-clear")
+    said = new_site.manage("restore_backup", str(folder), check=False)
+    assert "Not all came back" in said
+    assert f"{name}: missing, job {job.pk} of submission {job.submission_id} needs it" in said
+    assert said.count("missing") == 1
+
+
+def test_an_upload_that_is_cut_while_it_is_read_breaks_no_backup(tmp_path: Path) -> None:
+    pieces = tmp_path / "store" / "pieces"
+    pieces.mkdir(parents=True)
+    piece = pieces / ("ab" * 16)
+    whole = os.urandom(3 << 20)
+    piece.write_bytes(whole)
+
+    class Cutting(io.BytesIO):
+        """The file is cut, as by a piece that comes again, as soon as its head has been written."""
+
+        def write(self, block: Any) -> int:
+            if piece.name.encode() in bytes(block):
+                os.truncate(piece, 1 << 20)
+            return super().write(block)
+
+    folders, stream = Folders(tmp_path, ["store"], cut=making.CUT), Cutting()
+    folders.write(stream)
+    stream.seek(0)
+    with tarfile.open(fileobj=stream) as archive:
+        member = archive.extractfile(f"store/pieces/{piece.name}")
+        assert member is not None
+        content = member.read()
+    kept = content.rstrip(b"\0")
+    assert 1 << 20 <= len(kept) < len(whole) == len(content)
+    assert whole.startswith(kept)
+    assert folders.hashes[f"store/pieces/{piece.name}"] == hashlib.sha256(content).hexdigest()
 
 
 @pytest.mark.long

@@ -61,7 +61,7 @@ def test_what_cannot_be_swept_does_not_keep_the_rest(tmp_path: Path, monkeypatch
     def fail() -> int:
         raise RecursionError
 
-    monkeypatch.setattr("submissions.sweeping._named_runs", fail)
+    monkeypatch.setattr("submissions.sweeping.named_runs", fail)
     monkeypatch.setattr("submissions.sweeping.sweep_embeddings", fail)
     upload = stored(Area.UPLOADS, tmp_path, "of nobody", old=True)
     folder = deep(Area.CHECKPOINTS.value, "7/" + "5" * 64)

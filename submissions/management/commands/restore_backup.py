@@ -5,16 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from leaderboard.backup.manifest import BackupProblem
 from leaderboard.backup.restoring import restore_backup
+from leaderboard.schema_version import mismatch
+from submissions.restored import missing_files
 
 
 class Command(BaseCommand):
-    """A door to `leaderboard.backup`."""
+    """A door to `leaderboard.backup`; then every file is looked for that a row names."""
 
-    help = "Fill an empty database and an empty RUNBOARD_VAR from a backup, and compare every row count and hash."
+    help = "Fill an empty database and an empty RUNBOARD_VAR from a backup; compare every row count and hash."
     requires_system_checks = []  # there are no tables yet
 
     def add_arguments(self, parser: CommandParser) -> None:
@@ -43,8 +46,17 @@ class Command(BaseCommand):
             self.stdout.write("Judgements were left out: they need their own key (--judgements-identity).")
         else:
             self.stdout.write(f"{restored.private_files:,} private files.")
-        if restored.differences:
-            raise CommandError("Not all came back:\n  " + "\n  ".join(restored.differences))
-        self.stdout.write(
-            "All row counts and hashes are equal. Run `manage.py migrate` if this version is newer."
-        )
+        differences = list(restored.differences)
+        other_version = mismatch()  # then our questions may name columns that are not there
+        if not other_version:
+            private = restored.private_files is not None and settings.PRIVATE_STORAGE
+            differences += missing_files(private=private)
+        if differences:
+            raise CommandError("Not all came back:\n  " + "\n  ".join(differences))
+        said = "All row counts and hashes are equal"
+        if other_version:
+            self.stdout.write(
+                f"{said}; whether rows name files that are missing was not asked. {other_version}"
+            )
+        else:
+            self.stdout.write(f"{said}, and every file that a row names is there.")
