@@ -54,7 +54,7 @@ class Site:
 
     def get(self, path: str) -> str:
         """The body of a page."""
-        with urllib.request.urlopen(self.address + path, timeout=10) as response:
+        with urllib.request.urlopen(self.address + path, timeout=120) as response:
             return str(response.read().decode())
 
 

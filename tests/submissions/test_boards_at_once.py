@@ -68,7 +68,7 @@ def at_once(*verbs: Callable[[], object]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join()
     for error in errors:
         raise error
 

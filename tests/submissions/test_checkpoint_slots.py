@@ -91,7 +91,7 @@ def test_another_process_counts_and_one_that_dies_does_not(monkeypatch: pytest.M
     process = context.Process(target=_hold, args=(there, held))
     process.start()
     try:
-        assert there.wait(10)
+        assert there.wait(120)
         with pytest.raises(slots.Busy), slots.checking_slot():
             pass
     finally:

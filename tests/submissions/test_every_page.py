@@ -74,7 +74,7 @@ def screen(browser: Browser, live_server: Any) -> Iterator[Page]:
 
 def _fits(screen: Page) -> bool:
     """Whether nothing sticks out at the side; figures take a moment to be drawn anew for another width."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while not (fits := screen.evaluate("document.documentElement.scrollWidth <= innerWidth")):
         if time.monotonic() > deadline:
             break

@@ -37,7 +37,7 @@ def under_way(change: Callable[[], object]) -> Iterator[Callable[[], None]]:
             with transaction.atomic():
                 change()
                 made.set()
-                go.wait(20)
+                go.wait(120)
         finally:
             made.set()
             connections.close_all()
@@ -49,7 +49,7 @@ def under_way(change: Callable[[], object]) -> Iterator[Callable[[], None]]:
     thread = Thread(target=publish)
     thread.start()
     try:
-        assert made.wait(20)
+        assert made.wait(120)
         yield commit
     finally:
         commit()

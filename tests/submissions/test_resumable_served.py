@@ -101,7 +101,7 @@ def offset(site: str, token: str, path: str) -> int:
     return int(ask(site, token, "HEAD", path).headers["Upload-Offset"])
 
 
-def wait_for(true: Any, seconds: float = 20.0) -> None:
+def wait_for(true: Any, seconds: float = 120.0) -> None:
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline

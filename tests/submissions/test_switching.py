@@ -309,7 +309,7 @@ def test_a_result_that_is_being_published_comes_before_the_switch(
 
     thread = Thread(target=publish)
     thread.start()
-    assert inside.wait(10)
+    assert inside.wait(120)
     with pytest.raises(CannotSwitch, match="it is: evaluating"):
         switched(rescore, curator)
     thread.join()
