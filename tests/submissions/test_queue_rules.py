@@ -36,9 +36,8 @@ pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
 
 @pytest.fixture(autouse=True)
-def asked_anew(settings: Any) -> Iterator[None]:
-    """What one test found of versions says nothing to the next, and a server that began just now is trusted."""
-    settings.LEASE_LOOK_SECONDS = 0
+def asked_anew() -> Iterator[None]:
+    """What one test found of versions says nothing to the next."""
     own.ask_anew()
     yield
     STOPPING.clear()
