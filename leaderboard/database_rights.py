@@ -9,6 +9,7 @@ mailbox or team, sees no result over any judgements, and decides neither what is
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from django.db import connection, transaction
 
@@ -72,6 +73,25 @@ CHANGED_BY_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
     "submissions_quotause": ("refunded_at", "refund_reason"),
     "submissions_submission": ("checkpoint_id",),
 }  # fmt: skip
+#: Kinds of rows that retrievers add, and those that they change, by table. A scorer does what any other row asks for:
+#: a retriever could have a hidden dataset's protection taken off in a curator's name.
+ADDED_BY_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
+    "leaderboard_workrequest": ("statistics",),
+    "submissions_job": ("shard",),
+}
+HANDLED_BY_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
+    "submissions_job": ("baseline", "model", "retrieve", "sample_model", "shard", "statistics"),
+}
+_ONLY_KINDS = """
+CREATE OR REPLACE FUNCTION runboard_only_kinds() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_user = 'runboard_retriever' AND NOT NEW.kind = ANY (TG_ARGV) THEN
+        RAISE insufficient_privilege USING MESSAGE = 'a retriever has nothing to do with ' || TG_TABLE_NAME
+            || ' of the kind ' || NEW.kind;
+    END IF;
+    RETURN NEW;
+END $$
+"""
 
 
 def rights_of(role: str, table: str) -> tuple[str, ...]:
@@ -117,4 +137,19 @@ def give_rights() -> dict[str, int]:
                 if rights := ", ".join(rights_of(role, table)):
                     cursor.execute(f"GRANT {rights} ON {quote(table)} TO {quote(role)}")
                     given[role] = given.get(role, 0) + 1
+        _hold_retrievers_to_their_kinds(cursor)
     return given
+
+
+def _hold_retrievers_to_their_kinds(cursor: Any) -> None:
+    """By triggers, since a right to a table holds for all kinds of its rows."""
+    cursor.execute(_ONLY_KINDS)
+    for verb, tables in (("INSERT", ADDED_BY_RETRIEVERS), ("UPDATE", HANDLED_BY_RETRIEVERS)):
+        for table, kinds in tables.items():
+            name = f"only_kinds_{verb.lower()}"
+            listed = ", ".join(f"'{kind}'" for kind in kinds)
+            cursor.execute(f"DROP TRIGGER IF EXISTS {name} ON {table}")
+            cursor.execute(
+                f"CREATE TRIGGER {name} BEFORE {verb} ON {table} "
+                f"FOR EACH ROW EXECUTE FUNCTION runboard_only_kinds({listed})"
+            )

@@ -11,7 +11,8 @@ from django.test import Client
 from leaderboard import database_rights
 from leaderboard.audit import record
 from leaderboard.models import AuditRecord, User
-from tests.factories import make_user
+from submissions.models import Job
+from tests.factories import make_dataset, make_job, make_user
 from tests.roles import make_roles, working_as
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -59,6 +60,8 @@ REFUSED_TO_RETRIEVERS = [
     "DELETE FROM leaderboard_system",
     "UPDATE submissions_job SET kind = 'reveal'",
     "UPDATE submissions_job SET dataset_id = 1",
+    "INSERT INTO leaderboard_workrequest (kind, payload, created_at) VALUES ('protect', '{}', now())",
+    "INSERT INTO leaderboard_workrequest (kind, payload, created_at) VALUES ('notify', '{}', now())",
     "UPDATE submissions_submission SET public = true",
     "DELETE FROM submissions_job",
     "UPDATE submissions_checkpoint SET team_id = NULL",
@@ -111,6 +114,23 @@ def test_a_retriever_sees_no_session_and_gives_no_rights(roles: None) -> None:
         if not refused(each, database_rights.RETRIEVER)
     ]
     assert allowed == []
+
+
+def test_a_retriever_handles_its_own_kinds_of_jobs_and_adds_shards_alone(roles: None) -> None:
+    """A scorer would do what another asks for, in whoever's name it carries."""
+    job = make_job(make_dataset())
+    add = "INSERT INTO submissions_job (kind, queue, state, payload) VALUES ('{}', 'score', 'queued', '{{}}')"
+    change = "UPDATE submissions_job SET payload = '{}'"
+    added, changed = set(), set()
+    for kind in Job.Kind.values:
+        Job.objects.filter(pk=job.pk).update(kind=kind)
+        if not refused(add.format(kind), database_rights.RETRIEVER):
+            added.add(kind)
+        if not refused(change, database_rights.RETRIEVER):
+            changed.add(kind)
+    assert added == {"shard"}
+    assert changed == {"baseline", "model", "retrieve", "sample_model", "shard", "statistics"}
+    assert not refused(change, database_rights.SITE)
 
 
 def test_a_table_of_a_migration_to_come_is_the_sites_at_once(roles: None) -> None:

@@ -63,6 +63,20 @@ def test_a_retriever_does_its_jobs_with_the_rights_it_has(tmp_path: Path, settin
     assert Job.objects.filter(kind=Job.Kind.STATISTICS, state=State.DONE).exists()
 
 
+def test_a_retriever_encodes_in_shards(
+    tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.SHARD_SIZE = 10
+    dataset = import_small(tmp_path / "collection")
+    job = queue_model(dataset, make_submission())
+    for _ in range(3):
+        Job.objects.update(not_before=None)
+        retrieve(settings)
+    job.refresh_from_db()
+    assert job.state == State.DONE, job.log
+    assert Job.objects.filter(kind=Job.Kind.SHARD, state=State.DONE).count() == 3
+
+
 def raises(error: Exception) -> Callable[..., None]:
     """What stands for the child, and fails so."""
 
