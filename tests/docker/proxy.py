@@ -17,6 +17,8 @@ from tests.servers import processes
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATE = ROOT / "docker/nginx.conf.template"
 HOST = "leaderboard.example.org"
+#: A header by which a request stands for one from another address: nothing here has addresses of IPv6 to send from.
+STANDS_FOR = "X-Stands-For"
 #: Names that are looked up again, and `http2 on`, are for the nginx of compose.yaml: Debian's is older, and has the
 #: latter as a word of `listen`.
 _SERVER = re.compile(r"server (\w+):8000 resolve;")
@@ -75,7 +77,8 @@ def write_configuration(folder: Path, state: Path, ports: Ports) -> Path:
     path.write_text(
         f"daemon off;\n{'user root;' if os.geteuid() == 0 else ''}\npid {folder}/pid;\nerror_log stderr warn;\n"
         "events { worker_connections 512; }\nhttp {\ninclude /etc/nginx/mime.types;\naccess_log off;\n"
-        f"default_type application/octet-stream;\nsendfile on;\n{temporary}{text}}}\n"
+        f"default_type application/octet-stream;\nsendfile on;\n{temporary}"
+        f"set_real_ip_from 127.0.5.0/24;\nreal_ip_header {STANDS_FOR};\n{text}}}\n"
     )
     return path
 

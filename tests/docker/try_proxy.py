@@ -22,6 +22,12 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from tests.docker import proxy
+from tests.docker.senders import (
+    a_network_of_ipv6_is_one_sender,
+    all_addresses_together_send_forty,
+    an_address_sends_few_bodies_at_once,
+    the_admin_takes_large_bodies_for_its_imports_alone,
+)
 from tests.docker.strangers import (
     other_names_get_no_answer,
     requests_of_two_lengths_are_refused,
@@ -267,6 +273,12 @@ def main() -> None:
             curation_is_another_process,
             limits_are_said,
             the_log_has_no_secrets,
+        ]
+        promises += [
+            the_admin_takes_large_bodies_for_its_imports_alone,
+            an_address_sends_few_bodies_at_once,
+            all_addresses_together_send_forty,
+            a_network_of_ipv6_is_one_sender,
         ]
         promises += [files_by_the_proxy, pieces_outlive_a_broken_connection, too_many_are_told_so]
         for promise in promises:

@@ -8,10 +8,11 @@ from types import ModuleType
 
 from allauth.account import app_settings
 from django.conf import settings
+from django.urls import reverse
 
 from evaluation.formats.compression import Limits
 from leaderboard import challenges
-from submissions import files
+from submissions import files, uploads
 from submissions.checkpoints import slots
 from submissions.notices import webhooks
 from submissions.people import invitations, membership, tokens
@@ -28,6 +29,15 @@ CONSTANTS: dict[str, ModuleType] = {
     "files.MOST_FILES": files,
     "slots.AT_ONCE": slots,
     "places.EACH": places,
+}
+#: The proxy's locations as patterns, with what each says.
+LOCATIONS = {
+    ("" if kind.strip() == "~" else "^") + place: rules
+    for kind, place, rules in re.findall(
+        r"^    location (~ |= |)(\S+) \{\n(.*?)^    \}",
+        (ROOT / "docker" / "nginx.conf.template").read_text(),
+        re.MULTILINE | re.DOTALL,
+    )
 }
 #: Settings that limit something, by how they are called.
 LIMITING = re.compile(
@@ -83,3 +93,25 @@ def test_the_proxy_has_what_the_page_says_of_it() -> None:
         ("writers", "50"),
     }
     assert set(re.findall(r"limit_conn senders (\d+)", proxy)) == {"4"}
+    assert "All addresses together send 40 at a time" in " ".join(PAGE.split())
+    assert set(re.findall(r"limit_conn all_senders (\d+)", proxy)) == {"40"}
+    assert "1,000 requests are under way at once (100 of one address)" in " ".join(PAGE.split())
+    assert set(re.findall(r"limit_conn (askers|all_askers) (\d+)", proxy)) == {
+        ("askers", "100"),
+        ("all_askers", "1000"),
+    }
+
+
+def test_the_proxy_stores_large_bodies_for_views_that_take_files_alone_and_few_at_once() -> None:
+    """Tables that curators bring are far below what every page takes."""
+    large = {place: rules for place, rules in LOCATIONS.items() if "${UPLOAD_LIMIT}" in rules}
+    small = {f"admin:leaderboard_{table}_table" for table in uploads._TABLES}
+    for name in uploads.TAKE_FILES:
+        address = reverse(name)
+        assert any(re.search(place, address) for place in large) == (name not in small), name
+    for place, rules in large.items():
+        assert "limit_conn senders" in rules, place
+        assert ("limit_conn all_senders" in rules) != ("proxy_request_buffering off" in rules), place
+    for place in ("^/", "^/admin/"):
+        assert "limit_conn all_askers" in LOCATIONS[place]
+    assert not any(re.search(place, "/admin/login/") for place in large)
