@@ -166,8 +166,7 @@ def visibility(request: HttpRequest, identifier: str) -> HttpResponse:
     """Show the results to everyone, or keep them with the team."""
     found = _managed(request, identifier)
     if wait := seconds_to_wait(ChangeThrottle(), request):
-        messages.warning(request, slow_down(wait))
-        return render(request, "submissions/submission.html", _context(request, found), status=429)
+        return _slowed_down(request, found, wait)
     public = request.POST.get("public") == "yes"
     withdrawal.set_public(found, public, signed_in(request))
     messages.success(request, "Everyone sees it now." if public else "Only your team sees it now.")
@@ -179,6 +178,8 @@ def visibility(request: HttpRequest, identifier: str) -> HttpResponse:
 def reusable(request: HttpRequest, identifier: str) -> HttpResponse:
     """Let others re-rank and fuse the runs, or no longer."""
     found = _managed(request, identifier)
+    if wait := seconds_to_wait(ChangeThrottle(), request):
+        return _slowed_down(request, found, wait)
     allowed = request.POST.get("reusable") == "yes"
     withdrawal.set_reusable(found, allowed)
     messages.success(
@@ -192,6 +193,8 @@ def reusable(request: HttpRequest, identifier: str) -> HttpResponse:
 def priority(request: HttpRequest, identifier: str) -> HttpResponse:
     """Give the submission another place among its team's runs in the round."""
     found = _managed(request, identifier)
+    if wait := seconds_to_wait(ChangeThrottle(), request):
+        return _slowed_down(request, found, wait)
     wanted = request.POST.get("priority", "")
     try:
         set_priority(found, int(wanted) if wanted.isascii() and wanted.isdecimal() else 0)
@@ -262,6 +265,12 @@ def _managed(request: HttpRequest, identifier: str) -> Submission:
     if not may_manage(request.user, found):
         raise PermissionDenied
     return found
+
+
+def _slowed_down(request: HttpRequest, found: Submission, wait: int) -> HttpResponse:
+    """The submission's page as it is, with how many seconds to wait before it may be changed again."""
+    messages.warning(request, slow_down(wait))
+    return render(request, "submissions/submission.html", _context(request, found), status=429)
 
 
 def _context(request: HttpRequest, found: Submission, **changes: Any) -> dict[str, Any]:

@@ -20,14 +20,16 @@ logger = logging.getLogger(__name__)
 @require_safe
 @never_cache
 def readyz(request: HttpRequest) -> JsonResponse:
-    """200 when database, its tables and the disk are as they should be, else 503; the body says what is not.
+    """200 when this process can serve readers: the database answers and has the tables of this version; else 503.
 
-    A broker that is away is told and harms nobody: pages are then computed, and idle workers look into the database.
+    A full disk makes it `degraded` and no more: it refuses uploads alone, and all processes have the same one, so that
+    sending nobody here would take the pages away too. A broker that is away is told: pages are then computed.
     """
     broker = "ok" if broker_answers(BROKER_GLANCE) else "unavailable"
     parts = {"database": _database(), "disk": _disk(), "broker": broker}
-    ready = parts["database"] == parts["disk"] == "ok"
-    return JsonResponse({"status": "ok" if ready else "unavailable", **parts}, status=200 if ready else 503)
+    ready = parts["database"] == "ok"
+    status = "unavailable" if not ready else "ok" if parts["disk"] == "ok" else "degraded"
+    return JsonResponse({"status": status, **parts}, status=200 if ready else 503)
 
 
 def _database() -> str:

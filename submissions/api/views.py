@@ -321,6 +321,7 @@ class ReusableView(_OneSubmission):
 
     required_scope = Scope.MANAGE
     permission_classes = [IsAuthenticated]
+    throttle_classes = [ChangeThrottle]
 
     @extend_schema(
         summary="Let others re-rank and fuse a submission's runs, or no longer",
@@ -331,6 +332,7 @@ class ReusableView(_OneSubmission):
             400: ErrorSerializer,
             403: ErrorSerializer,
             404: ErrorSerializer,
+            429: OpenApiResponse(ErrorSerializer, "Too many changes; `Retry-After` says when to send."),
         },
         tags=["submissions"],
     )

@@ -7,6 +7,7 @@ from django.test import Client
 
 from leaderboard.models import Dataset, Entry, System, Team
 from leaderboard.systems import SystemFields, create_system, find_system, free_slug, house_system
+from submissions.models import Submission
 from submissions.throttling import ChangeThrottle
 from tests.submissions.conftest import Api, describe_anew, run_text, work
 
@@ -173,15 +174,23 @@ def test_who_changes_much_in_a_short_time_is_slowed_down(
     described = {"name": "My system", "architecture": "dense"}
     assert describe_anew(signed_in, **described).status_code == 302
     revision = Dataset.objects.get(pk=demo.pk).board_revision
-    limited = api.post(f"submissions/{identifier}/visibility/", public="no")
-    assert (limited.status, limited.body["code"]) == (429, "throttled")
+    for change, sent in (
+        ("visibility", {"public": "no"}),
+        ("reusable", {"reusable": "yes"}),
+        ("priority", {"priority": 1}),
+    ):
+        limited = api.post(f"submissions/{identifier}/{change}/", **sent)
+        assert (limited.status, limited.body["code"]) == (429, "throttled"), change
     for address, sent in (
         ("/systems/my-system/edit/", {**described, "name": "Renamed"}),
         (f"/submissions/{identifier}/visibility/", {"public": "no"}),
+        (f"/submissions/{identifier}/reusable/", {"reusable": "yes"}),
+        (f"/submissions/{identifier}/priority/", {"priority": "1"}),
         ("/account/profile/", {"name": "Alice", "team": "Renamed"}),
     ):
         page = signed_in.post(address, sent)
         assert page.status_code == 429, address
         assert "Please wait 60 minutes" in page.content.decode()
     assert Dataset.objects.get(pk=demo.pk).board_revision == revision
+    assert not Submission.objects.get().reusable
     assert (Entry.objects.get().visibility, System.objects.get().name) == ("public", "My system")
