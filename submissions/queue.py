@@ -41,7 +41,8 @@ def ring(queue: str) -> None:
 
 
 def _ring_now(queue: str) -> None:
-    bell.send(WORK, queue, queue=queue)
+    """Whoever hears it later than a lease would find nothing: idle workers have looked by then."""
+    bell.send(WORK, queue, expires=settings.LEASE_SECONDS, queue=queue)
 
 
 def _lease_end() -> CombinedExpression:
@@ -228,9 +229,13 @@ def _waits(kind: Job.Kind, dataset_id: int) -> bool:
 
 
 def ring_for_waiting() -> None:
-    """Ring once for every queue that has waiting jobs: what a lost bell, or a restart, left behind."""
+    """Ring once for every queue that has waiting jobs: what a lost bell, or a restart, left behind.
+
+    Not where bells lie already: whoever comes hears those, and without anybody they would pile up in the broker.
+    """
     for queue in Job.objects.waiting().order_by().values_list("queue", flat=True).distinct():
-        _ring_now(queue)
+        if not bell.unanswered(queue):
+            _ring_now(queue)
 
 
 def queue_position(job: Job) -> int | None:

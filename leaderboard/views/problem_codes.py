@@ -167,6 +167,8 @@ REQUEST_CODES = (
                 "Leave it out, or choose the engine that runs it."),
     ProblemCode("gpu_not_wanted", "error", "A GPU was asked for, and the engine has no use for one.",
                 "Leave the device out, or say cpu."),
+    ProblemCode("no_gpu", "error", "A GPU was asked for, and no worker with one was there within a day.",
+                "Leave the device out, or say auto or cpu."),
     ProblemCode("several_models", "error", "More than one model was given.", "Upload, choose or name one."),
     ProblemCode("unknown_checkpoint", "error", "Your team has sent no such checkpoint.",
                 "The message lists those that it has."),

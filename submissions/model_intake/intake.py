@@ -27,7 +27,7 @@ from submissions.intake import admitted, expected_team, system_row
 from submissions.lifecycle import write_log
 from submissions.model_intake.datasets import chosen_datasets
 from submissions.model_intake.quota import refuse_beyond_quota
-from submissions.model_intake.readiness import refuse_unready
+from submissions.model_intake.readiness import refuse_unready, refuse_without_gpu
 from submissions.model_intake.runs import runs_for
 from submissions.models import Checkpoint, Job, State, Submission
 from submissions.refusals import Refused
@@ -165,6 +165,8 @@ def _plan(request: ModelRequest, team: Team, system: System | SystemFields, *, u
     if request.device == "gpu" and not engine.needs_checkpoint:
         message = f"{engine.label} runs no model, so that a GPU is of no use to it."
         raise Refused.of("gpu_not_wanted", message, "Leave device out, or send device=cpu.")
+    if request.device == "gpu":
+        refuse_without_gpu(unprotected=unprotected)
     datasets = chosen_datasets(request.datasets, request.benchmark, engine)
     _refuse_wrong_number_of_runs(engine, len(request.runs))
     runs = {dataset.pk: runs_for(request.runs, dataset, team) for dataset in datasets}

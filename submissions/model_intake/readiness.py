@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from leaderboard.models import User
 from submissions.capability import Capability, missing, told_within
 from submissions.heartbeat import MEMORY
+from submissions.models import Job
 from submissions.permissions import may_go_unprotected
 from submissions.refusals import Refused
 
@@ -80,6 +81,17 @@ def refuse_unready(person: User, *, local: bool) -> Readiness:
     if not found.ready:
         raise Refused.of("sandbox_unavailable", found.reason, found.remedy)
     return found
+
+
+def refuse_without_gpu(*, unprotected: bool) -> None:
+    """Raises Refused where no worker with a GPU was there within a day that would run it: it might wait for ever."""
+    if any(each.runs(unprotected=unprotected) for each in told_within(MEMORY, [Job.Queue.GPU])):
+        return
+    raise Refused.of(
+        "no_gpu",
+        "No worker with a GPU that runs models is alive, nor was one within a day.",
+        "Leave device out, or send auto (“A GPU if there is one, else CPU”) or cpu.",
+    )
 
 
 def is_local(request: HttpRequest | Request) -> bool:

@@ -146,4 +146,4 @@ def _set_times(scale: float) -> None:
         """Nobody hears bells here."""
         return False
 
-    bell.send = silent
+    bell.send = bell.unanswered = silent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +220,19 @@ def test_a_gpu_takes_models_where_a_worker_has_one(api: Api) -> None:
     assert submit_model(api, configuration="3", device="cpu").body["jobs"][0]["queue"] == "cpu"
     lexical = submit_model(api, system="Words", engine="bm25", checkpoint=None)
     assert lexical.body["jobs"][0]["queue"] == "cpu"
+
+
+def test_a_gpu_that_was_not_there_within_a_day_is_not_waited_for(api: Api, settings: Any) -> None:
+    announce()
+    before = folders(settings)
+    refused = submit_model(api, device="gpu")
+    assert refused.status == 400
+    assert "No worker with a GPU" in refused.problem("no_gpu")["message"]
+    announce("g", "gpu", works=False)
+    assert submit_model(api, device="gpu").problem("no_gpu")
+    assert folders(settings) == before
+    announce("g", "gpu", ago=timedelta(hours=20))
+    assert submit_model(api, device="gpu").body["jobs"][0]["queue"] == "gpu"
 
 
 def test_a_hub_model_needs_a_commit(api: Api, settings: Any) -> None:

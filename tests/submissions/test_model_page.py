@@ -73,6 +73,16 @@ def test_a_model_is_submitted_and_followed(signed_in: Client, tmp_path: Path) ->
     assert "used <b>2</b> of 60" in again
 
 
+def test_a_gpu_that_is_not_there_is_said_and_the_choice_kept(signed_in: Client) -> None:
+    sent = {**NEW, "dataset": "demo", "device": "gpu"}
+    page = signed_in.post("/submit/model/", {**sent, "checkpoint": archive()}).content.decode()
+    assert "No worker with a GPU that runs models is alive, nor was one within a day." in page
+    assert '<option value="gpu" selected' in page
+    assert not Submission.objects.exists()
+    announce("g", "gpu")
+    assert signed_in.post("/submit/model/", {**sent, "checkpoint": archive()}).status_code == 302
+
+
 def test_sample_archives_are_offered_where_they_fit(signed_in: Client, corpus: Dataset) -> None:
     assert corpus.current_version is not None
     for kind, name in (("example_model", "sample.zip"), ("refused_model", "refused.zip")):

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
+import redis
+from django.conf import settings
 from django.utils import timezone
 
+from leaderboard import bell
 from leaderboard.models import WorkRequest
+from leaderboard.settings import cache_location
 from leaderboard.work import request_work
 from submissions import queue, tasks
 from submissions.heartbeat import workers_alive
@@ -248,3 +254,41 @@ def test_a_fault_in_one_step_of_the_dispatcher_keeps_no_other_from_being_taken(
     assert Job.objects.count() == 2
     assert re.search(r"fault [0-9a-f]{8} in the dispatcher's lift_due", caplog.text)
     assert "one bad system" in caplog.text
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[redis.Redis]:
+    """The broker, without bells for GPUs."""
+    monkeypatch.setattr(bell, "_silent_until", 0.0)
+    with redis.Redis.from_url(cache_location(settings.REDIS_URL)) as client:
+        client.delete("gpu")
+        yield client
+        client.delete("gpu")
+
+
+def test_bells_that_nobody_hears_do_not_pile_up(broker: redis.Redis) -> None:
+    job = make_job(make_dataset(), queue=Job.Queue.GPU)
+    for _ in range(3):
+        tasks.dispatch()
+        assert broker.llen("gpu") == 1
+    [message] = broker.lrange("gpu", 0, -1)
+    assert json.loads(message)["headers"]["expires"] is not None
+    broker.delete("gpu")  # a worker took it, and left a job: it is rung for again
+    tasks.dispatch()
+    assert broker.llen("gpu") == 1
+    broker.delete("gpu")
+    Job.objects.filter(pk=job.pk).update(state=State.CANCELLED)
+    tasks.dispatch()
+    assert broker.llen("gpu") == 0
+
+
+def test_a_broker_that_cannot_be_asked_is_rung_at_all_the_same(
+    broker: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rung = []
+    broker.set("gpu", "no list")
+    monkeypatch.setattr(bell, "send", lambda task, to, **_: rung.append(to))
+    make_job(make_dataset(), queue=Job.Queue.GPU)
+    tasks.dispatch()
+    assert bell.unanswered("gpu") == 0
+    assert "gpu" in rung
