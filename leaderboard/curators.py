@@ -11,8 +11,10 @@ from leaderboard.models import User
 
 GROUP = "Curators"
 READ_QRELS = "read_qrels"
-#: What of the two applications is no curator's business: accounts' rights, tokens, and hidden judgements.
-_OTHERS = ("user", "apitoken")
+#: What of the two applications is no curator's business: accounts, who is in which team, and tokens.
+_OTHERS = ("user", "membership", "invitation", "apitoken")
+#: What of that they look at.
+_SEEN = ("view_user", "view_membership")
 
 
 def curators() -> Group:
@@ -23,11 +25,11 @@ def curators() -> Group:
 
 
 def rights() -> list[Permission]:
-    """All rights over what is curated but the one to read hidden judgements, and to look at accounts."""
+    """All rights over what is curated but the one to read hidden judgements; accounts and teams are looked at."""
     ours = Permission.objects.filter(content_type__app_label__in=["leaderboard", "submissions"])
     curated = ours.exclude(codename=READ_QRELS).exclude(content_type__model__in=_OTHERS)
     return list(
-        ours.filter(codename="view_user") | curated.filter(~Q(codename__startswith="delete_auditrecord"))
+        ours.filter(codename__in=_SEEN) | curated.filter(~Q(codename__startswith="delete_auditrecord"))
     )
 
 

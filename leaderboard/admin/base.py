@@ -14,6 +14,7 @@ from typing import Any, cast
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import models
+from django.forms import ModelMultipleChoiceField
 from django.forms.models import _get_foreign_key
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
@@ -29,6 +30,8 @@ from leaderboard.models import Dataset, User
 _LONGEST = 500
 #: No database here has a key as large.
 _PAST_ANY_KEY = 2**63
+#: Values by field, before and after.
+Pair = tuple[dict[str, Any], dict[str, Any]]
 
 
 class CurationAdmin(SimpleHistoryAdmin):
@@ -47,7 +50,7 @@ class CurationAdmin(SimpleHistoryAdmin):
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         """The form, which knows its page and its request."""
-        form: Any = super().get_form(request, obj, change, **kwargs)
+        form: Any = super().get_form(request, obj, change=change, **kwargs)
         form.curation, form.request = self, request
         return form
 
@@ -151,12 +154,29 @@ class CurationAdmin(SimpleHistoryAdmin):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         """Save, and write down what was changed."""
         super().save_model(request, obj, form, change)
-        before, after = _changes(form)
+        before, after = self._changes(form)
         if after or not change:
             record(
                 "edited" if change else "added", self._named(obj), dataset=_dataset_of(obj),
                 before=before if change else {}, after=after,
             )  # fmt: skip
+
+    def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
+        """Save the rows that are edited on the same page, and write down each that was changed."""
+        rows = [(row, row.instance._state.adding) for row in formset.forms if row.has_changed()]
+        super().save_formset(request, form, formset, change)
+        for row, new in rows:
+            deleted = row in formset.deleted_forms
+            if deleted and new:
+                continue
+            before, after = self._values(row) if deleted else self._changes(row)
+            record(
+                "deleted" if deleted else "added" if new else "edited",
+                f"{row.instance._meta.verbose_name} {row.instance}",
+                dataset=_dataset_of(form.instance) or _dataset_of(row.instance),
+                before={} if new else before,
+                after={} if deleted else after,
+            )
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         """Delete, and write it down."""
@@ -165,7 +185,33 @@ class CurationAdmin(SimpleHistoryAdmin):
         record("deleted", named, dataset=dataset)
 
     def _named(self, obj: Any) -> str:
+        """What records call the object."""
         return f"{self.model._meta.verbose_name} {obj}"
+
+    def recorded(self, name: str, value: Any) -> Any:
+        """How a field's value stands in records, as a short plain one. Replace it for what they are not to tell."""
+        return _short(value)
+
+    def _changes(self, form: Any) -> Pair:
+        """What a form changes, by field, before and after. Of several rows, those that go and those that come."""
+        return self._pair(form, [name for name in form.changed_data if name in form.cleaned_data])
+
+    def _values(self, form: Any) -> Pair:
+        """The same of every field that the form began with: for a row that goes."""
+        return self._pair(form, [name for name in form.initial if name in form.fields])
+
+    def _pair(self, form: Any, names: Iterable[str]) -> Pair:
+        before: dict[str, Any] = {}
+        after: dict[str, Any] = {}
+        for name in names:
+            old = _chosen(form.fields[name], form.initial.get(name))
+            new = form.cleaned_data.get(name)
+            if isinstance(form.fields[name], ModelMultipleChoiceField):
+                had, has = ({str(each) for each in rows or ()} for rows in (old, new))
+                before[name], after[name] = sorted(had - has), sorted(has - had)
+            else:
+                before[name], after[name] = self.recorded(name, old), self.recorded(name, new)
+        return before, after
 
     def get_actions(self, request: HttpRequest) -> Any:
         """Deleting goes one by one, with a reason."""
@@ -229,16 +275,6 @@ def curator(request: HttpRequest) -> User:
 def reason_of(request: HttpRequest) -> str:
     """The reason that came with a form, or nothing."""
     return request.POST.get("why", "").strip()[:LONGEST_REASON] if request.method == "POST" else ""
-
-
-def _changes(form: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What a form changes, by field, before and after, as short plain values."""
-    before, after = {}, {}
-    for name in form.changed_data:
-        field = form.fields[name]
-        before[name] = _short(_chosen(field, form.initial.get(name)))
-        after[name] = _short(form.cleaned_data.get(name))
-    return before, after
 
 
 def _chosen(field: Any, value: Any) -> Any:

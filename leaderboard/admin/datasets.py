@@ -22,11 +22,14 @@ from leaderboard.admin.import_form import ImportForm, path_of_upload
 from leaderboard.admin.measure_lists import measures_view
 from leaderboard.admin.protection import change_protection, reveal
 from leaderboard.admin.resources import DatasetResource
-from leaderboard.audit import acting
+from leaderboard.audit import acting, record
 from leaderboard.baselines import request_baseline
 from leaderboard.board_versions import Kind, boards_changed, lock_boards
+from leaderboard.files import seals_queries
 from leaderboard.importing.importer import Imported, NoSpace, import_dataset
 from leaderboard.models import Dataset
+from leaderboard.models.datasets import Visibility
+from leaderboard.permissions import may_read_judgements
 
 
 @admin.register(Dataset)
@@ -103,13 +106,21 @@ class DatasetAdmin(ExchangeAdmin):
         """A link to the public page."""
         return format_html('<a href="/datasets/{}/">open</a>', dataset.slug)
 
-    @admin.action(description="Make the BM25 baseline again")
+    @admin.action(description="Make the BM25 baseline again", permissions=["change"])
     def make_baseline(self, request: HttpRequest, datasets: QuerySet[Dataset]) -> None:
         """Ask for the baseline of the datasets that have documents and judgements."""
         ready = [each for each in datasets if each.current_qrels_id and not each.runs_only]
         for dataset in ready:
             request_baseline(dataset)
+            record("baseline requested", dataset, dataset=dataset)
         self.message_user(request, f"{len(ready)} baselines requested.")
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Dataset | None = None) -> Any:
+        """Those of all; and hidden queries stay hidden to who may not read them."""
+        fixed = super().get_readonly_fields(request, obj)
+        if obj is not None and seals_queries(obj) and not may_read_judgements(curator(request)):
+            return (*fixed, "queries_visibility")
+        return fixed
 
     def boards_of(self, key: Any) -> Iterable[int]:
         """Its own."""
@@ -160,7 +171,7 @@ class DatasetAdmin(ExchangeAdmin):
         form = ImportForm(request.POST or None, request.FILES or None)
         problems: list[dict[str, Any]] = []
         full = ""
-        if request.method == "POST" and form.is_valid():
+        if request.method == "POST" and form.is_valid() and _may_say(request, form):
             archive = path_of_upload(form.cleaned_data["archive"])
             if archive is None:
                 raise RuntimeError("uploads are written to disk")
@@ -199,3 +210,21 @@ class DatasetAdmin(ExchangeAdmin):
         self.log_change(request, imported.dataset, text)
         messages.success(request, text)
         return HttpResponseRedirect(reverse("admin:leaderboard_dataset_change", args=[imported.dataset.pk]))
+
+
+def _may_say(request: HttpRequest, form: ImportForm) -> bool:
+    """Whether the person may have what the form says done: else it says what not. What is hidden is opened, with every
+    run over it, by who may read it.
+    """
+    said = form.cleaned_data
+    dataset = Dataset.objects.filter(slug=said["slug"], hidden=True).exclude(current_version=None).first()
+    if dataset is None or may_read_judgements(curator(request)):
+        return True
+    right = "Only who may read hidden judgements can do that: ask one of them."
+    if said["judgements"] == "open":
+        form.add_error(
+            "judgements", f"This opens the hidden judgements of {dataset}, and every run over them. {right}"
+        )
+    if seals_queries(dataset) and said["queries_visibility"] not in ("", Visibility.CURATORS):
+        form.add_error("queries_visibility", f"This opens the hidden queries of {dataset}. {right}")
+    return not form.errors

@@ -7,6 +7,7 @@ shown; raises TeamRefused. A curator, who need not be in the team, says `curatin
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 from django.db import transaction
@@ -57,7 +58,7 @@ def set_role(team: Team, member: int, *, owner: bool, by: User, curating: bool =
         found.save(update_fields=["owner"])
         if not owner:
             _revoke_invitations_by(team, found.user)
-        _record("role changed", team, found, by, owner=owner)
+        _record("role changed", team, found, by, owner=owner, before={"owner": not owner})
     return found
 
 
@@ -157,8 +158,16 @@ def _revoke_invitations_by(team: Team, person: User) -> None:
     waiting.update(revoked_at=timezone.now())
 
 
-def _record(action: str, team: Team, found: Membership, by: User, *, owner: bool) -> None:
+def _record(
+    action: str,
+    team: Team,
+    found: Membership,
+    by: User,
+    *,
+    owner: bool,
+    before: Mapping[str, object] | None = None,
+) -> None:
     # A curator's act has its reason already.
     acting: AbstractContextManager[object] = nullcontext() if audit.actor().person == by else audit.acting(by)
     with acting:
-        audit.record(action, team, after={"person": found.user_id, "owner": owner})
+        audit.record(action, team, before=before, after={"person": found.user_id, "owner": owner})

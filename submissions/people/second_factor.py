@@ -17,8 +17,7 @@ from django.utils.encoding import force_bytes
 
 from leaderboard import audit
 from leaderboard.models import User
-from submissions.people.sessions import end_sessions
-from submissions.people.tokens import revoke_all
+from submissions.people.ending import end_access
 
 
 class SecondFactorAdapter(DefaultMFAAdapter):
@@ -77,8 +76,6 @@ def reset_second_factor(person: User) -> int:
     `audit.acting`, which says who and why.
     """
     removed, _ = Authenticator.objects.filter(user=person).delete()
-    ended = end_sessions(person)
-    tokens = revoke_all(person)
-    after = {"sessions ended": ended, "tokens ended": tokens}
-    audit.record("second factor reset", person, before={"second factor": bool(removed)}, after=after)
-    return ended + tokens
+    ended = end_access(person)
+    audit.record("second factor reset", person, before={"second factor": bool(removed)}, after=ended)
+    return sum(ended.values())

@@ -15,8 +15,7 @@ from django.http import HttpRequest
 from django.utils.crypto import salted_hmac
 
 from leaderboard.models import User
-from submissions.people.sessions import end_sessions
-from submissions.people.tokens import revoke_all
+from submissions.people.ending import end_access
 
 logger = logging.getLogger("runboard.sign_in")
 
@@ -31,8 +30,7 @@ def count_enrolment(request: HttpRequest, user: User, authenticator: Authenticat
 @receiver(password_reset)
 def end_what_others_may_have(request: HttpRequest, user: User, **kwargs: Any) -> None:
     """Who resets a password may have lost the account: sessions and tokens end with the old one."""
-    end_sessions(user, keep=request.session.session_key)
-    revoke_all(user)
+    end_access(user, keep=request.session.session_key)
     logger.info("password reset account=%s", user.pk)
 
 

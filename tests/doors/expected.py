@@ -185,7 +185,7 @@ _NOT_TAKEN = ">>>>555>"
 _MODELS = {
     "leaderboard_auditrecord": "", "leaderboard_benchmark": "acd", "leaderboard_challenge": "",
     "leaderboard_dataset": "c", "leaderboard_hardwareclass": "c", "leaderboard_measurement": "",
-    "leaderboard_price": "acd", "leaderboard_judgementimport": "c", "leaderboard_team": "acd",
+    "leaderboard_price": "acd", "leaderboard_judgementimport": "c", "leaderboard_team": "cd",
     "leaderboard_pool": "c", "leaderboard_datasetversion": "", "leaderboard_qrels": "",
     "leaderboard_rescore": "ac", "leaderboard_entry": "", "leaderboard_round": "a", "leaderboard_source": "acd",
     "leaderboard_system": "c", "submissions_flag": "", "submissions_notice": "", "submissions_webhook": "",
@@ -211,7 +211,7 @@ def _model(name: str, may: str) -> dict[str, Row]:
 
 def _root_model(name: str) -> dict[str, Row]:
     app, model = name.split("_", 1)
-    acts = ("changelist", "history", "add", "change", "delete")
+    acts = ("changelist", "history", "simple_history", "add", "change", "delete")
     return {
         **_each(Row(_ROOT, _ROOT), *(f"{name}_{act}" for act in acts)),
         f"admin/{app}/{model}/<path:object_id>/": Row(_STAFF, _STAFF),
@@ -220,11 +220,15 @@ def _root_model(name: str) -> dict[str, Row]:
 
 _ADMIN = {
     **{name: row for model, may in _MODELS.items() for name, row in _model(model, may).items()},
+    "leaderboard_team_add": Row(_ROOT, _ROOT),  # with an owner, whom only they choose
     **_root_model("auth_group"),
     **_root_model("account_emailaddress"),
     "submissions_worker_changelist": Row(_STAFF, _STAFF),  # how the site itself does
     **_root_model("leaderboard_user"),
-    **_each(Row(_CURATORS, _CURATORS), "leaderboard_user_changelist", "leaderboard_user_history"),
+    **_each(
+        Row(_CURATORS, _CURATORS),
+        "leaderboard_user_changelist", "leaderboard_user_history", "leaderboard_user_simple_history",
+    ),
     "leaderboard_user_change": Row(_CURATORS, _ROOT),
     "leaderboard_user_delete": Row(_NOBODY, _NOBODY),  # accounts are closed, not deleted
     "auth_user_password_change": Row(_ROOT, _ROOT),

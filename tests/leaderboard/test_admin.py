@@ -6,15 +6,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Permission
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
 
+from leaderboard.curators import make_curator
 from leaderboard.importing.importer import import_dataset
 from leaderboard.importing.options import ImportOptions
-from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry, Qrels, Team, WorkRequest
+from leaderboard.models import (
+    AuditRecord,
+    Benchmark,
+    BenchmarkMember,
+    Dataset,
+    Entry,
+    Qrels,
+    Team,
+    WorkRequest,
+)
+from leaderboard.models.datasets import Visibility
 from tests.curating import save
-from tests.factories import make_user
+from tests.factories import make_a_curator, make_user
 from tests.leaderboard.entries import make_source, make_system, report, score, scored_dataset
 from tests.leaderboard.tiny_collection import good_files, write_folder, write_zip
 from tests.reported_boards import load_reported
@@ -68,6 +80,47 @@ def test_importing_takes_the_right_to_add_datasets(client: Client) -> None:
     assert client.get(IMPORT).status_code == 403
     client.force_login(make_user("Bob"))
     assert client.get(IMPORT).status_code in (302, 403)
+
+
+def test_what_is_hidden_is_opened_by_who_may_read_it(tmp_path: Path, client: Client) -> None:
+    dataset = import_dataset(write_folder(tmp_path), ImportOptions(slug="tiny")).dataset
+    Dataset.objects.filter(pk=dataset.pk).update(queries_visibility=Visibility.CURATORS)
+    person = make_a_curator()
+    client.force_login(person)
+    sent = write_zip(tmp_path / "a.zip", {"qrels/test.tsv": None})  # what everyone has, without judgements
+    opening = {"judgements": "open", "collecting": "on"}
+    refused = send(client, sent, **opening, queries_visibility="public")
+    assert refused.status_code == 400
+    assert refused.content.decode().count("Only who may read hidden judgements can do that") == 2
+    page = client.get(reverse("admin:leaderboard_dataset_change", args=[dataset.pk]))
+    assert "queries_visibility" in page.content.decode()
+    save(client, page.request["PATH_INFO"], name="Tiny one", queries_visibility="public")
+    dataset.refresh_from_db()
+    assert (dataset.name, dataset.hidden, dataset.queries_visibility) == (
+        "Tiny one",
+        True,
+        Visibility.CURATORS,
+    )
+    assert send(client, sent, collecting="on").status_code == 200  # with all that is hidden as it was
+    make_curator(person, read_qrels=True)
+    assert "Imported Tiny" in send(client, sent, **opening).content.decode()
+    dataset.refresh_from_db()
+    assert (dataset.hidden, AuditRecord.objects.get(action="settings").actor) == (False, person)
+
+
+def test_asking_for_a_baseline_takes_the_right_to_change_datasets_and_is_recorded(
+    tmp_path: Path, client: Client
+) -> None:
+    dataset = import_dataset(write_folder(tmp_path), ImportOptions(slug="tiny")).dataset
+    WorkRequest.objects.all().delete()
+    reader, person = make_user("Rita", is_staff=True), make_a_curator()
+    reader.user_permissions.add(Permission.objects.get(codename="view_dataset"))
+    sent = {"action": "make_baseline", "_selected_action": [dataset.pk]}
+    for who, requests in ((reader, 0), (person, 1)):
+        client.force_login(who)
+        client.post("/admin/leaderboard/dataset/", sent)
+        assert WorkRequest.objects.filter(kind=WorkRequest.Kind.BASELINE).count() == requests
+    assert AuditRecord.objects.get(action="baseline requested").actor == person
 
 
 @pytest.mark.parametrize(

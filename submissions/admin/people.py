@@ -1,0 +1,133 @@
+"""Accounts, their addresses, and groups: who has which rights. Every change is recorded, and no secret with it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from allauth.account.admin import EmailAddressAdmin
+from allauth.account.models import EmailAddress
+from django.contrib import admin
+from django.contrib.admin.utils import unquote
+from django.contrib.auth.admin import GroupAdmin, UserAdmin
+from django.contrib.auth.forms import AdminUserCreationForm, UserChangeForm
+from django.contrib.auth.models import Group
+from django.db import transaction
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse
+
+from leaderboard.admin.base import CurationAdmin, curator
+from leaderboard.admin.forms import CurationForm
+from leaderboard.audit import acting, record
+from leaderboard.models import User
+from submissions.people.ending import end_access
+
+#: Fields of a new account that no record has.
+_SECRET = ("password1", "password2", "usable_password")
+
+# Both come with pages that record nothing.
+admin.site.unregister([Group, EmailAddress])
+
+
+class NewPersonForm(CurationForm, AdminUserCreationForm):
+    """A new account is known by its e-mail address."""
+
+    class Meta:
+        model = User
+        fields = ("email", "name")
+
+    @property
+    def changed_data(self) -> list[str]:
+        """What was said of the person; not of the password."""
+        return [name for name in super().changed_data if name not in _SECRET]
+
+
+class PersonForm(CurationForm, UserChangeForm):
+    """An account; its password has a page of its own."""
+
+
+class AccountAdmin(CurationAdmin):
+    """What is recorded of accounts tells them by number, and of addresses only the ends: a record is never deleted."""
+
+    def recorded(self, name: str, value: Any) -> Any:
+        """The value; an address by its ends."""
+        return _ends(str(value or "")) if name == "email" else super().recorded(name, value)
+
+
+@admin.register(User)
+class PersonAdmin(AccountAdmin, UserAdmin):
+    """Accounts, by e-mail address."""
+
+    form = PersonForm
+    add_form = NewPersonForm
+    list_display = ("email", "name", "is_staff", "is_active", "date_joined")
+    search_fields = ("email", "name")
+    ordering = ("email",)
+    fieldsets = (
+        (None, {"fields": ("email", "name", "password")}),
+        ("Rights", {"fields": ("is_active", "is_staff", "is_superuser", "groups", "user_permissions")}),
+        ("Record", {"fields": ("last_login", "date_joined")}),
+    )
+    add_fieldsets = ((None, {"fields": ("email", "name", "usable_password", "password1", "password2")}),)
+    readonly_fields = ("last_login", "date_joined")
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Nobody: an account is closed by taking “active” away, so that teams and records keep their names."""
+        return False
+
+    def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
+        """Save; who is closed out comes in no more, by no session or token that they had."""
+        super().save_model(request, obj, form, change)
+        if change and "is_active" in form.changed_data and not obj.is_active:
+            record("access ended", self._named(obj), after=end_access(obj))
+
+    @transaction.atomic
+    def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:
+        """Set somebody's password: whoever knew the old one, or came in by it, is out, and so are their tokens."""
+        with acting(curator(request)):
+            key = self.key_of(unquote(id))
+            before = _password_of(key)
+            answer = super().user_change_password(request, id, form_url)
+            if _password_of(key) != before:
+                person = User.objects.get(pk=key)
+                after = end_access(person, keep=request.session.session_key)
+                record("password set", self._named(person), after=after)
+        return answer
+
+    def _named(self, obj: User) -> str:
+        return f"account {obj.pk}"
+
+
+def _password_of(key: Any) -> str | None:
+    """As it is stored: another one whenever it is set, even to what it was."""
+    return User.objects.filter(pk=key).values_list("password", flat=True).first()
+
+
+@admin.register(Group)
+class RightsAdmin(AccountAdmin, GroupAdmin):
+    """Groups: what all who are in them may do."""
+
+
+@admin.register(EmailAddress)
+class AddressAdmin(AccountAdmin, EmailAddressAdmin):
+    """Addresses that accounts have; a verified one lets its account sign in, and into teams that invited it."""
+
+    actions = ["make_verified"]
+
+    @admin.action(description="Mark as verified", permissions=["change"])
+    @transaction.atomic
+    def make_verified(self, request: HttpRequest, queryset: QuerySet[EmailAddress]) -> None:
+        """Take it for granted that the address is the person's."""
+        waiting = list(queryset.filter(verified=False).values_list("pk", flat=True))
+        super().make_verified(request, queryset)
+        for address in EmailAddress.objects.filter(pk__in=waiting, verified=True).order_by("pk"):
+            before, after = {"verified": False}, {"verified": True}
+            record("edited", self._named(address), before=before, after=after)
+
+    def _named(self, obj: EmailAddress) -> str:
+        return f"address {_ends(obj.email)} of account {obj.user_id}"
+
+
+def _ends(address: str) -> str:
+    """An address by its first letter and its host."""
+    name, _, host = address.rpartition("@")
+    return f"{name[:1]}…@{host}" if host else ""

@@ -1,0 +1,135 @@
+"""Teams: their names are curators' to set right; who is in them decides who gets their runs, and is not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from django import forms
+from django.contrib import admin, messages
+from django.core.exceptions import ValidationError
+from django.forms import BaseInlineFormSet
+from django.http import HttpRequest, HttpResponseRedirect
+
+from leaderboard.admin.base import CurationAdmin, curator
+from leaderboard.models import Membership, Team, User
+from leaderboard.publishing import boards_of_team, team_changed
+from submissions.people import membership
+from submissions.people.membership import TeamRefused, check_room
+
+#: Who may change accounts may put people into teams: a team's own may read what no curator may.
+RIGHT = "leaderboard.change_user"
+#: Fields that name somebody for a place in the team.
+_NAMED = re.compile(r"memberships-[0-9]+-user")
+_KEY = re.compile(r"[0-9]{1,18}")
+
+
+class MembershipForm(forms.ModelForm):
+    """A member, who may change roles; somebody else is another member."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if self.instance.pk is not None and "user" in self.fields:
+            self.fields["user"].disabled = True
+
+
+class MembershipFormSet(BaseInlineFormSet):
+    """The members of a team, one of whom at least decides for it."""
+
+    def clean(self) -> None:
+        """Raises ValidationError where nobody would own the team, or somebody cannot join."""
+        super().clean()
+        if any(form.errors for form in self.forms) or not (self.has_changed() or self.instance._state.adding):
+            return
+        kept = [form for form in self.forms if form not in self.deleted_forms]
+        if not any(form.cleaned_data.get("owner") for form in kept):
+            raise ValidationError(
+                "A team is never without an owner. Tick “owner” for a member who stays, or add one."
+            )
+        for form in kept:
+            person = form.cleaned_data.get("user")
+            if form.instance.pk is None and person is not None and self.instance.pk is not None:
+                try:
+                    check_room(self.instance, person)
+                except TeamRefused as error:
+                    raise ValidationError(f"{person} cannot join. They would be told: {error}") from error
+
+
+class MembershipInline(admin.TabularInline):
+    """Who is in a team: to look at, and to change for whoever may change accounts."""
+
+    model = Membership
+    form = MembershipForm
+    formset = MembershipFormSet
+    extra = 0
+    raw_id_fields = ("user",)
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Whether the person may let anybody in."""
+        return request.user.has_perm(RIGHT) and super().has_add_permission(request, obj)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Whether the person may give roles."""
+        return request.user.has_perm(RIGHT) and super().has_change_permission(request, obj)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Whether the person may take anybody out."""
+        return request.user.has_perm(RIGHT) and super().has_delete_permission(request, obj)
+
+
+@admin.register(Team)
+class TeamAdmin(CurationAdmin):
+    """Teams and their members."""
+
+    list_display = ("name", "slug", "created_at")
+    search_fields = ("name", "slug")
+    inlines = (MembershipInline,)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Whoever may say who owns it: a team is never without an owner."""
+        return request.user.has_perm(RIGHT) and super().has_add_permission(request)
+
+    def boards_of(self, key: Any) -> Iterable[int]:
+        """Those that name it."""
+        return boards_of_team(key)
+
+    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
+        """The team; while it is saved, locked after those who are to join it: joining locks them in this order."""
+        if request.method == "POST":
+            named = [str(key) for name, key in request.POST.items() if _NAMED.fullmatch(name)]
+            keys = [int(key) for key in named if _KEY.fullmatch(key)]
+            people = User.objects.select_for_update(no_key=True).filter(pk__in=keys)
+            list(people.order_by("pk").values_list("pk"))
+        return super().get_object(request, object_id, from_field)
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: Any = None,
+    ) -> Any:
+        """The form, and saving it; all or nothing where the team changed meanwhile."""
+        try:
+            return super().changeform_view(request, object_id, form_url, extra_context)
+        except TeamRefused as error:
+            messages.error(request, f"Nothing was saved: {error}")
+            return HttpResponseRedirect(request.get_full_path())
+
+    def save_model(self, request: HttpRequest, obj: Team, form: Any, change: bool) -> None:
+        """Save, so that no cached page outlives the name."""
+        super().save_model(request, obj, form, change)
+        team_changed(obj)
+
+    def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
+        """Change who is in the team by the verbs that its own owners use, which record it. Raises TeamRefused."""
+        formset.save(commit=False)
+        team, by = form.instance, curator(request)
+        for row in formset.new_objects:
+            membership.add(team, row.user, owner=row.owner, by=by)
+        # Owners are made before others cease to be: the team is never without one.
+        for row, _ in sorted(formset.changed_objects, key=lambda each: not each[0].owner):
+            membership.set_role(team, row.pk, owner=row.owner, by=by, curating=True)
+        for row in formset.deleted_objects:
+            membership.remove(team, row.pk, by=by, curating=True)
