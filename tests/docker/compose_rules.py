@@ -19,7 +19,7 @@ WITH_JUDGEMENTS = {"setup", "curation", "scorer"}
 #: What has no default: without it nothing starts.
 SECRETS = (
     "SITE_HOST", "SECRET_KEY", "POSTGRES_PASSWORD", "DATABASE_OWNER_PASSWORD", "DATABASE_PASSWORD",
-    "DATABASE_RETRIEVER_PASSWORD", "REDIS_PASSWORD", "REDIS_RETRIEVER_PASSWORD",
+    "DATABASE_RETRIEVER_PASSWORD", "REDIS_PASSWORD", "REDIS_RETRIEVER_PASSWORD", "EMAIL_URL",
 )  # fmt: skip
 #: Who signs sessions and links; all others have a key that they forget.
 SIGNING = {"setup", "web", "intake", "curation"}
@@ -186,6 +186,10 @@ def secrets_are_for_who_needs_them(services: Services) -> None:
             assert told["EMAIL_URL"] == "consolemail://", name
             assert not told["METRICS_TOKEN"], name
             assert not told["SECRET_KEY_FALLBACKS"], name
+        else:
+            assert "consolemail" not in told["EMAIL_URL"], (
+                f"{name}: keys in mails would go to the log, unasked"
+            )
     assert services["setup"]["environment"]["OWNER_URL"].startswith("postgresql://runboard_owner:")
 
 

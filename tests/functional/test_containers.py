@@ -80,6 +80,7 @@ def test_a_broken_rule_is_noticed() -> None:
         lambda all_of: all_of["scorer"].update(read_only=False),
         lambda all_of: all_of["notifier"]["build"].update(target="cpu-worker"),
         lambda all_of: all_of["scorer"]["environment"].update(SECRET_KEY="${SECRET_KEY}"),
+        lambda all_of: all_of["notifier"]["environment"].update(EMAIL_URL="${EMAIL_URL:-consolemail://}"),
         lambda all_of: all_of["web"]["environment"].update(
             DATABASE_URL="postgresql://runboard:x@postgres/runboard"
         ),
