@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import logging
+from threading import Lock
+from time import monotonic
 
 import redis
 from django.conf import settings
@@ -12,13 +14,16 @@ from django.db import connection
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 logger = logging.getLogger(__name__)
 
-#: How long the broker may take to answer, in seconds.
-BROKER_PATIENCE = 2.0
-#: The same where its answer decides nothing, so that who asks, with little time itself, is not kept waiting.
-BROKER_GLANCE = 0.3
+#: How long the broker may take to answer, and how long its answer counts, in seconds: anybody may ask, and many who
+#: ask while it hangs must not hold the threads that pages need.
+BROKER_PATIENCE, BROKER_MEMORY = 0.3, 3.0
+#: Seconds between two lines in the log that say the same.
+SAYING_AGAIN = 60.0
 
 
 @require_safe
@@ -42,18 +47,50 @@ def _database_answers() -> bool:
     return True
 
 
-def broker_answers(patience: float = BROKER_PATIENCE) -> bool:
-    """Whether the broker answers in time; the log says why not."""
-    try:
-        _broker(settings.REDIS_URL, patience).ping()
-    except redis.RedisError as error:
-        logger.error("The broker does not answer: %s", error)
-        return False
-    return True
+def broker_answers() -> bool:
+    """Whether the broker answers in time, or did a few seconds ago; the log says why not, once a minute."""
+    return _broker(settings.REDIS_URL).answers()
 
 
-@functools.cache
-def _broker(url: str, patience: float) -> redis.Redis:
-    """A client that is kept: a check should cost no new connection."""
-    address = url.replace("redis+socket://", "unix://", 1)  # kombu's name for it, and redis-py's
-    return redis.Redis.from_url(address, socket_timeout=patience, socket_connect_timeout=patience)
+class _Broker:
+    """The broker, asked by one thread of this process at a time; the others have what it answered last."""
+
+    def __init__(self, url: str) -> None:
+        address = url.replace("redis+socket://", "unix://", 1)  # kombu's name for it, and redis-py's
+        # A client that is kept: a check should cost no new connection. One that broke meanwhile is made anew, once; who
+        # does not answer in time is not asked again.
+        self._client = redis.Redis.from_url(
+            address,
+            socket_timeout=BROKER_PATIENCE,
+            socket_connect_timeout=BROKER_PATIENCE,
+            retry=Retry(NoBackoff(), 1, (redis.ConnectionError,)),
+        )
+        self._asking = Lock()
+        self._answered: bool | None = None
+        self._ask_at = self._say_at = 0.0
+
+    def answers(self) -> bool:
+        """Whether it did when it was asked last, in time and not long ago."""
+        # Whoever else asks now is waited for only where nobody knows yet.
+        if monotonic() >= self._ask_at and self._asking.acquire(blocking=self._answered is None):
+            try:
+                if monotonic() >= self._ask_at:
+                    self._answered = self._ask()
+                    self._ask_at = monotonic() + BROKER_MEMORY
+            finally:
+                self._asking.release()
+        return bool(self._answered)
+
+    def _ask(self) -> bool:
+        try:
+            self._client.ping()
+        except redis.RedisError as error:
+            if monotonic() >= self._say_at:
+                self._say_at = monotonic() + SAYING_AGAIN
+                logger.error("The broker does not answer: %s", error)
+            return False
+        self._say_at = 0.0
+        return True
+
+
+_broker = functools.cache(_Broker)

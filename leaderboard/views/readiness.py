@@ -12,7 +12,7 @@ from django.views.decorators.http import require_safe
 
 from leaderboard.disk import DiskFull, require_room
 from leaderboard.schema_version import mismatch
-from leaderboard.views.health import BROKER_GLANCE, broker_answers
+from leaderboard.views.health import broker_answers
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ def readyz(request: HttpRequest) -> JsonResponse:
     A full disk makes it `degraded` and no more: it refuses uploads alone, and all processes have the same one, so that
     sending nobody here would take the pages away too. A broker that is away is told: pages are then computed.
     """
-    broker = "ok" if broker_answers(BROKER_GLANCE) else "unavailable"
+    broker = "ok" if broker_answers() else "unavailable"
     parts = {"database": _database(), "disk": _disk(), "broker": broker}
     ready = parts["database"] == "ok"
     status = "unavailable" if not ready else "ok" if parts["disk"] == "ok" else "degraded"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -83,3 +86,51 @@ def test_a_full_disk_is_told_and_keeps_no_reader_away(
     answer = client.get("/readyz")
     assert answer.status_code == 200
     assert (answer.json()["status"], answer.json()["disk"]) == ("degraded", "full")
+
+
+@pytest.fixture
+def hanging(settings: Any) -> Iterator[socket.socket]:
+    """A broker that takes connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
+        server.setblocking(False)
+        settings.REDIS_URL = f"redis://127.0.0.1:{server.getsockname()[1]}/0"
+        yield server
+
+
+def asked(server: socket.socket) -> int:
+    """How many connections came since this was called last."""
+    count = 0
+    while True:
+        try:
+            server.accept()[0].close()
+        except BlockingIOError:
+            return count
+        count += 1
+
+
+def test_many_who_ask_while_the_broker_hangs_are_answered_by_one_question(
+    client: Client, hanging: socket.socket, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(health, "BROKER_MEMORY", 3600.0)
+    monkeypatch.setattr(readiness, "mismatch", lambda: "")
+    with ThreadPoolExecutor(24) as pool:
+        assert not any(pool.map(lambda _: health.broker_answers(), range(48)))
+    for path, status in (("/healthz", 503), ("/readyz", 200)):
+        answer = client.get(path)
+        assert (answer.status_code, answer.json()["broker"]) == (status, "unavailable")
+    assert asked(hanging) == 1
+    assert caplog.text.count("The broker does not answer") == 1
+
+
+def test_a_broker_that_hangs_is_asked_again_later_and_by_one(
+    settings: Any, hanging: socket.socket, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(health, "BROKER_MEMORY", 0.0)
+    assert not health.broker_answers()
+    assert asked(hanging) == 1
+    assert not health.broker_answers()
+    assert asked(hanging) == 1
+    assert caplog.text.count("The broker does not answer") == 1  # a line a minute
+    with ThreadPoolExecutor(1) as pool, health._broker(settings.REDIS_URL)._asking:
+        assert pool.submit(health.broker_answers).result(60) is False
+    assert asked(hanging) == 0
