@@ -23,6 +23,7 @@ from leaderboard.models import Dataset, Round, Team, User
 from leaderboard.results import set_priority as set_priority_of_runs
 from leaderboard.round_quotas import within_quota
 from leaderboard.rounds import Phase, announced, current_round, in_words, listed_datasets, phase, utc
+from submissions.acts import record_curators
 from submissions.models import Job, State, Submission
 from submissions.refusals import Refused
 
@@ -260,7 +261,7 @@ def may_reorder(submission: Submission, now: datetime | None = None) -> bool:
 
 
 @transaction.atomic
-def set_priority(submission: Submission, priority: int, now: datetime | None = None) -> None:
+def set_priority(submission: Submission, priority: int, by: User, now: datetime | None = None) -> None:
     """Give the submission another place among its team's runs; a run that has that place gets the old one.
 
     Raises Refused for one that is in no open round, and for a place that the round does not have.
@@ -286,6 +287,8 @@ def set_priority(submission: Submission, priority: int, now: datetime | None = N
         if each is not None:
             Submission.objects.filter(pk=each.pk).update(priority=place)
             set_priority_of_runs(each.pk, place)
+    before, after = {"priority": found.priority}, {"priority": priority}
+    record_curators("priority", submission, by, before=before, after=after)
     submission.priority = priority
 
 

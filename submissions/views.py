@@ -138,7 +138,7 @@ def run(request: HttpRequest, identifier: str, dataset: str) -> HttpResponseBase
 def cancel(request: HttpRequest, identifier: str) -> HttpResponse:
     """Stop what has not ended."""
     found = _managed(request, identifier)
-    if withdrawal.cancel(found):
+    if withdrawal.cancel(found, signed_in(request)):
         messages.success(request, "Cancelled. What is running stops within seconds.")
     else:
         messages.info(request, "There was nothing left to cancel.")
@@ -181,7 +181,7 @@ def reusable(request: HttpRequest, identifier: str) -> HttpResponse:
     if wait := seconds_to_wait(ChangeThrottle(), request):
         return _slowed_down(request, found, wait)
     allowed = request.POST.get("reusable") == "yes"
-    withdrawal.set_reusable(found, allowed)
+    withdrawal.set_reusable(found, allowed, signed_in(request))
     messages.success(
         request, "Others may build on its runs now." if allowed else "Nobody else can build on its runs now."
     )
@@ -197,7 +197,8 @@ def priority(request: HttpRequest, identifier: str) -> HttpResponse:
         return _slowed_down(request, found, wait)
     wanted = request.POST.get("priority", "")
     try:
-        set_priority(found, int(wanted) if wanted.isascii() and wanted.isdecimal() else 0)
+        place = int(wanted) if wanted.isascii() and wanted.isdecimal() else 0
+        set_priority(found, place, signed_in(request))
     except Refused as refusal:
         messages.error(request, f"{refusal.detail} {refusal.problems[0].hint}")
     else:

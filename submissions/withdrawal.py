@@ -11,6 +11,7 @@ from leaderboard import publishing, results
 from leaderboard.audit import acting
 from leaderboard.board_versions import lock_boards
 from leaderboard.models import Entry, User
+from submissions.acts import called, is_its_own, record_curators
 from submissions.collecting import show_waiting, take_back_waiting
 from submissions.lifecycle import advance, write_log
 from submissions.model_work.encodings import stop_unneeded
@@ -31,27 +32,29 @@ def withdraw(submission: Submission, reason: str, by: User) -> bool:
     )
     if not moved:
         return False
-    who = "its team" if submission.team.memberships.filter(user=by).exists() else "a curator"
+    who = "its team" if is_its_own(submission, by) else "a curator"
     for job in submission.jobs.order_by("pk"):
         if advance(job.pk, State.WITHDRAWN):
             write_log(job.pk, f"Withdrawn by {who}: {reason}")
             transaction.on_commit(partial(forget_upload, job))
     stop_unneeded()
     with acting(by, reason):
+        record_curators("submission withdrawn", submission, by, before={}, after={"reason": reason[:300]})
         publishing.withdraw_entries(submission.pk, reason)
         take_back_waiting(submission)
     submission.refresh_from_db()
     return True
 
 
-def cancel(submission: Submission) -> int:
+def cancel(submission: Submission, by: User) -> int:
     """Stop every job that has not ended, at once where it waits, soon where it runs. Returns how many."""
-    count = 0
+    count, who = 0, called(submission, by)
     for job in submission.jobs.exclude(state__in=TERMINAL):
         if request_cancel(job):
             job.refresh_from_db()
             waited = job.state == State.CANCELLED
-            write_log(job.pk, "Cancelled by the submitter." if waited else "The submitter asked to stop.")
+            asked = f"{who[:1].upper()}{who[1:]} asked to stop."
+            write_log(job.pk, f"Cancelled by {who}." if waited else asked)
             if waited:
                 forget_upload(job)
             count += 1
@@ -60,6 +63,7 @@ def cancel(submission: Submission) -> int:
         with transaction.atomic():
             _hold(submission)
             take_back_waiting(submission)
+            record_curators("submission cancelled", submission, by, before={}, after={"jobs": count})
     return count
 
 
@@ -77,17 +81,24 @@ def set_public(submission: Submission, public: bool, by: User | None = None) -> 
     `by` is named in the record of what changes on boards.
     """
     _hold(submission)
+    was = submission.public
     if not Submission.objects.filter(pk=submission.pk, withdrawn_at=None).update(public=public):
         return
     submission.public = public
     with acting(by, f"submission {submission.pk} {'shown' if public else 'kept back'}"):
+        if by is not None:
+            record_curators("visibility", submission, by, before={"public": was}, after={"public": public})
         publishing.set_visibility(submission.pk, public=public)
         show_waiting(submission, public)
 
 
 @transaction.atomic
-def set_reusable(submission: Submission, reusable: bool) -> None:
+def set_reusable(submission: Submission, reusable: bool, by: User) -> None:
     """Let others re-rank and fuse the submission's runs from now on, or no longer."""
+    before, after = {"reusable": submission.reusable}, {"reusable": reusable}
+    record_curators(
+        "runs lent" if reusable else "runs no longer lent", submission, by, before=before, after=after
+    )
     Submission.objects.filter(pk=submission.pk).update(reusable=reusable)
     submission.reusable = reusable
     entries = Entry.objects.filter(submission_reference=submission.pk)

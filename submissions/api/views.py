@@ -224,7 +224,7 @@ class CancelView(_OneSubmission):
     def post(self, request: Request, identifier: str) -> Response:
         """Stop every job that has not ended: at once where it waits, within seconds where it runs."""
         found = self.managed(request, identifier)
-        withdrawal.cancel(found)
+        withdrawal.cancel(found, signed_in(request))
         return self.answer(request, found)
 
 
@@ -310,7 +310,7 @@ class PriorityView(_OneSubmission):
         """Set `priority`, until the round closes. The team's run that has it gets the old one."""
         found = self.managed(request, identifier)
         try:
-            set_priority(found, whole_number(data_of(request), "priority"))
+            set_priority(found, whole_number(data_of(request), "priority"), signed_in(request))
         except Refused as refusal:
             raise refused(refusal) from refusal
         return self.answer(request, found)
@@ -341,5 +341,6 @@ class ReusableView(_OneSubmission):
         found = self.managed(request, identifier)
         if "reusable" not in data_of(request):
             raise ApiError("invalid", "Send reusable=true or reusable=false.")
-        withdrawal.set_reusable(found, truth(data_of(request), "reusable", missing=False))
+        allowed = truth(data_of(request), "reusable", missing=False)
+        withdrawal.set_reusable(found, allowed, signed_in(request))
         return self.answer(request, found)

@@ -263,7 +263,8 @@ def test_runs_of_ones_own_and_lent_ones_are_fused(
     accepted = fuse(mine, lent)
     assert accepted.status == 201, accepted.body
     assert len(Job.objects.get(kind="model").payload["run_ids"]) == 2
-    set_reusable(Submission.objects.get(pk=lent), reusable=False)
+    theirs = Submission.objects.get(pk=lent)
+    set_reusable(theirs, reusable=False, by=theirs.submitter)
     assert fuse(mine, lent, configuration="2").problem("no_usable_run")
 
 

@@ -10,14 +10,14 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from leaderboard.models import Benchmark, Dataset, Entry, Membership, Round, Run, User
+from leaderboard.models import AuditRecord, Benchmark, Dataset, Entry, Membership, Round, Run, User
 from leaderboard.rounds import current_round, save_round
 from submissions.models import Submission
 from submissions.people.membership import create_team
 from submissions.refusals import Refused
 from submissions.rounds import Said, admit, counted, set_priority
 from submissions.withdrawal import withdraw
-from tests.factories import team_of
+from tests.factories import make_a_curator, team_of
 from tests.submissions.conftest import Api, make_collection, run_text, upload, work
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -268,8 +268,20 @@ def test_seeds_are_one_run_of_the_round(
     assert Entry.objects.get(seed_count=3).round == held
 
 
-def test_a_priority_that_cannot_be_is_refused(held: Round, api: Api, clock: Clock) -> None:
+def test_a_priority_that_a_curator_gives_is_recorded(held: Round, api: Api, clock: Clock) -> None:
+    clock(IN_TIME)
+    cora = make_a_curator()
+    sent = send(api, 1)
+    assert Api(cora).post(f"submissions/{sent.body['id']}/priority/", priority=2).status == 200
+    record = AuditRecord.objects.get(actor=cora)
+    assert (record.action, record.subject) == ("priority", f"submission {sent.body['id']}")
+    assert (record.before, record.after) == ({"priority": 1}, {"priority": 2})
+    assert api.post(f"submissions/{sent.body['id']}/priority/", priority=1).status == 200
+    assert AuditRecord.objects.filter(action="priority").count() == 1
+
+
+def test_a_priority_that_cannot_be_is_refused(held: Round, alice: User, api: Api, clock: Clock) -> None:
     clock(IN_TIME)
     sent = send(api, 1)
     with pytest.raises(Refused, match="not between 1 and 2"):
-        set_priority(Submission.objects.get(pk=sent.body["id"]), 3)
+        set_priority(Submission.objects.get(pk=sent.body["id"]), 3, alice)

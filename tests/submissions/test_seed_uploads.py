@@ -90,7 +90,8 @@ def test_cancelling_what_is_left_of_a_set_leaves_no_result(demo: Dataset, api: A
     assert last is not None
     Job.objects.filter(pk=last.pk).update(queue=Job.Queue.GPU)
     work()
-    cancel(Submission.objects.get(pk=identifier))
+    found = Submission.objects.get(pk=identifier)
+    cancel(found, found.submitter)
     answer = api.get(f"submissions/{identifier}/").body
     assert answer["seed_sets"][0]["missing"] == ["2"]
     assert not Entry.objects.exists()

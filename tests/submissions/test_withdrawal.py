@@ -8,10 +8,11 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from leaderboard.models import Dataset, Entry, User
+from leaderboard.models import AuditRecord, Dataset, Entry, Membership, User
 from submissions import scoring
 from submissions.models import Job, State, Submission
 from submissions.queue import claim
+from tests.factories import make_a_curator, make_user, team_of
 from tests.submissions.conftest import Api, work
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -80,6 +81,48 @@ def test_cancelling_what_has_ended_changes_nothing(demo: Dataset, api: Api, sign
     response = signed_in.post(f"/submissions/{identifier}/cancel/", follow=True)
     assert "nothing left to cancel" in response.content.decode()
     assert api.get(f"submissions/{identifier}/").body["state"] == "done"
+
+
+def test_what_a_curator_does_to_a_submission_is_told_as_that_and_recorded(demo: Dataset, api: Api) -> None:
+    cora = make_a_curator()
+    client, theirs = Client(), Api(cora)
+    client.force_login(cora)
+    waiting, running = (api.submit(system=name).body["id"] for name in ("One", "Two"))
+    held = claim(["score"], "worker")
+    assert held is not None
+    asked, stopped = (running, waiting) if held.submission_id == running else (waiting, running)
+    assert client.post(f"/submissions/{stopped}/cancel/").status_code == 302
+    assert theirs.post(f"submissions/{asked}/cancel/").status == 200
+    logs = [Job.objects.get(submission=each).log for each in (stopped, asked)]
+    assert "Cancelled by a curator." in logs[0]
+    assert "A curator asked to stop." in logs[1]
+    assert not any(word in log for log in logs for word in ("submitter", "Cora"))
+    client.post(f"/submissions/{asked}/reusable/", {"reusable": "yes"})
+    theirs.post(f"submissions/{asked}/reusable/", reusable="false")
+    theirs.post(f"submissions/{asked}/visibility/", public="false")
+    client.post(f"/submissions/{asked}/withdraw/", {"reason": "the team asked"})
+    found = AuditRecord.objects.filter(actor=cora).order_by("pk")
+    assert [(each.action, each.subject, each.before, each.after) for each in found] == [
+        ("submission cancelled", f"submission {stopped}", {}, {"jobs": 1}),
+        ("submission cancelled", f"submission {asked}", {}, {"jobs": 1}),
+        ("runs lent", f"submission {asked}", {"reusable": False}, {"reusable": True}),
+        ("runs no longer lent", f"submission {asked}", {"reusable": True}, {"reusable": False}),
+        ("visibility", f"submission {asked}", {"public": True}, {"public": False}),
+        ("submission withdrawn", f"submission {asked}", {}, {"reason": "the team asked"}),
+    ]
+
+
+def test_what_a_team_does_to_its_own_is_told_as_that_and_no_act_of_curation(
+    demo: Dataset, api: Api, alice: User
+) -> None:
+    bob = make_user("Bob")
+    Membership.objects.create(team=team_of(alice), user=bob)
+    for who, words in ((api, "Cancelled by the submitter."), (Api(bob), "Cancelled by its team.")):
+        identifier = api.submit().body["id"]
+        who.post(f"submissions/{identifier}/reusable/", reusable="true")
+        who.post(f"submissions/{identifier}/cancel/")
+        assert words in Job.objects.get(submission=identifier).log
+    assert not AuditRecord.objects.exists()
 
 
 def test_a_private_result_can_be_shown_and_hidden_again(demo: Dataset, api: Api, nobody: Api) -> None:
