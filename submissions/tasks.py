@@ -27,6 +27,7 @@ from submissions.model_work.encodings import settle
 from submissions.models import Worker
 from submissions.notices.deliveries import forget_old
 from submissions.notices.sending import NOTIFY, ring_for_notices, take_turn
+from submissions.people.sessions import forget_expired
 from submissions.queue import WORK, reap, ring_for_waiting, take_requests
 from submissions.rescoring import give_up_lost
 from submissions.sandbox.leftovers import end_leftovers
@@ -71,7 +72,7 @@ def dispatch() -> None:
 
 
 def _take_step(step: Callable[[], object]) -> None:
-    """Do one thing of the dispatcher's. A fault of it keeps no other from being done: it is logged under an id."""
+    """Do one thing of several. A fault of it keeps no other from being done: it is logged under an id."""
     try:
         step()
     except Exception:
@@ -92,11 +93,11 @@ def notify() -> None:
 
 @shared_task(name="runboard.sweep")
 def sweep_files() -> None:
-    """Remove what crashes left behind, and what was sent long ago."""
+    """Remove what crashes left behind, what was sent long ago, and sessions that have expired."""
     if refusal():
         return
-    sweep()
-    forget_old()
+    for step in (sweep, forget_old, forget_expired):
+        _take_step(step)
 
 
 def dispatch_if_late() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from allauth.usersessions.models import UserSession
 from django.contrib.auth import SESSION_KEY
@@ -22,6 +22,8 @@ _SYSTEMS = (
     ("iPhone", "iPhone"), ("iPad", "iPad"), ("Android", "Android"), ("Windows", "Windows"), ("Mac OS X", "macOS"),
     ("Linux", "Linux"),
 )  # fmt: skip
+#: For how long a session that is listed and not there may still come.
+_SEEN_LATELY = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,3 +95,15 @@ def end_sessions(person: User, *, keep: str | None = None) -> int:
     UserSession.objects.filter(user=person).exclude(session_key=keep or "").delete()
     Session.objects.filter(session_key__in=mine).delete()
     return len(mine)
+
+
+def forget_expired() -> int:
+    """Remove sessions that have expired, and the list's rows of sessions that are gone; how many of both.
+
+    A row that was seen within a day stays: its session may be about to be written.
+    """
+    now = timezone.now()
+    expired, _ = Session.objects.filter(expire_date__lt=now).delete()
+    gone = UserSession.objects.filter(last_seen_at__lt=now - _SEEN_LATELY)
+    listed, _ = gone.exclude(session_key__in=Session.objects.values("session_key")).delete()
+    return expired + listed

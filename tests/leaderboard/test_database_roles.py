@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from django.apps import apps
+from django.contrib.sessions.models import Session
 from django.core.checks import run_checks
 from django.db import DatabaseError, connection, transaction
 from django.test import Client
+from django.utils import timezone
 
 from leaderboard import database_rights
 from leaderboard.audit import record
 from leaderboard.models import AuditRecord, User
 from submissions.models import Job
+from submissions.people.sessions import forget_expired
 from tests.factories import make_dataset, make_job, make_user
 from tests.roles import make_roles, working_as
 
@@ -97,6 +102,8 @@ def test_the_site_works_and_can_take_no_protection_away(roles: None) -> None:
         client.force_login(person)
         assert client.get("/account/sessions/").status_code == 200
         record("tested", "nothing")
+        Session.objects.update(expire_date=timezone.now() - timedelta(seconds=1))
+        assert forget_expired() == 1
         person.delete()
     assert AuditRecord.objects.filter(action="tested").exists()
     allowed = [each for each in REFUSED_TO_ALL if not refused(each, database_rights.SITE)]

@@ -5,16 +5,22 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from allauth.usersessions.models import UserSession
 from django.conf import settings
+from django.contrib.sessions.models import Session
+from django.utils import timezone
 
+from leaderboard.models import User
 from leaderboard.store import Area, path_of, put
 from submissions.models import State
 from submissions.sandbox.watching import remove
 from submissions.sweeping import GRACE, sweep
-from tests.factories import make_dataset, make_job
+from submissions.tasks import sweep_files
+from tests.factories import make_dataset, make_job, make_user
 from tests.submissions.sandboxes import make_deep
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -98,3 +104,25 @@ def as_nobody(action: Callable[[], None], place: Path) -> None:
             os._exit(0)
     os.close(here)
     os.waitpid(child, 0)
+
+
+def listed(person: User, key: str, *, days: float) -> None:
+    """A row in the person's list of sessions that was seen so many days ago."""
+    seen = timezone.now() - timedelta(days=days)
+    UserSession.objects.create(user=person, session_key=key, ip="127.0.0.1", user_agent="", last_seen_at=seen)
+
+
+def test_sessions_that_have_expired_are_forgotten_every_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    person, now = make_user(), timezone.now()
+    for key, days in (("expired", -1), ("good", 1)):
+        Session.objects.create(session_key=key, session_data="", expire_date=now + timedelta(days=days))
+    for key, days in (("expired", 15), ("good", 15), ("gone", 2), ("just begun", 0)):
+        listed(person, key, days=days)
+
+    def full() -> int:
+        raise OSError("no disk")
+
+    monkeypatch.setattr("submissions.tasks.sweep", full)  # which keeps no session from being forgotten
+    sweep_files()
+    assert set(Session.objects.values_list("session_key", flat=True)) == {"good"}
+    assert set(UserSession.objects.values_list("session_key", flat=True)) == {"good", "just begun"}
