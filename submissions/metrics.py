@@ -91,9 +91,10 @@ def _under_way() -> Metric:
 
 
 def _ended() -> Metric:
-    family = CounterMetricFamily(
+    # No counter: a result that is withdrawn is no longer "done".
+    family = GaugeMetricFamily(
         "runboard_jobs_ended",
-        "Jobs that have ended, by what they ended as; the code says why where it was not well.",
+        "Jobs that have ended, by what they are now; the code says why where it was not well.",
         labels=["kind", "state", "code"],
     )
     ended = Job.objects.filter(state__in=TERMINAL).order_by()

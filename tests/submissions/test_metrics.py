@@ -45,10 +45,26 @@ def test_a_job_is_seen_waiting_and_ended_with_its_stages(demo: Dataset, api: Api
     ended = scrape(scraper)
     assert ended["runboard_queue_jobs", (("queue", "score"),)] == 0
     done = (("code", ""), ("kind", "score"), ("state", str(State.DONE)))
-    assert ended["runboard_jobs_ended_total", done] == 1
+    assert ended["runboard_jobs_ended", done] == 1
     scoring = (("kind", "score"), ("stage", "scoring"))
     assert ended["runboard_job_stage_seconds_count", scoring] == 1
     assert ended["runboard_job_stage_seconds_sum", scoring] > 0
+
+
+def test_no_counter_falls_when_somebody_withdraws(demo: Dataset, api: Api, scraper: Client) -> None:
+    identifier = api.submit().body["id"]
+    work()
+    before = scrape(scraper)
+    assert api.post(f"submissions/{identifier}/withdraw/", reason="mistake").status == 200
+    after = scrape(scraper)
+    done, withdrawn = (
+        ("runboard_jobs_ended", (("code", ""), ("kind", "score"), ("state", str(state))))
+        for state in (State.DONE, State.WITHDRAWN)
+    )
+    assert (before[done], after.get(done, 0), after[withdrawn]) == (1, 0, 1)
+    counters = {key for key in before if key[0].endswith(("_total", "_count", "_bucket"))}
+    assert counters
+    assert not [key for key in counters if after.get(key, 0) < before[key]]
 
 
 def test_buckets_count_all_that_took_at_most_so_long(db: None, scraper: Client) -> None:
