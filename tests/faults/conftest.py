@@ -27,6 +27,11 @@ def full() -> bool:
     return os.environ.get("RUNBOARD_FAULTS") == "full"
 
 
+def slower(scale: float) -> pytest.MarkDecorator:
+    """Times of the queue for `queue_site`, in parts of production's."""
+    return pytest.mark.parametrize("queue_site", [pytest.param(scale, id=f"times {scale}")], indirect=True)
+
+
 @pytest.fixture(scope="session")
 def running_site(
     django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory
@@ -67,14 +72,19 @@ def scoring_site(site: Site) -> Site:
 
 @pytest.fixture
 def queue_site(request: pytest.FixtureRequest) -> Iterator[Site]:
-    """Two workers that score and a dispatcher: Celery's where all repetitions are wanted, else forked from the test."""
+    """Two workers that score and a dispatcher: Celery's where all repetitions are wanted, else forked from the test.
+
+    `slower` gives the latter longer times, where a worker that stands still for a second must not lose its lease.
+    """
     if full():
         yield request.getfixturevalue("scoring_site")
         return
     request.getfixturevalue("transactional_db")
     if connection.vendor != "postgresql":
         pytest.skip(NEEDS_POSTGRESQL)
-    site = forked_site(request.getfixturevalue("tmp_path") / "site", 2, forked.SCALE)
+    site = forked_site(
+        request.getfixturevalue("tmp_path") / "site", 2, getattr(request, "param", forked.SCALE)
+    )
     yield site
     site.stop()
 

@@ -15,7 +15,7 @@ from leaderboard.models import WorkRequest
 from leaderboard.work import request_work
 from submissions.models import Job
 from submissions.queue import claim, extend_lease
-from tests.faults.conftest import NEEDS_POSTGRESQL, full
+from tests.faults.conftest import NEEDS_POSTGRESQL, full, slower
 from tests.faults.forked import ForkedService
 from tests.faults.site import Site
 from tests.faults.work import Work, doubled, ended, lost, tell_everybody
@@ -25,6 +25,7 @@ pytestmark = pytest.mark.database
 HOUR = 3600.0
 
 
+@slower(0.05)
 @pytest.mark.parametrize("service", ["scorer-1", "dispatcher"] if full() else ["dispatcher"])
 def test_a_clock_that_jumps_harms_nobody(service: str, queue_site: Site, work: Work) -> None:
     for jump in (HOUR, -HOUR):

@@ -30,6 +30,7 @@ from submissions.models import Job, QuotaUse, State, Submission
 from submissions.people.tokens import make_token
 from submissions.sweeping import sweep
 from tests.faults.clients import Answer, ask, serve, submit
+from tests.faults.conftest import slower
 from tests.faults.site import Service, Site
 from tests.faults.work import Work, ended
 from tests.submissions.conftest import DOCUMENTS, QUERIES, run_text
@@ -138,6 +139,7 @@ def test_while_an_upload_arrives_is_unpacked_and_is_stored(site: Site, work: Wor
     Job.objects.update(state=State.CANCELLED)
 
 
+@slower(0.1)  # the third attempt, the last, comes after six seconds
 def test_what_a_worker_cannot_write_is_done_once_there_is_room(
     queue_site: Site, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:

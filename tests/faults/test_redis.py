@@ -108,6 +108,7 @@ def test_without_anybody_who_looks_a_lost_bell_is_lost(killable: Site, queue_sit
     """The control: no dispatcher that rings again, no worker that looks by itself, and the bells are gone."""
     site = queue_site
     site.orders.do_without("looking")
+    time.sleep(1 if full() else 0.3)  # who is looking just now looks to the end
     site.broker.kill()
     submission = work.submit()
     site.broker.start()

@@ -52,7 +52,7 @@ def everything() -> list[Any]:
 @pytest.mark.parametrize("stage", ["claimed", "stored"] if full() else ["stored"])
 def test_a_zombie_writes_nothing(stage: str, queue_site: Site, work: Work) -> None:
     zombie, job = overtake(queue_site, work, stage)
-    assert (job.state, job.attempts) == ("done", 2)
+    assert (job.state, job.attempts > 1) == ("done", True)
     before = everything()
     let_go_on(queue_site, zombie, f"job {job.pk}: another worker holds it now, nothing was written")
     assert everything() == before
@@ -64,7 +64,7 @@ def test_a_zombie_writes_nothing(stage: str, queue_site: Site, work: Work) -> No
 def test_who_stands_still_in_a_transaction_holds_up_nobody(queue_site: Site, work: Work) -> None:
     """Frozen with the locks of a job and of its board: the server ends its session, and another goes on."""
     zombie, job = overtake(queue_site, work, "publishing")
-    assert (job.state, job.attempts) == ("done", 2)
+    assert (job.state, job.attempts > 1) == ("done", True)
     before = everything()
     let_go_on(queue_site, zombie, f"job {job.pk}: ")
     assert everything() == before

@@ -111,9 +111,8 @@ def test_without_a_broker_work_is_found_dispatched_and_given_back(start: Start) 
     holders = {process_of(asking), process_of(hanging)}
     assert len(holders) == 2
     first.send_signal(signal.SIGTERM)
-    # The supervisor kills after six seconds: long before that, the rows are free.
-    wait_for(lambda: not Job.objects.filter(lease_expires_at__isnull=False).exists(), seconds=6)
-    assert first.wait(30) == 0
+    wait_for(lambda: not Job.objects.filter(lease_expires_at__isnull=False).exists())
+    assert first.wait(60) == 0
     for job in (asking, hanging):
         job.refresh_from_db()
         assert (job.state, job.attempts, job.lease_expires_at) == (State.QUEUED, 0, None), job.log

@@ -11,11 +11,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from threading import Barrier
 
 import pytest
 from django.db import connection, connections
+from django.utils import timezone
 
 from leaderboard.models import Dataset, Membership, Team, User
 from leaderboard.supervisor import services
@@ -23,6 +25,7 @@ from leaderboard.systems import SystemFields, create_system
 from submissions.models import Job, QuotaUse, Submission
 from submissions.people.teams import make_team
 from submissions.people.tokens import make_token
+from submissions.quotas.counting import day_began
 from tests.factories import make_user, team_of
 from tests.servers import processes
 from tests.submissions.conftest import make_collection, run_text
@@ -107,7 +110,9 @@ def require_exactly_two(answers: Sequence[tuple[int, str]]) -> None:
 
 @pytest.fixture
 def secret(tmp_path: Path) -> Dataset:
-    """A dataset with hidden judgements and a quota of two a day."""
+    """A dataset with hidden judgements and a quota of two a day, which does not end before the test does."""
+    while timezone.now() > day_began(timezone.now()) + timedelta(hours=23, minutes=58):
+        time.sleep(1)
     return make_collection(tmp_path, "secret", hidden=True)
 
 
