@@ -90,21 +90,23 @@ class CertaintyColumns:
         row.shown[score] = interval_text(low, high)
         row.intervals[focus] = (low, high)
 
-    def awaited(self, *, hidden: bool, judged: bool) -> frozenset[str]:
-        """Columns that the board has once they are found, and does not have now; addresses that name them hold."""
-        if hidden or not judged or (self.found is not None and self.board is not None and self.board.current):
+    def awaited(self, *, scored: bool, hidden: bool) -> frozenset[str]:
+        """Columns that the board has once they are found, and does not have now; addresses that name them hold.
+
+        `scored`: whether any row was, on judgements of the dataset itself.
+        """
+        if hidden or not scored or (self.board is not None and self.board.current):
             return frozenset()
         return frozenset(CALLED) - {column.key for column in self.beside_score}
 
-    def notes(self, rows: Sequence[Row], focus: int, *, hidden: bool, judged: bool) -> list[str]:
-        """What a reader has to know of it; nothing where no row was scored on judgements of the dataset itself."""
-        scored = any(row.ranked_in == SCORED and row.values[focus] is not None for row in rows)
-        if not scored or not judged:
+    def notes(self, *, scored: bool, hidden: bool) -> list[str]:
+        """What a reader has to know of it; nothing where nothing is found of the measure."""
+        if not scored:
             return []
         if hidden:
             return [WITHHELD]
         if self.board is None or self.found is None:
-            return [AWAITED]
+            return [] if self.board is not None and self.board.current else [AWAITED]
         intervals = _about_intervals(self.board.settings, self.found)
         if not self.board.current:
             return [intervals, OUTDATED]
@@ -176,6 +178,11 @@ def _about_groups(settings: Settings) -> str:
         "correction; b: the same for the best of the others, and so on. A letter says nothing of two systems of which "
         "neither is the best of its group. Filters move none of this."
     )
+
+
+def any_scored(rows: Sequence[Row], focus: int) -> bool:
+    """Whether any row was scored here by the measure at this place."""
+    return any(row.ranked_in == SCORED and row.values[focus] is not None for row in rows)
 
 
 def not_applied(board: Board, state: BoardState) -> list[str]:

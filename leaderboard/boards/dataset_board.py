@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from leaderboard.baselines import BM25
 from leaderboard.boards import deltas, round_marks
-from leaderboard.boards.certainty_columns import CertaintyColumns, not_applied
+from leaderboard.boards.certainty_columns import CertaintyColumns, any_scored, not_applied
 from leaderboard.boards.challenged import notes_on_challenges
 from leaderboard.boards.cost_columns import CostColumns, cost_group
 from leaderboard.boards.dataset_costs import DatasetCosts
@@ -105,6 +105,7 @@ def dataset_board(
     layout = _Layout(shown, sure, private, costs.columns, figures, declared)
     columns = _columns(layout, versus.head)
     rows = _rows(facts, read, layout, costs.on_machine)
+    scored = facts.qrels_id is not None and any_scored(rows, FOCUS)
     lower = better(measure) == "lower"
     assign_ranks(rows, FOCUS, lower_is_better=lower)
     board = Board(
@@ -117,17 +118,16 @@ def dataset_board(
         machines=costs.machines,
         cost_group=cost_group(costs.machine) if costs.machine else "",
         certainty=sure.board if sure.found is not None else None,
-        awaited=sure.awaited(hidden=facts.hidden, judged=facts.qrels_id is not None),
+        awaited=sure.awaited(scored=scored, hidden=facts.hidden),
     )
     effectiveness = [row.scores.get(measure) for row in read]
     on_weights = fill_weighted(board, effectiveness, state, lower_is_better=lower) if state.weights else []
     _leave_out_empty(board, state)
     arrange(board, state, measure)
-    sure_notes = sure.notes(rows, FOCUS, hidden=facts.hidden, judged=facts.qrels_id is not None)
     board.notes = [
         *_notes(facts, rows, measure, versus),
         *private.notes(),
-        *sure_notes,
+        *sure.notes(scored=scored, hidden=facts.hidden),
         *not_applied(board, state),
         *on_weights,
         *costs.notes(),

@@ -151,6 +151,9 @@ def _boxes(facet: Facet) -> Boxes:
 def _hidden_fields(board: Board, state: BoardState) -> list[tuple[str, str]]:
     """What the form carries on of the view, because no field of it says so."""
     fields = [("sort", str(sort)) for sort in state.sorts] + [("pin", slug) for slug in state.pins]
+    for key, low, high in state.ranges:
+        if key in board.awaited:  # such a column has no fields of its own
+            fields += [(f"min-{key}", _written(low)), (f"max-{key}", _written(high))]
     fields += [("rows", "all")] if state.all_rows else []
     fields += [("view", state.view)] if state.view and not board.views else []
     if not board.machines:

@@ -343,6 +343,9 @@ def test_an_address_that_orders_by_a_group_holds_while_groups_are_found_anew(
     assert said in page()
     assert "Newcomer" in page()
     assert "p (best): not applied, being computed" in page(), "the bound can be taken back"
+    assert '<input type="hidden" name="min-p-best" value="0">' in page(), (
+        "another choice in the form keeps it"
+    )
     told = client.get(f"/api/v1/datasets/{board.slug}/board/{asked}").json()
     assert any(said in note for note in told["notes"])
 
