@@ -13,6 +13,7 @@ from django.forms import BaseInlineFormSet
 from django.http import HttpRequest, HttpResponseRedirect
 
 from leaderboard.admin.base import CurationAdmin, curator
+from leaderboard.board_versions import lock_boards
 from leaderboard.models import Membership, Team, User
 from leaderboard.publishing import boards_of_team, team_changed
 from submissions.people import membership
@@ -95,8 +96,9 @@ class TeamAdmin(CurationAdmin):
         return boards_of_team(key)
 
     def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        """The team; while it is saved, locked after those who are to join it: joining locks them in this order."""
+        """The team; while it is saved, locked after its boards and those who are to join it, in everybody's order."""
         if request.method == "POST":
+            lock_boards(self.boards_of(self.key_of(object_id)))
             named = [str(key) for name, key in request.POST.items() if _NAMED.fullmatch(name)]
             keys = [int(key) for key in named if _KEY.fullmatch(key)]
             people = User.objects.select_for_update(no_key=True).filter(pk__in=keys)

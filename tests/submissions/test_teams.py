@@ -20,7 +20,7 @@ from submissions.models import Submission, Webhook
 from submissions.people import invitations
 from submissions.people.membership import TeamRefused, create_team, leave, remove, set_role, transfer
 from submissions.people.teams import make_team
-from tests.factories import make_user, team_of
+from tests.factories import make_a_curator, make_user, team_of
 from tests.submissions.conftest import Api, work
 from tests.submissions.told import account_mail
 
@@ -366,5 +366,12 @@ def test_a_curator_keeps_a_team_in_order_from_the_command_line() -> None:
     assert (team.name, team.memberships.get().user) == ("Night owls", owner)
     record = AuditRecord.objects.get(action="removed from team")
     assert (record.actor, record.reason) == (boss, "asked for by mail")
+    curator = make_a_curator()
+    call_command("team", "rename", team.slug, "Owls", by=curator.email, why="asked for by mail")
+    for verb in ("add", "role", "remove", "transfer"):
+        with pytest.raises(CommandError, match="change_user"):
+            call_command(
+                "team", verb, team.slug, curator.email, owner=True, by=curator.email, why="I like it"
+            )
     with pytest.raises(CommandError, match="change_team"):
         call_command("team", "rename", team.slug, "Mine", by=other.email, why="I like it")

@@ -39,6 +39,7 @@ class Command(CurationCommand):
             raise CommandError(f"There is no team {options['team']}: give its slug.")
         if options["verb"] == "rename":
             return self._rename(team, options["subject"])
+        require_right("leaderboard.change_user")  # a team's own may read what no curator may
         return self._change(team, find_person(options["subject"]), options["verb"], options["owner"])
 
     def _rename(self, team: Team, name: str) -> str:
