@@ -49,7 +49,9 @@ def _database_answers() -> bool:
 
 def broker_answers() -> bool:
     """Whether the broker answers in time, or did a few seconds ago; the log says why not, once a minute."""
-    return _broker(settings.REDIS_URL).answers()
+    with _making:  # several who ask first would make one each
+        broker = _broker(settings.REDIS_URL)
+    return broker.answers()
 
 
 class _Broker:
@@ -93,4 +95,5 @@ class _Broker:
         return True
 
 
+_making = Lock()
 _broker = functools.cache(_Broker)

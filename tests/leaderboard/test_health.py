@@ -94,6 +94,7 @@ def hanging(settings: Any) -> Iterator[socket.socket]:
     with socket.create_server(("127.0.0.1", 0), backlog=64) as server:
         server.setblocking(False)
         settings.REDIS_URL = f"redis://127.0.0.1:{server.getsockname()[1]}/0"
+        health._broker.cache_clear()
         yield server
 
 
