@@ -57,8 +57,9 @@ class PastRows:
     What boards read of them is made when it is asked for, and once: every view of a board is made of the same.
     """
 
-    def __init__(self, dataset_id: int, kept: list[dict[str, Any]]) -> None:
-        self.dataset_id = dataset_id
+    def __init__(self, dataset_id: int, kept: list[dict[str, Any]], text_bytes: int) -> None:
+        """`text_bytes`: what the rows have as JSON."""
+        self.dataset_id, self.text_bytes = dataset_id, text_bytes
         self._kept = kept
 
     @cached_property
@@ -115,7 +116,18 @@ _GONE: Mapping[str, str] = {
 
 #: What an old board still shows: what gave way to a better result is as true as it was.
 _STANDS = (Entry.Visibility.PUBLIC, Entry.Visibility.SUPERSEDED)
-_remembered: Remembered[PastRows] = Remembered(64)
+#: What a process keeps of old boards, about: a benchmark of twenty datasets with 1,000 systems each has 80 MiB.
+KEPT_BYTES = 128 * 2**20
+#: Rows take four times their text once everything that boards read of them is made.
+_BYTES_A_BYTE, _AROUND_BYTES = 4, 4096
+
+
+def _weight(rows: PastRows) -> int:
+    """What they take in memory, about, in bytes."""
+    return _BYTES_A_BYTE * rows.text_bytes + _AROUND_BYTES
+
+
+_remembered: Remembered[PastRows] = Remembered(KEPT_BYTES, _weight)
 
 
 def end_of(at: datetime.datetime) -> datetime.datetime:
@@ -161,6 +173,7 @@ def rows_at(revisions: Mapping[int, Revision]) -> dict[int, PastRows]:
     missing = {dataset: revisions[dataset].number for dataset, rows in found.items() if rows is None}
     if missing:
         kept: dict[int, list[dict[str, Any]]] = {dataset: [] for dataset in missing}
+        lengths = dict.fromkeys(missing, 0)
         shown = (
             Q(dataset=dataset, from_revision__lte=number)
             & (Q(until_revision=None) | Q(until_revision__gt=number))
@@ -169,11 +182,12 @@ def rows_at(revisions: Mapping[int, Revision]) -> dict[int, PastRows]:
         versions = EntryVersion.objects.filter(reduce(or_, shown))
         for dataset, text in versions.values_list("dataset_id", Cast("row", TextField())):
             kept[dataset].append(orjson.loads(text))
+            lengths[dataset] += len(text)
         for dataset, rows in kept.items():
             rows.sort(key=lambda row: (row["entry"]["published"], row["entry"]["pk"]))
             if revisions[dataset].rounded:
                 _round(rows)
-            made = found[dataset] = PastRows(dataset, rows)
+            made = found[dataset] = PastRows(dataset, rows, lengths[dataset])
             _remembered.put(keys[dataset], made)
     return {dataset: rows for dataset, rows in found.items() if rows is not None}
 

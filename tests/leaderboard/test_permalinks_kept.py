@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.test import Client
@@ -10,7 +12,7 @@ from django.utils import timezone
 
 from leaderboard import news
 from leaderboard.board_versions import Kind, boards_changed
-from leaderboard.boards import benchmark_rows, past_pages
+from leaderboard.boards import benchmark_rows, past, past_pages
 from leaderboard.boards.pages import benchmark_page
 from leaderboard.boards.state import BoardState
 from leaderboard.demo.generated_board import generate_board
@@ -191,3 +193,25 @@ def test_the_generated_board_has_permalinks_and_another_view_of_one_is_made_of_w
         assert past_pages.benchmark_page("generated", BoardState(), at)
         assert benchmark_page("generated", BoardState())
     assert made == []
+
+
+def test_old_boards_are_kept_by_their_size(
+    monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
+) -> None:
+    datasets = [scored_dataset() for _ in range(3)]
+    for dataset in datasets:
+        for name in ("first", "second"):
+            score(dataset, name, ndcg=0.4)
+    revisions = past.revisions_at([dataset.pk for dataset in datasets], timezone.now() + timedelta(seconds=2))
+    weight = max(past._weight(rows) for rows in past.rows_at(revisions).values())
+    assert weight > 4 * 2 * 500  # two rows of half a kilobyte or more, four times their text
+    for room, kept in ((3 * weight, 3), (2 * weight, 2), (100, 0)):
+        monkeypatch.setattr(past, "_remembered", past.Remembered(room, past._weight))
+        before = past.rows_at(revisions)
+        keys = [f"{dataset}:{revision.key}" for dataset, revision in revisions.items()]
+        assert sum(past._remembered.get(key) is not None for key in keys) == kept
+        with django_assert_num_queries(0 if kept == 3 else 1):
+            again = past.rows_at(revisions)
+        assert {key: rows.public for key, rows in again.items()} == {
+            key: rows.public for key, rows in before.items()
+        }
