@@ -28,7 +28,8 @@ def ring_for_notices() -> bool:
     """Have a worker tell people where there is anything to tell. Returns whether there is."""
     if not anything_to_tell():
         return False
-    bell.send(NOTIFY, QUEUE, expires=30.0)
+    if not bell.unanswered(QUEUE):  # without a notifier they would pile up in the broker
+        bell.send(NOTIFY, QUEUE, expires=30.0)
     return True
 
 

@@ -21,6 +21,7 @@ from submissions import queue, tasks
 from submissions.heartbeat import workers_alive
 from submissions.lifecycle import advance
 from submissions.models import Job, State, Worker
+from submissions.notices import sending
 from submissions.queue import (
     ATTEMPTS,
     claim,
@@ -258,12 +259,12 @@ def test_a_fault_in_one_step_of_the_dispatcher_keeps_no_other_from_being_taken(
 
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[redis.Redis]:
-    """The broker, without bells for GPUs."""
+    """The broker, without bells for GPUs and notifiers."""
     monkeypatch.setattr(bell, "_silent_until", 0.0)
     with redis.Redis.from_url(cache_location(settings.REDIS_URL)) as client:
-        client.delete("gpu")
+        client.delete("gpu", "notices")
         yield client
-        client.delete("gpu")
+        client.delete("gpu", "notices")
 
 
 def test_bells_that_nobody_hears_do_not_pile_up(broker: redis.Redis) -> None:
@@ -280,6 +281,15 @@ def test_bells_that_nobody_hears_do_not_pile_up(broker: redis.Redis) -> None:
     Job.objects.filter(pk=job.pk).update(state=State.CANCELLED)
     tasks.dispatch()
     assert broker.llen("gpu") == 0
+
+
+def test_bells_do_not_pile_up_without_a_notifier(
+    broker: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sending, "anything_to_tell", lambda: True)
+    for _ in range(3):
+        tasks.dispatch()
+        assert broker.llen("notices") == 1
 
 
 def test_a_broker_that_cannot_be_asked_is_rung_at_all_the_same(
