@@ -29,7 +29,7 @@ from leaderboard.backup.manifest import BackupProblem, Manifest, count_rows
 from leaderboard.models import Dataset, User
 from submissions.models import Job, State, Upload
 from submissions.resumable import keeping
-from submissions.sweeping import sweep
+from submissions.sweeping import GRACE, sweep
 from tests.submissions.conftest import Api, alice, api, demo, run_text, secret, work  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -203,26 +203,28 @@ def test_what_is_forgotten_between_database_and_files_is_in_the_backup(
     job = waiting_job(api, settings)
     upload = keeping.begin(alice, length=3, kind=Upload.Kind.RUN)
     keeping.receive(upload, 0, [b"abc"])
+    names = [f"store/uploads/{job.upload_sha256[:2]}/{job.upload_sha256}", f"store/pieces/{upload.pk}"]
+    long_ago = time.time() - GRACE - 60
+    for name in names:
+        os.utime(full_site / name, (long_ago, long_ago))
     copy = making.copy_database
 
     def copy_then_work(*arguments: Any) -> dict[str, int]:
         rows = copy(*arguments)
         work()
         keeping.discard(upload)
-        sweep(0)
+        sweep()
         return rows
 
     monkeypatch.setattr(making, "copy_database", copy_then_work)
     folder = backup(tmp_path / "backups", "--in-the-clear")
     job.refresh_from_db()
     assert job.state == State.DONE
-    names = [f"store/uploads/{job.upload_sha256[:2]}/{job.upload_sha256}", f"store/pieces/{upload.pk}"]
     with tarfile.open(folder / "store.tar") as archive:
         assert set(names) <= set(archive.getnames())
         assert not any("backup-" in name for name in archive.getnames())
     assert all((full_site / name).exists() for name in names)
-    time.sleep(0.01)
-    sweep(0)
+    sweep()
     assert not any((full_site / name).exists() for name in names)
 
 
