@@ -1,7 +1,8 @@
 """Nothing that a copy of the database may name is deleted from the store while a backup copies its files.
 
-A backup keeps a mark in the store, which every process sees that has the store. Whoever would delete a file leaves it
-then: no row names it any more, so a later sweep takes it.
+A backup keeps a mark in the store, which every process sees that has the store. Whoever would delete a file first asks
+which rows name it, then for the mark. Where there is one the file stays: no row names it any more, so a later sweep
+takes it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _MARK = f"{PARTIAL}backup-"
 def paused() -> Iterator[None]:
     """While the block runs nobody deletes stored files; of a block that takes longer, for the first LONGEST seconds.
 
-    Whoever looked before it began has committed before that what made the file superfluous.
+    Whoever found none before it began had by then seen, committed, that no row names the file: no copy made since does.
     """
     folder = _folder()
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -42,7 +43,7 @@ def paused() -> Iterator[None]:
 
 
 def are_paused() -> bool:
-    """Whether a backup runs."""
+    """Whether a backup runs. To be asked after the rows: one that begins between the two has copied older ones."""
     return any(_counts(mark) for mark in _folder().glob(f"{_MARK}*"))
 
 

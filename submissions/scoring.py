@@ -343,10 +343,11 @@ def forget_upload(job: Job) -> None:
     Bytes that came again since may belong to a submission whose row is not committed yet: the sweep sees to those, and
     to all that is forgotten while a backup runs.
     """
-    if not job.upload_sha256 or deletions.are_paused():
+    if not job.upload_sha256:
         return
     others = Job.objects.filter(upload_sha256=job.upload_sha256, state__in=[State.VALIDATING, State.SCORING])
     path = path_of(Area.UPLOADS, job.upload_sha256)
     came_again = path.exists() and path.stat().st_mtime > job.created_at.timestamp()
-    if not came_again and not others.exclude(pk=job.pk).exists():
+    needed = came_again or others.exclude(pk=job.pk).exists()
+    if not needed and not deletions.are_paused():  # asked last: a backup that began since has copied the rows
         remove(Area.UPLOADS, job.upload_sha256)

@@ -33,7 +33,7 @@ def sweep(grace: float = GRACE) -> int:
     """Remove what no row names and nobody touched for `grace` seconds; returns how many files and folders.
 
     What cannot be removed in one place does not keep the others from being swept. While a backup runs nothing is: the
-    database that it copied may name what no row names now.
+    database that it copied may name what no row names now. One may begin at any moment, so each step looks again.
     """
     if deletions.are_paused():
         logger.info("nothing is swept while a backup runs")
@@ -66,6 +66,9 @@ def _folder(area: Area) -> Path:
 
 
 def _sweep_files(folder: Path, named: Container[str], grace: float) -> int:
+    """Remove old files but for the named ones; none where a backup has begun by the time that these are known."""
+    if deletions.are_paused():
+        return 0
     return _remove_old([path for path in _old_files(folder, grace) if path.name not in named], grace)
 
 
@@ -86,6 +89,8 @@ def _sweep_datasets(grace: float) -> int:
     Where most of an area would go, nothing does: this is another site's database, or an empty one.
     """
     named = named_checksums()
+    if deletions.are_paused():
+        return 0
     count = 0
     for area in (Area.FILES, Area.INDEXES, Area.EXCERPTS, Area.QRELS, Area.CURATION):
         files = [path for path in _folder(area).rglob("*") if path.is_file()]

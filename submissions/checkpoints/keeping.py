@@ -29,6 +29,7 @@ from evaluation.checkpoints import (
     validate_archive,
 )
 from evaluation.checkpoints.description import FILE_NAME
+from leaderboard import deletions
 from leaderboard.models import Team, User
 from leaderboard.store import Area, sha256_of, sync
 from submissions.checkpoints.slots import checking_slot
@@ -253,6 +254,8 @@ def sweep_checkpoints(grace: float) -> int:
     """Remove the folders that no row names, and unfinished ones, untouched for `grace` seconds. Returns how many."""
     area = Path(settings.VAR) / Area.CHECKPOINTS.value
     named = {folder_of(row) for row in Checkpoint.objects.select_related("team")}
+    if deletions.are_paused():  # by whoever copied rows that were gone when we asked
+        return 0
     folders = [*area.glob(f"{_PARTIAL}*"), *(path for path in area.glob("[!.]*/*") if path not in named)]
     limit = time.time() - grace
     old = [folder for folder in folders if folder.is_dir() and folder.stat().st_mtime < limit]

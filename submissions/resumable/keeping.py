@@ -23,7 +23,8 @@ from django.db.models.functions import Least
 from django.utils import timezone
 
 from evaluation.formats.compression import describe_bytes
-from leaderboard.disk import require_room
+from leaderboard import deletions
+from leaderboard.disk import DiskFull, require_room
 from leaderboard.models import User
 from leaderboard.store import sha256_of
 from submissions.models import Upload
@@ -86,8 +87,9 @@ def begin(owner: User, *, length: int, kind: str, file_name: str = "", metadata:
             User.objects.select_for_update(no_key=True).get(pk=owner.pk)
             _refuse_too_many(owner, length)
             upload.save(force_insert=True)
-    except BaseException:
-        storage.remove(upload.pk)
+    except BaseException as error:
+        # Of these two it is known that no row was committed: a backup that is just being made has none either.
+        storage.remove(upload.pk, named=not isinstance(error, (Refused, DiskFull)))
         raise
     return upload if length else _complete(upload, hashlib.sha256().hexdigest())
 
@@ -207,9 +209,14 @@ def _complete(upload: Upload, sha256: str) -> Upload:
 
 
 def discard(upload: Upload) -> None:
-    """Give the upload up, row and file. Raises InUse while somebody writes or reads it."""
+    """Give the upload up, row and file. Raises InUse while somebody writes or reads it, or a backup runs.
+
+    A backup keeps the file: were the row gone, nobody would count what its owner sends again and again meanwhile.
+    """
     try:
         with storage.held(upload.pk):
+            if deletions.are_paused():
+                raise InUse
             Upload.objects.filter(pk=upload.pk).delete()
             storage.remove(upload.pk)
     except FileNotFoundError:
@@ -293,7 +300,7 @@ def _remove_unnamed(path: Path, grace: float) -> bool:
         old = path.stat().st_mtime < time.time() - grace
     except FileNotFoundError:
         return False
-    if not old or Upload.objects.filter(pk=path.name).exists():
+    if not old or Upload.objects.filter(pk=path.name).exists() or deletions.are_paused():
         return False
     path.unlink(missing_ok=True)
     return True

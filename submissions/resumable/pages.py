@@ -72,7 +72,8 @@ def delete(request: HttpRequest) -> HttpResponse:
         upload = None
     except InUse:
         messages.error(
-            request, "That file is just being sent, or taken by a submission. Try again in a moment."
+            request,
+            "That file is just being sent, or taken by a submission or a backup of the site. Try again later.",
         )
         return redirect("account-uploads")
     name = upload.file_name or "The file" if upload else ""

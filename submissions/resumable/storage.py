@@ -24,7 +24,7 @@ SYNC_EVERY = 16 * 1024 * 1024
 
 
 class InUse(Exception):
-    """Somebody else writes to the file, or reads it for a submission."""
+    """Somebody else writes to the file, or reads it for a submission or a backup."""
 
 
 class TooLong(Exception):
@@ -116,8 +116,8 @@ def _write(file: BinaryIO, block: bytes) -> int:
     return len(block)
 
 
-def remove(identifier: str) -> None:
-    """Delete the file where there is one; while a backup runs it is left to the sweep."""
-    if deletions.are_paused():
+def remove(identifier: str, *, named: bool = True) -> None:
+    """Delete the file where there is one; while a backup runs one that a row may have `named` is left to the sweep."""
+    if named and deletions.are_paused():
         return
     path_of(identifier).unlink(missing_ok=True)

@@ -142,8 +142,8 @@ def _in_use() -> ApiError:
     return refuse(
         status.HTTP_423_LOCKED,
         "upload_in_use",
-        "Another request writes to this upload, or a submission takes it.",
-        "Wait for that one to end, then ask with HEAD how far the upload is.",
+        "Another request writes to this upload, or a submission or a backup of the site takes it.",
+        "Wait for that to end, then ask with HEAD how far the upload is.",
     )
 
 
@@ -296,7 +296,9 @@ class UploadView(_TusView):
             404: ErrorSerializer,
             410: ErrorSerializer,
             412: ErrorSerializer,
-            423: OpenApiResponse(ErrorSerializer, "It is being written, or taken by a submission."),
+            423: OpenApiResponse(
+                ErrorSerializer, "It is being written, or taken by a submission or a backup."
+            ),
         },
         tags=["uploads"],
     )

@@ -11,6 +11,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from leaderboard import deletions
 from leaderboard.models import User
 from submissions.models import Upload
 from submissions.resumable import keeping, places, protocol, storage
@@ -153,6 +154,22 @@ def test_what_is_deleted_is_gone(tus: Tus) -> None:
     answer = tus.ask("POST", address, X_HTTP_Method_Override="DELETE")
     assert (answer.status_code, answer.content) == (204, b"")
     assert tus.ask("HEAD", address).status_code == 404
+    assert not list(storage.folder().glob("*"))
+
+
+def test_what_a_backup_keeps_counts_still(tus: Tus, alice: User, settings: Any) -> None:
+    settings.UPLOADS_PER_PERSON = 1
+    address = tus.begin(5)
+    with deletions.paused():
+        answer = tus.ask("DELETE", address)
+        assert (answer.status_code, answer.json()["code"]) == (423, "upload_in_use")
+        client = Client()
+        client.force_login(alice)
+        page = client.post("/account/uploads/delete/", {"upload": Upload.objects.get().pk}, follow=True)
+        assert "a backup of the site" in page.content.decode()
+        assert tus.ask("POST", UPLOADS, Upload_Length="5").status_code == 429
+        assert [path.name for path in storage.folder().glob("*")] == [Upload.objects.get().pk]
+    assert tus.ask("DELETE", address).status_code == 204
     assert not list(storage.folder().glob("*"))
 
 

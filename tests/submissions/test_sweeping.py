@@ -5,19 +5,26 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from allauth.usersessions.models import UserSession
 from django.conf import settings
 from django.contrib.sessions.models import Session
+from django.db import connection
 from django.utils import timezone
 
+from leaderboard import deletions
 from leaderboard.models import User
 from leaderboard.store import Area, path_of, put
+from submissions import sweeping
 from submissions.models import State
+from submissions.resumable import storage
 from submissions.sandbox.watching import remove
+from submissions.scoring import forget_upload
 from submissions.sweeping import GRACE, sweep
 from submissions.tasks import sweep_files
 from tests.factories import make_dataset, make_job, make_user
@@ -74,6 +81,48 @@ def test_what_cannot_be_swept_does_not_keep_the_rest(tmp_path: Path, monkeypatch
     assert sweep() >= 2
     assert not upload.exists()
     assert not folder.exists()
+
+
+def test_a_backup_that_begins_during_a_sweep_stops_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    areas = (Area.RUNS, Area.TOP_DOCUMENTS, Area.PROFILES, Area.UPLOADS, Area.FILES, Area.QRELS)
+    orphans = [stored(area, tmp_path, f"an orphan of {area}", old=True) for area in areas]
+    piece = storage.path_of("ab" * 16)
+    piece.parent.mkdir(parents=True, exist_ok=True)
+    piece.touch()
+    os.utime(piece, (0, 0))
+    orphans += [piece, deep(Area.CHECKPOINTS.value, "7/" + "6" * 64)]
+    named_runs = sweeping.named_runs
+    with ExitStack() as backup:
+
+        def asked_as_a_backup_begins() -> set[str]:
+            backup.enter_context(deletions.paused())
+            return named_runs()
+
+        monkeypatch.setattr(sweeping, "named_runs", asked_as_a_backup_begins)
+        sweep()
+        assert [path for path in orphans if not path.exists()] == []
+    monkeypatch.setattr(sweeping, "named_runs", named_runs)
+    sweep()
+    assert [path for path in orphans if path.exists()] == []
+
+
+def test_a_backup_that_begins_while_others_are_asked_for_keeps_an_upload(tmp_path: Path) -> None:
+    upload = stored(Area.UPLOADS, tmp_path, "judged just now", old=True)
+    job = make_job(make_dataset(), state=State.DONE, upload_sha256=upload.name)
+    with ExitStack() as backup:
+
+        def asked_as_a_backup_begins(execute: Callable[..., Any], *asked: Any) -> Any:
+            if not deletions.are_paused():
+                backup.enter_context(deletions.paused())
+            return execute(*asked)
+
+        with connection.execute_wrapper(asked_as_a_backup_begins):
+            forget_upload(job)
+        assert upload.exists()
+    forget_upload(job)
+    assert not upload.exists()
 
 
 def test_folders_that_their_owner_closed_are_removed(tmp_path: Path) -> None:
