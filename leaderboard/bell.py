@@ -23,6 +23,9 @@ logger = logging.getLogger(__name__)
 DISPATCH = "runboard.dispatch"
 #: How long the broker may take to answer, and how long it is then left alone, in seconds.
 PATIENCE, PAUSE = 1.0, 5.0
+#: After so many seconds nobody hears a bell any more: who waits has looked by themselves long before. By the clock of
+#: whoever hears it, which may be some minutes ahead.
+EXPIRES = 3600.0
 
 _silent_until = 0.0
 
@@ -32,7 +35,7 @@ def ring() -> None:
     transaction.on_commit(lambda: send(DISPATCH, "dispatch"))
 
 
-def send(task: str, to: str, *, expires: float | None = None, **arguments: Any) -> bool:
+def send(task: str, to: str, **arguments: Any) -> bool:
     """Ring for a task on the queue `to` now. Never fails: returns whether the broker took it."""
     global _silent_until
     if monotonic() < _silent_until:
@@ -45,7 +48,7 @@ def send(task: str, to: str, *, expires: float | None = None, **arguments: Any) 
                 queue=to,
                 retry=False,
                 ignore_result=True,
-                expires=expires,
+                expires=EXPIRES,
                 connection=connection,
             )
     except Exception as error:  # of the broker, the connection to it, or the wait for one of ours

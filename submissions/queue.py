@@ -41,8 +41,7 @@ def ring(queue: str) -> None:
 
 
 def _ring_now(queue: str) -> None:
-    """Whoever hears it later than a lease would find nothing: idle workers have looked by then."""
-    bell.send(WORK, queue, expires=settings.LEASE_SECONDS, queue=queue)
+    bell.send(WORK, queue, queue=queue)
 
 
 def _lease_end() -> CombinedExpression:

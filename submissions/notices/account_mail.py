@@ -35,7 +35,7 @@ def write_account_mail(message: EmailMessage) -> None:
         subject=one_line(str(message.subject)),
         text=str(message.body),
     )
-    transaction.on_commit(lambda: bell.send(NOTIFY, QUEUE, expires=30.0))
+    transaction.on_commit(lambda: bell.send(NOTIFY, QUEUE))
 
 
 def one_line(text: str) -> str:

@@ -29,7 +29,7 @@ def ring_for_notices() -> bool:
     if not anything_to_tell():
         return False
     if not bell.unanswered(QUEUE):  # without a notifier they would pile up in the broker
-        bell.send(NOTIFY, QUEUE, expires=30.0)
+        bell.send(NOTIFY, QUEUE)
     return True
 
 

@@ -283,6 +283,20 @@ def test_bells_that_nobody_hears_do_not_pile_up(broker: redis.Redis) -> None:
     assert broker.llen("gpu") == 0
 
 
+def test_every_bell_expires_and_outlives_a_clock_that_is_minutes_ahead(
+    broker: redis.Redis, monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any
+) -> None:
+    rung: dict[str, float] = {}
+    monkeypatch.setattr(bell.app, "send_task", lambda task, **told: rung.update({task: told["expires"] or 0}))
+    monkeypatch.setattr(sending, "anything_to_tell", lambda: True)
+    with django_capture_on_commit_callbacks(execute=True):
+        bell.ring()
+        queue.ring(Job.Queue.GPU)
+        sending.ring_for_notices()
+    assert set(rung) == {bell.DISPATCH, queue.WORK, sending.NOTIFY}
+    assert [task for task, seconds in rung.items() if not 1800 <= seconds <= 7200] == []
+
+
 def test_bells_do_not_pile_up_without_a_notifier(
     broker: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
