@@ -287,8 +287,8 @@ def set_priority(submission: Submission, priority: int, by: User, now: datetime 
         if each is not None:
             Submission.objects.filter(pk=each.pk).update(priority=place)
             set_priority_of_runs(each.pk, place)
-    before, after = {"priority": found.priority}, {"priority": priority}
-    record_curators("priority", submission, by, before=before, after=after)
+            before, after = {"priority": each.priority}, {"priority": place}
+            record_curators("priority", each, by, before=before, after=after)
     submission.priority = priority
 
 

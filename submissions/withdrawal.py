@@ -49,7 +49,11 @@ def withdraw(submission: Submission, reason: str, by: User) -> bool:
 def cancel(submission: Submission, by: User) -> int:
     """Stop every job that has not ended, at once where it waits, soon where it runs. Returns how many."""
     count, who = 0, called(submission, by)
-    for job in submission.jobs.exclude(state__in=TERMINAL):
+    jobs = list(submission.jobs.exclude(state__in=TERMINAL))
+    if jobs:
+        # First: each job ends with a commit of its own, and what cut this short would leave an act without a record.
+        record_curators("submission cancelled", submission, by, before={}, after={"jobs": len(jobs)})
+    for job in jobs:
         if request_cancel(job):
             job.refresh_from_db()
             waited = job.state == State.CANCELLED
@@ -63,7 +67,6 @@ def cancel(submission: Submission, by: User) -> int:
         with transaction.atomic():
             _hold(submission)
             take_back_waiting(submission)
-            record_curators("submission cancelled", submission, by, before={}, after={"jobs": count})
     return count
 
 

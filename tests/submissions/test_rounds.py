@@ -280,6 +280,18 @@ def test_a_priority_that_a_curator_gives_is_recorded(held: Round, api: Api, cloc
     assert AuditRecord.objects.filter(action="priority").count() == 1
 
 
+def test_both_runs_that_a_curator_swaps_are_recorded(held: Round, api: Api, clock: Clock) -> None:
+    clock(IN_TIME)
+    cora = make_a_curator()
+    first, second = (send(api, number).body["id"] for number in (1, 2))
+    assert Api(cora).post(f"submissions/{first}/priority/", priority=2).status == 200
+    found = AuditRecord.objects.filter(actor=cora, action="priority")
+    assert {each.subject: (each.before["priority"], each.after["priority"]) for each in found} == {
+        f"submission {first}": (1, 2),
+        f"submission {second}": (2, 1),
+    }
+
+
 def test_a_priority_that_cannot_be_is_refused(held: Round, alice: User, api: Api, clock: Clock) -> None:
     clock(IN_TIME)
     sent = send(api, 1)

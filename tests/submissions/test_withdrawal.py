@@ -11,7 +11,8 @@ from django.test import Client
 from leaderboard.models import AuditRecord, Dataset, Entry, Membership, User
 from submissions import scoring
 from submissions.models import Job, State, Submission
-from submissions.queue import claim
+from submissions.queue import claim, request_cancel
+from submissions.withdrawal import cancel
 from tests.factories import make_a_curator, make_user, team_of
 from tests.submissions.conftest import Api, work
 
@@ -110,6 +111,24 @@ def test_what_a_curator_does_to_a_submission_is_told_as_that_and_recorded(demo: 
         ("visibility", f"submission {asked}", {"public": True}, {"public": False}),
         ("submission withdrawn", f"submission {asked}", {}, {"reason": "the team asked"}),
     ]
+
+
+def test_what_a_curator_began_to_cancel_is_recorded_whatever_comes(
+    demo: Dataset, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cora, submission = make_a_curator(), Submission.objects.get(pk=api.submit().body["id"])
+
+    def ends_and_breaks(job: Job) -> bool:
+        request_cancel(job)
+        raise OSError("the database went away")
+
+    monkeypatch.setattr("submissions.withdrawal.request_cancel", ends_and_breaks)
+    with pytest.raises(OSError, match="went away"):
+        cancel(submission, cora)
+    assert submission.jobs.get().state == State.CANCELLED
+    assert AuditRecord.objects.get(actor=cora).action == "submission cancelled"
+    assert cancel(submission, cora) == 0  # nothing is left, and nothing to record
+    assert AuditRecord.objects.filter(actor=cora).count() == 1
 
 
 def test_what_a_team_does_to_its_own_is_told_as_that_and_no_act_of_curation(
