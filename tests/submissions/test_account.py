@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from leaderboard.models import Membership, Team, User
 from submissions.models import ApiToken
+from submissions.people.profile import set_profile
 from submissions.people.teams import personal_team
 from submissions.people.tokens import LIMIT
 from tests.factories import make_user
@@ -108,6 +111,18 @@ def test_boards_show_a_teams_new_name_at_once(signed_in: Client, alice: User) ->
     assert "The Retrievers" not in visitor.get(board).content.decode()
     signed_in.post("/account/profile/", {"name": "Alice", "team": "The Retrievers"})
     assert "The Retrievers" in visitor.get(board).content.decode()
+
+
+def test_boards_are_locked_before_the_person_whose_team_is_renamed(alice: User) -> None:
+    dataset = scored_dataset()
+    score(dataset, make_system("Tawny", team=personal_team(alice)), ndcg=0.5)
+    with CaptureQueriesContext(connection) as asked:
+        set_profile(alice, "Alice A.", "The Retrievers")
+    said = [each["sql"] for each in asked]
+    person = next(at for at, sql in enumerate(said) if sql.startswith('UPDATE "leaderboard_user"'))
+    locked = 'FROM "leaderboard_dataset" WHERE "leaderboard_dataset"."id" IN'
+    board = next(at for at, sql in enumerate(said) if locked in sql)
+    assert board < person
 
 
 def test_only_its_owner_renames_a_team(alice: User) -> None:
