@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -14,7 +15,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 from django.utils import timezone
 from rest_framework.views import APIView
 
-from leaderboard.models import User
+from leaderboard.models import AuditRecord, User
 from submissions.models import ApiToken, Scope
 from submissions.people.authentication import TokenAuthentication
 from submissions.people.tokens import TokenRefused, make_token
@@ -175,6 +176,10 @@ def test_the_command_makes_narrow_tokens(person: User, capsys: Any) -> None:
     assert ApiToken.objects.get().scopes == ["read"]
     with pytest.raises(CommandError, match="1 to 90 days"):
         call_command("api_token", person.email, "--days", "365")
+    record, text = AuditRecord.objects.get(), capsys.readouterr().out.strip()
+    assert (record.action, record.subject) == ("token made", f"account {person.pk}")
+    assert record.after == {"scopes": ["read"], "days": 7}
+    assert text not in json.dumps([record.subject, record.before, record.after, record.reason])
 
 
 def test_expired_tokens_do_not_count_and_are_forgotten(person: User) -> None:

@@ -8,7 +8,9 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.core.validators import validate_email
+from django.db import transaction
 
+from leaderboard.audit import acting, record
 from leaderboard.models import User
 from submissions.models import ApiToken, Scope
 from submissions.people.teams import personal_team
@@ -33,20 +35,25 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Print the token; everything else goes to standard error."""
+        """Print the token, and record that it was made; everything else goes to standard error."""
         person = self._person(options["email"].strip().lower())
         personal_team(person)
         wanted = {"scopes": options["scopes"], "days": options["days"]}
         try:
-            try:
-                token = make_token(person, NAME, **wanted)
-            except TooManyTokens as error:
-                self._make_room(person, error)
-                token = make_token(person, NAME, **wanted)
+            with transaction.atomic(), acting(None, "made on the command line"):
+                token = self._token(person, wanted)
+                record("token made", person, after=wanted)
         except TokenRefused as error:
             raise CommandError(str(error)) from error
         self.stderr.write(f"The token works for {options['days']} days, to {', '.join(options['scopes'])}.")
         self.stdout.write(token)
+
+    def _token(self, person: User, wanted: dict[str, Any]) -> str:
+        try:
+            return make_token(person, NAME, **wanted)
+        except TooManyTokens as error:
+            self._make_room(person, error)
+            return make_token(person, NAME, **wanted)
 
     def _person(self, email: str) -> User:
         person = User.objects.filter(email__iexact=email).first()
