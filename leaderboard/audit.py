@@ -38,8 +38,10 @@ class Actor:
 
     @property
     def name(self) -> str:
-        """Shown in records: never an e-mail address alone where there is a name."""
-        return str(self.person)[:150] if self.person is not None else THE_SITE
+        """Shown in records: never an e-mail address."""
+        if self.person is None:
+            return THE_SITE
+        return self.person.name[:150] or named(self.person)
 
 
 _NOBODY = Actor(None, "")
@@ -61,6 +63,11 @@ def actor() -> Actor:
     return _acting.get()
 
 
+def named(subject: object) -> str:
+    """What records call it: an account by its number, since a record is never deleted, and its address is private."""
+    return f"account {subject.pk}" if isinstance(subject, User) else str(subject)
+
+
 def record(
     action: str,
     subject: object,
@@ -77,7 +84,7 @@ def record(
         actor=who.person,
         actor_name=who.name,
         action=action,
-        subject=str(subject)[:300],
+        subject=named(subject)[:300],
         dataset_id=_key(dataset),
         entry_id=_key(entry),
         before=dict(before or {}),

@@ -22,7 +22,7 @@ from simple_history.admin import SimpleHistoryAdmin
 
 from leaderboard.admin.forms import LONGEST_REASON, OWN_FIELDS, CurationForm
 from leaderboard.admin.locking import describe_changes, has_history
-from leaderboard.audit import acting, record
+from leaderboard.audit import acting, named, record
 from leaderboard.board_versions import lock_boards
 from leaderboard.models import Dataset, User
 
@@ -87,7 +87,7 @@ class CurationAdmin(SimpleHistoryAdmin):
         """The object; while it is saved its row stays locked, so that of two who save at once the second sees it."""
         self.key_of(object_id)
         if request.method == "POST":
-            self.lock(object_id, from_field)
+            self.lock(request, object_id, from_field)
         return super().get_object(request, object_id, from_field)
 
     def key_of(self, object_id: str) -> Any:
@@ -100,10 +100,14 @@ class CurationAdmin(SimpleHistoryAdmin):
             raise Http404(f"No {self.model._meta.verbose_name} has this number.")
         return key
 
-    def lock(self, object_id: str, from_field: str | None = None) -> None:
+    def lock(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> None:
         """Lock the boards that show the object, then its row, until the commit."""
         key = self.key_of(object_id)
         lock_boards(self.boards_of(key))
+        self.lock_row(key)
+
+    def lock_row(self, key: Any) -> None:
+        """Lock the object's own row, until the commit."""
         list(self.model._default_manager.select_for_update(no_key=True).filter(pk=key).values_list("pk"))
 
     def boards_of(self, key: Any) -> Iterable[int]:
@@ -180,13 +184,17 @@ class CurationAdmin(SimpleHistoryAdmin):
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         """Delete, and write it down."""
-        named, dataset = self._named(obj), _dataset_of(obj)
+        subject, dataset, before = self._named(obj), _dataset_of(obj), self.lost(obj)
         super().delete_model(request, obj)
-        record("deleted", named, dataset=dataset)
+        record("deleted", subject, dataset=dataset, before=before)
+
+    def lost(self, obj: Any) -> dict[str, Any]:
+        """What the record keeps of an object that is deleted: what nobody could look up any more."""
+        return {}
 
     def _named(self, obj: Any) -> str:
         """What records call the object."""
-        return f"{self.model._meta.verbose_name} {obj}"
+        return named(obj) if isinstance(obj, User) else f"{self.model._meta.verbose_name} {obj}"
 
     def recorded(self, name: str, value: Any) -> Any:
         """How a field's value stands in records, as a short plain one. Replace it for what they are not to tell."""
@@ -207,7 +215,7 @@ class CurationAdmin(SimpleHistoryAdmin):
             old = _chosen(form.fields[name], form.initial.get(name))
             new = form.cleaned_data.get(name)
             if isinstance(form.fields[name], ModelMultipleChoiceField):
-                had, has = ({str(each) for each in rows or ()} for rows in (old, new))
+                had, has = ({named(each) for each in rows or ()} for rows in (old, new))
                 before[name], after[name] = sorted(had - has), sorted(has - had)
             else:
                 before[name], after[name] = self.recorded(name, old), self.recorded(name, new)
@@ -290,7 +298,7 @@ def _short(value: Any) -> Any:
         return value
     if isinstance(value, (list, dict)):
         return value if len(str(value)) <= _LONGEST else f"{str(value)[:_LONGEST]}…"
-    text = str(value)
+    text = named(value)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 

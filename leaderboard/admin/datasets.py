@@ -27,7 +27,7 @@ from leaderboard.baselines import request_baseline
 from leaderboard.board_versions import Kind, boards_changed, lock_boards
 from leaderboard.files import seals_queries
 from leaderboard.importing.importer import Imported, NoSpace, import_dataset
-from leaderboard.models import Dataset
+from leaderboard.models import Dataset, Qrels
 from leaderboard.models.datasets import Visibility
 from leaderboard.permissions import may_read_judgements
 
@@ -126,7 +126,7 @@ class DatasetAdmin(ExchangeAdmin):
         """Its own."""
         return [key]
 
-    def lock(self, object_id: str, from_field: str | None = None) -> None:
+    def lock(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> None:
         """Lock the board, in the order in which all boards are locked."""
         lock_boards([self.key_of(object_id)])
 
@@ -222,9 +222,14 @@ def _may_say(request: HttpRequest, form: ImportForm) -> bool:
         return True
     right = "Only who may read hidden judgements can do that: ask one of them."
     if said["judgements"] == "open":
-        form.add_error(
-            "judgements", f"This opens the hidden judgements of {dataset}, and every run over them. {right}"
-        )
+        form.add_error("judgements", f"This opens {_kept_back(dataset)}. {right}")
     if seals_queries(dataset) and said["queries_visibility"] not in ("", Visibility.CURATORS):
         form.add_error("queries_visibility", f"This opens the hidden queries of {dataset}. {right}")
     return not form.errors
+
+
+def _kept_back(dataset: Dataset) -> str:
+    """What of the dataset opens with its judgements, some of which may be an older version's."""
+    if Qrels.objects.filter(version__dataset=dataset).exists():
+        return f"the hidden judgements of {dataset}, and every run over them"
+    return f"every run over {dataset} once it is judged, and those judgements"

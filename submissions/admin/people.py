@@ -20,9 +20,13 @@ from leaderboard.admin.forms import CurationForm
 from leaderboard.audit import acting, record
 from leaderboard.models import User
 from submissions.people.ending import end_access
+from submissions.people.membership import end_reach
 
 #: Fields of a new account that no record has.
 _SECRET = ("password1", "password2", "usable_password")
+
+#: What nobody takes from their own account.
+_OWN_WAY_IN = ("is_active", "is_staff", "is_superuser")
 
 # Both come with pages that record nothing.
 admin.site.unregister([Group, EmailAddress])
@@ -43,6 +47,17 @@ class NewPersonForm(CurationForm, AdminUserCreationForm):
 
 class PersonForm(CurationForm, UserChangeForm):
     """An account; its password has a page of its own."""
+
+    def clean(self) -> dict[str, Any] | None:
+        """Nobody takes from themselves what lets them in here: so the last who has every right keeps it."""
+        cleaned = super().clean()
+        if self.instance.pk == self.request.user.pk:
+            for name in _OWN_WAY_IN:
+                if name in self.changed_data and not self.cleaned_data.get(name):
+                    self.add_error(
+                        name, "You cannot take this from yourself. Ask somebody else who may change accounts."
+                    )
+        return cleaned
 
 
 class AccountAdmin(CurationAdmin):
@@ -75,10 +90,10 @@ class PersonAdmin(AccountAdmin, UserAdmin):
         return False
 
     def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
-        """Save; who is closed out comes in no more, by no session or token that they had."""
+        """Save; who is closed out comes in no more, lets nobody in, and is told nothing."""
         super().save_model(request, obj, form, change)
         if change and "is_active" in form.changed_data and not obj.is_active:
-            record("access ended", self._named(obj), after=end_access(obj))
+            record("access ended", obj, after={**end_access(obj), **end_reach(obj)})
 
     @transaction.atomic
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:
@@ -90,11 +105,8 @@ class PersonAdmin(AccountAdmin, UserAdmin):
             if _password_of(key) != before:
                 person = User.objects.get(pk=key)
                 after = end_access(person, keep=request.session.session_key)
-                record("password set", self._named(person), after=after)
+                record("password set", person, after=after)
         return answer
-
-    def _named(self, obj: User) -> str:
-        return f"account {obj.pk}"
 
 
 def _password_of(key: Any) -> str | None:

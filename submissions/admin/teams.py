@@ -17,7 +17,7 @@ from leaderboard.board_versions import lock_boards
 from leaderboard.models import Membership, Team, User
 from leaderboard.publishing import boards_of_team, team_changed
 from submissions.people import membership
-from submissions.people.membership import TeamRefused, check_room
+from submissions.people.membership import TeamRefused, check_count, check_room
 
 #: Who may change accounts may put people into teams: a team's own may read what no curator may.
 RIGHT = "leaderboard.change_user"
@@ -50,11 +50,19 @@ class MembershipFormSet(BaseInlineFormSet):
             )
         for form in kept:
             person = form.cleaned_data.get("user")
-            if form.instance.pk is None and person is not None and self.instance.pk is not None:
+            if form.instance.pk is None and person is not None:
                 try:
-                    check_room(self.instance, person)
+                    _check(self.instance, person)
                 except TeamRefused as error:
                     raise ValidationError(f"{person} cannot join. They would be told: {error}") from error
+
+
+def _check(team: Team, person: User) -> None:
+    """Whether the person may join the team, which may be a new one. Raises TeamRefused."""
+    if team.pk is None:
+        check_count(person)
+    else:
+        check_room(team, person)
 
 
 class MembershipInline(admin.TabularInline):
@@ -91,19 +99,28 @@ class TeamAdmin(CurationAdmin):
         """Whoever may say who owns it: a team is never without an owner."""
         return request.user.has_perm(RIGHT) and super().has_add_permission(request)
 
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Whoever may take everybody out of it: nobody is in a team that is gone."""
+        return request.user.has_perm(RIGHT) and super().has_delete_permission(request, obj)
+
+    def lost(self, obj: Team) -> dict[str, Any]:
+        """Who was in it, by account number, and whether they owned it."""
+        members = obj.memberships.order_by("pk").values_list("user_id", "owner")
+        return {"members": [{"person": person, "owner": owner} for person, owner in members]}
+
     def boards_of(self, key: Any) -> Iterable[int]:
         """Those that name it."""
         return boards_of_team(key)
 
-    def get_object(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> Any:
-        """The team; while it is saved, locked after its boards and those who are to join it, in everybody's order."""
-        if request.method == "POST":
-            lock_boards(self.boards_of(self.key_of(object_id)))
-            named = [str(key) for name, key in request.POST.items() if _NAMED.fullmatch(name)]
-            keys = [int(key) for key in named if _KEY.fullmatch(key)]
-            people = User.objects.select_for_update(no_key=True).filter(pk__in=keys)
-            list(people.order_by("pk").values_list("pk"))
-        return super().get_object(request, object_id, from_field)
+    def lock(self, request: HttpRequest, object_id: str, from_field: str | None = None) -> None:
+        """Lock the boards, then those who are to join it, then the team: everybody's order."""
+        key = self.key_of(object_id)
+        lock_boards(self.boards_of(key))
+        named = [str(value) for name, value in request.POST.items() if _NAMED.fullmatch(name)]
+        people = User.objects.select_for_update(no_key=True)
+        joining = people.filter(pk__in=[int(value) for value in named if _KEY.fullmatch(value)])
+        list(joining.order_by("pk").values_list("pk"))
+        self.lock_row(key)
 
     def changeform_view(
         self,
@@ -128,7 +145,8 @@ class TeamAdmin(CurationAdmin):
         """Change who is in the team by the verbs that its own owners use, which record it. Raises TeamRefused."""
         formset.save(commit=False)
         team, by = form.instance, curator(request)
-        for row in formset.new_objects:
+        # Of a new team nobody is locked yet: by number, as everywhere.
+        for row in sorted(formset.new_objects, key=lambda each: each.user_id):
             membership.add(team, row.user, owner=row.owner, by=by)
         # Owners are made before others cease to be: the team is never without one.
         for row, _ in sorted(formset.changed_objects, key=lambda each: not each[0].owner):

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 from django.db import transaction
-from django.db.models import Count
+from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from leaderboard import audit
@@ -31,8 +31,7 @@ class TeamRefused(Exception):
 def create_team(name: str, by: User) -> Team:
     """A new team that the person owns."""
     User.objects.select_for_update(no_key=True).get(pk=by.pk)
-    if Membership.objects.filter(user=by).count() >= MOST_TEAMS:
-        raise TeamRefused(f"You belong to {MOST_TEAMS} teams. Leave one that you no longer need first.")
+    check_count(by)
     team = make_team(name)
     Membership.objects.create(team=team, user=by, owner=True)
     with audit.acting(by):
@@ -77,6 +76,11 @@ def check_room(team: Team, person: User) -> None:
     """Whether the person may join. Raises TeamRefused."""
     if Membership.objects.filter(team=team, user=person).exists():
         raise TeamRefused("You belong to this team already.")
+    check_count(person)
+
+
+def check_count(person: User) -> None:
+    """Whether the person may be in one more team. Raises TeamRefused."""
     if Membership.objects.filter(user=person).count() >= MOST_TEAMS:
         raise TeamRefused(f"You belong to {MOST_TEAMS} teams. Leave one that you no longer need first.")
 
@@ -152,10 +156,30 @@ def _keep_an_owner(team: Team, *, without: Membership) -> None:
         )
 
 
+@transaction.atomic
+def end_reach(person: User) -> dict[str, int]:
+    """Revoke whatever invitations the person made and switch off their webhooks, in every team: their account is
+    closed. How many of each, in words for a record.
+    """
+    waiting = Invitation.objects.filter(invited_by=person, accepted_at=None, revoked_at=None)
+    hooks = Webhook.objects.filter(created_by=person, active=True)
+    theirs = Q(pk__in=waiting.values("team")) | Q(pk__in=hooks.values("team"))
+    list(Team.objects.select_for_update(no_key=True).filter(theirs).order_by("pk").values_list("pk"))
+    return {
+        "invitations revoked": _revoke_invitations(waiting),
+        "webhooks switched off": hooks.update(active=False),
+    }
+
+
 def _revoke_invitations_by(team: Team, person: User) -> None:
     """Whoever no longer decides for a team lets nobody in any more."""
-    waiting = Invitation.objects.filter(team=team, invited_by=person, accepted_at=None, revoked_at=None)
-    waiting.update(revoked_at=timezone.now())
+    _revoke_invitations(
+        Invitation.objects.filter(team=team, invited_by=person, accepted_at=None, revoked_at=None)
+    )
+
+
+def _revoke_invitations(waiting: QuerySet[Invitation]) -> int:
+    return waiting.update(revoked_at=timezone.now())
 
 
 def _record(

@@ -185,7 +185,7 @@ _NOT_TAKEN = ">>>>555>"
 _MODELS = {
     "leaderboard_auditrecord": "", "leaderboard_benchmark": "acd", "leaderboard_challenge": "",
     "leaderboard_dataset": "c", "leaderboard_hardwareclass": "c", "leaderboard_measurement": "",
-    "leaderboard_price": "acd", "leaderboard_judgementimport": "c", "leaderboard_team": "cd",
+    "leaderboard_price": "acd", "leaderboard_judgementimport": "c", "leaderboard_team": "c",
     "leaderboard_pool": "c", "leaderboard_datasetversion": "", "leaderboard_qrels": "",
     "leaderboard_rescore": "ac", "leaderboard_entry": "", "leaderboard_round": "a", "leaderboard_source": "acd",
     "leaderboard_system": "c", "submissions_flag": "", "submissions_notice": "", "submissions_webhook": "",
@@ -221,6 +221,7 @@ def _root_model(name: str) -> dict[str, Row]:
 _ADMIN = {
     **{name: row for model, may in _MODELS.items() for name, row in _model(model, may).items()},
     "leaderboard_team_add": Row(_ROOT, _ROOT),  # with an owner, whom only they choose
+    "leaderboard_team_delete": Row(_ROOT, _ROOT),  # and everybody in it with it
     **_root_model("auth_group"),
     **_root_model("account_emailaddress"),
     "submissions_worker_changelist": Row(_STAFF, _STAFF),  # how the site itself does

@@ -108,6 +108,21 @@ def test_what_is_hidden_is_opened_by_who_may_read_it(tmp_path: Path, client: Cli
     assert (dataset.hidden, AuditRecord.objects.get(action="settings").actor) == (False, person)
 
 
+def test_who_may_not_open_what_only_collects_is_told_what_it_would_open(
+    tmp_path: Path, client: Client
+) -> None:
+    client.force_login(make_a_curator())
+    sent = write_zip(tmp_path / "a.zip", {"qrels/test.tsv": None})
+    assert (
+        "Imported" in send(client, sent, name="Tiny", judgements="hidden", collecting="on").content.decode()
+    )
+    refused = send(client, sent, judgements="open", collecting="on")
+    text = refused.content.decode()
+    assert refused.status_code == 400
+    assert "This opens every run over Tiny once it is judged, and those judgements." in text
+    assert "hidden judgements of" not in text
+
+
 def test_asking_for_a_baseline_takes_the_right_to_change_datasets_and_is_recorded(
     tmp_path: Path, client: Client
 ) -> None:

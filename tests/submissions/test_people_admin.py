@@ -11,10 +11,14 @@ from django.contrib.auth.models import Group, Permission
 from django.test import Client
 from django.urls import reverse
 
-from leaderboard.curators import GROUP, curators
+from leaderboard.audit import acting
+from leaderboard.curators import GROUP, curators, make_curator
 from leaderboard.models import AuditRecord, Benchmark, Membership, Team, User
-from submissions.models import ApiToken
+from submissions.admin.teams import TeamAdmin
+from submissions.models import ApiToken, Webhook
 from submissions.people import invitations
+from submissions.people.membership import TeamRefused
+from submissions.people.second_factor import reset_second_factor
 from submissions.people.tokens import make_token
 from tests.curating import filled, save
 from tests.factories import make_a_curator, make_dataset, make_user, team_of
@@ -139,6 +143,54 @@ def test_a_new_team_begins_with_an_owner(root: User) -> None:
     assert members(Team.objects.get(slug="larks")) == {"Nora": True}
 
 
+def test_who_cannot_join_a_new_team_is_told_in_the_form(root: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, address = browser(root), reverse("admin:leaderboard_team_add")
+    monkeypatch.setattr("submissions.people.membership.MOST_TEAMS", 1)
+    refused = save(client, address, name="Larks", slug="larks", **row(0, make_user("Nora"), owner="on"))
+    assert refused.status_code == 200
+    assert "Nora cannot join. They would be told: You belong to 1 teams." in refused.content.decode()
+    assert 'value="Larks"' in refused.content.decode()
+
+
+def test_a_team_is_deleted_by_who_may_say_who_is_in_it_and_its_people_are_recorded(
+    owls: Team, root: User
+) -> None:
+    address, sent = page_of(owls, "delete"), {"post": "yes", "why": "they asked"}
+    assert browser(make_a_curator()).post(address, sent).status_code == 403
+    people = [{"person": each.user_id, "owner": each.owner} for each in owls.memberships.order_by("pk")]
+    assert browser(root).post(address, sent).status_code == 302
+    assert not Team.objects.filter(slug="owls").exists()
+    record = told("deleted")
+    assert (record.subject, record.before, record.reason) == ("team Owls", {"members": people}, "they asked")
+
+
+def test_who_joins_is_locked_in_everybodys_order(
+    owls: Team, root: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = make_user("Nora"), make_user("Olaf")
+    locked: list[str] = []
+    lock_row, boards_of = TeamAdmin.lock_row, TeamAdmin.boards_of
+
+    def lock(page: TeamAdmin, key: Any) -> None:
+        locked.append("team")
+        lock_row(page, key)
+
+    def boards(page: TeamAdmin, key: Any) -> Any:
+        locked.append("boards")
+        return boards_of(page, key)
+
+    monkeypatch.setattr(TeamAdmin, "lock_row", lock)
+    monkeypatch.setattr(TeamAdmin, "boards_of", boards)
+    client, joining = browser(root), {**row(2, second), **row(3, first)}
+    assert save(client, page_of(owls), **joining).status_code == 302
+    assert locked == ["boards", "team"]
+    both = {**row(0, second, owner="on"), **row(1, first)}
+    add = reverse("admin:leaderboard_team_add")
+    assert save(client, add, name="Larks", slug="larks", **both).status_code == 302
+    added = AuditRecord.objects.filter(action="added to team", subject="Larks").order_by("pk")
+    assert [each.after["person"] for each in added] == [first.pk, second.pk]
+
+
 def test_rows_that_are_edited_with_another_are_recorded() -> None:
     person = make_a_curator()
     benchmark = Benchmark.objects.create(slug="few", name="Few")
@@ -211,15 +263,44 @@ def test_who_sets_their_own_password_stays_signed_in_here_alone(root: User) -> N
     assert told("password set").actor == root
 
 
-def test_closing_an_account_ends_its_sessions_and_tokens(root: User) -> None:
+@pytest.mark.parametrize("right", ["is_active", "is_staff", "is_superuser"])
+def test_nobody_shuts_themselves_out(root: User, right: str) -> None:
+    client = browser(root)
+    refused = save(client, page_of(root), **{right: None})
+    assert refused.status_code == 200
+    assert "You cannot take this from yourself" in refused.content.decode()
+    assert getattr(User.objects.get(pk=root.pk), right)
+    assert not AuditRecord.objects.exists()
+    other = make_user("Second", is_staff=True, is_superuser=True)
+    assert save(client, page_of(other), **{right: None}).status_code == 302
+    assert save(client, page_of(root), name="Root II").status_code == 302
+
+
+def test_closing_an_account_ends_all_that_it_can_do(root: User, owls: Team) -> None:
     person, client = make_user("Sam"), browser(root)
-    theirs = browser(person)
+    theirs, new = browser(person), make_user("Nora")
     make_token(person, "theirs")
+    team, olga = team_of(person), owls.memberships.get(owner=True).user
+    invitation, _ = invitations.invite(team, new.email, owner=True, by=person)
+    others, _ = invitations.invite(owls, new.email, owner=False, by=olga)
+    hook, kept = (
+        Webhook.objects.create(team=each, url="https://example.org/", secret="s", created_by=by)
+        for each, by in ((team, person), (owls, olga))
+    )
     assert save(client, page_of(person), why="left the field", is_active=None).status_code == 302
     assert not ApiToken.objects.exists()
     assert theirs.get("/submissions/").status_code == 302
     assert told().after == {"is_active": False}
-    assert told("access ended").after == {"sessions ended": 1, "tokens ended": 1}
+    assert told("access ended").after == {
+        "sessions ended": 1,
+        "tokens ended": 1,
+        "invitations revoked": 1,
+        "webhooks switched off": 1,
+    }
+    with pytest.raises(TeamRefused, match="good no longer"):
+        invitations.accept(invitation, new)
+    assert invitations.accept(others, new).team == owls
+    assert [Webhook.objects.get(pk=each.pk).active for each in (hook, kept)] == [False, True]
     assert save(client, page_of(person), why="is back", is_active="on").status_code == 302
     assert theirs.get("/submissions/").status_code == 302
 
@@ -268,5 +349,15 @@ def test_a_new_account_is_recorded_and_no_record_tells_a_secret(root: User) -> N
         f"account {person.pk}",
         {"email": "n…@example.org", "name": "Nora"},
     )
-    said = json.dumps(list(AuditRecord.objects.values("before", "after", "subject", "reason")))
-    assert not any(secret in said for secret in (PHRASE, person.password, person.email))
+    nameless = User.objects.create_user("quiet@example.org")
+    address = {"user": str(nameless.pk), "email": "second@example.net"}
+    assert save(client, reverse("admin:account_emailaddress_add"), **address).status_code == 302
+    assert AuditRecord.objects.latest("pk").after["user"] == f"account {nameless.pk}"
+    with acting(nameless):
+        make_curator(nameless)
+        reset_second_factor(nameless)
+    acts = AuditRecord.objects.filter(actor=nameless).values_list("actor_name", "subject")
+    assert list(acts) == [(f"account {nameless.pk}",) * 2] * 2
+    said = json.dumps(list(AuditRecord.objects.values("before", "after", "subject", "reason", "actor_name")))
+    secrets = (PHRASE, person.password, person.email, nameless.email, address["email"])
+    assert not any(secret in said for secret in secrets)
