@@ -27,6 +27,7 @@ from tests.docker.senders import (
     all_addresses_together_send_forty,
     an_address_sends_few_bodies_at_once,
     the_admin_takes_large_bodies_for_its_imports_alone,
+    who_reads_sends_no_body,
 )
 from tests.docker.strangers import (
     other_names_get_no_answer,
@@ -279,6 +280,7 @@ def main() -> None:
             an_address_sends_few_bodies_at_once,
             all_addresses_together_send_forty,
             a_network_of_ipv6_is_one_sender,
+            who_reads_sends_no_body,
         ]
         promises += [files_by_the_proxy, pieces_outlive_a_broken_connection, too_many_are_told_so]
         for promise in promises:

@@ -30,16 +30,23 @@ class Visitor:
     folder: Path
     token: str = ""
 
-    def connection(self) -> http.client.HTTPSConnection:
-        """A connection of their own; the certificate is checked for the site's name."""
+    def connection(self, address: str = "127.0.0.1") -> http.client.HTTPSConnection:
+        """A connection of their own, from the address; the certificate is checked for the site's name."""
         connection = http.client.HTTPSConnection("127.0.0.1", self.ports.https, timeout=60)
-        plain = socket.create_connection(("127.0.0.1", self.ports.https), 60)
+        plain = socket.create_connection(("127.0.0.1", self.ports.https), 60, source_address=(address, 0))
         connection.sock = self.trust.wrap_socket(plain, server_hostname=proxy.HOST)
         return connection
 
-    def ask(self, path: str, host: str = proxy.HOST, method: str = "GET", **more: str) -> Answer:
+    def ask(
+        self,
+        path: str,
+        host: str = proxy.HOST,
+        method: str = "GET",
+        address: str = "127.0.0.1",
+        **more: str,
+    ) -> Answer:
         """One request without a body; `more` are headers, an announced length among them."""
-        connection = self.connection()
+        connection = self.connection(address)
         try:
             connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
             for name, value in {"Host": host, **more}.items():

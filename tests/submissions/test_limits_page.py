@@ -96,9 +96,14 @@ def test_the_proxy_has_what_the_page_says_of_it() -> None:
     assert "All addresses together send 40 at a time" in " ".join(PAGE.split())
     assert set(re.findall(r"limit_conn all_senders (\d+)", proxy)) == {"40"}
     assert "1,000 requests are under way at once (100 of one address)" in " ".join(PAGE.split())
-    assert set(re.findall(r"limit_conn (askers|all_askers) (\d+)", proxy)) == {
+    assert "200 more in the admin" in " ".join(PAGE.split())
+    assert "16 MiB of an answer at the most, of 100 for an address" in " ".join(PAGE.split())
+    assert "proxy_max_temp_file_size 16m;" in proxy
+    assert set(re.findall(r"limit_conn (askers|all_askers|all_curators|readers_at_once) (\d+)", proxy)) == {
         ("askers", "100"),
         ("all_askers", "1000"),
+        ("all_curators", "200"),
+        ("readers_at_once", "100"),
     }
 
 
@@ -112,6 +117,11 @@ def test_the_proxy_stores_large_bodies_for_views_that_take_files_alone_and_few_a
     for place, rules in large.items():
         assert "limit_conn senders" in rules, place
         assert ("limit_conn all_senders" in rules) != ("proxy_request_buffering off" in rules), place
-    for place in ("^/", "^/admin/"):
-        assert "limit_conn all_askers" in LOCATIONS[place]
+    for place, zone in (("^/", "all_askers"), ("^/admin/", "all_curators")):
+        assert f"limit_conn {zone} " in LOCATIONS[place]
+    for place, rules in LOCATIONS.items():  # who only reads is not counted among all
+        assert "limit_conn all_" not in rules or "if ($reads) { return" in rules, place
+    for place in ("^@pages", "^@curation"):
+        assert "client_max_body_size 1;" in LOCATIONS[place]
+        assert "limit_conn all_" not in LOCATIONS[place]
     assert not any(re.search(place, "/admin/login/") for place in large)
