@@ -18,6 +18,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -124,7 +125,8 @@ def _send(site: _Site, path: Path, kind: str) -> str:
             upload = _patiently(lambda: _further(site, address, file, length))
         print(file=sys.stderr)
         if upload["sha256"] != _sha256(file):
-            site.ask("DELETE", address)
+            with suppress(_Refusal, _Broken):  # else the site gives it up by itself
+                site.ask("DELETE", address)
             raise _Refusal("what arrived is not this file: it changed meanwhile. Send it again.")
     print("It is there. Submit it: -F upload=ID in place of the file; ID is", file=sys.stderr)
     return str(upload["id"])

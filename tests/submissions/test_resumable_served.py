@@ -22,6 +22,7 @@ from tusclient.client import TusClient
 
 from evaluation import cli_upload
 from evaluation.__main__ import main as evaluation
+from leaderboard import deletions
 from leaderboard.models import User
 from submissions.models import Upload
 from submissions.people.tokens import make_token
@@ -285,3 +286,14 @@ def test_our_own_client_says_what_is_wrong(
     monkeypatch.setattr(cli_upload, "_WAITS", ())
     assert evaluation([*words[:-1], "http://127.0.0.1:1"]) == 1
     assert "cannot be reached" in capsys.readouterr().err
+
+
+def test_our_own_client_says_that_a_file_changed_though_a_backup_keeps_it(
+    address: str, token: str, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(cli_upload.TOKEN, token)
+    monkeypatch.setattr(cli_upload, "_sha256", lambda file: "another")
+    with deletions.paused():
+        assert evaluation(["upload", str(file), "--kind", "run", "--to", address]) == 1
+    assert "it changed meanwhile" in capsys.readouterr().err
+    assert Upload.objects.exists()  # and counts, until it is deleted
