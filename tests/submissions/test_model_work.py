@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -248,8 +249,12 @@ def test_what_nobody_can_walk_through_is_not_kept(
 
 def children() -> list[int]:
     """Processes that this one has started and that run still."""
-    running = psutil.Process().children(recursive=True)
-    return [process.pid for process in running if "evaluation.execution" in " ".join(process.cmdline())]
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it has ended, perhaps unasked how
+            if "evaluation.execution" in " ".join(process.cmdline()):
+                found.append(process.pid)
+    return found
 
 
 @pytest.fixture
