@@ -1,16 +1,23 @@
-"""Entries with values by query, for tests of what is said of their differences."""
+"""Entries with values by query, and a board of four, for tests of what is said of their differences."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import count
+from typing import Any
 
 import numpy as np
+from django.test import Client
 
+from leaderboard import certainty
+from leaderboard.boards.model import Board, Row
+from leaderboard.boards.pages import dataset_page
+from leaderboard.boards.state import BoardState
+from leaderboard.certainty.found import BoardCertainty
 from leaderboard.models import Dataset, Entry, Run, System
 from leaderboard.publishing import publish_entry
 from leaderboard.results import record_evaluation, record_run
-from tests.leaderboard.entries import make_system
+from tests.leaderboard.entries import make_system, scored_dataset
 
 _numbers = count(500_000)
 QUERIES = 40
@@ -62,3 +69,42 @@ def score_queries(
         submission_reference=f"certain{number}",
         is_baseline=baseline,
     )
+
+
+def make_board() -> Dataset:
+    """A board of four: the best two cannot be told apart, the third is BM25, the last is far behind."""
+    dataset = scored_dataset(measures=["nDCG@10"])
+    score_queries(dataset, "BM25", spread(0.4, 1), baseline=True)
+    score_queries(dataset, "First", spread(0.601, 2))
+    score_queries(dataset, "Second", spread(0.6, 3))
+    score_queries(dataset, "Last", spread(0.2, 4))
+    return dataset
+
+
+def found_of(dataset: Dataset) -> BoardCertainty:
+    """What is known of the board."""
+    return certainty.read([dataset.pk])[dataset.pk]
+
+
+def shown(dataset: Dataset, **state: Any) -> Board:
+    """The dataset's board in a view."""
+    page = dataset_page(dataset.slug, BoardState(**state))
+    assert page is not None
+    return page.board
+
+
+def row_of(board: Board, system: str) -> Row:
+    """The system's row."""
+    return next(row for row in board.rows if row.entry.system == system)
+
+
+def cells(board: Board, system: str) -> dict[str, Any]:
+    """What a row says of certainty, as the page writes it."""
+    row, keys = row_of(board, system), ("interval", "group", "p-best", "p-baseline", "wins")
+    places = {key: place for place, column in enumerate(board.columns) if (key := column.key) in keys}
+    return {key: row.shown.get(place, row.values[place]) for key, place in places.items()}
+
+
+def page_text(client: Client, dataset: Dataset, query: str = "") -> str:
+    """The board's page in a view."""
+    return client.get(f"/datasets/{dataset.slug}/{query}").content.decode()
