@@ -82,10 +82,10 @@ ADDED_BY_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
 HANDLED_BY_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
     "submissions_job": ("baseline", "model", "retrieve", "sample_model", "shard", "statistics"),
 }
-_ONLY_KINDS = """
+_ONLY_KINDS = f"""
 CREATE OR REPLACE FUNCTION runboard_only_kinds() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    IF current_user = 'runboard_retriever' AND NOT NEW.kind = ANY (TG_ARGV) THEN
+    IF current_user = '{RETRIEVER}' AND NOT NEW.kind = ANY (TG_ARGV) THEN
         RAISE insufficient_privilege USING MESSAGE = 'a retriever has nothing to do with ' || TG_TABLE_NAME
             || ' of the kind ' || NEW.kind;
     END IF;
@@ -137,7 +137,8 @@ def give_rights() -> dict[str, int]:
                 if rights := ", ".join(rights_of(role, table)):
                     cursor.execute(f"GRANT {rights} ON {quote(table)} TO {quote(role)}")
                     given[role] = given.get(role, 0) + 1
-        _hold_retrievers_to_their_kinds(cursor)
+        if RETRIEVER in roles:
+            _hold_retrievers_to_their_kinds(cursor)
     return given
 
 

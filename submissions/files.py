@@ -88,9 +88,9 @@ def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
     """
     if not files:
         raise Refused.of("no_file", "No run file was sent.", "Choose at least one file.")
-    _refuse_repeats(files)
+    _refuse([*_repeats(files), *_too_many(len(files))])
     zips = _listed(files)
-    _refuse_many(sum(len(zips.get(file.path, (file.name,))) for file in files))
+    _refuse(_too_many(sum(len(zips.get(file.path, (file.name,))) for file in files)))
     policy = replace(ZIP_POLICY, free_bytes=settings.DISK_RESERVE_BYTES)
     shared = _allowance(policy, zips)
     with tempfile.TemporaryDirectory(dir=settings.FILE_UPLOAD_TEMP_DIR, prefix="zip-") as folder:
@@ -105,11 +105,16 @@ def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
         yield runs
 
 
-def _refuse_repeats(files: Sequence[IncomingFile]) -> None:
-    """What can be told before any file is opened, all of it at once. Raises Refused."""
+def _refuse(problems: Sequence[Problem]) -> None:
+    """Raise Refused where there are any, with all of them."""
+    if problems:
+        raise Refused(problems[0].code, problems[0].message, problems)
+
+
+def _repeats(files: Sequence[IncomingFile]) -> list[Problem]:
     named = Counter(file.upload for file in files if file.upload)
     names = {file.upload: file.name for file in files}
-    problems = [
+    return [
         Problem(
             "error",
             "upload_twice",
@@ -120,21 +125,13 @@ def _refuse_repeats(files: Sequence[IncomingFile]) -> None:
         for identifier, count in named.items()
         if count > 1
     ]
-    if len(files) > MOST_FILES:
-        problems.append(_too_many(len(files)))
-    if problems:
-        raise Refused(problems[0].code, problems[0].message, problems)
 
 
-def _refuse_many(count: int) -> None:
-    if count > MOST_FILES:
-        problem = _too_many(count)
-        raise Refused(problem.code, problem.message, [problem])
-
-
-def _too_many(count: int) -> Problem:
+def _too_many(count: int) -> list[Problem]:
+    if count <= MOST_FILES:
+        return []
     hint = f"Send at most {MOST_FILES} in one submission, those in zips counted."
-    return Problem("error", "too_many_files", 1, f"There are {count:,} run files.", hint)
+    return [Problem("error", "too_many_files", 1, f"There are {count:,} run files.", hint)]
 
 
 def _listed(files: Sequence[IncomingFile]) -> dict[Path, tuple[str, ...]]:

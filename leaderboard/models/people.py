@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from django.contrib.auth.models import AbstractUser, BaseUserManager
 from django.db import models
@@ -109,6 +109,14 @@ class Membership(models.Model):
         return f"{self.user} in {self.team}"
 
 
+class InvitationQuerySet(models.QuerySet["Invitation"]):
+    """Invitations, by what became of them."""
+
+    def waiting(self) -> Self:
+        """Those that nobody has accepted or revoked, expired ones too."""
+        return self.filter(accepted_at=None, revoked_at=None)
+
+
 class Invitation(models.Model):
     """A way into a team, sent to an e-mail address: good once, for a while. Only the hash of its secret is kept."""
 
@@ -122,6 +130,8 @@ class Invitation(models.Model):
     accepted_by = models.ForeignKey(User, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
     accepted_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
+
+    objects = InvitationQuerySet.as_manager()
 
     class Meta:
         ordering = ["-created_at"]

@@ -36,7 +36,7 @@ def _revision() -> str:
 
 def _systems() -> tuple[dict[str, SystemChoice], SafeString]:
     """Those that can be compared, and the options of the list to choose from. Kept half as long as a page."""
-    revision = reading.site_revision()
+    revision = _revision()
     found = _offered.get(revision)
     if found is None:
         choices = system_choices()

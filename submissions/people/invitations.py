@@ -84,15 +84,13 @@ def revoke(team: Team, key: int, *, by: User) -> None:
 
 def waiting_invitations(team: Team) -> list[Invitation]:
     """Those that nobody has accepted or revoked, expired ones too, the newest first."""
-    rows = Invitation.objects.filter(team=team, accepted_at=None, revoked_at=None)
+    rows = Invitation.objects.waiting().filter(team=team)
     return list(rows.select_related("invited_by"))
 
 
 def open_invitations(team: Team) -> models.QuerySet[Invitation]:
     """Those that may be accepted now."""
-    return Invitation.objects.filter(
-        team=team, accepted_at=None, revoked_at=None, expires_at__gt=timezone.now()
-    )
+    return Invitation.objects.waiting().filter(team=team, expires_at__gt=timezone.now())
 
 
 def find(secret: str) -> Invitation | None:
@@ -145,7 +143,7 @@ def send(invitation: Invitation, link: str) -> None:
 
 def _waiting(team: Team, key: int, by: User) -> Invitation:
     hold(team, by)
-    found = Invitation.objects.filter(team=team, pk=key, accepted_at=None, revoked_at=None).first()
+    found = Invitation.objects.waiting().filter(team=team, pk=key).first()
     if found is None:
         raise TeamRefused("This invitation was accepted or revoked meanwhile.")
     return found

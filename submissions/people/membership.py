@@ -161,7 +161,7 @@ def end_reach(person: User) -> dict[str, int]:
     """Revoke whatever invitations the person made and switch off their webhooks, in every team: their account is
     closed. How many of each, in words for a record.
     """
-    waiting = Invitation.objects.filter(invited_by=person, accepted_at=None, revoked_at=None)
+    waiting = Invitation.objects.waiting().filter(invited_by=person)
     hooks = Webhook.objects.filter(created_by=person, active=True)
     theirs = Q(pk__in=waiting.values("team")) | Q(pk__in=hooks.values("team"))
     list(Team.objects.select_for_update(no_key=True).filter(theirs).order_by("pk").values_list("pk"))
@@ -173,9 +173,7 @@ def end_reach(person: User) -> dict[str, int]:
 
 def _revoke_invitations_by(team: Team, person: User) -> None:
     """Whoever no longer decides for a team lets nobody in any more."""
-    _revoke_invitations(
-        Invitation.objects.filter(team=team, invited_by=person, accepted_at=None, revoked_at=None)
-    )
+    _revoke_invitations(Invitation.objects.waiting().filter(team=team, invited_by=person))
 
 
 def _revoke_invitations(waiting: QuerySet[Invitation]) -> int:

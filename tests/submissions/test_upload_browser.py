@@ -86,6 +86,13 @@ def test_a_large_archive_goes_on_after_the_connection_broke(
     assert Axe().run(page).response["violations"] == []
 
 
+def hold_no_longer(page: Page, held: list[Route]) -> None:
+    """Let requests through from now on. Those that are held would go on, though the page gave them up."""
+    for route in held:
+        route.abort()
+    page.unroute_all()
+
+
 def _note(bodies: list[int], request: Request) -> None:
     if request.method == "POST":
         bodies.append(len(request.post_data_buffer or b""))
@@ -116,9 +123,7 @@ def test_an_upload_is_paused_resumed_and_cancelled(
     expect(row).to_contain_text(re.compile(r"^model.zip.*0 %"))
     row.get_by_role("button", name="Pause").click()
     expect(row).to_contain_text("Paused at 0 %.")
-    for route in held:
-        route.abort()
-    page.unroute_all()
+    hold_no_longer(page, held)
     row.get_by_role("button", name="Resume").click()
     expect(row).to_contain_text("arrived")
     row.get_by_role("button", name="Cancel").click()
@@ -144,8 +149,6 @@ def test_a_form_with_small_files_shows_its_way_and_can_be_stopped(
     expect(row.get_by_role("progressbar")).to_be_visible()
     row.get_by_role("button", name="Cancel").click()
     expect(row).to_have_count(0)
-    for route in held:
-        route.abort()  # else it goes on when nothing is held any more, though the page gave it up
-    page.unroute_all()
+    hold_no_longer(page, held)
     page.get_by_role("button", name="Submit", exact=True).click()
     page.wait_for_url(re.compile(r"/submissions/\w{12}/$"))
