@@ -9,7 +9,7 @@ import argparse
 import os
 import sys
 
-from evaluation import cli_pack, cli_retrieve, cli_score, cli_upload
+from evaluation.cli import pack, retrieve, score, upload
 
 
 def main(words: list[str] | None = None) -> int:
@@ -18,10 +18,10 @@ def main(words: list[str] | None = None) -> int:
         prog="python -m evaluation", description="Retrieve, check and score, offline."
     )
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    cli_score.add_parser(commands)
-    cli_retrieve.add_parser(commands)
-    cli_pack.add_parser(commands)
-    cli_upload.add_parser(commands)
+    score.add_parser(commands)
+    retrieve.add_parser(commands)
+    pack.add_parser(commands)
+    upload.add_parser(commands)
     arguments = parser.parse_args(words)
     try:
         status: int = arguments.run(arguments)

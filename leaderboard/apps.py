@@ -12,10 +12,10 @@ class LeaderboardConfig(AppConfig):
 
     def ready(self) -> None:
         """Register the checks of a public site, and let histories say why."""
-        from leaderboard import histories
-        from leaderboard.checks import check_durability, check_mail, check_role
+        from leaderboard.core import history
+        from leaderboard.core.checks import check_durability, check_mail, check_role
 
-        histories.connect()
+        history.connect()
         register(check_mail, Tags.security, deploy=True)
         register(check_durability, Tags.database)
         # Not at every `migrate`, which is the owner's.

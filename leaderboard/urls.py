@@ -10,7 +10,7 @@ from leaderboard.api import documents
 from leaderboard.api.files import DatasetFiles
 from leaderboard.api.rounds import RoundsView, RoundView
 from leaderboard.boards.exports import FORMATS
-from leaderboard.redirects import follow_merged
+from leaderboard.systems.redirects import follow_merged
 from leaderboard.views import (
     boards,
     efficiency,
@@ -32,7 +32,7 @@ from leaderboard.views.people import author, badge_data, badge_svg
 from leaderboard.views.readiness import readyz
 
 handler404 = "leaderboard.views.not_found.not_found"
-handler500 = "leaderboard.faults.server_error"
+handler500 = "leaderboard.core.http.errors.server_error"
 handler429 = "leaderboard.views.too_many.too_many"  # asked for by allauth
 
 register_converter(past.MomentConverter, "moment")

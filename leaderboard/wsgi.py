@@ -20,8 +20,8 @@ from django.core.wsgi import get_wsgi_application
 from django.db import connections
 from django.http import HttpResponse, HttpResponseBase
 
-from leaderboard import faults
-from leaderboard.slow_senders import watch_body
+from leaderboard.core.http import errors
+from leaderboard.core.http.slow_requests import watch_body
 
 logger = logging.getLogger("runboard.faults")
 
@@ -55,10 +55,10 @@ class Answering:
 def _answer(environ: WSGIEnvironment, error: Exception) -> HttpResponse:
     """As everywhere; a line of text where that fails as well, which asks nothing of anybody."""
     try:
-        answered = faults.answer(WSGIRequest(environ), error)
+        answered = errors.answer(WSGIRequest(environ), error)
     except Exception:
         logger.exception("a fault could not be answered as others are")
-        fault = faults.kind_of(error)
+        fault = errors.kind_of(error)
         answered = HttpResponse(f"{fault.heading}\n", content_type="text/plain", status=fault.status)
     answered.headers["X-Content-Type-Options"] = "nosniff"
     answered.headers["Content-Length"] = str(len(answered.content))

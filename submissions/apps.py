@@ -11,4 +11,4 @@ class SubmissionsConfig(AppConfig):
 
     def ready(self) -> None:
         """Connect what follows from signing in."""
-        from submissions.people import signals  # noqa: F401
+        from submissions.accounts import signals  # noqa: F401

@@ -14,29 +14,29 @@ from django.conf import settings
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from leaderboard import bell
-from leaderboard.anonymity import lift_due
-from leaderboard.bell import DISPATCH
-from leaderboard.certainty import request_missing_certainty
-from leaderboard.collection_figures import request_missing_statistics
-from leaderboard.efficiency import prices_come_into_force
-from leaderboard.judgements import lay_out_open_judgements
-from submissions.analysis import ask_again
-from submissions.heartbeat import forget_silent_workers
-from submissions.model_work.encodings import settle
+from leaderboard.core import wakeup
+from leaderboard.core.wakeup import DISPATCH
+from leaderboard.datasets.qrels import lay_out_open_judgements
+from leaderboard.results.efficiency import prices_come_into_force
+from leaderboard.results.profiles.store import request_missing_statistics
+from leaderboard.results.significance import request_missing_certainty
+from leaderboard.systems.anonymity import lift_due
+from submissions.accounts.sessions import forget_expired
+from submissions.jobs.cleanup.unreferenced_files import sweep
+from submissions.jobs.kinds.rescore import give_up_lost
+from submissions.jobs.kinds.significance import ask_again
+from submissions.jobs.models.encodings import settle
+from submissions.jobs.worker import registration
+from submissions.jobs.worker.polling import TURNS, dispatcher_is_late, take
 from submissions.models import Worker
-from submissions.notices.deliveries import forget_old
-from submissions.notices.sending import NOTIFY, ring_for_notices, take_turn
-from submissions.people.sessions import forget_expired
-from submissions.queue import WORK, reap, ring_for_waiting, take_requests
-from submissions.rescoring import give_up_lost
+from submissions.notifications.deliveries import forget_old
+from submissions.notifications.sending import NOTIFY, ring_for_notices, take_turn
+from submissions.queue.heartbeat import forget_silent_workers
+from submissions.queue.process import AT_WORK, refusal, worker_name
+from submissions.queue.queue import WORK, reap, ring_for_waiting, take_requests
 from submissions.sandbox.leftovers import end_leftovers
-from submissions.sweeping import sweep
-from submissions.workers import presence
-from submissions.workers.looking import TURNS, dispatcher_is_late, take
-from submissions.workers.own import AT_WORK, refusal, worker_name
 
-__all__ = ["presence"]
+__all__ = ["registration"]
 
 logger = logging.getLogger(__name__)
 
@@ -113,7 +113,7 @@ TURNS.update({"dispatch": dispatch_if_late, "notices": notify})
 @worker_ready.connect
 def begin(**_: Any) -> None:
     """What waited while no worker was there need not wait for the clock."""
-    bell.send(DISPATCH, "dispatch")
+    wakeup.send(DISPATCH, "dispatch")
 
 
 @worker_process_init.connect
@@ -121,7 +121,7 @@ def warm_up(**_: Any) -> None:
     """Load the compiled kernels before the first run comes, so that nobody waits for them."""
     if not settings.PRIVATE_STORAGE:
         return  # none comes to who can read no judgements
-    from evaluation.warming import warm_up as warm_up_kernels
+    from evaluation.engines.warm_up import warm_up as warm_up_kernels
 
     warm_up_kernels()
 

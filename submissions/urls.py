@@ -8,20 +8,20 @@ from allauth import urls as allauth
 from django.urls import URLPattern, URLResolver, include, path
 from django.views.decorators.cache import never_cache
 
-from submissions import system_views, views
+from submissions.accounts import session_views as sessions
+from submissions.accounts import team_views as teams
+from submissions.accounts import views as people
+from submissions.api import uploads
 from submissions.api import views as api
 from submissions.api.challenges import ChallengesView
 from submissions.api.quotas import QuotasView
-from submissions.metrics import metrics
-from submissions.model_intake import views as model_views
-from submissions.notices import api as notices_api
-from submissions.notices import views as notices
-from submissions.notices import webhook_views
-from submissions.people import session_views as sessions
-from submissions.people import team_views as teams
-from submissions.people import views as people
-from submissions.resumable import pages as upload_pages
-from submissions.resumable import views as uploads
+from submissions.notifications import api as notices_api
+from submissions.notifications import views as notices
+from submissions.notifications import webhook_views
+from submissions.status.metrics import metrics
+from submissions.views import models as model_views
+from submissions.views import submissions, systems
+from submissions.views import uploads as upload_pages
 
 #: allauth's pages without its list of sessions, in whose place stands one that ends a single session too.
 _accounts = [each for each in allauth.urlpatterns if str(each.pattern) != "sessions/"]
@@ -38,21 +38,21 @@ def _never_cached(patterns: Iterable[URLPattern | URLResolver]) -> list[URLPatte
 
 
 pages = [
-    path("submit/", views.submit, name="submit"),
+    path("submit/", submissions.submit, name="submit"),
     path("submit/model/", model_views.submit_model, name="submit-model"),
-    path("submissions/", views.submissions, name="submissions"),
-    path("submissions/<slug:identifier>/", views.submission, name="submission"),
-    path("submissions/<slug:identifier>/progress/", views.progress, name="submission-progress"),
-    path("submissions/<slug:identifier>/runs/<slug:dataset>/", views.run, name="submission-run"),
-    path("submissions/<slug:identifier>/cancel/", views.cancel, name="submission-cancel"),
-    path("submissions/<slug:identifier>/withdraw/", views.withdraw, name="submission-withdraw"),
-    path("submissions/<slug:identifier>/visibility/", views.visibility, name="submission-visibility"),
-    path("submissions/<slug:identifier>/reusable/", views.reusable, name="submission-reusable"),
-    path("submissions/<slug:identifier>/priority/", views.priority, name="submission-priority"),
-    path("systems/<slug:slug>/edit/", views.edit_system, name="system-edit"),
-    path("systems/<slug:slug>/anonymity/", system_views.anonymity, name="system-anonymity"),
-    path("systems/<slug:slug>/challenge/", system_views.challenge, name="system-challenge"),
-    path("systems/<slug:slug>/challenge/<int:key>/", system_views.retract, name="challenge-retract"),
+    path("submissions/", submissions.submissions, name="submissions"),
+    path("submissions/<slug:identifier>/", submissions.submission, name="submission"),
+    path("submissions/<slug:identifier>/progress/", submissions.progress, name="submission-progress"),
+    path("submissions/<slug:identifier>/runs/<slug:dataset>/", submissions.run, name="submission-run"),
+    path("submissions/<slug:identifier>/cancel/", submissions.cancel, name="submission-cancel"),
+    path("submissions/<slug:identifier>/withdraw/", submissions.withdraw, name="submission-withdraw"),
+    path("submissions/<slug:identifier>/visibility/", submissions.visibility, name="submission-visibility"),
+    path("submissions/<slug:identifier>/reusable/", submissions.reusable, name="submission-reusable"),
+    path("submissions/<slug:identifier>/priority/", submissions.priority, name="submission-priority"),
+    path("systems/<slug:slug>/edit/", submissions.edit_system, name="system-edit"),
+    path("systems/<slug:slug>/anonymity/", systems.anonymity, name="system-anonymity"),
+    path("systems/<slug:slug>/challenge/", systems.challenge, name="system-challenge"),
+    path("systems/<slug:slug>/challenge/<int:key>/", systems.retract, name="challenge-retract"),
     path("account/", people.account, name="account"),
     path("account/profile/", people.save_profile, name="account-profile"),
     path("account/tokens/", people.create_token, name="account-token-create"),

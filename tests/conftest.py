@@ -16,7 +16,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.test import override_settings
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
-from leaderboard.schema_version import known_migrations
+from leaderboard.core.schema_version import known_migrations
 from leaderboard.settings import cache_location
 from tests.servers import browser as chromium
 from tests.servers.plugin import in_ci
@@ -126,7 +126,7 @@ def worker(transactional_db: None, worker_processes: WorkerProcesses) -> Iterato
 def _wait_for_what_nobody_waits_for(notifies: bool, seconds: float = 180.0) -> None:
     from leaderboard.models import WorkRequest
     from submissions.models import TERMINAL, Job
-    from submissions.notices.sending import anything_to_tell
+    from submissions.notifications.sending import anything_to_tell
 
     kinds = [Job.Kind.CERTAINTY, Job.Kind.STATISTICS]
     deadline = time.monotonic() + seconds

@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import count
 from typing import Any
 
-from leaderboard.curators import make_curator
+from leaderboard.core.groups import make_curator
 from leaderboard.models import Dataset, DatasetVersion, Team, User
+from submissions.accounts.teams import personal_team
 from submissions.models import Job, State
-from submissions.people.teams import personal_team
 
 _numbers = count(1)
 

@@ -1,7 +1,7 @@
 """The reported boards for tests that need them there, and do not ask how they came: copied after the first time.
 
 Loading them takes half a second each time, which some hundred tests would wait for. What the loader itself does is
-asked where `leaderboard.reported.loader` is called by its own name.
+asked where `leaderboard.importing.reported.loader` is called by its own name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from django.apps import apps
 from django.db import connection, transaction
 from django.db.models import Model
 
-from leaderboard.reported import loader
+from leaderboard.importing.reported import loader
 
 #: By table what the loader wrote: COPY's text on PostgreSQL, rows on SQLite.
 _kept: dict[str, Any] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evaluation.formats.compression import MIB, describe_bytes
+from evaluation.archives.compression import MIB, describe_bytes
 
 MOST_JSON = 80 * MIB
 MOST_HEADERS = 4 * MIB

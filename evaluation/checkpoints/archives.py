@@ -10,15 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from evaluation.archives.compression import MIB, ExpandedFile, Limits, open_expanded
+from evaluation.archives.zip import Policy, is_zip, open_archive
 from evaluation.checkpoints.codes import CODES
 from evaluation.checkpoints.files import Source, keep
 from evaluation.checkpoints.findings import Findings, shown
 from evaluation.checkpoints.member_names import MemberNames
 from evaluation.checkpoints.tar import Member, NotTar, members
 from evaluation.checkpoints.validation import Kinds, Validation, judge, wanted_of
-from evaluation.errors import InvalidContent
-from evaluation.formats.archives import Policy, is_zip, open_archive
-from evaluation.formats.compression import MIB, ExpandedFile, Limits, open_expanded
+from evaluation.core.errors import InvalidContent
 
 _BLOCK = MIB
 _FREE_INTERVAL = 64 * MIB

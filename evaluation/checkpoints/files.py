@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from evaluation.archives.compression import MIB, describe_bytes
 from evaluation.checkpoints.allowance import Allowance
 from evaluation.checkpoints.findings import Findings, quoted
-from evaluation.formats.compression import MIB, describe_bytes
 
 _MOST_FILES = 1000
 _MOST_DEPTH = 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evaluation.checkpoints.codes import CODES
-from evaluation.problems import Problem, Report
+from evaluation.core.problems import Problem, Report
 
 #: How many classes of problem one report holds; a hostile file could make one for each of its tensors.
 _MOST = 100

@@ -9,10 +9,10 @@ import stat
 from pathlib import Path
 from typing import Any, NoReturn
 
+from evaluation.archives.compression import MIB, describe_bytes
 from evaluation.checkpoints.allowance import AllowanceSpent
 from evaluation.checkpoints.files import Source
 from evaluation.checkpoints.findings import Findings
-from evaluation.formats.compression import MIB, describe_bytes
 
 JSON_BYTES = 4 * MIB
 TOKENIZER_BYTES = 32 * MIB

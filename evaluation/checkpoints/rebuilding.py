@@ -14,8 +14,8 @@ from evaluation.checkpoints.description import CheckpointDescription, Checkpoint
 from evaluation.checkpoints.plan import Part, Plan
 from evaluation.checkpoints.safetensors import NotSafetensors, Tensor, blocks, header_of
 from evaluation.checkpoints.validation import Validation, validate_folder
-from evaluation.errors import InvalidContent
-from evaluation.problems import Problem
+from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import Problem
 
 
 def rebuild(

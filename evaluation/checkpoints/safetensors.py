@@ -18,9 +18,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from evaluation.archives.compression import MIB
 from evaluation.checkpoints.allowance import Allowance, AllowanceSpent
 from evaluation.checkpoints.json_reading import NotJson, parse
-from evaluation.formats.compression import MIB
 
 _MOST_DIMENSIONS = 8
 _MOST_NAME = 256

@@ -11,7 +11,7 @@ from evaluation.checkpoints.files import Source, walk
 from evaluation.checkpoints.findings import Findings
 from evaluation.checkpoints.kinds import Wanted, make_plan
 from evaluation.checkpoints.plan import Plan
-from evaluation.problems import Report
+from evaluation.core.problems import Report
 
 Kinds = CheckpointKind | Collection[CheckpointKind] | None
 

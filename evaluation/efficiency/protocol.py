@@ -22,9 +22,9 @@ from time import perf_counter
 import numpy as np
 
 from evaluation.checkpoints.description import CheckpointDescription
-from evaluation.collection import Query
+from evaluation.collections.beir import Query
 from evaluation.efficiency.energy import EnergyMeter, open_meter
-from evaluation.efficiency.figures import Figures, Latency
+from evaluation.efficiency.measurements import Figures, Latency
 from evaluation.efficiency.memory import peak_gpu_memory, peak_memory
 from evaluation.engines.base import Engine, Retrieval
 

@@ -18,7 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.collection import Document, Query
+from evaluation.collections.beir import Document, Query
 from evaluation.engines.facts import FactValue as FactValue
 
 Stage = Literal["loading", "encoding", "indexing", "searching"]
@@ -31,6 +31,9 @@ ParameterValue = str | int | float | bool
 #: How many documents are encoded as one piece of work. Part of what a run is made from: other sizes, other batches.
 SHARD_SIZE = 50_000
 _TOO_LARGE = 2**63
+
+#: Stands for what the checkpoint says.
+AUTO = "auto"
 
 
 class InvalidParameter(ValueError):

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation.analysis import analyser_for
-from evaluation.collection import Document, Query
-from evaluation.engines import kernels
+from evaluation.collections.beir import Document, Query
 from evaluation.engines.base import EngineDescription, Parameter, Ranking, Resources
-from evaluation.engines.inversion import IndexBuilder
-from evaluation.engines.term_search import K1, LANGUAGE, STEMMING, B, TermEngine, with_language
+from evaluation.engines.index import kernels
+from evaluation.engines.index.inversion import IndexBuilder
+from evaluation.engines.index.term_search import K1, LANGUAGE, STEMMING, B, TermEngine, with_language
+from evaluation.text import analyser_for
 
 #: What is indexed: name → the document's texts, one for each field that is scored apart.
 FIELDS: dict[str, Callable[[Document], tuple[str, ...]]] = {

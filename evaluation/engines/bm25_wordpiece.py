@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.checkpoints.description import CheckpointKind
-from evaluation.collection import Document, Query
-from evaluation.engines import kernels
+from evaluation.collections.beir import Document, Query
 from evaluation.engines.base import EngineDescription, Ranking, Resources
-from evaluation.engines.inversion import IndexBuilder
-from evaluation.engines.term_search import K1, B, TermEngine
-from evaluation.engines.text_groups import grouped
-from evaluation.engines.word_pieces import WordPieces
+from evaluation.engines.index import kernels
+from evaluation.engines.index.inversion import IndexBuilder
+from evaluation.engines.index.term_search import K1, B, TermEngine
+from evaluation.engines.index.text_groups import grouped
+from evaluation.engines.index.word_pieces import WordPieces
 
 
 class WordPieceEngine(TermEngine):

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evaluation.checkpoints.description import CheckpointKind
-from evaluation.collection import Document, Query
+from evaluation.collections.beir import Document, Query
+from evaluation.core.order import trec_order
 from evaluation.engines.base import (
     Clock,
     Engine,
@@ -28,11 +29,10 @@ from evaluation.engines.base import (
 )
 from evaluation.engines.dense import FIELDS
 from evaluation.engines.first_stage import FirstStage, numbers_of
-from evaluation.engines.texts import Texts, keep_texts
-from evaluation.ordering import trec_order
+from evaluation.engines.index.texts import Texts, keep_texts
 
 if TYPE_CHECKING:
-    from evaluation.neural.pair_scoring import PairScorer
+    from evaluation.engines.neural.pair_scoring import PairScorer
 
 _MOST = 1000
 #: The most depths that one job makes rankings of, with that of the run itself.
@@ -58,7 +58,7 @@ class CrossEncoderReRanking(Engine):
     @classmethod
     def create(cls, parameters: Mapping[str, Any], resources: Resources) -> CrossEncoderReRanking:
         """An engine with all of PARAMETERS given, its model loaded. Raises InvalidParameter and ModelFailure."""
-        from evaluation.neural.pair_scoring import PairScorer
+        from evaluation.engines.neural.pair_scoring import PairScorer
 
         assert resources.checkpoint is not None  # `EngineDescription.check` saw to it
         depths = depths_of(parameters["reranking_depths"], parameters["reranking_depth"])

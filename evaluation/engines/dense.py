@@ -16,9 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
-from evaluation.collection import Document, Query
-from evaluation.engines import approximate
+from evaluation.collections.beir import Document, Query
+from evaluation.core.strings import Strings, StringsWriter
 from evaluation.engines.base import (
+    AUTO,
     EngineDescription,
     FactValue,
     InvalidParameter,
@@ -27,11 +28,11 @@ from evaluation.engines.base import (
     Resources,
     ShardedEngine,
 )
-from evaluation.engines.strings import Strings, StringsWriter
-from evaluation.engines.vector_index import VectorIndex, build_index, new_vectors
+from evaluation.engines.index import approximate
+from evaluation.engines.index.vector_index import VectorIndex, build_index, new_vectors
 
 if TYPE_CHECKING:
-    from evaluation.neural.encoding import Encoder
+    from evaluation.engines.neural.encoding import Encoder
 
 VECTORS = "embeddings.npy"
 IDS = "ids"
@@ -42,8 +43,6 @@ FIELDS: dict[str, Callable[[Document], str]] = {
     "text": lambda document: document.text,
 }
 
-#: Stands for what the checkpoint says.
-AUTO = "auto"
 #: Queries whose results are compared with the exact ones.
 _SAMPLE = 100
 
@@ -55,8 +54,8 @@ class DenseRetrieval(ShardedEngine):
     queries_at_once = 1_024
 
     def __init__(self, parameters: Mapping[str, Any], resources: Resources) -> None:
-        from evaluation.neural import batching, loading
-        from evaluation.neural.encoding import Encoder, EncoderSettings
+        from evaluation.engines.neural import batching, loading
+        from evaluation.engines.neural.encoding import Encoder, EncoderSettings
 
         super().__init__()
         assert resources.checkpoint is not None  # EngineDescription.check saw to it

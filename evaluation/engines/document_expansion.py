@@ -15,10 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from evaluation.analysis import analyser_for
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
-from evaluation.collection import Document, Query
-from evaluation.engines import kernels
+from evaluation.collections.beir import Document, Query
 from evaluation.engines.base import (
     EngineDescription,
     FactValue,
@@ -27,11 +25,13 @@ from evaluation.engines.base import (
     Resources,
     ShardedEngine,
 )
-from evaluation.engines.inversion import IndexBuilder
-from evaluation.engines.term_search import K1, LANGUAGE, STEMMING, B, TermEngine, with_language
+from evaluation.engines.index import kernels
+from evaluation.engines.index.inversion import IndexBuilder
+from evaluation.engines.index.term_search import K1, LANGUAGE, STEMMING, B, TermEngine, with_language
+from evaluation.text import analyser_for
 
 if TYPE_CHECKING:
-    from evaluation.neural.generation import TextWriter
+    from evaluation.engines.neural.generation import TextWriter
 
 #: A line for each document of a shard: its id, its text and the queries written for it.
 _SHARD_FILE = "documents.jsonl"
@@ -120,9 +120,9 @@ def load_writer(resources: Resources) -> TextWriter:
     """The sequence-to-sequence model of the checkpoint. Raises ModelFailure."""
     if resources.checkpoint is None:
         raise ValueError("texts are written by the model of a checkpoint, and none was given")
-    from evaluation.neural.batching import use_cores
-    from evaluation.neural.generation import TextWriter
-    from evaluation.neural.loading import prepare
+    from evaluation.engines.neural.batching import use_cores
+    from evaluation.engines.neural.generation import TextWriter
+    from evaluation.engines.neural.loading import prepare
 
     prepare(resources.threads)
     use_cores(resources.threads)

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.collection import Document, Query
+from evaluation.collections.beir import Document, Query
+from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import Problem
 from evaluation.engines import bm25
 from evaluation.engines.base import Engine, Ranking, Resources
-from evaluation.engines.ordered_ids import OrderedIds
-from evaluation.engines.stored_run import StoredRun
-from evaluation.errors import InvalidContent
-from evaluation.problems import Problem
+from evaluation.engines.index.ordered_ids import OrderedIds
+from evaluation.runs.stored import StoredRun
 
 
 class FirstStage:

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.collection import Document, Query
+from evaluation.collections.beir import Document, Query
+from evaluation.core.order import trec_order
 from evaluation.engines.base import (
     Engine,
     EngineDescription,
@@ -27,8 +28,7 @@ from evaluation.engines.base import (
     Ranking,
     Resources,
 )
-from evaluation.engines.stored_run import StoredRun
-from evaluation.ordering import trec_order
+from evaluation.runs.stored import StoredRun
 
 LEAST_RUNS, MOST_RUNS = 2, 16
 #: A method gives each document of a run, best first with scores that descend, what it adds to its sum.

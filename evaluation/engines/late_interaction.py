@@ -23,8 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.checkpoints.description import CheckpointKind
-from evaluation.collection import Document, Query
+from evaluation.collections.beir import Document, Query
 from evaluation.engines.base import (
+    AUTO,
     EngineDescription,
     FactValue,
     InvalidParameter,
@@ -33,17 +34,17 @@ from evaluation.engines.base import (
     Resources,
     ShardedEngine,
 )
-from evaluation.engines.dense import AUTO, FIELDS
+from evaluation.engines.dense import FIELDS
 from evaluation.engines.first_stage import FirstStage, numbers_of
-from evaluation.engines.nearest_tokens import NearestTokens
-from evaluation.engines.ordered_ids import OrderedIds, write_ordered_ids
-from evaluation.engines.texts import Texts, keep_texts
-from evaluation.engines.token_store import TokenStore, TokenWriter
+from evaluation.engines.index.nearest_tokens import NearestTokens
+from evaluation.engines.index.ordered_ids import OrderedIds, write_ordered_ids
+from evaluation.engines.index.texts import Texts, keep_texts
+from evaluation.engines.index.token_store import TokenStore, TokenWriter
 
 if TYPE_CHECKING:
     import torch
 
-    from evaluation.neural.token_vectors import TokenEncoder
+    from evaluation.engines.neural.token_vectors import TokenEncoder
 
 #: Inner products that are held at once: 128 MiB of them.
 _PRODUCTS = 2**25
@@ -73,7 +74,7 @@ class LateInteraction(ShardedEngine):
     @classmethod
     def create(cls, parameters: Mapping[str, Any], resources: Resources) -> LateInteraction:
         """An engine with all of PARAMETERS given, its model loaded. Raises InvalidParameter and ModelFailure."""
-        from evaluation.neural.token_vectors import TokenEncoder
+        from evaluation.engines.neural.token_vectors import TokenEncoder
 
         assert resources.checkpoint is not None  # `EngineDescription.check` saw to it
         if resources.runs and parameters["mode"] != "candidates":
@@ -187,7 +188,7 @@ class LateInteraction(ShardedEngine):
         self, query: torch.Tensor, documents: NDArray[np.int64], depth: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """The best of these documents for a query."""
-        from evaluation.neural.token_vectors import late_interaction
+        from evaluation.engines.neural.token_vectors import late_interaction
 
         scores = [
             late_interaction([query], block, self.encoder.mean)[0]
@@ -199,7 +200,7 @@ class LateInteraction(ShardedEngine):
         self, queries: Vectors, depth: int
     ) -> list[tuple[NDArray[np.int64], NDArray[np.float32]]]:
         """The best of all documents for each query, for as many queries at a time as there is room for scores."""
-        from evaluation.neural.token_vectors import late_interaction
+        from evaluation.engines.neural.token_vectors import late_interaction
 
         found = []
         everything = np.arange(self.documents)

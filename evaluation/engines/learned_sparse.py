@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evaluation.checkpoints.description import CheckpointKind
-from evaluation.collection import Document, Query
+from evaluation.collections.beir import Document, Query
 from evaluation.engines.base import (
+    AUTO,
     EngineDescription,
     FactValue,
     Parameter,
@@ -21,8 +22,8 @@ from evaluation.engines.base import (
     Resources,
     ShardedEngine,
 )
-from evaluation.engines.dense import AUTO, FIELDS
-from evaluation.engines.weighted_index import (
+from evaluation.engines.dense import FIELDS
+from evaluation.engines.index.weighted_index import (
     WeightedIndex,
     load_kernels,
     write_sparse_shard,
@@ -30,7 +31,7 @@ from evaluation.engines.weighted_index import (
 )
 
 if TYPE_CHECKING:
-    from evaluation.neural.sparse_encoding import SparseTextEncoder
+    from evaluation.engines.neural.sparse_encoding import SparseTextEncoder
 
 
 class LearnedSparse(ShardedEngine):
@@ -46,7 +47,7 @@ class LearnedSparse(ShardedEngine):
     @classmethod
     def create(cls, parameters: Mapping[str, Any], resources: Resources) -> LearnedSparse:
         """An engine with all of PARAMETERS given, its model loaded. Raises ModelFailure."""
-        from evaluation.neural.sparse_encoding import SparseTextEncoder
+        from evaluation.engines.neural.sparse_encoding import SparseTextEncoder
 
         assert resources.checkpoint is not None  # `EngineDescription.check` saw to it
         load_kernels()

@@ -27,15 +27,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
-from evaluation.collection import Query
-from evaluation.engines import kernels
+from evaluation.collections.beir import Query
 from evaluation.engines.base import Clock, EngineDescription, FactValue, Parameter, Ranking, Resources
 from evaluation.engines.bm25_wordpiece import WordPieceBM25, WordPieceEngine
-from evaluation.engines.term_search import K1, B
-from evaluation.engines.word_pieces import WordPieces
+from evaluation.engines.index import kernels
+from evaluation.engines.index.term_search import K1, B
+from evaluation.engines.index.word_pieces import WordPieces
 
 if TYPE_CHECKING:
-    from evaluation.neural.augmentation import AugmentationModel, QueryWeights
+    from evaluation.engines.neural.augmentation import AugmentationModel, QueryWeights
 
 #: Queries are encoded so many at a time: each has a value for every word piece.
 _QUERIES_AT_ONCE = 64
@@ -74,9 +74,9 @@ class QueryAugmentation(WordPieceEngine):
         """An engine with the model of the checkpoint given. Raises ModelFailure."""
         if resources.checkpoint is None:
             raise ValueError("queries are augmented by a checkpoint, and none was given")
-        from evaluation.neural.augmentation import AugmentationModel
-        from evaluation.neural.batching import use_cores
-        from evaluation.neural.loading import prepare
+        from evaluation.engines.neural.augmentation import AugmentationModel
+        from evaluation.engines.neural.batching import use_cores
+        from evaluation.engines.neural.loading import prepare
 
         kernels.load()
         prepare(resources.threads)

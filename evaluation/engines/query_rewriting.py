@@ -12,16 +12,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from evaluation.checkpoints.description import CheckpointKind
-from evaluation.collection import Query
-from evaluation.engines import kernels
+from evaluation.collections.beir import Query
 from evaluation.engines.base import EngineDescription, FactValue, Parameter, Ranking, Resources
 from evaluation.engines.bm25 import BM25
 from evaluation.engines.bm25 import PARAMETERS as SEARCH_PARAMETERS
 from evaluation.engines.document_expansion import load_writer
-from evaluation.engines.term_search import with_language
+from evaluation.engines.index import kernels
+from evaluation.engines.index.term_search import with_language
 
 if TYPE_CHECKING:
-    from evaluation.neural.generation import TextWriter
+    from evaluation.engines.neural.generation import TextWriter
 
 #: Queries are rewritten so many at a time.
 _QUERIES_AT_ONCE = 64

@@ -11,7 +11,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple, TextIO
 
-from evaluation.collection import Document, Query, count_documents, read_corpus, read_queries
+from evaluation.collections.beir import Document, Query, count_documents, read_corpus, read_queries
 from evaluation.engines.base import (
     Engine,
     EngineDescription,

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.collection import Document, Query
-from evaluation.engines import feedback_terms, kernels
+from evaluation.collections.beir import Document, Query
 from evaluation.engines.base import EngineDescription, FactValue, Parameter, Ranking, Resources
 from evaluation.engines.bm25 import BM25, PARAMETERS
-from evaluation.engines.term_search import TermSearch, with_language
+from evaluation.engines.index import feedback_terms, kernels
+from evaluation.engines.index.term_search import TermSearch, with_language
 
 Weights = tuple[NDArray[np.int64], NDArray[np.float64]]
 

@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import orjson
 
-from evaluation.analysis import analyser_for
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
-from evaluation.collection import Document, Query
-from evaluation.engines import kernels
+from evaluation.collections.beir import Document, Query
 from evaluation.engines.base import (
     EngineDescription,
     FactValue,
@@ -29,11 +27,13 @@ from evaluation.engines.base import (
     Resources,
     ShardedEngine,
 )
-from evaluation.engines.inversion import IndexBuilder
-from evaluation.engines.term_search import K1, LANGUAGE, STEMMING, B, TermEngine, with_language
+from evaluation.engines.index import kernels
+from evaluation.engines.index.inversion import IndexBuilder
+from evaluation.engines.index.term_search import K1, LANGUAGE, STEMMING, B, TermEngine, with_language
+from evaluation.text import analyser_for
 
 if TYPE_CHECKING:
-    from evaluation.neural.term_weights import TermWeigher
+    from evaluation.engines.neural.term_weights import TermWeigher
 
 #: A line for each document of a shard: its id, its words, and their weights.
 _SHARD_FILE = "weights.jsonl"
@@ -57,9 +57,9 @@ class TermWeighting(TermEngine, ShardedEngine):
         """An engine with the model of the checkpoint given. Raises ModelFailure."""
         if resources.checkpoint is None:
             raise ValueError("terms are weighed by a checkpoint, and none was given")
-        from evaluation.neural.batching import use_cores
-        from evaluation.neural.loading import prepare
-        from evaluation.neural.term_weights import TermWeigher
+        from evaluation.engines.neural.batching import use_cores
+        from evaluation.engines.neural.loading import prepare
+        from evaluation.engines.neural.term_weights import TermWeigher
 
         kernels.load()
         prepare(resources.threads)

@@ -15,7 +15,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from evaluation.collection import Query, count_documents, read_corpus, read_queries
+from evaluation.collections.beir import Query, count_documents, read_corpus, read_queries
+from evaluation.core.errors import ModelFailure
 from evaluation.efficiency.protocol import efforts, measure
 from evaluation.engines import (
     Engine,
@@ -26,7 +27,6 @@ from evaluation.engines import (
     describe,
     retrieve,
 )
-from evaluation.errors import ModelFailure
 from evaluation.execution.channel import Channel
 from evaluation.execution.job import (
     EXIT_DISK_FULL,

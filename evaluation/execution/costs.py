@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from evaluation.efficiency.figures import Figures
+from evaluation.efficiency.measurements import Figures
 from evaluation.efficiency.protocol import (
     BATCH,
     DEPTH,

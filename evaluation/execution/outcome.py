@@ -11,14 +11,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, NoReturn
 
-from evaluation.collection import read_queries
-from evaluation.efficiency.figures import Figures
+from evaluation.collections.beir import read_queries
+from evaluation.core.errors import ModelFailure
 from evaluation.efficiency.hardware import describe as describe_hardware
+from evaluation.efficiency.measurements import Figures
 from evaluation.efficiency.protocol import efforts
 from evaluation.engines import Retrieval, describe
 from evaluation.engines.facts import FACTS, FactValue
 from evaluation.engines.retrieval import variant_paths
-from evaluation.errors import ModelFailure
 from evaluation.execution.costs import Known, check_clock, checked_figures
 from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.execution.job import (

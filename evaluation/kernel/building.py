@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from evaluation.errors import KernelUnavailable
+from evaluation.core.errors import KernelUnavailable
 
 SOURCES = Path(__file__).parent
 MAIN_SOURCE = SOURCES / "run_reader.c"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.qrels import Qrels
+from evaluation.judgements.qrels import Qrels
 
 Values = NDArray[np.float64]
 Flags = NDArray[np.bool_]

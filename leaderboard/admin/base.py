@@ -1,8 +1,8 @@
 """What the admin pages have in common: who, when and why of each change, and no change lost to another.
 
 `CurationAdmin` is what to inherit from. It asks for a reason (`why_required = False` where nothing public can change),
-names the person and the reason to everything that is recorded inside (`leaderboard.audit.acting`), keeps the history
-of the object, and refuses a form that is older than what it would write over.
+names the person and the reason to everything that is recorded inside (`leaderboard.core.audit.acting`), keeps the
+history of the object, and refuses a form that is older than what it would write over.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from simple_history.admin import SimpleHistoryAdmin
 
 from leaderboard.admin.forms import LONGEST_REASON, OWN_FIELDS, CurationForm
 from leaderboard.admin.locking import describe_changes, has_history
-from leaderboard.audit import acting, named, record
-from leaderboard.board_versions import lock_boards
+from leaderboard.core.audit import acting, named, record
 from leaderboard.models import Dataset, User
+from leaderboard.results.history.revisions import lock_boards
 
 #: Values in records are cut off after so many characters.
 _LONGEST = 500

@@ -10,8 +10,8 @@ from django.http import HttpRequest
 
 from leaderboard.admin.exchange import ExchangeAdmin
 from leaderboard.admin.resources import BenchmarkResource
-from leaderboard.board_versions import Kind, benchmark_changed, boards_changed
 from leaderboard.models import Benchmark, BenchmarkMember
+from leaderboard.results.history.revisions import Kind, benchmark_changed, boards_changed
 
 
 class MemberInline(admin.TabularInline):

@@ -13,9 +13,9 @@ from django.template.response import TemplateResponse
 
 from leaderboard.admin.base import ReadOnlyAdmin
 from leaderboard.admin.pages import AskForm, NotDone, ask
-from leaderboard.challenges import LONGEST_TEXT, ChallengeRefused, Correction, redact, settle
 from leaderboard.models import Challenge, Entry
-from leaderboard.systems import canonical_datasets
+from leaderboard.systems.challenges import LONGEST_TEXT, ChallengeRefused, Correction, redact, settle
+from leaderboard.systems.records import canonical_datasets
 
 
 class DecisionForm(AskForm):

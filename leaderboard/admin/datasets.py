@@ -15,21 +15,21 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 
-from evaluation.errors import InvalidContent
+from evaluation.core.errors import InvalidContent
 from leaderboard.admin.base import curator
 from leaderboard.admin.exchange import ExchangeAdmin
 from leaderboard.admin.import_form import ImportForm, path_of_upload
 from leaderboard.admin.measure_lists import measures_view
 from leaderboard.admin.protection import change_protection, reveal
 from leaderboard.admin.resources import DatasetResource
-from leaderboard.audit import acting, record
-from leaderboard.baselines import request_baseline
-from leaderboard.board_versions import Kind, boards_changed, lock_boards
-from leaderboard.files import seals_queries
-from leaderboard.importing.importer import Imported, NoSpace, import_dataset
+from leaderboard.core.audit import acting, record
+from leaderboard.core.permissions import may_read_judgements
+from leaderboard.datasets.files import seals_queries
+from leaderboard.importing.collections.importer import Imported, NoSpace, import_dataset
 from leaderboard.models import Dataset, Qrels
 from leaderboard.models.datasets import Visibility
-from leaderboard.permissions import may_read_judgements
+from leaderboard.results.history.revisions import Kind, boards_changed, lock_boards
+from leaderboard.systems.baselines import request_baseline
 
 
 @admin.register(Dataset)

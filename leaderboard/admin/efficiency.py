@@ -11,8 +11,8 @@ from django.http import HttpRequest
 from leaderboard.admin.base import ReadOnlyAdmin
 from leaderboard.admin.exchange import ExchangeAdmin
 from leaderboard.admin.resources import HardwareResource, PriceResource
-from leaderboard.efficiency import price_changed, showing_costs
 from leaderboard.models import HardwareClass, Measurement, Price
+from leaderboard.results.efficiency import price_changed, showing_costs
 
 
 @admin.register(HardwareClass)

@@ -17,7 +17,7 @@ from leaderboard.admin.forms import WhyField
 from leaderboard.admin.pages import curation_page
 from leaderboard.admin.resources import CurationResource
 from leaderboard.admin.tables import FORMATS, read_table, store_table, table_text, try_table
-from leaderboard.audit import acting
+from leaderboard.core.audit import acting
 
 #: The largest table that is taken, in characters.
 LARGEST = 2_000_000

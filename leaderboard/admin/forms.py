@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from django import forms
 from django.core.exceptions import ValidationError
+from django.db import models
 from django.http import HttpRequest, QueryDict
 
 from leaderboard.admin.locking import Token, changes_since, read_token, token_of
-
-if TYPE_CHECKING:
-    from leaderboard.admin.base import CurationAdmin
 
 #: Fields of the form that are none of the model's.
 OWN_FIELDS = ("why", "rendered_from")
 #: The longest reason that is taken.
 LONGEST_REASON = 300
+
+
+class Curation(Protocol):
+    """What a form asks of the admin page that it belongs to."""
+
+    why_required: bool
+
+    def inline_rows(self, request: HttpRequest) -> list[tuple[type[models.Model], str]]:
+        """Return the models that are edited on the same page, each with the name of its foreign key."""
 
 
 class WhyField(forms.CharField):
@@ -41,7 +48,7 @@ class CurationForm(forms.ModelForm):
     rendered_from = forms.CharField(widget=forms.HiddenInput, required=False, label="")
 
     #: Set by `CurationAdmin.get_form`.
-    curation: CurationAdmin
+    curation: Curation
     request: HttpRequest
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

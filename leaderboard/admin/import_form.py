@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 from django.core.files.uploadedfile import TemporaryUploadedFile
 
-from leaderboard.importing.options import ImportOptions
+from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models.datasets import Protection, Visibility
 
 _SAME = ("", "as it is, or everyone")

@@ -11,16 +11,17 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
-from evaluation.errors import InvalidContent
-from leaderboard import rescoring
+from evaluation.core.errors import InvalidContent
 from leaderboard.admin.base import curator
 from leaderboard.admin.import_form import path_of_upload
 from leaderboard.admin.judging import JUDGE, READ, REFRESH, DatasetForm, JudgingAdmin, dataset_of
 from leaderboard.admin.pages import AskForm, curation_page, require
-from leaderboard.audit import acting
-from leaderboard.judging.comparing import listed_conflicts
-from leaderboard.judging.hidden import is_blind, is_secret, record_comparison_read, told_counts
-from leaderboard.judging.imports import (
+from leaderboard.core.audit import acting
+from leaderboard.judgements import rescoring
+from leaderboard.judgements.comparing import listed_conflicts
+from leaderboard.judgements.disclosure import is_blind, is_secret, record_comparison_read, told_counts
+from leaderboard.judgements.errors import JudgingRefused
+from leaderboard.judgements.imports import (
     WORKING,
     Conflicts,
     State,
@@ -30,7 +31,6 @@ from leaderboard.judging.imports import (
     discard_import,
     request_merge,
 )
-from leaderboard.judging.refusals import JudgingRefused
 from leaderboard.models import JudgementImport, Pool
 
 #: So many conflicts are listed on a page.

@@ -11,8 +11,8 @@ from django.http import Http404, HttpRequest
 
 from leaderboard.admin.base import ReadOnlyAdmin
 from leaderboard.admin.pages import AskForm
+from leaderboard.core.permissions import READS_JUDGEMENTS
 from leaderboard.models import Dataset
-from leaderboard.permissions import READS_JUDGEMENTS
 
 JUDGE, READ = "leaderboard.judge_dataset", READS_JUDGEMENTS
 #: Seconds after which a page looks again while the scorer works.

@@ -16,7 +16,7 @@ from django.forms import model_to_dict
 from django.utils import timezone
 from simple_history.models import DeletedObject
 
-from leaderboard.plain_text import plain_text
+from leaderboard.core.text.plain import plain_text
 
 #: Values longer than this are shown by their beginning.
 _LONGEST = 120

@@ -14,9 +14,9 @@ from django.urls import reverse
 from evaluation.measures import DEFAULT_MEASURES
 from leaderboard.admin.base import curator
 from leaderboard.admin.pages import AskForm, curation_page, object_crumb, require
-from leaderboard.audit import acting
-from leaderboard.measure_lists import RefusedMeasures, set_measures
+from leaderboard.core.audit import acting
 from leaderboard.models import Dataset
+from leaderboard.results.measures import RefusedMeasures, set_measures
 
 
 class MeasuresForm(AskForm):

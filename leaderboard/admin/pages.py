@@ -17,8 +17,8 @@ from django.urls import reverse
 
 from leaderboard.admin.base import CurationAdmin, curator
 from leaderboard.admin.forms import WhyField
-from leaderboard.audit import acting
-from leaderboard.board_versions import lock_boards
+from leaderboard.core.audit import acting
+from leaderboard.results.history.revisions import lock_boards
 
 #: A link of the way to a page: its words, and its address.
 Crumb = tuple[str, str]

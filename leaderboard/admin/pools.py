@@ -15,11 +15,11 @@ from django.urls import URLPattern, path, reverse
 from leaderboard.admin.base import curator, reason_of
 from leaderboard.admin.judging import JUDGE, REFRESH, DatasetForm, JudgingAdmin, dataset_of
 from leaderboard.admin.pages import curation_page, require
-from leaderboard.audit import acting
-from leaderboard.downloads import send_private
-from leaderboard.judging.hidden import may_know, offered_forms
-from leaderboard.judging.pools import DEEPEST, draw_again, eligible_runs, pool_file, request_pool
-from leaderboard.judging.refusals import JudgingRefused
+from leaderboard.core.audit import acting
+from leaderboard.core.http.downloads import send_private
+from leaderboard.judgements.disclosure import may_know, offered_forms
+from leaderboard.judgements.errors import JudgingRefused
+from leaderboard.judgements.pools import DEEPEST, draw_again, eligible_runs, pool_file, request_pool
 from leaderboard.models import Dataset, Pool, Round, Run
 
 

@@ -14,8 +14,8 @@ from django.template.response import TemplateResponse
 from leaderboard.admin.pages import AskForm, NotDone, ask, require
 from leaderboard.models import Dataset, Round
 from leaderboard.models.datasets import Protection
-from leaderboard.protection.changing import CannotProtect, request_change
-from leaderboard.publishing import CannotReveal, reveal_private
+from leaderboard.results.publishing import CannotReveal, reveal_private
+from leaderboard.results.publishing.protection import CannotProtect, request_change
 
 RIGHT = "leaderboard.reveal_dataset"
 

@@ -11,10 +11,10 @@ from django.urls import URLPattern, path, reverse
 
 from leaderboard.admin.base import ReadOnlyAdmin, curator
 from leaderboard.admin.pages import Crumb, require
-from leaderboard.audit import acting
-from leaderboard.downloads import send_private
-from leaderboard.handing_out import hand_out
-from leaderboard.judging.hidden import may_know
+from leaderboard.core.audit import acting
+from leaderboard.core.http.downloads import send_private
+from leaderboard.datasets.qrels_access import hand_out
+from leaderboard.judgements.disclosure import may_know
 from leaderboard.models import DatasetVersion, Qrels
 
 RIGHT = "leaderboard.read_qrels"

@@ -12,14 +12,14 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import get_object_or_404
 from django.urls import URLPattern, path, reverse
 
-from leaderboard import rescoring
 from leaderboard.admin.base import ReadOnlyAdmin, curator
 from leaderboard.admin.pages import AskForm, curation_page, object_crumb, require
-from leaderboard.audit import acting
+from leaderboard.core.audit import acting
+from leaderboard.judgements import rescoring
+from leaderboard.judgements.rescoring.comparison import comparison_of, digest
+from leaderboard.judgements.rescoring.switch import CannotSwitch, switch_board
+from leaderboard.judgements.rescoring.table import as_csv, stays_of, table_of
 from leaderboard.models import Qrels, Rescore
-from leaderboard.publishing.switching import CannotSwitch, switch_board
-from leaderboard.rescoring.comparison import comparison_of, digest
-from leaderboard.rescoring.table import as_csv, stays_of, table_of
 
 RIGHT = "leaderboard.judge_dataset"
 State = Rescore.State

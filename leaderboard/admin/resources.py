@@ -1,7 +1,7 @@
 """Tables that curators take out and bring in: which columns, and what follows a change. No secret is among them.
 
 Rows go through django-import-export; what changes is written down row by row, and boards follow by the domain's own
-verbs. Call `import_data` within `leaderboard.audit.acting`.
+verbs. Call `import_data` within `leaderboard.core.audit.acting`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from import_export.fields import Field
 from import_export.resources import ModelResource
 from import_export.widgets import ForeignKeyWidget, JSONWidget
 
-from leaderboard.audit import record
-from leaderboard.board_versions import Kind, benchmark_changed, boards_changed
-from leaderboard.efficiency import price_changed
+from leaderboard.core.audit import record
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, HardwareClass, Price, Source, System
-from leaderboard.publishing import system_changed
+from leaderboard.results.efficiency import price_changed
+from leaderboard.results.history.revisions import Kind, benchmark_changed, boards_changed
+from leaderboard.results.publishing import system_changed
 
 
 class ListWidget(JSONWidget):

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from leaderboard.admin.base import ReadOnlyAdmin
 from leaderboard.admin.pages import NotDone, ask
 from leaderboard.models import Entry
-from leaderboard.publishing import CannotModerate, name_baseline, quarantine, restore, unpublish
+from leaderboard.results.publishing import CannotModerate, name_baseline, quarantine, restore, unpublish
 
 
 @admin.register(Entry)

@@ -17,9 +17,9 @@ from leaderboard.admin.base import CurationAdmin
 from leaderboard.admin.forms import CurationForm
 from leaderboard.admin.pages import NotDone, ask
 from leaderboard.models import Round
-from leaderboard.round_pages import described
-from leaderboard.round_quotas import quota_warning
-from leaderboard.rounds import NotYet, check_round, datasets_of, follow_places, reveal
+from leaderboard.rounds.lifecycle import NotYet, check_round, datasets_of, follow_places, reveal
+from leaderboard.rounds.presentation import described
+from leaderboard.rounds.quotas import quota_warning
 
 
 class RoundForm(CurationForm):

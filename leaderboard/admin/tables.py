@@ -8,8 +8,8 @@ import tablib
 from django.db import transaction
 from django.db.models import QuerySet
 
-from evaluation.formats.run_problems import number_of
-from evaluation.judgement_file import FORMULA_STARTS
+from evaluation.core.problems import number_of
+from evaluation.judgements.import_file import FORMULA_STARTS
 from leaderboard.admin.locking import shown
 from leaderboard.admin.resources import (
     BenchmarkResource,
@@ -19,8 +19,8 @@ from leaderboard.admin.resources import (
     PriceResource,
     SystemResource,
 )
-from leaderboard.board_versions import lock_boards
 from leaderboard.models import Dataset
+from leaderboard.results.history.revisions import lock_boards
 
 FORMATS = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
 #: The tables that there are, as commands name them.

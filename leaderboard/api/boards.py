@@ -11,19 +11,24 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from leaderboard.api.errors import ApiError, unknown_choice
-from leaderboard.boards import exports, lists, pages, reading, system_page
+from leaderboard.boards import exports, pages
 from leaderboard.boards.awaiting import awaiting
-from leaderboard.boards.corrections import corrections_of
+from leaderboard.boards.dataset_details import details
 from leaderboard.boards.facets import OF_DATASETS
-from leaderboard.boards.model import QUARANTINED, Board
-from leaderboard.boards.state import FACETS, VIEWS, WEIGHED, BoardState, UnknownChoice
-from leaderboard.challenges import challenges_of
-from leaderboard.dataset_details import details
-from leaderboard.page_cache import Asked, kept_page
-from leaderboard.publishing import published_statistics
-from leaderboard.rounds import announced
-from leaderboard.site_address import site_address
+from leaderboard.boards.model import Board
+from leaderboard.boards.state import FACETS, VIEWS, WEIGHED, BoardState
+from leaderboard.boards.system import page as system_page
+from leaderboard.core.cache.pages import Asked, kept_page
+from leaderboard.core.http.api_errors import ApiError, unknown_choice
+from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.core.http.site_url import site_address
+from leaderboard.datasets import lists
+from leaderboard.results.history import entries
+from leaderboard.results.kinds import QUARANTINED
+from leaderboard.results.publishing import published_statistics
+from leaderboard.rounds.lifecycle import announced
+from leaderboard.systems.challenges import challenges_of
+from leaderboard.systems.corrections import corrections_of
 from leaderboard.views.board_views import cited
 from leaderboard.views.exports import export_asked
 
@@ -239,8 +244,8 @@ def _asked(request: HttpRequest) -> Asked | None:
     return None if "Authorization" in request.headers else export_asked(request)
 
 
-dataset_board = kept_page(reading.dataset_revision, _asked)(DatasetBoardView.as_view())
-benchmark_board = kept_page(reading.benchmark_revision, _asked)(BenchmarkBoardView.as_view())
+dataset_board = kept_page(entries.dataset_revision, _asked)(DatasetBoardView.as_view())
+benchmark_board = kept_page(entries.benchmark_revision, _asked)(BenchmarkBoardView.as_view())
 
 
 class SystemView(APIView):

@@ -14,8 +14,8 @@ from drf_spectacular.settings import spectacular_settings
 from drf_spectacular.views import SpectacularAPIView
 
 from leaderboard.api.reference import objects, sections
-from leaderboard.page_cache import kept_page, with_address
-from leaderboard.site_address import absolute
+from leaderboard.core.cache.pages import kept_page, with_address
+from leaderboard.core.http.site_url import absolute
 
 #: Where every call is.
 PREFIX = "/api/v1/"

@@ -10,8 +10,8 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from leaderboard.api.boards import SLUG
-from leaderboard.files import offered_files
-from leaderboard.site_address import absolute
+from leaderboard.core.http.site_url import absolute
+from leaderboard.datasets.files import offered_files
 from leaderboard.views.files import visible_dataset
 
 

@@ -13,10 +13,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from leaderboard.core.http.site_url import absolute
 from leaderboard.models import Round
-from leaderboard.round_pages import Came, described, runs_that_came
-from leaderboard.rounds import listed_datasets, listed_rounds
-from leaderboard.site_address import absolute
+from leaderboard.rounds.lifecycle import listed_datasets, listed_rounds
+from leaderboard.rounds.presentation import Came, described, runs_that_came
 
 
 class RoundSerializer(serializers.Serializer[Any]):

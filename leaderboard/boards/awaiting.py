@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from django.db.models import Exists, OuterRef
 
-from leaderboard.embargo import shown
+from leaderboard.core.anonymity import shown
 from leaderboard.models import Dataset, Entry, Run
 from leaderboard.models.results import EntryQuerySet
 

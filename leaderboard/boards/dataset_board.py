@@ -3,67 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from leaderboard.baselines import BM25
-from leaderboard.boards import deltas, round_marks
-from leaderboard.boards.certainty_columns import CertaintyColumns, any_scored, not_applied
-from leaderboard.boards.challenged import notes_on_challenges
-from leaderboard.boards.cost_columns import CostColumns, cost_group
-from leaderboard.boards.dataset_costs import DatasetCosts
-from leaderboard.boards.declared import DeclaredColumns
+from leaderboard.boards.columns import round_marks
+from leaderboard.boards.columns.baseline import Versus
+from leaderboard.boards.columns.challenged import notes_on_challenges
+from leaderboard.boards.columns.costs import CostColumns, cost_group
+from leaderboard.boards.columns.dataset_costs import DatasetCosts
+from leaderboard.boards.columns.declared import DeclaredColumns
+from leaderboard.boards.columns.judged import other_column, with_judged
+from leaderboard.boards.columns.measures import measure_column
+from leaderboard.boards.columns.private import PrivateColumns
+from leaderboard.boards.columns.quarantined import without_numbers
+from leaderboard.boards.columns.reported import FigureKey, figure_columns, place_figures
+from leaderboard.boards.columns.seeds import NOTE as SEEDS
+from leaderboard.boards.columns.seeds import show_seeds
+from leaderboard.boards.columns.significance import CertaintyColumns, any_scored, not_applied
+from leaderboard.boards.columns.weighted import fill_weighted
 from leaderboard.boards.facets import HOUSE, facets_of
-from leaderboard.boards.figures import FigureKey, figure_columns, place_figures
-from leaderboard.boards.groups import CLOSED_NOTE, present_group, ranked_in
-from leaderboard.boards.judged_columns import other_column, with_judged
-from leaderboard.boards.measured import Measured
-from leaderboard.boards.measures import better, measure_column
-from leaderboard.boards.model import (
-    ABOUT,
-    CLOSED,
-    PRIVATE,
-    QUARANTINED,
-    REPORTED,
-    SCORED,
-    STALE,
-    SYSTEM_COLUMN,
-    Board,
-    Column,
-    Row,
-    Value,
-)
-from leaderboard.boards.private_columns import PrivateColumns
-from leaderboard.boards.quarantined import without_numbers
+from leaderboard.boards.facts import DatasetFacts
+from leaderboard.boards.filtering import arrange, in_view, resolved_sorts
+from leaderboard.boards.model import ABOUT, SYSTEM_COLUMN, Board, Column, Row, Value
 from leaderboard.boards.ranking import assign_ranks
-from leaderboard.boards.reading import EntryRow
-from leaderboard.boards.seeds import NOTE as SEEDS
-from leaderboard.boards.seeds import show_seeds
-from leaderboard.boards.state import BoardState, UnknownChoice
-from leaderboard.boards.versus import Versus
-from leaderboard.boards.viewing import arrange, in_view, resolved_sorts
-from leaderboard.boards.weighing import fill_weighted
-from leaderboard.certainty import BoardCertainty
+from leaderboard.boards.state import BoardState
+from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.core.measures import better
+from leaderboard.core.text import deltas
 from leaderboard.models import Architecture
+from leaderboard.results.groups import CLOSED_NOTE, present_group, ranked_in
+from leaderboard.results.history.entries import EntryRow
+from leaderboard.results.history.measurements import Measured
+from leaderboard.results.kinds import CLOSED, PRIVATE, QUARANTINED, REPORTED, SCORED, STALE
+from leaderboard.results.significance import BoardCertainty
+from leaderboard.systems.baselines import BM25
 
 DELTA, RELATIVE = "delta", "relative"
 #: The place of the measure in focus: right after the system.
 FOCUS = 1
-
-
-@dataclass(frozen=True, slots=True)
-class DatasetFacts:
-    """What a board needs of its dataset."""
-
-    name: str
-    hidden: bool
-    primary_measure: str
-    measures: Sequence[str]
-    language: str = ""
-    version_id: int | None = None
-    qrels_id: int | None = None
-    #: Whether scores are means over the public part of the judged queries.
-    competition: bool = False
 
 
 class _Read(NamedTuple):

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from leaderboard import embargo
 from leaderboard.boards.state import FACETS, BoardState
+from leaderboard.core import anonymity
 from leaderboard.models import Architecture, Entry
 
 #: Facet → value, or the values that a row mixes.
@@ -36,7 +36,7 @@ OF_DATASETS = ("language", "domain", "task")
 OF_ROWS = tuple(name for name in FACETS if name not in OF_DATASETS)
 UNKNOWN = "unknown"
 #: Of systems whose team is kept back while a review lasts.
-ANONYMOUS = embargo.ANONYMOUS
+ANONYMOUS = anonymity.ANONYMOUS
 #: Of the site's own systems, which are no team's and no publication's; and how the column “By” calls it.
 THIS_SITE, HOUSE = "this-site", "this site"
 

@@ -1,21 +1,87 @@
-"""What papers report of a system beside its effectiveness, as pages write it."""
+"""What a board needs to know of its dataset or benchmark."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from evaluation.engines.facts import FACTS
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 
-def fact_texts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Label and value of what papers report of such a system, in the order of FACTS."""
-    found = []
-    for name, fact in FACTS.items():
-        value = facts.get(name)
-        if value is None:
-            continue
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        text = f"{value:,.{fact.decimals}f}" if number else str(value)
-        found.append((fact.label, f"{text} {fact.unit}".strip()))
-    return found
+@dataclass(frozen=True, slots=True)
+class DatasetFacts:
+    """What a board needs of its dataset."""
+
+    name: str
+    hidden: bool
+    primary_measure: str
+    measures: Sequence[str]
+    language: str = ""
+    version_id: int | None = None
+    qrels_id: int | None = None
+    #: Whether scores are means over the public part of the judged queries.
+    competition: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A dataset that another one is the mean of: a forum of CQADupStack."""
+
+    dataset_id: int
+    slug: str
+    facts: DatasetFacts
+    revision: str
+    #: Whether it is published; until all are, the whole has no score.
+    listed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A dataset of the benchmark, in a `revision`. `stand_ins` names the measures it shows instead of others.
+
+    `parts` are those of a dataset whose scores are means of others' scores.
+    """
+
+    dataset_id: int
+    slug: str
+    facts: DatasetFacts
+    counted: bool
+    stand_ins: Mapping[str, str]
+    revision: str
+    language: str = ""
+    domain: str = ""
+    task: str = ""
+    parts: Sequence[Part] = ()
+
+    def measure(self, wanted: str) -> str:
+        """The measure that it shows where the board shows `wanted`."""
+        return self.stand_ins.get(wanted, wanted)
+
+    @property
+    def facets(self) -> dict[str, str]:
+        """Its values of OF_DATASETS."""
+        return {"language": self.language, "domain": self.domain, "task": self.task}
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkFacts:
+    """What a board needs of its benchmark. `source_id` is the publication whose reported figures it shows, if one.
+
+    `efficiency_from` is the dataset whose measured costs it shows, None for the one that most systems share. `left_out`
+    are the datasets that a view does not choose.
+    """
+
+    name: str
+    measure: str
+    members: Sequence[Member]
+    source_id: int | None = None
+    efficiency_from: int | None = None
+    left_out: Sequence[Member] = ()
+
+    @property
+    def counted(self) -> list[Member]:
+        """The members that aggregates are over."""
+        return [member for member in self.members if member.counted]
+
+    @property
+    def all_counted(self) -> int:
+        """How many members count where the view chooses none."""
+        return sum(member.counted for member in (*self.members, *self.left_out))

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from django.utils.text import slugify
 
+from leaderboard.results.kinds import CLOSED, GONE, QUARANTINED, REPORTED
+
 if TYPE_CHECKING:
     from leaderboard.boards.facets import Facet, Facets
-    from leaderboard.boards.measured import Machine, Measured
     from leaderboard.boards.state import Sort
-    from leaderboard.certainty.found import BoardCertainty, EntryCertainty, Settings
+    from leaderboard.results.history.measurements import Machine, Measured
+    from leaderboard.results.significance.types import BoardCertainty, EntryCertainty, Settings
 
 Kind = Literal["score", "delta", "relative", "rank", "number", "figure", "count", "text", "date"]
 Value = float | str | None
@@ -240,20 +242,6 @@ class Row:
         return rank_label(self.rank, self.ranked_in)
 
 
-#: Values of `Row.ranked_in`.
-REPORTED = "reported"
-SCORED = "scored"
-#: Scored, but behind somebody's paid interface: nobody can repeat it.
-CLOSED = "closed"
-STALE = "stale"
-#: Of the reader's own team, for their eyes alone.
-PRIVATE = "private"
-#: Taken out of the ranking by a curator: it stands last, with the reason and without a number.
-QUARANTINED = "quarantined"
-#: On an old board: shown then, and by now no longer, of which no reason is public. It has no mark.
-GONE = "gone"
-#: These rows have no rank, and move neither those of others nor what is best.
-UNRANKED = frozenset({STALE, PRIVATE, QUARANTINED})
 _RANK_MARKS = {REPORTED: "r ", CLOSED: "c "}
 
 

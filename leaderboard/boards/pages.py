@@ -7,20 +7,20 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from leaderboard import certainty
-from leaderboard.boards import reading
-from leaderboard.boards.benchmark_board import benchmark_board
-from leaderboard.boards.beside_printed import BesidePrinted, beside_printed
-from leaderboard.boards.dataset_board import DatasetFacts, dataset_board
-from leaderboard.boards.entries import entries_by_dataset, private_entries
-from leaderboard.boards.measured import measured_on
-from leaderboard.boards.members import BenchmarkFacts, Member, Part
+from leaderboard.boards.benchmark.board import benchmark_board
+from leaderboard.boards.benchmark.composite import any_hidden, compose, rows_of_whole, with_parts
+from leaderboard.boards.benchmark.published_means import BesidePrinted, beside_printed
+from leaderboard.boards.dataset_board import dataset_board
+from leaderboard.boards.facts import BenchmarkFacts, DatasetFacts, Member, Part
 from leaderboard.boards.model import Board
-from leaderboard.boards.parts import any_hidden, compose, rows_of_whole, with_parts
-from leaderboard.boards.past import last_change
 from leaderboard.boards.state import BoardState
 from leaderboard.models import Benchmark, BenchmarkMember
 from leaderboard.models.datasets import Dataset, DatasetQuerySet, Protection
+from leaderboard.results import significance
+from leaderboard.results.history import entries as reading
+from leaderboard.results.history.columns import entries_by_dataset, private_entries
+from leaderboard.results.history.measurements import measured_on
+from leaderboard.results.history.past import last_change
 
 #: What a dataset's page shows beside its board.
 DATASET_FIELDS = (
@@ -113,7 +113,7 @@ def dataset_page(slug: str, state: BoardState, teams: Collection[int] = ()) -> D
     if parts:
         entries = sorted([*_of_whole(parts), *entries], key=lambda entry: entry.published)
     facts = of_whole(facts_of(dataset), parts)
-    board = dataset_board(facts, entries, state, measured_on([pk]), certainty.read([pk]).get(pk))
+    board = dataset_board(facts, entries, state, measured_on([pk]), significance.read([pk]).get(pk))
     board.notes += notes_on_parts(parts)
     at = last_change([pk, *(part.dataset_id for part in parts)])
     return DatasetPage(dataset, board, tombstones_of(entries), parts, at)
@@ -201,7 +201,7 @@ def benchmark_page(slug: str, state: BoardState, teams: Collection[int] = ()) ->
     read += [part for member in members for part in member.parts]
     entries = with_parts(members, entries_by_dataset({each.dataset_id: each.revision for each in read}))
     private = private_entries([member.dataset_id for member in members], teams)
-    sure = certainty.read([member.dataset_id for member in members])
+    sure = significance.read([member.dataset_id for member in members])
     board = benchmark_board(facts, entries, reading.systems_by_id, state, private, sure)
     printed = beside_printed(facts, entries, reading.systems_by_id, benchmark["source__key"])
     at = last_change({each.dataset_id for each in read}, benchmark["pk"])

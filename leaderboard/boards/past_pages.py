@@ -9,19 +9,21 @@ from typing import Any, NamedTuple
 import orjson
 from django.db.models import QuerySet
 
-from leaderboard import certainty
-from leaderboard.boards import pages, past
-from leaderboard.boards.benchmark_board import benchmark_board
-from leaderboard.boards.certainty_columns import AWAITED, OUTDATED
-from leaderboard.boards.dataset_board import DatasetFacts, dataset_board
-from leaderboard.boards.entries import NO_ENTRIES, DatasetEntries
-from leaderboard.boards.groups import present_group
-from leaderboard.boards.members import BenchmarkFacts, Member, Part
-from leaderboard.boards.model import GONE, QUARANTINED, REPORTED, SCORED, Board, Identity
-from leaderboard.boards.parts import compose, rows_of_whole, with_parts
-from leaderboard.boards.reading import EntryRow, SystemRow
+from leaderboard.boards import pages
+from leaderboard.boards.benchmark.board import benchmark_board
+from leaderboard.boards.benchmark.composite import compose, rows_of_whole, with_parts
+from leaderboard.boards.columns.significance import AWAITED, OUTDATED
+from leaderboard.boards.dataset_board import dataset_board
+from leaderboard.boards.facts import BenchmarkFacts, DatasetFacts, Member, Part
+from leaderboard.boards.model import Board, Identity
 from leaderboard.boards.state import BoardState
 from leaderboard.models import Benchmark, BenchmarkVersion, BoardChange, Dataset, Entry
+from leaderboard.results import significance
+from leaderboard.results.groups import present_group
+from leaderboard.results.history import past
+from leaderboard.results.history.columns import NO_ENTRIES, DatasetEntries
+from leaderboard.results.history.entries import EntryRow, SystemRow
+from leaderboard.results.kinds import GONE, QUARANTINED, REPORTED, SCORED
 
 WITHDRAWN = Entry.Visibility.WITHDRAWN.value
 
@@ -52,7 +54,7 @@ def dataset_page(slug: str, state: BoardState, at: datetime.datetime) -> PastPag
     if of_whole.rows:
         entries = sorted([*of_whole.rows, *entries], key=lambda entry: entry.published)
     group, compared = _compared(revision.facts, entries)
-    found = certainty.read_at(dataset_id, revision.number, compared, group) if compared else None
+    found = significance.read_at(dataset_id, revision.number, compared, group) if compared else None
     facts = pages.of_whole(pages.facts_of(revision.facts), parts)
     board = dataset_board(facts, entries, state, rows[dataset_id].measured, found)
     _mark_gone(board, gone, of_whole.made_of, {})

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
-from leaderboard.boards.model import EFFECTIVENESS, UNRANKED, Board, Column, Row, Value
+from leaderboard.boards.model import EFFECTIVENESS, Board, Column, Row, Value
+from leaderboard.results.kinds import UNRANKED
+from leaderboard.results.places import places
 
 #: Kinds of columns whose best values are marked.
 _MARKED = ("score", "figure", "number", "rank")
@@ -36,14 +38,6 @@ def assign_ranks(rows: Sequence[Row], place: int, *, lower_is_better: bool = Fal
         found = places([value for value, _ in ranked], lower_is_better=lower_is_better)
         for value, row in ranked:
             row.rank = found[value]
-
-
-def places(values: Iterable[float], *, lower_is_better: bool = False) -> dict[float, int]:
-    """The place of each value, the best has 1; equal values share theirs: 1, 1, 3."""
-    found: dict[float, int] = {}
-    for place, value in enumerate(sorted(values, reverse=not lower_is_better), start=1):
-        found.setdefault(value, place)
-    return found
 
 
 def mark_best(board: Board, rows: Sequence[Row]) -> None:

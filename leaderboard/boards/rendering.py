@@ -14,20 +14,11 @@ from operator import attrgetter
 
 from django.utils.safestring import SafeString, mark_safe
 
-from leaderboard.boards import round_marks
-from leaderboard.boards.model import (
-    GONE,
-    REPORTED,
-    SEPARATED,
-    STALE,
-    Board,
-    Identified,
-    Row,
-    Value,
-    reason_gone,
-)
-from leaderboard.boards.whiskers import add_whiskers, top_of
-from leaderboard.boards.wording import MINUS, significant
+from leaderboard.boards.columns import round_marks
+from leaderboard.boards.columns.intervals import add_whiskers, top_of
+from leaderboard.boards.model import SEPARATED, Board, Identified, Row, Value, reason_gone
+from leaderboard.core.text.numbers import MINUS, significant
+from leaderboard.results.kinds import GONE, REPORTED, STALE
 
 MISSING = '<td class="none">—</td>'
 MISSING_TEXT = '<td class="t none">—</td>'

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Protocol
 from urllib.parse import quote_plus
 
+from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.models import Architecture, Entry
 
 Order = Literal["asc", "desc"]
@@ -67,16 +68,6 @@ class Parameters(Protocol):
 
     def __iter__(self) -> Iterator[str]:
         """The names of the parameters."""
-
-
-class UnknownChoice(Exception):
-    """A parameter has a value that the board does not have; `choices` are those that it has."""
-
-    def __init__(self, parameter: str, value: str, choices: Iterable[str]) -> None:
-        self.parameter, self.value, self.choices = parameter, value, list(choices)
-        super().__init__(
-            f"“{value[:60]}” is no {parameter} of this board. It has: {', '.join(self.choices)}."
-        )
 
 
 class Sort(NamedTuple):

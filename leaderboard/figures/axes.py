@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from leaderboard.boards.wording import MINUS
+from leaderboard.core.text.numbers import MINUS
 
 #: So many ticks at most on a linear axis, and on one of a phone's width.
 MOST_TICKS, MOST_NARROW_TICKS = 6, 4

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from leaderboard.boards.deltas import DIGITS
-from leaderboard.boards.measures import better
 from leaderboard.boards.model import Board, Row
-from leaderboard.boards.wording import signed
+from leaderboard.core.measures import better
+from leaderboard.core.text.deltas import DIGITS
+from leaderboard.core.text.numbers import signed
 from leaderboard.figures.axes import MOST_NARROW_TICKS, MOST_TICKS, linear_ticks
 from leaderboard.figures.bars import BAR, bar_layout, rows_of_bars
-from leaderboard.figures.model import Figure, Plot, Table
+from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import BETTER, WORSE, mark
-from leaderboard.figures.request import FigureRequest
 from leaderboard.figures.rows import (
     Place,
     chosen_first,

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from leaderboard.boards.measures import better
-from leaderboard.figures.model import Cell, Figure, Plot, Table
+from leaderboard.comparison.queries.collection import OpenCollection, open_collection
+from leaderboard.comparison.queries.difficulty import Difficulty, difficulty
+from leaderboard.core.measures import better
+from leaderboard.figures.model import Cell, Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import BLUE, INK, ORANGE
-from leaderboard.figures.request import FigureRequest
-from leaderboard.queries.collection import OpenCollection, open_collection
-from leaderboard.queries.difficulty import Difficulty, difficulty
 
 #: So many queries are drawn and told; of more, evenly spaced ones by difficulty.
 MOST_QUERIES = 500

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from leaderboard.boards.model import Board
-from leaderboard.figures.request import FigureRequest
+from leaderboard.figures.model import FigureRequest
 
 
 def effectiveness(request: FigureRequest, board: Board) -> tuple[int, str]:

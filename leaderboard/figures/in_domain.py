@@ -10,9 +10,8 @@ from typing import NamedTuple
 from leaderboard.boards.model import Row
 from leaderboard.figures import points
 from leaderboard.figures.axes import linear_axis, sentence
-from leaderboard.figures.model import Figure, Plot, Table
+from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.points import Point
-from leaderboard.figures.request import FigureRequest
 from leaderboard.figures.rows import (
     Place,
     counts_several,

@@ -7,16 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.profiles.lengths import EDGES, QUANTILES, LengthDistribution, doublings, shares
+from evaluation.collections.profiles.lengths import EDGES, QUANTILES, LengthDistribution, doublings, shares
 from leaderboard.boards.model import Row
-from leaderboard.collection_facts import CollectionLengths, lengths_of, retrieved_lengths
-from leaderboard.collection_figures import DEPTH
 from leaderboard.figures.axes import linear_ticks
 from leaderboard.figures.bars import LONGEST_NAME, LONGEST_NARROW_NAME, cut, row_name
-from leaderboard.figures.model import Figure, Plot, Table, Trace
+from leaderboard.figures.model import Figure, FigureRequest, Plot, Table, Trace
 from leaderboard.figures.palette import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SYMBOLS
-from leaderboard.figures.request import FigureRequest
 from leaderboard.models.datasets import Visibility
+from leaderboard.results.profiles.public import CollectionLengths, lengths_of, retrieved_lengths
+from leaderboard.results.profiles.store import DEPTH
 
 #: More systems than that are no picture any more.
 MOST_SYSTEMS = 20

@@ -8,9 +8,8 @@ from typing import Any
 from leaderboard.boards.model import Row
 from leaderboard.figures.axes import linear_axis
 from leaderboard.figures.bars import bar_layout
-from leaderboard.figures.model import Figure, Plot, Table
+from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import GREY, HUES, PAPER, SYMBOLS
-from leaderboard.figures.request import FigureRequest
 from leaderboard.figures.rows import (
     Place,
     chosen_first,

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.profiles.scaling import classical_scaling
-from evaluation.profiles.unigrams import TOKENISATION
-from leaderboard.collection_facts import Overlaps, overlaps
+from evaluation.collections.profiles.scaling import classical_scaling
+from evaluation.collections.profiles.unigrams import TOKENISATION
 from leaderboard.figures.bars import LONGEST_NAME, LONGEST_NARROW_NAME, cut
-from leaderboard.figures.model import Cell, Figure, Plot, Table
+from leaderboard.figures.model import Cell, Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import INK, SCALE, mark
-from leaderboard.figures.request import FigureRequest
+from leaderboard.results.profiles.public import Overlaps, overlaps
 
 #: With more datasets than that the numbers no longer fit into the fields.
 _MOST_WITH_NUMBERS = 14

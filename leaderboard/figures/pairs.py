@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from leaderboard.boards.measures import better
 from leaderboard.boards.model import Row
+from leaderboard.core.measures import better
 from leaderboard.figures.bars import cut
-from leaderboard.figures.model import Figure, Plot, Table
+from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import INK, SCALE
-from leaderboard.figures.request import FigureRequest
 from leaderboard.figures.rows import (
     Place,
     chosen_first,

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from leaderboard.boards.declared import PARAMETERS
-from leaderboard.boards.measures import better
-from leaderboard.boards.model import EFFICIENCY, REPORTED, SCORED, Board, Column, Row
-from leaderboard.boards.wording import significant
+from leaderboard.boards.columns.declared import PARAMETERS
+from leaderboard.boards.model import EFFICIENCY, Board, Column, Row
+from leaderboard.core.measures import better
+from leaderboard.core.text.numbers import significant
 from leaderboard.figures import points
 from leaderboard.figures.axes import linear_axis, log_axis, sentence, uncapitalised
 from leaderboard.figures.effectiveness import effectiveness
-from leaderboard.figures.model import Choice, Figure, Plot, Table
+from leaderboard.figures.model import Choice, Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import SOFT
 from leaderboard.figures.points import Point
-from leaderboard.figures.request import FigureRequest
 from leaderboard.figures.rows import left_out, names_of, only_kind, present, score_format, titled, value
 from leaderboard.figures.stated_costs import fullest, stated
 from leaderboard.models import System
+from leaderboard.results.kinds import REPORTED, SCORED
 
 #: By axis: the board's column of what was measured here, and what the axis is called.
 MEASURED = {

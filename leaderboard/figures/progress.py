@@ -9,19 +9,19 @@ from typing import Any, NamedTuple
 from django.db.models import Max
 from django.db.models.functions import Coalesce
 
-from leaderboard.boards.measures import better
-from leaderboard.boards.model import REPORTED, Row
-from leaderboard.boards.wording import written
+from leaderboard.boards.model import Row
+from leaderboard.core.measures import better
+from leaderboard.core.text.numbers import written
 from leaderboard.figures.axes import linear_axis, sentence
 from leaderboard.figures.effectiveness import effectiveness
 from leaderboard.figures.labels import labelled
-from leaderboard.figures.model import Figure, Plot, Table
+from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import BLUE, ORANGE, PAPER
-from leaderboard.figures.request import FigureRequest
 from leaderboard.figures.rows import left_out, names_of, present, score_format, titled, value
 from leaderboard.figures.texts import told
 from leaderboard.models import Entry
 from leaderboard.models.results import EntryQuerySet
+from leaderboard.results.kinds import REPORTED
 
 
 class _Dated(NamedTuple):

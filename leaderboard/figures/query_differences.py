@@ -5,16 +5,20 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from leaderboard.boards.measures import better
-from leaderboard.boards.state import UnknownChoice
-from leaderboard.comparing.by_query import by_query
-from leaderboard.comparing.testing import with_values
+from leaderboard.comparison.by_query import by_query
+from leaderboard.comparison.queries.collection import (
+    OpenCollection,
+    by_score,
+    compared_entries,
+    open_collection,
+)
+from leaderboard.comparison.testing import with_values
+from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.core.measures import better
 from leaderboard.figures.difficulty import has_open_judgements
-from leaderboard.figures.model import Figure, Plot, Table
+from leaderboard.figures.model import Figure, FigureRequest, NoSubject, Plot, Table
 from leaderboard.figures.palette import BETTER, WORSE
-from leaderboard.figures.request import FigureRequest, NoSubject
 from leaderboard.models import Dataset, Entry
-from leaderboard.queries.collection import OpenCollection, by_score, compared_entries, open_collection
 
 #: More bars are thinner than a line.
 MOST_BARS = 400

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leaderboard.boards.measures import better
-from leaderboard.figures.model import Figure, Plot, Table
+from leaderboard.core.measures import better
+from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import BETTER, WORSE
-from leaderboard.figures.request import FigureRequest
-from leaderboard.round_topics import LEAST_OTHERS, Topic
+from leaderboard.rounds.topics import LEAST_OTHERS, Topic
 
 #: More bars are thinner than a line.
 MOST_BARS = 400

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from leaderboard.boards.members import Member
-from leaderboard.boards.model import REPORTED, STALE, Board, Row
+from leaderboard.boards.facts import Member
+from leaderboard.boards.model import Board, Row
 from leaderboard.boards.pages import BenchmarkPage
 from leaderboard.figures.bars import cut
+from leaderboard.results.kinds import REPORTED, STALE
 
 #: The column of wins, ties and losses over datasets.
 WINS = "wins"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence, Set
 from typing import NamedTuple
 
-from leaderboard.boards.figures import MILLISECONDS
-from leaderboard.boards.reading import short_citation
+from leaderboard.boards.columns.reported import MILLISECONDS
 from leaderboard.models import Entry
 from leaderboard.models.results import EntryQuerySet
+from leaderboard.results.history.entries import short_citation
 
 #: What a publication calls the axis.
 STATED = {"latency": "latency", "index": "index size", "cost": "cost"}

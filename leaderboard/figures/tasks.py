@@ -5,14 +5,13 @@ from __future__ import annotations
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from leaderboard.boards import lists
+from leaderboard.datasets import lists
 from leaderboard.figures.axes import log_axis
 from leaderboard.figures.bars import AROUND, bar_layout, cut
-from leaderboard.figures.model import Figure, Plot, Table
+from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import mark
-from leaderboard.figures.request import FigureRequest
 from leaderboard.figures.rows import Place, counts_several, datasets_of, titled
-from leaderboard.publishing import published_statistics
+from leaderboard.results.publishing import published_statistics
 
 UNKNOWN = "task not said"
 

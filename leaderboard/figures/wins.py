@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 from leaderboard.boards.model import Row
 from leaderboard.figures.bars import bar_layout, rows_of_bars
-from leaderboard.figures.model import Figure, Plot, Table
+from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import BETTER, GREY, PAPER, WORSE
-from leaderboard.figures.request import FigureRequest
 from leaderboard.figures.rows import WINS, counts_several, datasets_of, names_of, present, titled
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import models, transaction
 
-from leaderboard.audit import acting, actor
+from leaderboard.core.audit import acting, actor
 from leaderboard.models import Dataset, Entry, System, User
 
 Row = TypeVar("Row", bound=models.Model)

@@ -198,7 +198,7 @@ class Migration(migrations.Migration):
                 (
                     "document_lengths",
                     models.JSONField(
-                        help_text="Quantiles and histogram of words per document, as evaluation.profiles.lengths gives them."
+                        help_text="Quantiles and histogram of words per document, as evaluation.collections.profiles gives them."
                     ),
                 ),
                 ("created_at", models.DateTimeField(auto_now_add=True)),

@@ -1,4 +1,4 @@
-"""What was found of collections and of what runs retrieve. Written by `leaderboard.collection_figures`."""
+"""What was found of collections and of what runs retrieve. Written by `leaderboard.results.profiles.store`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class RunProfile(models.Model):
     run = models.OneToOneField("Run", on_delete=models.CASCADE, related_name="profile")
     depth = models.PositiveSmallIntegerField(help_text="So many of each query's first documents.")
     document_lengths = models.JSONField(
-        help_text="Quantiles and histogram of words per document, as evaluation.profiles.lengths gives them."
+        help_text="Quantiles and histogram of words per document, as evaluation.collections.profiles gives them."
     )
     created_at = models.DateTimeField(auto_now_add=True)
 

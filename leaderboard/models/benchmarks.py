@@ -1,4 +1,4 @@
-"""Ordered sets of datasets. Written by `leaderboard.reported` and curators in the admin."""
+"""Ordered sets of datasets. Written by `leaderboard.importing.reported` and curators in the admin."""
 
 from __future__ import annotations
 

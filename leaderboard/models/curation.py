@@ -1,4 +1,7 @@
-"""How judgements grow, and who changed what. Writers: `leaderboard.judging`, `.rescoring`, `.challenges`, `.audit`."""
+"""How judgements grow, and who changed what.
+
+Written by `leaderboard.judgements`, `leaderboard.systems.challenges` and `leaderboard.core.audit`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from django.db import models
 class AuditRecord(models.Model):
     """One act of curation, or one change of a public number: who, when, before, after, why. Append-only.
 
-    Written by `leaderboard.audit`. What it names may be deleted later; the record keeps the keys.
+    Written by `leaderboard.core.audit`. What it names may be deleted later; the record keeps the keys.
     """
 
     at = models.DateTimeField(db_index=True)

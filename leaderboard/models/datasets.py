@@ -1,4 +1,7 @@
-"""Test collections. Written by `leaderboard.importing` (scored) and `leaderboard.reported` (reported ones)."""
+"""Test collections.
+
+Written by `leaderboard.importing.collections` (scored) and `leaderboard.importing.reported` (reported ones).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What systems cost. Written by `leaderboard.efficiency`; prices by curators, in the admin."""
+"""What systems cost. Written by `leaderboard.results.efficiency`; prices by curators, in the admin."""
 
 from __future__ import annotations
 

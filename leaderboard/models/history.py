@@ -1,4 +1,7 @@
-"""What boards were, and what was found of them. Writers: `leaderboard.board_versions`, `leaderboard.certainty`."""
+"""What boards were, and what was found of them.
+
+Written by `leaderboard.results.history.revisions` and `leaderboard.results.significance`.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +102,7 @@ class BenchmarkVersion(models.Model):
 
 
 class Certainty(models.Model):
-    """What was found of a board's scores: intervals, tests, groups. Written by `leaderboard.certainty`.
+    """What was found of a board's scores: intervals, tests, groups. Written by `leaderboard.results.significance`.
 
     `key` names the evaluations it was computed from: where the board has others by now, tests and groups are of the
     past, and a new one is on its way. Never made for hidden judgements.

@@ -1,4 +1,4 @@
-"""Who submits, and for whom. Written by `submissions.people`."""
+"""Who submits, and for whom. Written by `submissions.accounts`."""
 
 from __future__ import annotations
 

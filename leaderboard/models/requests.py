@@ -1,4 +1,4 @@
-"""Work that the domain asks for. Written by `leaderboard.work`, taken by the dispatcher."""
+"""Work that the domain asks for. Written by `leaderboard.core.work_requests`, taken by the dispatcher."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Runs, their evaluations, and what boards show of them. Writers: `leaderboard.results`, `leaderboard.publishing`."""
+"""Runs, their evaluations, and what boards show of them.
+
+Written by `leaderboard.results.records` and `leaderboard.results.publishing`.
+"""
 
 from __future__ import annotations
 
@@ -254,7 +257,7 @@ class Entry(models.Model):
 
 
 class Seed(models.Model):
-    """One run of a seed set: it has no row of its own on boards. Written by `leaderboard.publishing`.
+    """One run of a seed set: it has no row of its own on boards. Written by `leaderboard.results.publishing`.
 
     `scores` are the published values; empty where the dataset's judgements are hidden, since a set tells its mean and
     deviation alone there, and where the entry is held.

@@ -1,4 +1,4 @@
-"""Rounds of datasets and benchmarks. Written by curators in the admin, and by `leaderboard.rounds`."""
+"""Rounds of datasets and benchmarks. Written by curators in the admin, and by `leaderboard.rounds.lifecycle`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simple_history.models import HistoricalRecords
 class Round(models.Model):
     """A time in which runs are taken for a dataset, or all of a benchmark's; at its end results are revealed.
 
-    All times are UTC. `leaderboard.rounds` says in which phase a round is.
+    All times are UTC. `leaderboard.rounds.lifecycle` says in which phase a round is.
     """
 
     slug = models.SlugField(max_length=80, unique=True)

@@ -1,5 +1,5 @@
-"""What is ranked, and where reported figures come from. Written by `leaderboard.systems` and
-`leaderboard.reported`."""
+"""What is ranked, and where reported figures come from. Written by `leaderboard.systems.records` and
+`leaderboard.importing.reported`."""
 
 from __future__ import annotations
 

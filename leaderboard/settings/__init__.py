@@ -1,18 +1,248 @@
 """All settings, read from the environment; a reader that fails says what would be right.
 
 Nothing set gives the embedded default: SQLite and an own Valkey under `RUNBOARD_VAR`. `docs/operations.md` lists
-the variables. Each file beside this one has the settings of one concern; a name is set in one of them alone.
+the variables. A name is set in one file alone: the environment, services and security have files of their own.
 """
 
 from __future__ import annotations
 
-from leaderboard.settings.api import *
-from leaderboard.settings.applications import *
-from leaderboard.settings.database import *
-from leaderboard.settings.files import *
-from leaderboard.settings.logs import *
-from leaderboard.settings.models import *
-from leaderboard.settings.people import *
-from leaderboard.settings.queue import *
+from pathlib import Path
+
+from leaderboard.core.logging.sentry import tell_sentry
+from leaderboard.settings.environment import *
+from leaderboard.settings.environment import BASE_DIR, VAR, embeddings_storage, env
 from leaderboard.settings.security import *
-from leaderboard.settings.site import *
+from leaderboard.settings.security import ALLAUTH_TRUSTED_PROXY_COUNT
+from leaderboard.settings.services import *
+
+# --- applications
+
+INSTALLED_APPS = [
+    "leaderboard.apps.LeaderboardConfig",
+    "submissions.apps.SubmissionsConfig",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.humanize",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.usersessions",
+    "django_htmx",
+    "csp",
+    "rest_framework",
+    "drf_spectacular",
+    "knox",
+    "simple_history",
+    "import_export",
+]
+
+MIDDLEWARE = [
+    "leaderboard.core.http.request_id.RequestIdMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    # Before whatever answers by itself: headers are on static files and on early refusals too.
+    "csp.middleware.CSPMiddleware",
+    "leaderboard.core.http.middleware.PolicyMiddleware",
+    "leaderboard.core.http.middleware.ApiCachingMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "leaderboard.core.http.middleware.NullCharacterMiddleware",
+    "leaderboard.core.http.methods.MethodsMiddleware",
+    "submissions.uploads.request_size.RequestSizeMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    # Around what follows: who is asked to show again who they are is no fault.
+    "leaderboard.core.http.middleware.FaultMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+    "submissions.accounts.middleware.StaffMiddleware",
+    "submissions.accounts.middleware.SessionListMiddleware",
+    "submissions.accounts.middleware.RetryAfterMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "simple_history.middleware.HistoryRequestMiddleware",
+]
+
+ROOT_URLCONF = "leaderboard.urls"
+WSGI_APPLICATION = "leaderboard.wsgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "leaderboard.core.context_processors.site",
+                "submissions.notifications.context.unread",
+            ],
+        },
+    },
+]
+
+# --- curation: reasons are sentences, not labels of 100 characters
+SIMPLE_HISTORY_HISTORY_CHANGE_REASON_USE_TEXT_FIELD = True
+
+
+# --- files
+
+# --- static files: out of this project and installed packages, collected and hashed at start
+STATIC_URL = "/static/"
+STATIC_ROOT = VAR / "static"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STATICFILES_FINDERS = [
+    "django.contrib.staticfiles.finders.FileSystemFinder",
+    "django.contrib.staticfiles.finders.AppDirectoriesFinder",
+    "leaderboard.core.staticfiles.PlotlyBundleFinder",
+]
+#: Where this machine has its embeddings; empty: `store/embeddings` in `VAR`.
+EMBEDDINGS_FOLDER = env.str("EMBEDDINGS_FOLDER", default="")
+STORAGES = {
+    "embeddings": embeddings_storage(
+        env.str("EMBEDDINGS_STORAGE", default=""), Path(EMBEDDINGS_FOLDER or VAR / "store" / "embeddings")
+    ),
+    "default": {
+        "BACKEND": "django.core.files.storage.FileSystemStorage",
+        "OPTIONS": {"location": str(VAR / "media")},
+    },
+    "staticfiles": {
+        "BACKEND": env.str(
+            "RUNBOARD_STATIC_BACKEND", default="whitenoise.storage.CompressedManifestStaticFilesStorage"
+        )
+    },
+}
+
+#: Whether a proxy before this process sends what lies in the store (`leaderboard.core.http.downloads`); off: this
+#: process does.
+ACCEL_REDIRECT = env.bool("ACCEL_REDIRECT", default=False)
+
+# --- uploads
+FILE_UPLOAD_HANDLERS = ["submissions.uploads.handler.LimitedUploadHandler"]
+FILE_UPLOAD_TEMP_DIR = VAR / "uploads"
+FILE_UPLOAD_TEMP_DIR.mkdir(parents=True, exist_ok=True)
+#: The largest request body with files that is read, in bytes.
+UPLOAD_LIMIT_BYTES = env.int("UPLOAD_LIMIT_BYTES", default=512 * 1024 * 1024)
+#: The same where a model's checkpoint comes with it.
+CHECKPOINT_LIMIT_BYTES = env.int("CHECKPOINT_LIMIT_BYTES", default=2 * 1024 * 1024 * 1024)
+#: What uploads leave free on the disk they are written to, in bytes: the database is often on the same one.
+DISK_RESERVE_BYTES = env.int("DISK_RESERVE_BYTES", default=256 * 1024 * 1024)
+#: Files that come in pieces: how many a person may have here before submissions take them, with how many bytes in all,
+#: and after how many seconds without bytes one is given up.
+UPLOADS_PER_PERSON = env.int("UPLOADS_PER_PERSON", default=20)
+UPLOAD_BYTES_PER_PERSON = env.int("UPLOAD_BYTES_PER_PERSON", default=3 * CHECKPOINT_LIMIT_BYTES)
+UPLOAD_LIFETIME_SECONDS = env.int("UPLOAD_LIFETIME_SECONDS", default=24 * 3600)
+#: How many of these one web process takes at once: two less than its threads, so that readers are served meanwhile.
+PIECES_AT_ONCE = env.int("PIECES_AT_ONCE", default=2)
+#: How many datasets a team's models may be run on from midnight to midnight, UTC.
+MODEL_JOBS_PER_DAY = env.int("MODEL_JOBS_PER_DAY", default=60)
+#: How many files for hidden datasets may be refused to a person in such a day; more are not read.
+REFUSALS_PER_DAY = env.int("REFUSALS_PER_DAY", default=20)
+#: Whether workers fetch models from the hub for whoever names one with its commit. It needs a way to the internet.
+HUB_DOWNLOADS = env.bool("HUB_DOWNLOADS", default=False)
+#: Up to this many bytes, expanded, a run is validated while its sender waits.
+VALIDATE_AT_ONCE_BYTES = 16 * 1024 * 1024
+
+
+# --- logging
+
+#: `line` for people, `json` for what collects logs: an object a line, with the ids of request and job.
+LOG_FORMAT = env.str("LOG_FORMAT", default="line")
+if LOG_FORMAT not in ("line", "json"):
+    from django.core.exceptions import ImproperlyConfigured
+
+    raise ImproperlyConfigured(f"LOG_FORMAT is line or json, not {LOG_FORMAT!r}.")
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "line": {"format": "{asctime} {levelname} {name}:{context} {message}", "style": "{"},
+        "json": {
+            "()": "leaderboard.core.logging.context.JsonLines",
+            "fmt": "{asctime} {levelname} {name} {message} {request_id} {job_id} {process}",
+            "style": "{",
+            "rename_fields": {"asctime": "time", "levelname": "level", "name": "logger"},
+        },
+    },
+    "handlers": {
+        "console": {
+            "class": "logging.StreamHandler",
+            "formatter": LOG_FORMAT,
+            "filters": ["context", "addresses"],
+        }
+    },
+    "filters": {
+        "refusals": {"()": "leaderboard.core.logging.filters.RefusalsAreCalm"},
+        "addresses": {"()": "leaderboard.core.logging.filters.ViewsNotAddresses"},
+        "context": {"()": "leaderboard.core.logging.context.ContextFilter"},
+    },
+    "loggers": {
+        "django.request": {"filters": ["refusals", "addresses"]},
+        "django.security.csrf": {"filters": ["refusals", "addresses"]},
+        "django.security.DisallowedHost": {"filters": ["refusals", "addresses"]},
+        # gunicorn sets up its own before it loads the site: its lines then come here like all others.
+        "gunicorn.error": {"level": "INFO", "propagate": True},
+        # At DEBUG they would write down what requests are signed with.
+        "boto3": {"level": "WARNING"},
+        "botocore": {"level": "WARNING"},
+        "s3transfer": {"level": "WARNING"},
+    },
+    "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", default="INFO")},
+}
+
+#: Where faults are told as well as logged; empty: nowhere. A connection to the internet that the operator switches on.
+SENTRY_DSN = env.str("SENTRY_DSN", default="")
+if SENTRY_DSN:
+    tell_sentry(SENTRY_DSN, environment=env.str("SENTRY_ENVIRONMENT", default="production"))
+#: Who may read /metrics besides staff: `Authorization: Bearer` with this. Empty: nobody else.
+METRICS_TOKEN = env.str("METRICS_TOKEN", default="")
+
+
+# --- API
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "submissions.accounts.authentication.TokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.AllowAny"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_SCHEMA_CLASS": "submissions.api.scoped_schema.ScopedSchema",
+    "EXCEPTION_HANDLER": "leaderboard.core.http.api_errors.exception_handler",
+    "NUM_PROXIES": ALLAUTH_TRUSTED_PROXY_COUNT,
+    "DEFAULT_THROTTLE_RATES": {
+        "check": "60/min",
+        "submit": "60/min",
+        "change": "60/hour",
+        "invite": "20/day",
+        "challenge": "10/day",
+        "token": "20/hour",
+    },
+    "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Runboard API",
+    "DESCRIPTION": "Submit runs, follow them, and read every board.",
+    "VERSION": "1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    # Several things have a kind; each has a name of its own in the schema.
+    "ENUM_NAME_OVERRIDES": {
+        "NoticeKindEnum": "submissions.models.NoticeKind.choices",
+        "SubmissionKindEnum": ["run", "model"],
+    },
+}
+KNOX_TOKEN_MODEL = "submissions.ApiToken"  # noqa: S105  (a model, not a secret)
+REST_KNOX = {
+    "TOKEN_MODEL": "submissions.ApiToken",
+    "AUTH_HEADER_PREFIX": "Bearer",
+    "TOKEN_PREFIX": "rb_",
+    "TOKEN_TTL": None,
+}

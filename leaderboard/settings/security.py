@@ -1,10 +1,14 @@
-"""What browsers are told, and what is believed of proxies."""
+"""What browsers are told, what is believed of proxies, and accounts (`docs/limits.md` lists how often they may try)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from django.core.exceptions import ImproperlyConfigured
 
-from leaderboard.settings.site import EMBEDDED, env
+from leaderboard.settings.environment import ALLOWED_HOSTS, EMBEDDED, SITE_NAME, env
+
+# --- browsers and proxies
 
 #: Browsers ask this very name by HTTPS alone, for a year from each answer.
 HSTS_YEAR = "max-age=31536000"
@@ -75,3 +79,119 @@ BEHIND_PROXY = env.bool("BEHIND_PROXY", default=False)
 ALLAUTH_TRUSTED_PROXY_COUNT = 1 if BEHIND_PROXY else 0
 if BEHIND_PROXY:
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+
+
+# --- accounts
+
+# --- people
+AUTH_USER_MODEL = "leaderboard.User"
+AUTHENTICATION_BACKENDS = [
+    "django.contrib.auth.backends.ModelBackend",
+    "allauth.account.auth_backends.AuthenticationBackend",
+]
+LOGIN_REDIRECT_URL = "/submissions/"
+LOGIN_URL = "account_login"
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
+ACCOUNT_USER_MODEL_USERNAME_FIELD = None
+ACCOUNT_EMAIL_SUBJECT_PREFIX = ""
+ACCOUNT_ADAPTER = "submissions.accounts.adapter.AccountAdapter"
+_FORMS = "submissions.accounts.account_forms"
+ACCOUNT_FORMS = {
+    "login": f"{_FORMS}.LoginForm",
+    "signup": f"{_FORMS}.SignupForm",
+    "add_email": f"{_FORMS}.AddEmailForm",
+    "change_password": f"{_FORMS}.ChangePasswordForm",
+    "set_password": f"{_FORMS}.SetPasswordForm",
+    "reset_password": f"{_FORMS}.ResetPasswordForm",
+    "reset_password_from_key": f"{_FORMS}.ResetPasswordKeyForm",
+    "reauthenticate": f"{_FORMS}.ReauthenticateForm",
+}
+ACCOUNT_LOGOUT_REDIRECT_URL = "/"
+ACCOUNT_DEFAULT_HTTP_PROTOCOL = "https" if HTTPS else "http"
+#: Addresses, password and second factor change only for who has shown within five minutes who they are.
+ACCOUNT_REAUTHENTICATION_REQUIRED = True
+ACCOUNT_REAUTHENTICATION_TIMEOUT = 300
+#: People are told by mail that their password, address or second factor has changed.
+ACCOUNT_EMAIL_NOTIFICATIONS = True
+ACCOUNT_MAX_EMAIL_ADDRESSES = 5
+#: Neither signing up nor asking for a new password tells whether an address has an account, by its answer or its time
+#: (SignupForm hashes the password either way).
+ACCOUNT_PREVENT_ENUMERATION = True
+
+# --- passwords: long rather than intricate (NIST SP 800-63B-4, OWASP ASVS 5.0, 6.2)
+#: A file of SHA-1 hashes of known passwords, sorted, one a line (`HASH` or `HASH:COUNT`); empty: none.
+BREACHED_PASSWORDS_FILE = env.str("BREACHED_PASSWORDS_FILE", default="")
+#: Whether new passwords are looked up at haveibeenpwned.com, by five of forty digits of their hash.
+BREACHED_PASSWORDS = env.bool("BREACHED_PASSWORDS", default=False)
+BREACHED_PASSWORDS_API = env.str("BREACHED_PASSWORDS_API", default="https://api.pwnedpasswords.com/range/")
+#: How long it may take to answer, in seconds; after that the password is taken.
+BREACHED_PASSWORDS_TIMEOUT = 2.0
+PASSWORD_CHARACTERS = (12, 4096)
+_OURS = "submissions.accounts.passwords"
+AUTH_PASSWORD_VALIDATORS = [
+    {
+        "NAME": f"{_OURS}.SimilarityValidator",
+        "OPTIONS": {"user_attributes": ("email", "name")},
+    },
+    {
+        "NAME": f"{_OURS}.LengthValidator",
+        "OPTIONS": dict(zip(("least", "most"), PASSWORD_CHARACTERS, strict=True)),
+    },
+    {"NAME": f"{_OURS}.KnownPasswordValidator"},
+]
+
+# --- the second factor
+MFA_ADAPTER = "submissions.accounts.second_factor.SecondFactorAdapter"
+MFA_FORMS = {
+    "authenticate": f"{_FORMS}.AuthenticateCodeForm",
+    "reauthenticate": f"{_FORMS}.ReauthenticateCodeForm",
+    "activate_totp": f"{_FORMS}.ActivateCodeForm",
+}
+MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_TOTP_ISSUER = SITE_NAME
+#: The code before and the one after are taken too: telephones' clocks differ.
+MFA_TOTP_TOLERANCE = 1
+
+
+def needs_second_factor(*, embedded: bool, behind_proxy: bool, hosts: Sequence[str]) -> bool:
+    """Whether staff need one: but where the one-command default answers to this machine alone."""
+    loopback = {"127.0.0.1", "localhost", "[::1]", "::1"}
+    return not (embedded and not behind_proxy and set(hosts) <= loopback)
+
+
+#: Whether the rights of staff rest until a second factor was shown.
+STAFF_MFA_REQUIRED = needs_second_factor(embedded=EMBEDDED, behind_proxy=BEHIND_PROXY, hosts=ALLOWED_HOSTS)
+#: After how many hours staff show it again.
+STAFF_SESSION_HOURS = env.int("STAFF_SESSION_HOURS", default=12)
+if STAFF_SESSION_HOURS < 1:
+    raise ImproperlyConfigured(f"STAFF_SESSION_HOURS is a number of hours from 1, not {STAFF_SESSION_HOURS}.")
+
+# --- how often somebody may try: per address (ip), per person (user), or per account that is tried (key)
+ACCOUNT_RATE_LIMITS = {
+    "login": "30/m/ip",
+    "login_failed": "10/m/ip,5/300s/key",
+    #: Beside that, for codes alone: who tries them has the password.
+    "second_factor": "20/h/key,50/d/key",
+    "signup": "20/h/ip",
+    #: By hours, not by the day: strangers can use it up, and its owner is to wait no longer.
+    "reset_password": "20/h/ip,3/2h/key",
+    "reset_password_from_key": "20/h/ip",
+    "change_password": "5/m/user",
+    "manage_email": "10/h/user",
+    "reauthenticate": "10/m/user",
+    "confirm_email": "1/180s/key",
+}
+
+# --- mail: to the console until a server is named
+EMAIL_URL = env.str("EMAIL_URL", default="consolemail://")
+vars().update(env.email_url("EMAIL_URL", default="consolemail://"))
+DEFAULT_FROM_EMAIL = env.str("DEFAULT_FROM_EMAIL", default="Runboard <runboard@localhost>")
+#: How long a mail server may take to answer, in seconds: others wait for their mail meanwhile.
+EMAIL_TIMEOUT = 10
+#: Whether teams may have results sent to addresses of their own; workers then need a way to the internet.
+WEBHOOKS_ENABLED = env.bool("WEBHOOKS_ENABLED", default=True)
+#: Whether these may also be programs on this machine, by http: for trials, since any sign-up may then reach its ports.
+WEBHOOKS_LOOPBACK = env.bool("WEBHOOKS_LOOPBACK", default=False)
+# Without a mail server nobody could verify an address: verification is asked for once there is one.
+ACCOUNT_EMAIL_VERIFICATION = "optional" if EMAIL_URL.startswith("consolemail") else "mandatory"

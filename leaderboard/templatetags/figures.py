@@ -11,9 +11,8 @@ from django.http import QueryDict
 from django.urls import reverse
 
 from leaderboard.boards.state import BoardState
-from leaderboard.figures.model import Figure, Plot, Subject
+from leaderboard.figures.model import Figure, FigureRequest, Plot, Subject
 from leaderboard.figures.registry import FIGURES, figures_about
-from leaderboard.figures.request import FigureRequest
 
 register = template.Library()
 

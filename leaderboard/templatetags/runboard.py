@@ -8,8 +8,8 @@ from html import escape
 from django import template
 from django.utils.safestring import SafeString, mark_safe
 
-from leaderboard.boards.measures import anchor
-from leaderboard.markdown import first_sentence, to_html
+from leaderboard.core.measures import anchor
+from leaderboard.core.text.markdown import first_sentence, to_html
 
 register = template.Library()
 

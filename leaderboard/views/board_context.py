@@ -8,7 +8,7 @@ from typing import Any
 from django.urls import reverse
 from django.utils.safestring import SafeString, mark_safe
 
-from leaderboard.boards import rendering, wording
+from leaderboard.boards import formatting, rendering
 from leaderboard.boards.model import Board, Column
 from leaderboard.boards.state import BoardState, Sort
 from leaderboard.views.board_controls import controls, may_pin, unpin_links
@@ -69,7 +69,7 @@ def _arrow(column: Column) -> str:
 def _groups(board: Board) -> SafeString:
     """The heads of the groups of columns."""
     cells = []
-    for number, (label, span) in enumerate(wording.spans(board.columns[1:])):
+    for number, (label, span) in enumerate(formatting.spans(board.columns[1:])):
         first = ' class="first"' if number else ""
         text = escape(label)
         if label and label == board.cost_group:

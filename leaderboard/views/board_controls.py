@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
-from leaderboard.boards.certainty_columns import CALLED
+from leaderboard.boards.columns.significance import CALLED
 from leaderboard.boards.facets import LABELS, Facet, Option
 from leaderboard.boards.model import Board, Column
 from leaderboard.boards.state import MOST_PINS, MOST_SORTS, VIEWS, WEIGHED, BoardState, Range, Sort

@@ -11,12 +11,13 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 
-from leaderboard.api.errors import unknown_choice
 from leaderboard.boards.exports import FORMATS, Cited
 from leaderboard.boards.model import Board
-from leaderboard.boards.state import BoardState, UnknownChoice
-from leaderboard.page_cache import Asked
-from leaderboard.site_address import absolute
+from leaderboard.boards.state import BoardState
+from leaderboard.core.cache.pages import Asked
+from leaderboard.core.http.api_errors import unknown_choice
+from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.core.http.site_url import absolute
 
 Kind = Literal["dataset", "benchmark"]
 

@@ -8,26 +8,29 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from leaderboard.boards import lists, pages, reading
+from leaderboard.boards import pages
 from leaderboard.boards.awaiting import awaiting
-from leaderboard.boards.state import BoardState, UnknownChoice
-from leaderboard.dataset_details import details
-from leaderboard.files import offered_files
+from leaderboard.boards.dataset_details import details
+from leaderboard.boards.state import BoardState
+from leaderboard.core.cache.pages import kept_page, with_address
+from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.core.http.site_url import site_address
+from leaderboard.core.permissions import may_judge
+from leaderboard.core.viewer import own_teams
+from leaderboard.datasets import lists
+from leaderboard.datasets.files import offered_files
+from leaderboard.judgements.rescoring import under_way
 from leaderboard.models import Dataset
-from leaderboard.page_cache import kept_page, with_address
-from leaderboard.permissions import may_judge
-from leaderboard.protection import policy_of_columns
-from leaderboard.publishing import published_statistics
-from leaderboard.rescoring import under_way
-from leaderboard.rounds import announced, of_benchmark
-from leaderboard.site_address import site_address
+from leaderboard.results.history import entries
+from leaderboard.results.protection import policy_of_columns
+from leaderboard.results.publishing import published_statistics
+from leaderboard.rounds.lifecycle import announced, of_benchmark
 from leaderboard.views.board_context import board_context
 from leaderboard.views.board_views import board_page, permalink, refused, view_of
-from leaderboard.views.viewer import own_teams
 
 
 @require_safe
-@kept_page(reading.dataset_revision, with_address(view_of))
+@kept_page(entries.dataset_revision, with_address(view_of))
 def dataset(request: HttpRequest, slug: str) -> HttpResponse:
     """A dataset: what it is, what it offers, and its board."""
     try:
@@ -85,7 +88,7 @@ def _files(request: HttpRequest, dataset: dict[str, Any]) -> list[Any]:
 
 
 @require_safe
-@kept_page(reading.benchmark_revision, view_of)
+@kept_page(entries.benchmark_revision, view_of)
 def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
     """A benchmark: systems × datasets for one measure."""
     try:

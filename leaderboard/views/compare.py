@@ -11,20 +11,22 @@ from django.utils.html import format_html_join
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
-from evaluation.certainty import CORRECTION, TEST
-from leaderboard.boards import reading, wording
-from leaderboard.boards.seeds import NOTE as SEEDS
-from leaderboard.boards.state import BoardState, UnknownChoice
-from leaderboard.comparing.by_query import Pair, by_query
-from leaderboard.comparing.gathering import SystemChoice, entries_of, resolved, system_choices, told_apart
-from leaderboard.comparing.overlap import overlaps
-from leaderboard.comparing.state import MOST_SYSTEMS, CompareState
-from leaderboard.comparing.table import Comparison, compare, reasons
-from leaderboard.comparing.testing import with_values
+from evaluation.statistics import CORRECTION, TEST
+from leaderboard.boards.columns.seeds import NOTE as SEEDS
+from leaderboard.boards.state import BoardState
+from leaderboard.comparison.by_query import Pair, by_query
+from leaderboard.comparison.gathering import SystemChoice, entries_of, resolved, system_choices, told_apart
+from leaderboard.comparison.overlap import overlaps
+from leaderboard.comparison.queries.collection import OpenCollection, open_collection
+from leaderboard.comparison.state import MOST_SYSTEMS, CompareState
+from leaderboard.comparison.table import Comparison, compare, reasons
+from leaderboard.comparison.testing import with_values
+from leaderboard.core.cache.memory import LIFETIME, Remembered
+from leaderboard.core.cache.pages import Asked, kept_page
+from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.core.text import numbers
 from leaderboard.models import Entry
-from leaderboard.page_cache import Asked, kept_page
-from leaderboard.queries.collection import OpenCollection, open_collection
-from leaderboard.remembered import LIFETIME, Remembered
+from leaderboard.results.history import entries as reading
 
 #: The systems that there are, and how a page offers them: on a large site this takes longer than all the rest.
 _offered: Remembered[tuple[dict[str, SystemChoice], SafeString]] = Remembered(1)
@@ -159,9 +161,9 @@ def _pair(pair: Pair, first: SystemChoice, other: SystemChoice) -> dict[str, Any
     result = pair.result
     return {
         "pair": pair,
-        "difference": wording.signed(result.difference, 4),
-        "low": wording.signed(result.low, 4),
-        "high": wording.signed(result.high, 4),
+        "difference": numbers.signed(result.difference, 4),
+        "low": numbers.signed(result.low, 4),
+        "high": numbers.signed(result.high, 4),
         "sides": [
             {"name": other.name, "queries": pair.second_wins, "direction": "up"},
             {"name": first.name, "queries": pair.first_wins, "direction": "down"},

@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from evaluation.efficiency import protocol
-from leaderboard.boards.cost_columns import COSTS, OVER_STORED_RUNS
+from leaderboard.boards.columns.costs import COSTS, OVER_STORED_RUNS
 from leaderboard.models import HardwareClass
 
 

@@ -9,20 +9,22 @@ from django.shortcuts import get_object_or_404
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from leaderboard import embargo
-from leaderboard.boards import reading, references
-from leaderboard.boards.exports.bibtex import bibliography, references_in
-from leaderboard.exchange import croissant, eval_results, mteb
-from leaderboard.exchange.results import results_of
-from leaderboard.files import offered_files
+from leaderboard.boards.exchange import croissant, eval_results, mteb
+from leaderboard.boards.exchange.results import results_of
+from leaderboard.boards.exports.bibtex import bibliography
+from leaderboard.core import anonymity
+from leaderboard.core.cache.pages import kept_page, with_address
+from leaderboard.core.http.site_url import absolute
+from leaderboard.core.text.bibtex import references_in
+from leaderboard.datasets.files import offered_files
 from leaderboard.models import Dataset, Entry, System
 from leaderboard.models.results import EntryQuerySet
-from leaderboard.page_cache import kept_page, with_address
-from leaderboard.site_address import absolute
+from leaderboard.results import citations
+from leaderboard.results.history import entries
 
 
 def _revision(**_: object) -> str:
-    return reading.site_revision()
+    return entries.site_revision()
 
 
 #: Every answer names addresses of the site.
@@ -32,7 +34,7 @@ _asked = with_address()
 def _system(slug: str) -> System:
     """A system with anything on a board. Raises Http404."""
     seen = System.objects.filter(pk__in=EntryQuerySet(Entry).public().values("system_id"))
-    return embargo.shown_system(get_object_or_404(seen.select_related("team", "source"), slug=slug))
+    return anonymity.shown_system(get_object_or_404(seen.select_related("team", "source"), slug=slug))
 
 
 def _attached(content: str | bytes, content_type: str, name: str) -> HttpResponse:
@@ -57,7 +59,7 @@ def system_eval_results(request: HttpRequest, slug: str) -> HttpResponse:
     """The system's results as Hugging Face's model pages take them."""
     system = _system(slug)
     page = absolute(request, reverse("system", args=[slug]))
-    user = embargo.team_shown(system)
+    user = anonymity.team_shown(system)
     text = eval_results.to_yaml(results_of(system.pk), settings.SITE_NAME, page, user)
     return _attached(text, "application/yaml; charset=utf-8", f"{slug}.yaml")
 
@@ -68,7 +70,7 @@ def system_bibtex(request: HttpRequest, slug: str) -> HttpResponse:
     """What to cite for the system: its own BibTeX or its source's, else its authors, else its page."""
     _system(slug)
     page = absolute(request, reverse("system", args=[slug]))
-    found = bibliography(references_in(references.citation(slug, page, settings.SITE_NAME)))
+    found = bibliography(references_in(citations.citation(slug, page, settings.SITE_NAME)))
     return _attached("\n\n".join(found) + "\n", "text/x-bibtex; charset=utf-8", f"{slug}.bib")
 
 

@@ -7,20 +7,23 @@ from dataclasses import replace
 from django.http import Http404, HttpRequest, HttpResponse
 from django.views.decorators.http import require_safe
 
-from leaderboard.boards import pages, reading, references
+from leaderboard.boards import pages
 from leaderboard.boards.exports import FORMATS, Cited
 from leaderboard.boards.model import Board
-from leaderboard.boards.state import BoardState, UnknownChoice
-from leaderboard.page_cache import Asked, kept_page, with_address
+from leaderboard.boards.state import BoardState
+from leaderboard.core.cache.pages import Asked, kept_page, with_address
+from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.results import citations
+from leaderboard.results.history import entries
 from leaderboard.views.board_views import Kind, cited, refused
 
 
 def _dataset_revision(slug: str, **_: object) -> str:
-    return reading.dataset_revision(slug)
+    return entries.dataset_revision(slug)
 
 
 def _benchmark_revision(slug: str, **_: object) -> str:
-    return reading.benchmark_revision(slug)
+    return entries.benchmark_revision(slug)
 
 
 def _view_of_export(request: HttpRequest) -> Asked | None:
@@ -60,7 +63,7 @@ def _exported(request: HttpRequest, kind: Kind, slug: str, ending: str) -> HttpR
         raise Http404
     about = cited(request, kind, slug, page.board.title, page.at)
     if ending == "bib":
-        about = replace(about, bibtex=references.bibtex_of(row.entry.slug for row in page.board.rows))
+        about = replace(about, bibtex=citations.bibtex_of(row.entry.slug for row in page.board.rows))
     return exported(page.board, about, ending)
 
 

@@ -10,19 +10,20 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from leaderboard.boards import lists, reading
-from leaderboard.boards.state import UnknownChoice
+from leaderboard.core.cache.pages import Asked, View, kept_page
+from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.datasets import lists
+from leaderboard.figures.model import FigureRequest, NoSubject, benchmarks_for, datasets_for
 from leaderboard.figures.registry import FIGURES
-from leaderboard.figures.request import FigureRequest, NoSubject, benchmarks_for, datasets_for
 from leaderboard.models import Benchmark, Dataset
-from leaderboard.page_cache import Asked, View, kept_page
+from leaderboard.results.history import entries
 from leaderboard.views.boards import refused
 
 P = ParamSpec("P")
 
 
 def _revision(**_: str) -> str:
-    return reading.site_revision()
+    return entries.site_revision()
 
 
 def _variant(request: HttpRequest) -> Asked | None:

@@ -7,13 +7,13 @@ from django.shortcuts import get_object_or_404, redirect
 from django.templatetags.static import static
 from django.views.decorators.http import require_safe
 
-from leaderboard import audit
-from leaderboard.downloads import send_stored, unless_known
-from leaderboard.files import find_file, is_sealed
+from leaderboard.core import audit
+from leaderboard.core.http.downloads import send_stored, unless_known
+from leaderboard.core.permissions import may_see_dataset
+from leaderboard.core.storage.store import Area
+from leaderboard.datasets.files import find_file, is_sealed
 from leaderboard.models import Dataset, User
 from leaderboard.models.datasets import Visibility
-from leaderboard.permissions import may_see_dataset
-from leaderboard.store import Area
 
 
 def visible_dataset(request: HttpRequest, slug: str) -> Dataset:

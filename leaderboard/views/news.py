@@ -16,14 +16,14 @@ from django.urls import reverse
 from django.utils.feedgenerator import Atom1Feed
 from django.views.decorators.http import require_safe
 
-from leaderboard import news
-from leaderboard.boards import reading
-from leaderboard.page_cache import Asked, kept_page, with_address
-from leaderboard.plain_text import for_xml
+from leaderboard.boards import news
+from leaderboard.core.cache.pages import Asked, kept_page, with_address
+from leaderboard.core.text.plain import for_xml
+from leaderboard.results.history import entries
 
 
 def _revision(**_: object) -> str:
-    return reading.site_revision()
+    return entries.site_revision()
 
 
 def _number(request: HttpRequest) -> int:

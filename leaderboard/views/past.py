@@ -16,9 +16,10 @@ from django.views.decorators.http import require_safe
 
 from leaderboard.boards import past_pages
 from leaderboard.boards.exports.cited import MOMENT
-from leaderboard.boards.past import end_of
-from leaderboard.boards.state import BoardState, UnknownChoice
-from leaderboard.page_cache import is_nobody, kept_page
+from leaderboard.boards.state import BoardState
+from leaderboard.core.cache.pages import is_nobody, kept_page
+from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.results.history.past import end_of
 from leaderboard.views.board_context import board_context
 from leaderboard.views.board_views import Kind, board_page, cited, permalink, refused, view_of
 from leaderboard.views.exports import export_asked, exported, whole

@@ -9,14 +9,14 @@ from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from leaderboard.boards import reading
-from leaderboard.boards.authors import author_facts
-from leaderboard.boards.badges import Badge, as_shields, as_svg, badge_of
-from leaderboard.page_cache import Asked, kept_page
+from leaderboard.boards.system.authors import author_facts
+from leaderboard.boards.system.badges import Badge, as_shields, as_svg, badge_of
+from leaderboard.core.cache.pages import Asked, kept_page
+from leaderboard.results.history import entries
 
 
 def _revision(**_: str) -> str:
-    return reading.site_revision()
+    return entries.site_revision()
 
 
 def _which_badge(request: HttpRequest) -> Asked:

@@ -6,25 +6,28 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from leaderboard.boards import lists, pages, reading, system_costs, system_page, system_tables, wording
-from leaderboard.boards.corrections import corrections_of
-from leaderboard.boards.made_by import made_by
+from leaderboard.boards import formatting, pages
 from leaderboard.boards.state import BoardState
-from leaderboard.boards.system_more import system_more
-from leaderboard.boards.team_page import team_facts
-from leaderboard.boards.word_pieces import LABEL as WORD_PIECES
-from leaderboard.challenges import challenges_of
-from leaderboard.collection_facts import overlaps
-from leaderboard.page_cache import kept_page, with_address
-from leaderboard.rounds import not_over
-from leaderboard.site_address import site_address
+from leaderboard.boards.system import costs, page, tables
+from leaderboard.boards.system.history import system_more
+from leaderboard.boards.system.team import team_facts
+from leaderboard.boards.system.word_pieces import LABEL as WORD_PIECES
+from leaderboard.core.cache.pages import kept_page, with_address
+from leaderboard.core.http.site_url import site_address
+from leaderboard.datasets import lists
+from leaderboard.results.history import entries
+from leaderboard.results.profiles.public import overlaps
+from leaderboard.rounds.lifecycle import not_over
+from leaderboard.systems.challenges import challenges_of
+from leaderboard.systems.corrections import corrections_of
+from leaderboard.systems.provenance import made_by
 
 #: How many rows of the first board the home page shows.
 HOME_ROWS = 5
 
 
 def _site(**_: str) -> str:
-    return reading.site_revision()
+    return entries.site_revision()
 
 
 @require_safe
@@ -42,7 +45,7 @@ def home(request: HttpRequest) -> HttpResponse:
         "dataset_count": len(datasets),
         "newest": lists.newest(),
         "first": first,
-        "first_rows": wording.summary(first.board, HOME_ROWS) if first else [],
+        "first_rows": formatting.summary(first.board, HOME_ROWS) if first else [],
         "counted": sum(member.counted for member in first.members) if first else 0,
     }
     return render(request, "leaderboard/home.html", context)
@@ -71,27 +74,27 @@ def benchmarks(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@kept_page(reading.system_revision, with_address())
+@kept_page(entries.system_revision, with_address())
 def system(request: HttpRequest, slug: str) -> HttpResponse:
     """Everything a system has, per dataset beside BM25 and the best."""
-    facts = system_page.system_facts(slug)
+    facts = page.system_facts(slug)
     if facts is None:
         raise Http404
-    results = system_page.results_of(facts["pk"])
+    results = page.results_of(facts["pk"])
     challenges = challenges_of(facts["pk"])
     context = {
         "section": "system",
         "system": facts,
         "results": results,
-        "quarantined": system_page.quarantined_of(facts["pk"]),
-        "by_measure": system_tables.by_measure(results),
-        "beside": system_tables.beside(results),
+        "quarantined": page.quarantined_of(facts["pk"]),
+        "by_measure": tables.by_measure(results),
+        "beside": tables.beside(results),
         "sure": any(result.certainty for result in results),
         "has_in_domain": any(result.training == "in-domain" for result in results),
         "has_seeds": any(result.seed_count for result in results),
         "word_pieces": WORD_PIECES if any(result.word_pieces is not None for result in results) else "",
-        "costs": system_costs.cost_table(results),
-        "depths": system_costs.depths(results),
+        "costs": costs.cost_table(results),
+        "depths": costs.depths(results),
         "made": made_by(facts["pk"]),
         "challenges": challenges,
         "challenged": any(each.state == "open" for each in challenges),

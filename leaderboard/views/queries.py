@@ -9,16 +9,16 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from leaderboard.boards import reading
-from leaderboard.boards.state import UnknownChoice
-from leaderboard.page_cache import Asked, kept_page
-from leaderboard.queries.collection import OpenCollection, open_collection, query_url
-from leaderboard.queries.detail import MOST_SYSTEMS, QueryState, query_page
-from leaderboard.queries.listing import COLUMNS, ListState, query_list
+from leaderboard.comparison.queries.collection import OpenCollection, open_collection, query_url
+from leaderboard.comparison.queries.detail import MOST_SYSTEMS, QueryState, query_page
+from leaderboard.comparison.queries.listing import COLUMNS, ListState, query_list
+from leaderboard.core.cache.pages import Asked, kept_page
+from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.results.history import entries
 
 
 def _revision(slug: str, **_: str) -> str:
-    return reading.dataset_revision(slug)
+    return entries.dataset_revision(slug)
 
 
 def _view_of_list(request: HttpRequest) -> Asked | None:

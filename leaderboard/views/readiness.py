@@ -10,8 +10,8 @@ from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
-from leaderboard.disk import DiskFull, require_room
-from leaderboard.schema_version import mismatch
+from leaderboard.core.schema_version import mismatch
+from leaderboard.core.storage.disk import DiskFull, require_room
 from leaderboard.views.health import broker_answers
 
 logger = logging.getLogger(__name__)

@@ -9,11 +9,11 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from evaluation.formats.compression import Limits
-from evaluation.ladder import STEP
+from evaluation.archives.compression import Limits
 from evaluation.measures import DEFAULT_MEASURES, FAMILIES, SPEC_VERSION, Family
-from leaderboard.page_cache import kept_page
-from leaderboard.publishing import HIDDEN_DECIMALS
+from evaluation.statistics.ladder import STEP
+from leaderboard.core.cache.pages import kept_page
+from leaderboard.results.publishing import HIDDEN_DECIMALS
 from leaderboard.views.problem_codes import CHECKPOINT_CODES, FILE_CODES, MODEL_FAILURE_CODES, REQUEST_CODES
 
 

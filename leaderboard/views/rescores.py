@@ -8,10 +8,10 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
+from leaderboard.judgements.rescoring.comparison import among
+from leaderboard.judgements.rescoring.shown import switched
+from leaderboard.judgements.rescoring.table import as_csv, stays_of, table_of
 from leaderboard.models import Dataset, Entry, Rescore
-from leaderboard.rescoring.comparison import among
-from leaderboard.rescoring.shown import switched
-from leaderboard.rescoring.table import as_csv, stays_of, table_of
 
 
 @require_safe

@@ -14,13 +14,13 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from leaderboard.core.viewer import own_teams
 from leaderboard.figures.round_topics import FIGURE, plot
 from leaderboard.models import Dataset, Round, RoundSummary, Run
-from leaderboard.round_pages import described, runs_that_came, timeline
-from leaderboard.round_quotas import within_quota
-from leaderboard.round_topics import RoundRun, Topic, runs_of, topics
-from leaderboard.rounds import Phase, listed_datasets, listed_rounds, phase, summary_of
-from leaderboard.views.viewer import own_teams
+from leaderboard.rounds.lifecycle import Phase, listed_datasets, listed_rounds, phase, summary_of
+from leaderboard.rounds.presentation import described, runs_that_came, timeline
+from leaderboard.rounds.quotas import within_quota
+from leaderboard.rounds.topics import RoundRun, Topic, runs_of, topics
 
 
 @require_safe

@@ -13,8 +13,8 @@ from django.utils.html import format_html
 from leaderboard.admin.base import ReadOnlyAdmin
 from leaderboard.admin.pages import ask, require
 from leaderboard.admin.waiting import SOURCES, Waiting
-from submissions.flags import figures_of, settle_flag
 from submissions.models import Flag
+from submissions.quotas.flags import figures_of, settle_flag
 
 
 @admin.register(Flag)

@@ -17,10 +17,10 @@ from django.http import HttpRequest, HttpResponse
 
 from leaderboard.admin.base import CurationAdmin, curator
 from leaderboard.admin.forms import CurationForm
-from leaderboard.audit import acting, record
+from leaderboard.core.audit import acting, record
 from leaderboard.models import User
-from submissions.people.ending import end_access
-from submissions.people.membership import end_reach
+from submissions.accounts.membership import end_reach
+from submissions.accounts.revoke_access import end_access
 
 #: Fields of a new account that no record has.
 _SECRET = ("password1", "password2", "usable_password")

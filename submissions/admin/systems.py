@@ -12,10 +12,10 @@ from django.urls import URLPattern, path, reverse
 from leaderboard.admin.base import curator
 from leaderboard.admin.pages import AskForm, Crumb, curation_page, object_crumb, require
 from leaderboard.admin.systems import SystemAdmin
-from leaderboard.audit import acting
-from leaderboard.merging_systems import CannotMerge
+from leaderboard.core.audit import acting
 from leaderboard.models import System
-from submissions.merging import merge_systems
+from leaderboard.systems.merge import CannotMerge
+from submissions.intake.merge_systems import merge_systems
 
 RIGHT = "leaderboard.moderate_entry"
 

@@ -13,11 +13,11 @@ from django.forms import BaseInlineFormSet
 from django.http import HttpRequest, HttpResponseRedirect
 
 from leaderboard.admin.base import CurationAdmin, curator
-from leaderboard.board_versions import lock_boards
 from leaderboard.models import Membership, Team, User
-from leaderboard.publishing import boards_of_team, team_changed
-from submissions.people import membership
-from submissions.people.membership import TeamRefused, check_count, check_room
+from leaderboard.results.history.revisions import lock_boards
+from leaderboard.results.publishing import boards_of_team, team_changed
+from submissions.accounts import membership
+from submissions.accounts.membership import TeamRefused, check_count, check_room
 
 #: Who may change accounts may put people into teams: a team's own may read what no curator may.
 RIGHT = "leaderboard.change_user"

@@ -11,9 +11,9 @@ from django.urls import URLPattern, path
 from django.views.decorators.cache import never_cache
 
 from leaderboard.admin.base import ReadOnlyAdmin
-from leaderboard.permissions import may_operate
+from leaderboard.core.permissions import may_operate
+from submissions.admin.workers_overview import overview
 from submissions.models import Worker
-from submissions.workers.overview import overview
 
 
 @admin.register(Worker)

@@ -10,21 +10,21 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from rest_framework import status
 
-from leaderboard.api.errors import ApiError
-from leaderboard.boards.deltas import DIGITS
-from leaderboard.boards.word_pieces import LABEL
-from leaderboard.site_address import absolute
+from leaderboard.boards.system.word_pieces import LABEL
+from leaderboard.core.http.api_errors import ApiError
+from leaderboard.core.http.site_url import absolute
+from leaderboard.core.text.deltas import DIGITS
+from submissions.accounts.permissions import downloadable_runs
 from submissions.api.quotas import charge_answers, quota_answers
-from submissions.checkpoints.slots import Busy
-from submissions.model_intake.status import Variant
+from submissions.checkpoints.concurrency import Busy
+from submissions.core.errors import FileReport, Refused
 from submissions.models import Checkpoint
-from submissions.permissions import downloadable_runs
 from submissions.quotas import QuotaSpent
 from submissions.quotas.shown import charged
-from submissions.refusals import FileReport, Refused
-from submissions.request_size import OVERSIZE
-from submissions.status import JobStatus, SeedSet, SubmissionStatus
-from submissions.status_scores import Score
+from submissions.status.description import JobStatus, SeedSet, SubmissionStatus
+from submissions.status.models import Variant
+from submissions.status.scores import Score
+from submissions.uploads.request_size import OVERSIZE
 
 #: What is told of a model, by the names of its description.
 MODEL_FACTS = (

@@ -13,16 +13,16 @@ from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
-from leaderboard.api.errors import ApiError, problem
-from leaderboard.challenges import ChallengeRefused, challenges_of, datasets_of, raise_challenge
+from leaderboard.core.http.api_errors import ApiError, problem
 from leaderboard.models import Challenge, Entry, System
 from leaderboard.models.results import EntryQuerySet
+from leaderboard.systems.challenges import ChallengeRefused, challenges_of, datasets_of, raise_challenge
+from submissions.accounts.permissions import signed_in
+from submissions.accounts.throttling import ChallengeThrottle
 from submissions.api.requests import data_of
 from submissions.api.schema import ErrorSerializer
-from submissions.forms import ChallengeForm
+from submissions.intake.forms import ChallengeForm
 from submissions.models import Scope
-from submissions.permissions import signed_in
-from submissions.throttling import ChallengeThrottle
 
 _SLUG = OpenApiParameter("slug", str, OpenApiParameter.PATH, description="As in the address of its page.")
 

@@ -13,18 +13,18 @@ from rest_framework.request import Request
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.engines import EngineDescription
 from leaderboard.models import User
+from submissions.accounts.permissions import checkpoints_of
 from submissions.api.requests import about, data_of, list_of, malformed, system_and_owner
 from submissions.checkpoints.hub import HubModel
-from submissions.checkpoints.keeping import Source
-from submissions.forms import ParametersField
-from submissions.model_intake.intake import POOLINGS, Device, Model, ModelRequest, engine_of, kinds_of
-from submissions.model_intake.readiness import is_local
+from submissions.checkpoints.service import Source
+from submissions.core.errors import Refused
+from submissions.intake.forms import ParametersField
+from submissions.intake.models.intake import POOLINGS, Device, Model, ModelRequest, engine_of, kinds_of
+from submissions.intake.models.readiness import is_local
 from submissions.models import Upload
-from submissions.permissions import checkpoints_of
-from submissions.refusals import Refused
-from submissions.request_size import refuse_oversize
-from submissions.submit_page import archive_in, incoming, incoming_upload
-from submissions.uploads import CHECKPOINT_FIELD
+from submissions.uploads.handler import CHECKPOINT_FIELD
+from submissions.uploads.request_size import refuse_oversize
+from submissions.views.submit_page import archive_in, incoming, incoming_upload
 
 
 def model_of(request: Request, person: User) -> dict[str, Any]:

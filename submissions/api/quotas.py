@@ -14,9 +14,9 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from leaderboard.models import Dataset, User
+from submissions.accounts.permissions import teams_of
 from submissions.api.schema import ErrorSerializer, QuotaSerializer
 from submissions.models import Scope
-from submissions.permissions import teams_of
 from submissions.quotas.counting import Quota, Window
 from submissions.quotas.refused_files import refusals_of
 from submissions.quotas.shown import Charged, quotas_for

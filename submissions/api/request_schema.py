@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from evaluation.engines import ENGINES
-from submissions.model_intake.intake import POOLINGS
+from submissions.intake.models.intake import POOLINGS
 
 
 @extend_schema_field({"type": "string", "format": "binary"})

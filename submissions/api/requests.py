@@ -14,18 +14,18 @@ from rest_framework.exceptions import ParseError
 from rest_framework.parsers import JSONParser
 from rest_framework.request import Request
 
-from leaderboard.api.errors import ApiError, problem
+from leaderboard.core.http.api_errors import ApiError, problem
 from leaderboard.models import System, Team, User
-from leaderboard.systems import SystemFields, find_system
-from submissions.files import IncomingFile, pair
-from submissions.forms import SubmissionForm
-from submissions.json_text import read_json
+from leaderboard.systems.records import SystemFields, find_system
+from submissions.accounts.permissions import systems_of, teams_of
+from submissions.core.json import read_json
+from submissions.intake.files import IncomingFile, pair
+from submissions.intake.forms import SubmissionForm
+from submissions.intake.seed_labels import split_labels
+from submissions.intake.system_form import COLUMNS, SystemForm
 from submissions.models import Upload
-from submissions.permissions import systems_of, teams_of
-from submissions.request_size import refuse_oversize
-from submissions.seeds import split_labels
-from submissions.submit_page import incoming, incoming_upload
-from submissions.system_form import COLUMNS, SystemForm
+from submissions.uploads.request_size import refuse_oversize
+from submissions.views.submit_page import incoming, incoming_upload
 
 #: What fields of a system are called in requests, where forms call them otherwise.
 ALIASES = {"paper": "paper_url", "code": "code_url", "model": "model_url", "license": "licence"}

@@ -11,7 +11,7 @@ from rest_framework import serializers
 class TokenScheme(OpenApiAuthenticationExtension):
     """`Authorization: Bearer <token>`, with a token from the account page."""
 
-    target_class = "submissions.people.authentication.TokenAuthentication"
+    target_class = "submissions.accounts.authentication.TokenAuthentication"
     name = "token"
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:

@@ -13,8 +13,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from leaderboard.api.errors import ApiError, problem
-from submissions import withdrawal
+from leaderboard.core.http.api_errors import ApiError, problem
+from submissions.accounts.permissions import may_manage, may_see, signed_in, submissions_of
+from submissions.accounts.throttling import ChangeThrottle, CheckThrottle, SubmitThrottle
 from submissions.api.answers import refused, report_answer, submission_answer
 from submissions.api.model_requests import checkpoint_to_check, model_of
 from submissions.api.request_schema import (
@@ -41,16 +42,15 @@ from submissions.api.schema import (
     SubmissionPageSerializer,
     SubmissionSerializer,
 )
-from submissions.checkpoints.keeping import check_checkpoint
-from submissions.forms import WithdrawalForm
-from submissions.intake import accept_submission, check_only
-from submissions.model_intake.intake import accept_model
+from submissions.checkpoints.service import check_checkpoint
+from submissions.core.errors import Refused
+from submissions.intake.forms import WithdrawalForm
+from submissions.intake.models.intake import accept_model
+from submissions.intake.rounds import set_priority
+from submissions.intake.runs import accept_submission, check_only
+from submissions.jobs import withdrawal
 from submissions.models import Scope, Submission
-from submissions.permissions import may_manage, may_see, signed_in, submissions_of
-from submissions.refusals import Refused
-from submissions.rounds import set_priority
-from submissions.status import describe, with_jobs
-from submissions.throttling import ChangeThrottle, CheckThrottle, SubmitThrottle
+from submissions.status.description import describe, with_jobs
 
 _IDENTIFIER = OpenApiParameter("identifier", str, OpenApiParameter.PATH, description="The submission's id.")
 _ERRORS = {

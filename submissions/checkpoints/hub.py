@@ -14,9 +14,9 @@ from pathlib import Path
 from django.conf import settings
 
 from evaluation.checkpoints import CODES
-from evaluation.errors import InvalidContent
-from evaluation.problems import Problem
-from submissions.refusals import Refused
+from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import Problem
+from submissions.core.errors import Refused
 
 logger = logging.getLogger(__name__)
 

@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from evaluation.archives.compression import MIB, describe_bytes
 from evaluation.checkpoints.files import keep
 from evaluation.checkpoints.findings import Findings
-from evaluation.formats.compression import MIB, describe_bytes
 
 _ENDPOINT = "https://huggingface.co"
 _TIMEOUT = 60

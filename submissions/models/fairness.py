@@ -1,6 +1,6 @@
 """What each team has had of a hidden dataset, and which of its runs look like probes.
 
-Writers: `submissions.quotas` (the ledger; exceptions by curators, in the admin) and `submissions.probes`.
+Writers: `submissions.quotas` (the ledger; exceptions by curators, in the admin) and `submissions.quotas.probes`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What people are told, and how. Written by `submissions.notices`; webhooks and preferences by their people."""
+"""What people are told, and how. Written by `submissions.notifications`; webhooks and preferences by their people."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from leaderboard.audit import actor, record
+from leaderboard.core.audit import actor, record
 from leaderboard.models import Dataset, Team
 from submissions.models import QuotaException, QuotaUse
 from submissions.quotas.ledger import refund_use

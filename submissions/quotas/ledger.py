@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from django.db import transaction
 from django.utils import timezone
 
-from evaluation.problems import Problem
+from evaluation.core.problems import Problem
 from leaderboard.models import Dataset, Team, User
+from submissions.core.errors import Refused
 from submissions.models import TERMINAL, Job, QuotaUse, State, Submission
 from submissions.quotas.counting import Quota, Window, quotas_of
-from submissions.refusals import Refused
 
 #: Why a unit was given back, as its people read it.
 OUR_FAULT = "the fault was ours"

@@ -12,10 +12,10 @@ from django.db import transaction
 from django.utils import timezone
 
 from leaderboard.models import Dataset, User
+from submissions.core.errors import Refused
 from submissions.models import QuotaUse
 from submissions.quotas.counting import day_began, quotas_of, until
 from submissions.quotas.ledger import QuotaSpent
-from submissions.refusals import Refused
 
 #: Refusals that are no verdict on a file.
 _NO_VERDICT = frozenset(

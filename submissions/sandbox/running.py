@@ -13,11 +13,11 @@ from typing import Any, Literal
 
 from django.conf import settings
 
+from evaluation.engines.warm_up import warm_up_engines
 from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.execution.job import EXIT_DISK_FULL, EXIT_OUT_OF_MEMORY, ExecutionJob
 from evaluation.execution.outcome import InvalidOutcome, read_failure, read_result
 from evaluation.kernel.building import cache_folder
-from evaluation.warming import warm_up_engines
 from submissions.sandbox.backends import (
     CACHE,
     NOBODY,
@@ -28,9 +28,9 @@ from submissions.sandbox.backends import (
     interpreter,
 )
 from submissions.sandbox.limits import Limits
+from submissions.sandbox.machine_lock import WAITING, MachineLock
 from submissions.sandbox.supervision import Breach, Ending, OnProgress, Supervision, want_free_disk
 from submissions.sandbox.watching import size_of, tidy
-from submissions.timing import WAITING, MachineLock
 
 logger = logging.getLogger(__name__)
 

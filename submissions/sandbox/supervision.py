@@ -14,9 +14,9 @@ from evaluation.execution.job import Progress
 from evaluation.execution.outcome import is_question, read_progress
 from submissions.sandbox.backends import Contained, SandboxUnavailable
 from submissions.sandbox.limits import Limits
+from submissions.sandbox.machine_lock import WAITING, MachineLock
 from submissions.sandbox.turn import Turn
 from submissions.sandbox.watching import exceeds, free_bytes, usage_of
-from submissions.timing import WAITING, MachineLock
 
 Breach = Literal["timed_out", "memory", "disk", "processes"]
 OnProgress = Callable[[str, float, str], None]

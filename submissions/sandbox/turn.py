@@ -7,7 +7,7 @@ from typing import Literal
 from evaluation.execution.job import ANSWER_GO, ANSWER_SKIP
 from submissions.sandbox.backends import Contained
 from submissions.sandbox.limits import Limits
-from submissions.timing import MachineLock
+from submissions.sandbox.machine_lock import MachineLock
 
 Answer = Literal["go", "skip"]
 

@@ -9,8 +9,8 @@ from django import template
 from django.template import Context
 
 from leaderboard.models import Dataset, User
+from submissions.accounts.permissions import teams_of
 from submissions.models import Submission
-from submissions.permissions import teams_of
 from submissions.quotas.counting import Quota
 from submissions.quotas.shown import charged, quotas_for
 

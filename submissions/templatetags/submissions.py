@@ -6,13 +6,13 @@ from datetime import timedelta
 
 from django import template
 
-from leaderboard.boards import wording
-from leaderboard.boards.made_by import parameter_text
+from leaderboard.core.text import numbers
 from leaderboard.models import Dataset
-from submissions.checkpoints.keeping import KIND_NAMES
-from submissions.model_intake.status import Variant
-from submissions.status import Part
-from submissions.status_scores import Score
+from leaderboard.systems.provenance import parameter_text
+from submissions.checkpoints.service import KIND_NAMES
+from submissions.status.description import Part
+from submissions.status.models import Variant
+from submissions.status.scores import Score
 
 register = template.Library()
 register.filter("parameter", parameter_text)
@@ -53,7 +53,7 @@ def _with_sign(value: float, digits: str) -> str:
 @register.filter
 def direction(value: float | None, measure: str) -> str:
     """The class that colours a difference: better or worse, whichever way the measure goes."""
-    return wording.direction(value, measure)
+    return numbers.direction(value, measure)
 
 
 @register.filter

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.ladder import paired_standard_error, rung
-from evaluation.parts import Parts, draw_parts
+from evaluation.judgements.splits import Parts, draw_parts
+from evaluation.statistics.ladder import paired_standard_error, rung
 from tests.attack.prober import QUERIES, Collection, Prober, honest, synthetic_collection
 
 SUBMISSIONS = 60

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from leaderboard.importing.importer import import_dataset
-from leaderboard.importing.options import ImportOptions
+from leaderboard.importing.collections.importer import import_dataset
+from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Dataset, User
-from submissions.queue import take_requests
+from submissions.queue.queue import take_requests
 from tests.attack.prober import DEPTH, QUERIES, Collection, Rankings, honest
 from tests.submissions.conftest import Api, work
 

@@ -19,14 +19,15 @@ import pytest
 from django.utils import timezone
 from numpy.typing import NDArray
 
-from evaluation import parts as judged_parts
-from leaderboard.audit import acting
-from leaderboard.judgements import load_parts
+from evaluation.judgements import splits as judged_parts
+from leaderboard.core.audit import acting
+from leaderboard.datasets.qrels import load_parts
 from leaderboard.models import Dataset
-from leaderboard.protection.changing import request_change
-from leaderboard.publishing import scored, values
+from leaderboard.results import values
+from leaderboard.results.publishing import scored
+from leaderboard.results.publishing.protection import request_change
 from submissions.models import Flag
-from submissions.queue import take_requests
+from submissions.queue.queue import take_requests
 from tests.attack import offline
 from tests.attack.offline import ALL, EVERY, FULL, SUBMISSIONS, Protections
 from tests.attack.prober import QUERIES, Prober, honest, synthetic_collection

@@ -87,7 +87,7 @@ def our_engine(name: str) -> Any:
 def index_ours(folder: Path, watch: Stopwatch, name: str = "bm25") -> None:
     """Index with our engine, reading included."""
     engine = watch.time("loading", lambda: our_engine(name))
-    from evaluation.collection import read_corpus
+    from evaluation.collections.beir import read_corpus
 
     watch.note_memory("memory before")
     (folder / name).mkdir()
@@ -99,7 +99,7 @@ def search_ours(folder: Path, watch: Stopwatch, rounds: int, name: str = "bm25")
     """Search with our engine."""
 
     def loading() -> Any:
-        from evaluation.collection import read_queries
+        from evaluation.collections.beir import read_queries
 
         engine = our_engine(name)
         engine.open(folder / name)

@@ -187,10 +187,10 @@ def cost(work: Callable[[], Any], times: int = 1) -> float:
 
 def measure(site: Site, address: str, board: Any, rounds: int) -> dict[str, float]:
     """Medians for one board."""
-    from leaderboard.board_versions import Kind, board_changed
-    from leaderboard.boards.entries import forget_entries
+    from leaderboard.core.cache.pages import forget_pages
     from leaderboard.models import Dataset
-    from leaderboard.page_cache import forget_pages
+    from leaderboard.results.history.columns import forget_entries
+    from leaderboard.results.history.revisions import Kind, board_changed
 
     plain, same = naive_templates(board)
     dataset = Dataset.objects.get(slug="dataset-0")
@@ -221,8 +221,8 @@ def queries(site: Site, address: str) -> str:
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
 
-    from leaderboard.boards.entries import forget_entries
-    from leaderboard.page_cache import forget_pages
+    from leaderboard.core.cache.pages import forget_pages
+    from leaderboard.results.history.columns import forget_entries
 
     counts = []
     forget_entries()

@@ -23,7 +23,7 @@ import numpy as np  # noqa: E402
 from numpy.typing import NDArray  # noqa: E402
 from scipy import stats  # noqa: E402
 
-from evaluation.certainty import (  # noqa: E402
+from evaluation.statistics import (  # noqa: E402
     PermutedSums,
     count_wins,
     holm,

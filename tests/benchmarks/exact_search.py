@@ -82,7 +82,7 @@ def run_contender(name: str, folder: Path, threads: int) -> None:
     import faiss
     import torch
 
-    from evaluation.engines.exact_search import ExactSearch, Shard
+    from evaluation.engines.index.exact_search import ExactSearch, Shard
 
     torch.set_num_threads(threads)
     faiss.omp_set_num_threads(threads)

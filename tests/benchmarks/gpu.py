@@ -58,8 +58,8 @@ def compare_encoding(documents: int, batch_size: int, rounds: int) -> None:
     import torch
     from sentence_transformers import SentenceTransformer
 
-    from evaluation.neural import batching, loading
-    from evaluation.neural.encoding import Encoder, EncoderSettings
+    from evaluation.engines.neural import batching, loading
+    from evaluation.engines.neural.encoding import Encoder, EncoderSettings
 
     random = np.random.default_rng(3)
     texts = [" ".join(random.choice(WORDS, length)) for length in random.integers(20, 251, documents)]
@@ -82,7 +82,7 @@ def compare_search(count: int, rounds: int) -> None:
     """Searching beside reading all vectors once."""
     import torch
 
-    from evaluation.engines.exact_search import ExactSearch, Shard
+    from evaluation.engines.index.exact_search import ExactSearch, Shard
 
     random = np.random.default_rng(4)
     vectors = random.standard_normal((count, DIMENSION), np.float32)

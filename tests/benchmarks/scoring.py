@@ -38,7 +38,7 @@ SMALL_QUERIES = 50
 
 def make_files(folder: Path, queries: int, dense: bool) -> None:
     """A run, its shuffled and compressed forms, qrels, and document ids; kept if they are there already."""
-    from evaluation.identifiers import DocumentIds
+    from evaluation.collections.document_ids import DocumentIds
 
     marker = folder / f"made-{queries}-{dense}"
     if marker.exists():
@@ -142,7 +142,7 @@ def child_warm(folder: Path) -> dict[str, float]:
 
 def large_prepared(target: object, folder: Path) -> object:
     """The large target, its lookup tables made: what a worker keeps between runs."""
-    from evaluation.scoring import check_run
+    from evaluation.runs.score import check_run
 
     check_run(folder / "small.txt", target)  # type: ignore[arg-type]
     return target
@@ -164,9 +164,9 @@ _small_qrels: dict[Path, dict[str, dict[str, int]]] = {}
 
 
 def target_of(folder: Path, qrels: str) -> object:
-    from evaluation.identifiers import DocumentIds
-    from evaluation.qrels import read_qrels
-    from evaluation.scoring import Target
+    from evaluation.collections.document_ids import DocumentIds
+    from evaluation.judgements.qrels import read_qrels
+    from evaluation.runs.score import Target
 
     read = read_qrels(folder / qrels)
     return Target(read, read.query_ids, DocumentIds.open(folder / "documents.ids"), hidden=False)
@@ -176,7 +176,7 @@ def score(folder: Path, name: str, target: object, progress: Callable[[float], N
     import numpy as np
 
     from evaluation.measures import DEFAULT_MEASURES
-    from evaluation.scoring import score_run
+    from evaluation.runs.score import score_run
 
     scored = score_run(folder / name, target, DEFAULT_MEASURES, progress=progress)  # type: ignore[arg-type]
     np.save(folder / "out.npy", scored.per_query)

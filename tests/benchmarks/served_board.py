@@ -55,7 +55,7 @@ def prepare(folder: str, systems: int, datasets: int, after: ExitStack) -> None:
     django.setup()
     call_command("migrate", verbosity=0)
     call_command("collectstatic", verbosity=0, interactive=False)
-    from leaderboard.demo.generated_board import generate_board
+    from leaderboard.importing.demo.generated_board import generate_board
 
     made = generate_board(systems, datasets)
     print(f"{made.entries:,} results of {made.systems:,} systems on {made.datasets} datasets")
@@ -66,7 +66,7 @@ class Served:
     """gunicorn, and what its workers used."""
 
     def __init__(self, folder: str, after: ExitStack) -> None:
-        from leaderboard.supervisor import services
+        from leaderboard.management.supervisor import services
         from tests.servers import processes
 
         self.port = _free_port()

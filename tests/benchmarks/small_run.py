@@ -79,10 +79,10 @@ def measure(folder: Path, repeat: int) -> None:
     import pytrec_eval
     from django.core.management import call_command
 
-    from evaluation.warming import warm_up
+    from evaluation.engines.warm_up import warm_up
     from leaderboard.models import Dataset
+    from submissions.jobs.runner import work_through
     from submissions.models import Job
-    from submissions.working import work_through
 
     make_collection(folder / "collection")
     options = ("--slug", "small", "--open", "--runs-only")
@@ -113,8 +113,8 @@ def measure(folder: Path, repeat: int) -> None:
 
 def submit(dataset: Any, path: Path, name: str) -> None:
     """Queue the run as intake does after validation."""
+    from leaderboard.core.storage.runs import store_run
     from leaderboard.models import System
-    from leaderboard.runs import store_run
     from submissions.models import Job, State
 
     system = System.objects.create(slug=path.stem, name=name, architecture="other")

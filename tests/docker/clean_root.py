@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from leaderboard.supervisor.processes import dying_with_this_process
+from leaderboard.management.supervisor.processes import dying_with_this_process
 
 MIRROR = "http://deb.debian.org/debian"
 PACKAGES = "python3,python3-venv,ca-certificates"

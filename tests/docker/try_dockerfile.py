@@ -52,7 +52,7 @@ for place in ("/site", "/etc", "/usr/local/bin"):
 assert "CapBnd:\\t0000000000000000" in pathlib.Path("/proc/self/status").read_text()
 pathlib.Path("/data/written").unlink(missing_ok=True)"""
 NO_MODELS = "import importlib.util as u; assert not [n for n in ('torch', 'transformers') if u.find_spec(n)]"
-VALKEY = f"""import os, pathlib; from leaderboard.supervisor import valkey
+VALKEY = f"""import os, pathlib; from leaderboard.management.supervisor import valkey
 arguments = valkey.command(pathlib.Path("{BROKER}"), pathlib.Path("/tmp/valkey")).arguments
 os.execv(arguments[0], arguments)"""
 #: The server, its own check until it is well, then what a visitor asks for.

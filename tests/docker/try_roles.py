@@ -22,7 +22,7 @@ from typing import Any
 import psycopg
 import yaml
 
-from leaderboard.supervisor.valkey import find_server
+from leaderboard.management.supervisor.valkey import find_server
 from tests.servers import processes
 from tests.servers.postgresql import start_postgresql
 

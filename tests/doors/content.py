@@ -19,9 +19,9 @@ from django.contrib.contenttypes.models import ContentType
 from django.test import Client
 from django.utils import timezone
 
-from leaderboard import audit
-from leaderboard.curators import make_curator
-from leaderboard.files import keep_file, offer_kept
+from leaderboard.core import audit
+from leaderboard.core.groups import make_curator
+from leaderboard.datasets.files import keep_file, offer_kept
 from leaderboard.models import (
     Benchmark,
     BenchmarkMember,
@@ -43,7 +43,9 @@ from leaderboard.models import (
     User,
 )
 from leaderboard.models.datasets import Visibility
-from leaderboard.round_topics import sum_up
+from leaderboard.rounds.topics import sum_up
+from submissions.accounts import invitations
+from submissions.accounts.tokens import make_token
 from submissions.models import (
     ApiToken,
     Flag,
@@ -57,9 +59,7 @@ from submissions.models import (
     Webhook,
     Worker,
 )
-from submissions.notices.deliveries import send_test
-from submissions.people import invitations
-from submissions.people.tokens import make_token
+from submissions.notifications.deliveries import send_test
 from tests.doors.expected import PEOPLE
 from tests.factories import make_dataset, make_user, team_of
 from tests.leaderboard.entries import cost

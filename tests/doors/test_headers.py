@@ -18,7 +18,7 @@ from django.http import HttpResponseBase
 from django.test import Client
 
 from leaderboard.settings.security import HSTS_YEAR, strict_transport
-from submissions.throttling import ChangeThrottle
+from submissions.accounts.throttling import ChangeThrottle
 from tests.doors.content import Site, build
 from tests.doors.expected import PEOPLE, ROWS
 from tests.doors.walking import doors_of

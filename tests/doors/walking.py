@@ -16,7 +16,7 @@ from django.shortcuts import resolve_url
 from django.test import Client
 from django.urls import reverse
 
-from leaderboard.page_cache import forget_pages
+from leaderboard.core.cache.pages import forget_pages
 from tests.doors.content import VARIANTS, Places, Site
 from tests.doors.expected import Row
 from tests.leaks.routes import Route, fill, routes, samples

@@ -9,7 +9,7 @@ from typing import Any
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.checkpoints.rebuilding import open_checkpoint
-from evaluation.collection import Document, Query
+from evaluation.collections.beir import Document, Query
 from evaluation.engines import ENGINES, Engine, Ranking, Resources, retrieve
 from evaluation.engines.base import shard_name
 

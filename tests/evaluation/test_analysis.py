@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from evaluation.analysis import ENGLISH_STOP_WORDS, MAX_WORD_LENGTH, analyser_for
-from evaluation.analysis.words import words, words_by_classes
+from evaluation.text import ENGLISH_STOP_WORDS, MAX_WORD_LENGTH, analyser_for
+from evaluation.text.words import words, words_by_classes
 
 
 @pytest.mark.parametrize(

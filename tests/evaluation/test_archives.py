@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.errors import InvalidContent
-from evaluation.formats.archives import Policy, is_zip, open_archive
-from evaluation.problems import Problem
+from evaluation.archives.zip import Policy, is_zip, open_archive
+from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import Problem
 from tests.fuzz.bombs import BOMBS, zip_of
 
 POLICY = Policy(max_members=3, members_hint="At most three.", expansion_hint="Send it plain.")

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evaluation.analysis import analyser_for
-from evaluation.collection import Document, Query
+from evaluation.collections.beir import Document, Query
+from evaluation.core.errors import InvalidContent
 from evaluation.engines import (
     ENGINES,
     Engine,
@@ -28,9 +28,9 @@ from evaluation.engines import (
     run_lines,
 )
 from evaluation.engines.bm25 import FIELDS
-from evaluation.engines.inversion import IndexBuilder
-from evaluation.engines.lengths import DECODED_LENGTHS, encode_lengths
-from evaluation.errors import InvalidContent
+from evaluation.engines.index.inversion import IndexBuilder
+from evaluation.engines.index.lengths import DECODED_LENGTHS, encode_lengths
+from evaluation.text import analyser_for
 from tests.evaluation.real_collections import scores_of
 
 

@@ -11,9 +11,10 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
-from evaluation.collection import Document, Query
-from evaluation.engines import Engine, InvalidParameter, Resources, describe, text_groups
-from evaluation.errors import ModelFailure
+from evaluation.collections.beir import Document, Query
+from evaluation.core.errors import ModelFailure
+from evaluation.engines import Engine, InvalidParameter, Resources, describe
+from evaluation.engines.index import text_groups
 from tests.evaluation.real_collections import scores_of
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "cat", "dog", "run", "##s", "##ning", "über", "猫", "a", "."]

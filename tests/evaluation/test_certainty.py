@@ -11,18 +11,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from evaluation.certainty import (
-    PermutedSums,
-    count_wins,
-    holm,
-    intervals,
-    paired,
-    randomisation_test,
-    tiers,
-)
-from evaluation.certainty.randomisation import exact_p, hoeffding_bound
-from evaluation.qrels import read_qrels
-from evaluation.scoring import Target, score_run
+from evaluation.judgements.qrels import read_qrels
+from evaluation.runs.score import Target, score_run
+from evaluation.statistics import PermutedSums, count_wins, holm, intervals, paired, randomisation_test, tiers
+from evaluation.statistics.randomisation import exact_p, hoeffding_bound
 from tests.evaluation.real_collections import SHARED
 
 Values = NDArray[np.float64]

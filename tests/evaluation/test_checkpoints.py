@@ -22,7 +22,7 @@ from evaluation.checkpoints import (
 from evaluation.checkpoints.allowance import Allowance
 from evaluation.checkpoints.packing import write_archive
 from evaluation.checkpoints.safetensors import read_tensors
-from evaluation.errors import InvalidContent
+from evaluation.core.errors import InvalidContent
 from tests.evaluation import tiny_models
 from tests.evaluation.hostile_archives import tarred
 from tests.evaluation.small_checkpoint import arrays, files, safetensors, write, zipped
@@ -100,7 +100,7 @@ def test_packing_what_was_rebuilt_gives_the_same_model(
 @pytest.mark.parametrize("name", ["tiny_dense", "tiny_static", "tiny_splade", "tiny_inference_free", "tiny_colbert",
                                   "tiny_pylate", "tiny_stanford"])  # fmt: skip
 def test_rebuilt_models_encode_as_the_senders_do(name: str, tiny: Callable[[str], tuple[Path, Path]]) -> None:
-    from evaluation.neural import loading
+    from evaluation.engines.neural import loading
 
     loading.prepare(threads=1)
     load: Any = {
@@ -117,7 +117,7 @@ def test_rebuilt_models_encode_as_the_senders_do(name: str, tiny: Callable[[str]
 
 
 def test_both_encoders_of_dpr_encode_as_the_router_does(tiny: Callable[[str], tuple[Path, Path]]) -> None:
-    from evaluation.neural import loading
+    from evaluation.engines.neural import loading
 
     raw, rebuilt = tiny("tiny_dpr")
     router = loading.load_sentence_encoder(raw, "cpu")
@@ -131,7 +131,7 @@ def test_both_encoders_of_dpr_encode_as_the_router_does(tiny: Callable[[str], tu
 def test_cross_encoders_and_writers_do_as_the_senders_do(tiny: Callable[[str], tuple[Path, Path]]) -> None:
     import transformers
 
-    from evaluation.neural import loading
+    from evaluation.engines.neural import loading
 
     raw, rebuilt = tiny("tiny_cross_encoder")
     pairs = [(one, other) for one in TEXTS for other in TEXTS]

@@ -73,7 +73,7 @@ def test_other_architectures_encode_as_the_senders_do(model_type: str, tmp_path:
     from sentence_transformers.base.modules import Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling
 
-    from evaluation.neural import loading
+    from evaluation.engines.neural import loading
 
     loading.prepare(threads=1)
     size = {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.cli_retrieve import add_parser
+from evaluation.cli.retrieve import add_parser
 
 
 def run_command(*words: str | Path) -> int:

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.collection import Document, Query, read_corpus, read_queries
-from evaluation.collection_check import check_corpus, check_queries
-from evaluation.errors import InvalidContent
-from evaluation.problems import Problem
+from evaluation.collections.beir import Document, Query, read_corpus, read_queries
+from evaluation.collections.check import check_corpus, check_queries
+from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import Problem
 from tests.fuzz.bombs import BOMBS
 
 GOOD = '{"_id": "d1", "title": "One", "text": "a b"}\n{"_id": "d2", "title": "", "text": ""}\n'
@@ -123,7 +123,7 @@ def test_an_empty_file_is_refused(tmp_path: Path) -> None:
 def test_a_line_over_the_limit_is_refused_without_being_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evaluation.collection.MAX_LINE_BYTES", 100)
+    monkeypatch.setattr("evaluation.collections.beir.MAX_LINE_BYTES", 100)
     path = write(tmp_path, GOOD + json.dumps({"_id": "long", "text": "x" * 1000}) + "\n" + "bad\n")
     problems = problems_of(path)
     assert problems["line_too_long"].lines == (3,)
@@ -188,7 +188,7 @@ def test_duplicates_are_found_exactly(tmp_path_factory: pytest.TempPathFactory, 
 def test_duplicates_are_counted_however_many_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compared: int
 ) -> None:
-    monkeypatch.setattr("evaluation.collection_check._SUSPECTS_COMPARED", compared)
+    monkeypatch.setattr("evaluation.collections.check._SUSPECTS_COMPARED", compared)
     rows: list[dict[str, Any]] = [{"_id": str(number % 40), "text": ""} for number in range(100)]
     path = write(tmp_path, "".join(json.dumps(row) + "\n" for row in rows))
     problem = problems_of(path)["duplicate_id"]

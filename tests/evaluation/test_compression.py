@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from evaluation.errors import InvalidContent
-from evaluation.formats.compression import MIB, Limits, open_blocks, open_expanded, open_lines
-from evaluation.qrels import Qrels
-from evaluation.scoring import Target, check_run, score_run
+from evaluation.archives.compression import MIB, Limits, open_blocks, open_expanded, open_lines
+from evaluation.core.errors import InvalidContent
+from evaluation.judgements.qrels import Qrels
+from evaluation.runs.score import Target, check_run, score_run
 
 RUN = "".join(
     f"{query} Q0 d{rank} {rank} {-rank} tag\n" for query in range(40) for rank in range(1, 200)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from evaluation.checkpoints.description import CheckpointKind
-from evaluation.collection import Query
+from evaluation.collections.beir import Query
+from evaluation.core.errors import InvalidContent, ModelFailure
 from evaluation.engines import ENGINES, InvalidParameter, Resources
 from evaluation.engines.cross_encoder import depths_of
-from evaluation.errors import InvalidContent, ModelFailure
 from tests.evaluation.neural import (
     AWKWARD,
     AWKWARD_QUERIES,

@@ -15,8 +15,8 @@ import pytest
 
 from evaluation.__main__ import main
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
+from evaluation.core.errors import InvalidContent, ModelFailure
 from evaluation.engines import InvalidParameter, Resources, Retrieval, describe, retrieve
-from evaluation.errors import InvalidContent, ModelFailure
 from tests.evaluation import tiny_models
 
 QUERIES = ["heart disease", "the price of stock", "brown fox", "zzz 12", ""]
@@ -217,7 +217,7 @@ def test_shards_give_the_bytes_of_one(
     search: Search, tiny: Path, collection: tuple[Path, Path], tmp_path: Path
 ) -> None:
     """Shards encoded apart, by other engines, are what a single job would have made itself."""
-    from evaluation.collection import read_corpus
+    from evaluation.collections.beir import read_corpus
     from evaluation.engines.base import ShardedEngine, shard_name, shards_of
 
     alone, apart = tmp_path / "alone", tmp_path / "apart"
@@ -338,7 +338,7 @@ def test_the_command_says_what_a_folder_lacks(
 def test_batches_are_halved_until_they_fit(on_gpu: bool) -> None:
     import torch
 
-    from evaluation.neural.batching import in_batches
+    from evaluation.engines.neural.batching import in_batches
 
     lengths = np.array([5, 1, 9, 3, 7])
     tried: list[list[int]] = []
@@ -361,7 +361,7 @@ def test_batches_are_halved_until_they_fit(on_gpu: bool) -> None:
 
 
 def test_one_text_that_does_not_fit_is_the_models_failure() -> None:
-    from evaluation.neural.batching import in_batches
+    from evaluation.engines.neural.batching import in_batches
 
     def run(indices: Any) -> None:
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")

@@ -11,10 +11,10 @@ import orjson
 import pytest
 
 from evaluation.checkpoints.description import CheckpointKind
-from evaluation.collection import Document, Query
+from evaluation.collections.beir import Document, Query
+from evaluation.core.errors import ModelFailure
 from evaluation.engines import Resources, describe, retrieve
 from evaluation.engines.base import shards_of
-from evaluation.errors import ModelFailure
 from tests.evaluation.neural import AWKWARD, DOCUMENTS, created, rebuilt, searched
 from tests.evaluation.tiny_models import tiny_t5
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evaluation.collection import Document, Query
+from evaluation.collections.beir import Document, Query
 from evaluation.efficiency import PROTOCOL, Figures, Hardware, Latency, describe, measure
 from evaluation.efficiency.energy import EnergyMeter, open_meter
 from evaluation.efficiency.hardware import cpu_model

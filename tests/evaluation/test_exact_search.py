@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from evaluation.engines.exact_search import ExactSearch, Shard
-from evaluation.errors import ModelFailure
-from evaluation.ordering import trec_order
+from evaluation.core.errors import ModelFailure
+from evaluation.core.order import trec_order
+from evaluation.engines.index.exact_search import ExactSearch, Shard
 
 
 def names(count: int) -> list[str]:

@@ -17,12 +17,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evaluation.core.errors import ModelFailure
 from evaluation.efficiency import Figures
 from evaluation.efficiency import describe as describe_hardware
 from evaluation.engines import ENGINES, InvalidParameter, describe
 from evaluation.engines.facts import FACTS
 from evaluation.engines.retrieval import variant_paths
-from evaluation.errors import ModelFailure
 from evaluation.execution import child
 from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.execution.job import (
@@ -132,7 +132,7 @@ sys.path.insert(0, sys.argv[1])
 from dataclasses import replace
 from pathlib import Path
 import evaluation.engines as engines
-from evaluation.errors import ModelFailure
+from evaluation.core.errors import ModelFailure
 from evaluation.execution import child
 from evaluation.execution.job import ExecutionJob
 class OutOfMemoryError(RuntimeError):

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evaluation.collection import Query
+from evaluation.collections.beir import Query
+from evaluation.core.errors import InvalidRun
 from evaluation.engines import InvalidParameter, Ranking, Resources, describe, retrieve
-from evaluation.errors import InvalidRun
 
 Run = dict[str, dict[str, float]]
 

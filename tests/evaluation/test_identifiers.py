@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evaluation.identifiers import DocumentIds
+from evaluation.collections.document_ids import DocumentIds
 
 ids = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zs"]), min_size=1, max_size=40)
 

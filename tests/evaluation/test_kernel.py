@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import pytrec_eval
 
-from evaluation.errors import InvalidContent, KernelUnavailable
-from evaluation.identifiers import DocumentIds
+from evaluation.collections.document_ids import DocumentIds
+from evaluation.core.errors import InvalidContent, KernelUnavailable
+from evaluation.judgements.qrels import Qrels
 from evaluation.kernel import building
-from evaluation.qrels import Qrels
-from evaluation.scoring import Target, check_run, score_run
+from evaluation.runs.score import Target, check_run, score_run
 
 MEASURES = {"nDCG@10": "ndcg_cut_10", "AP": "map", "RR": "recip_rank", "R@100": "recall_100", "P@10": "P_10"}
 LETTERS = "ab01é漢"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from evaluation.ladder import STEP, paired_standard_error, rung
+from evaluation.statistics.ladder import STEP, paired_standard_error, rung
 
 unit = st.floats(0, 1)
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from evaluation.checkpoints.description import CheckpointKind
-from evaluation.collection import Document, Query
-from evaluation.errors import ModelFailure
+from evaluation.collections.beir import Document, Query
+from evaluation.core.errors import ModelFailure
 from tests.evaluation.neural import (
     AWKWARD,
     AWKWARD_QUERIES,

@@ -12,13 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation import judgement_file
-from evaluation.errors import InvalidContent
-from evaluation.identifiers import DocumentIds
-from evaluation.judgement_file import NewJudgements, guarded, read_judgements, unguarded
-from evaluation.merging import Conflict, Policy, compare, merge, write_judgements
-from evaluation.problems import Problem
-from evaluation.qrels import read_grades, read_qrels
+from evaluation.collections.document_ids import DocumentIds
+from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import Problem
+from evaluation.judgements import import_file
+from evaluation.judgements.import_file import NewJudgements, guarded, read_judgements, unguarded
+from evaluation.judgements.merge import Conflict, Policy, compare, merge, write_judgements
+from evaluation.judgements.qrels import read_grades, read_qrels
 
 QUERIES = {"q1", "q2", "=q3"}
 
@@ -109,7 +109,7 @@ def test_a_small_file_of_very_many_lines_is_refused_soon(tmp_path: Path) -> None
 def test_so_many_lines_are_taken_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, text: str
 ) -> None:
-    monkeypatch.setattr(judgement_file, limit, 50)
+    monkeypatch.setattr(import_file, limit, 50)
     assert problems(tmp_path, text * 51)["too_many"].message == "more than 50 lines"
 
 

@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.parts import draw_parts, part_means, read_parts, relevant_counts, stratum, write_parts
-from evaluation.qrels import Qrels
+from evaluation.judgements.qrels import Qrels
+from evaluation.judgements.splits import (
+    draw_parts,
+    part_means,
+    read_parts,
+    relevant_counts,
+    stratum,
+    write_parts,
+)
 
 counts = st.dictionaries(
     st.text("abcdefgh", min_size=1, max_size=4), st.integers(0, 40), min_size=4, max_size=120

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evaluation import pooling
-from evaluation.identifiers import DocumentIds
-from evaluation.ordering import trec_order
-from evaluation.pooling import PoolTooLarge, draw_pool
-from evaluation.qrels import Qrels
+from evaluation.collections.document_ids import DocumentIds
+from evaluation.core.order import trec_order
+from evaluation.judgements.qrels import Qrels
+from evaluation.runs import pooling
+from evaluation.runs.pooling import PoolTooLarge, draw_pool
 
 Ranking = dict[str, dict[str, float]]
 

@@ -7,7 +7,7 @@ import Stemmer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.analysis.porter import stem
+from evaluation.text.porter import stem
 
 #: Word and stem after the whole algorithm, for the examples of each step in the paper.
 PAIRS = """

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.formats.run_metadata import kept_metadata
-from evaluation.problems import Report
-from evaluation.scoring import Target, check_run
+from evaluation.core.problems import Report
+from evaluation.runs.metadata import kept_metadata
+from evaluation.runs.score import Target, check_run
 
 MIB = 1024 * 1024
 
 _READ = """
 import sys, tempfile
-from evaluation.errors import InvalidContent
-from evaluation.formats.compression import Limits
-from evaluation.formats.mteb import predictions_as_lines
+from evaluation.core.errors import InvalidContent
+from evaluation.archives.compression import Limits
+from evaluation.runs.mteb import predictions_as_lines
 with tempfile.TemporaryFile() as out:
     try:
         predictions_as_lines(sys.argv[1], Limits(), out)

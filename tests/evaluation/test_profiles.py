@@ -11,22 +11,29 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.analysis.words import words
-from evaluation.profiles.corpus import (
+from evaluation.collections.profiles.corpus import (
     profile_corpus,
     read_document_lengths,
     read_unigrams,
     write_profile,
 )
-from evaluation.profiles.lengths import EDGES, QUANTILES, LengthDistribution, doublings, merged, shares
-from evaluation.profiles.scaling import classical_scaling
-from evaluation.profiles.unigrams import (
+from evaluation.collections.profiles.lengths import (
+    EDGES,
+    QUANTILES,
+    LengthDistribution,
+    doublings,
+    merged,
+    shares,
+)
+from evaluation.collections.profiles.scaling import classical_scaling
+from evaluation.collections.profiles.unigrams import (
     MOST_WORDS,
     UnigramCounter,
     Unigrams,
     jaccard_bounds,
     weighted_jaccard,
 )
+from evaluation.text.words import words
 
 COUNTS = st.dictionaries(
     st.text("abcde", min_size=1, max_size=2), st.integers(1, 50), min_size=1, max_size=20

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.errors import InvalidContent
-from evaluation.qrels import Qrels, read_qrels
+from evaluation.core.errors import InvalidContent
+from evaluation.judgements.qrels import Qrels, read_qrels
 
 
 def read(tmp_path: Path, content: str | bytes) -> Qrels:

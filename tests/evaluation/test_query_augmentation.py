@@ -12,10 +12,10 @@ import pytest
 from numpy.typing import NDArray
 
 from evaluation.checkpoints.description import CheckpointKind
-from evaluation.collection import Document, Query
+from evaluation.collections.beir import Document, Query
+from evaluation.core.errors import ModelFailure
 from evaluation.engines import describe
-from evaluation.engines.lengths import DECODED_LENGTHS, encode_lengths
-from evaluation.errors import ModelFailure
+from evaluation.engines.index.lengths import DECODED_LENGTHS, encode_lengths
 from tests.evaluation.neural import (
     AWKWARD,
     AWKWARD_QUERIES,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evaluation.checkpoints.description import CheckpointKind
-from evaluation.collection import Query
+from evaluation.collections.beir import Query
 from evaluation.engines import Resources, describe
 from tests.evaluation.neural import AWKWARD, AWKWARD_QUERIES, DOCUMENTS, QUERIES, created, rebuilt, searched
 from tests.evaluation.tiny_models import tiny_t5

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.qrels import read_qrels
-from evaluation.scoring import Target, score_run
+from evaluation.judgements.qrels import read_qrels
+from evaluation.runs.score import Target, score_run
 
 SHARED = Path(os.environ.get("RUNBOARD_SHARED") or Path(__file__).resolve().parents[2].parent / "shared")
 ROUND = SHARED / "data" / "trec-covid-round1"

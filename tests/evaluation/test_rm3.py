@@ -12,10 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evaluation.analysis import analyser_for
-from evaluation.collection import Document, Query
+from evaluation.collections.beir import Document, Query
 from evaluation.engines import ENGINES, Engine, Ranking, Resources
-from evaluation.engines.term_search import TermSearch
+from evaluation.engines.index.term_search import TermSearch
+from evaluation.text import analyser_for
 from tests.evaluation.real_collections import scores_of
 
 

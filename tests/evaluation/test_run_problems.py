@@ -8,11 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evaluation.formats.compression import Limits
-from evaluation.identifiers import DocumentIds
-from evaluation.problems import Problem, Report
-from evaluation.qrels import Qrels
-from evaluation.scoring import InvalidRun, Target, check_run, score_run
+from evaluation.archives.compression import Limits
+from evaluation.collections.document_ids import DocumentIds
+from evaluation.core.problems import Problem, Report
+from evaluation.judgements.qrels import Qrels
+from evaluation.runs.score import InvalidRun, Target, check_run, score_run
 
 GOOD = "1 Q0 a 1 3.5 tag\n1 Q0 b 2 2.5 tag\n2 Q0 a 1 1.5 tag\n"
 QUERIES = ["1", "2"]

@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evaluation.ordering import trec_order
-from evaluation.qrels import Qrels
-from evaluation.scoring import Target, score_run
+from evaluation.core.order import trec_order
+from evaluation.judgements.qrels import Qrels
+from evaluation.runs.score import Target, score_run
 
 written = st.one_of(
     st.floats(-3e38, 3e38).map(repr),

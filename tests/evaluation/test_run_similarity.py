@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluation.collection import read_queries
-from evaluation.run_similarity import DEPTH, Signature, SignedRun, chain, compare, sign_run
+from evaluation.collections.beir import read_queries
+from evaluation.runs.similarity import DEPTH, Signature, SignedRun, chain, compare, sign_run
 
 TOPICS = [f"q{number}" for number in range(60)]
 Run = Mapping[str, Sequence[str]]

@@ -11,11 +11,11 @@ import pytrec_eval
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evaluation.identifiers import DocumentIds
+from evaluation.collections.document_ids import DocumentIds
+from evaluation.core.order import trec_order
+from evaluation.judgements.qrels import Qrels
 from evaluation.measures import DEFAULT_MEASURES, parse_measure
-from evaluation.ordering import trec_order
-from evaluation.qrels import Qrels
-from evaluation.scoring import InvalidRun, ScoredRun, Target, score_run
+from evaluation.runs.score import InvalidRun, ScoredRun, Target, score_run
 
 QUIET = settings(
     max_examples=60,

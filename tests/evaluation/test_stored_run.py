@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.engines.stored_run import StoredRun
-from evaluation.errors import InvalidRun
+from evaluation.core.errors import InvalidRun
+from evaluation.runs.stored import StoredRun
 
 
 def written(folder: Path, *lines: str) -> Path:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.document_texts import KEPT_CHARACTERS, DocumentTexts, write_document_texts
-from evaluation.ordering import trec_order
-from evaluation.top_documents import KEPT, TopDocuments, shown, write_top_documents
+from evaluation.collections.excerpts import KEPT_CHARACTERS, DocumentTexts, write_document_texts
+from evaluation.core.order import trec_order
+from evaluation.runs.top_documents import KEPT, TopDocuments, shown, write_top_documents
 
 
 def _top(tmp_path: Path, text: str) -> TopDocuments:

@@ -10,14 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from evaluation.engines.weighted_index import (
+from evaluation.core.errors import InvalidContent
+from evaluation.core.order import trec_order
+from evaluation.engines.index.weighted_index import (
     SparseRows,
     WeightedIndex,
     write_sparse_shard,
     write_weighted_index,
 )
-from evaluation.errors import InvalidContent
-from evaluation.ordering import trec_order
 
 DIMENSION = 12
 

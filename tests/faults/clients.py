@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from leaderboard.models import User
-from submissions.people.tokens import make_token
+from submissions.accounts.tokens import make_token
 from tests.faults.site import Site
 from tests.submissions.conftest import run_text
 

@@ -196,10 +196,13 @@ def follow_all(orders: Orders, name: str) -> None:
     """Have this process, which is the service of that name, obey the orders from now on."""
     global _orders, _name
     _orders, _name = orders, name
-    from submissions import analysis, lifecycle, queue, retrieved, scoring, working
-    from submissions.model_work import encodings
+    from submissions.jobs import runner as working
+    from submissions.jobs.kinds import handover, significance
+    from submissions.jobs.kinds import score as scoring
+    from submissions.jobs.models import encodings
+    from submissions.jobs.worker import polling as looking
+    from submissions.queue import lifecycle, queue
     from submissions.sandbox import supervision
-    from submissions.workers import looking
 
     _set_clock()
     _let_clocks_decide()
@@ -211,9 +214,9 @@ def follow_all(orders: Orders, name: str) -> None:
     _follow_models(supervision)
     _follow_jobs(working)
     _wrap(working, "prepare_for_pages", before="settled")
-    _wrap(retrieved, "_hand_over", before="handing over", after="handed over", everywhere=False)
+    _wrap(handover, "_hand_over", before="handing over", after="handed over", everywhere=False)
     _wrap(encodings, "_keep", after="shard")
-    _wrap(analysis, "keep_certainty", after="certainty")
+    _wrap(significance, "keep_certainty", after="certainty")
     _wrap(queue, "_waits", before="dispatching")  # between taking a request and making its job
     _wrap(queue, "put_back", after="reaping", everywhere=False)
 

@@ -21,7 +21,7 @@ from typing import Any
 from django.conf import settings
 from django.db import connection, connections
 
-from leaderboard.supervisor.processes import die_with_parent
+from leaderboard.management.supervisor.processes import die_with_parent
 from tests.faults import faulty
 from tests.faults.orders import Orders
 from tests.faults.service import Service
@@ -112,7 +112,8 @@ class ForkedService(Service):
 
 
 def _work(name: str, queues: Sequence[str], orders: Orders) -> None:
-    from submissions import tasks, working
+    from submissions import tasks
+    from submissions.jobs import runner
 
     worker = f"{socket.gethostname()}:{os.getpid()}"
     while True:
@@ -123,7 +124,7 @@ def _work(name: str, queues: Sequence[str], orders: Orders) -> None:
                 if queue == "dispatch":
                     tasks.dispatch()
                 else:
-                    working.work_through(queue, worker)
+                    runner.work_through(queue, worker)
         except Exception as error:
             print(f"{name}: {error!r}", file=sys.stderr)
             connections.close_all()
@@ -132,8 +133,8 @@ def _work(name: str, queues: Sequence[str], orders: Orders) -> None:
 
 def _set_times(scale: float) -> None:
     """What the settings, and the modules that read them when they were loaded, make of QUEUE_TIME_SCALE."""
-    from leaderboard import bell
-    from submissions import lease, queue
+    from leaderboard.core import wakeup
+    from submissions.queue import lease, queue
 
     settings.LEASE_SECONDS = 60.0 * scale
     standing = round(60_000 * scale)
@@ -146,4 +147,4 @@ def _set_times(scale: float) -> None:
         """Nobody hears bells here."""
         return False
 
-    bell.send = bell.unanswered = silent
+    wakeup.send = wakeup.unanswered = silent

@@ -8,7 +8,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from leaderboard.supervisor.processes import Command
+from leaderboard.management.supervisor.processes import Command
 from tests.faults.orders import children_of
 from tests.servers import processes
 

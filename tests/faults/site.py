@@ -18,8 +18,8 @@ from typing import Any
 from django.conf import settings
 from django.db import close_old_connections, connections
 
-from leaderboard.supervisor import services
-from leaderboard.supervisor.processes import Command
+from leaderboard.management.supervisor import services
+from leaderboard.management.supervisor.processes import Command
 from tests.faults.orders import Orders
 from tests.faults.service import Program, Service
 from tests.servers import plugin, processes

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from django.db import connection
 
+from leaderboard.core.work_requests import request_work
 from leaderboard.models import WorkRequest
-from leaderboard.work import request_work
 from submissions.models import Job
-from submissions.queue import claim, extend_lease
+from submissions.queue.queue import claim, extend_lease
 from tests.faults.conftest import NEEDS_POSTGRESQL, full, slower
 from tests.faults.forked import ForkedService
 from tests.faults.site import Site

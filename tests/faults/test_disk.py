@@ -23,12 +23,12 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
+from leaderboard.core.storage.store import Area
 from leaderboard.models import Run
-from leaderboard.store import Area
-from submissions import checking
+from submissions.accounts.tokens import make_token
+from submissions.intake import checking
+from submissions.jobs.cleanup.unreferenced_files import sweep
 from submissions.models import Job, QuotaUse, State, Submission
-from submissions.people.tokens import make_token
-from submissions.sweeping import sweep
 from tests.faults.clients import Answer, ask, serve, submit
 from tests.faults.conftest import slower
 from tests.faults.site import Service, Site

@@ -15,7 +15,7 @@ from django.db import connection, connections
 from django.test import Client
 from django.urls import reverse
 
-from leaderboard.store import Area, path_of
+from leaderboard.core.storage.store import Area, path_of
 from submissions.models import Job, State, Submission
 from tests.factories import make_user
 from tests.faults.clients import Reader, Submitter, ask, meanwhile, serve, submit

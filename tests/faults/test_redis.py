@@ -11,7 +11,7 @@ import pytest
 import redis
 from django.conf import settings
 
-from leaderboard.settings.queue import cache_location
+from leaderboard.settings.services import cache_location
 from submissions.models import Job, State
 from tests.faults.clients import Reader, Submitter, ask, meanwhile, serve, submit
 from tests.faults.conftest import full

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from django.conf import settings
 
+from leaderboard.core.storage.runs import store_run
+from leaderboard.core.storage.store import Area, path_of
 from leaderboard.models import Dataset, Evaluation
-from leaderboard.results import per_query_values
-from leaderboard.runs import store_run
-from leaderboard.store import Area, path_of
-from leaderboard.systems import house_system
+from leaderboard.results.records import per_query_values
+from leaderboard.systems.records import house_system
+from submissions.jobs.kinds.score import evaluate_run
 from submissions.models import Job
-from submissions.scoring import evaluate_run
 from tests.factories import make_job
 from tests.faults.bits import digest
 from tests.faults.conftest import full
@@ -32,8 +32,8 @@ THREADS = (1, 4) if full() else (4,)
 _ELSEWHERE = """
 import sys
 from pathlib import Path
-from evaluation.qrels import read_qrels
-from evaluation.scoring import Target, score_run
+from evaluation.judgements.qrels import read_qrels
+from evaluation.runs.score import Target, score_run
 from tests.faults.bits import digest
 run, qrels, *measures = sys.argv[1:]
 scored = score_run(Path(run), Target(read_qrels(Path(qrels))), measures)

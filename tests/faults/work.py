@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from leaderboard.models import BoardChange, Dataset, Entry, Evaluation, Run
-from leaderboard.systems import SystemFields
-from submissions.files import IncomingFile
-from submissions.intake import accept_submission
+from leaderboard.systems.records import SystemFields
+from submissions.intake.files import IncomingFile
+from submissions.intake.runs import accept_submission
 from submissions.models import TERMINAL, Job, Notice, QuotaUse, State, Submission
-from submissions.notices.sending import anything_to_tell, take_turn
+from submissions.notifications.sending import anything_to_tell, take_turn
 from tests.factories import make_user
 from tests.faults.site import Site
 from tests.submissions.conftest import make_collection, run_text

@@ -9,9 +9,9 @@ import json
 import sys
 from pathlib import Path
 
-from leaderboard.supervisor.family import Family, Patience
-from leaderboard.supervisor.processes import Command
-from leaderboard.supervisor.running import run
+from leaderboard.management.supervisor.main import run
+from leaderboard.management.supervisor.process_group import Family, Patience
+from leaderboard.management.supervisor.processes import Command
 
 
 def main() -> int:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from leaderboard.supervisor.processes import dying_with_this_process
+from leaderboard.management.supervisor.processes import dying_with_this_process
 
 ROOT = Path(__file__).resolve().parents[2]
 #: How long something that must come may take, in seconds: nothing is said about speed, a busy machine is slow.

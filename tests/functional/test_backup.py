@@ -22,14 +22,14 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 
-from leaderboard import deletions
-from leaderboard.backup import making
-from leaderboard.backup.archives import Folders, decrypt, identities_in
-from leaderboard.backup.manifest import BackupProblem, Manifest, count_rows
+from leaderboard.core.storage import deletion_lock
+from leaderboard.management.backup import making
+from leaderboard.management.backup.archives import Folders, decrypt, identities_in
+from leaderboard.management.backup.manifest import BackupProblem, Manifest, count_rows
 from leaderboard.models import Dataset, User
+from submissions.jobs.cleanup.unreferenced_files import GRACE, sweep
 from submissions.models import Job, State, Upload
-from submissions.resumable import keeping
-from submissions.sweeping import GRACE, sweep
+from submissions.uploads import service
 from tests.submissions.conftest import Api, alice, api, demo, run_text, secret, work  # noqa: F401
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -201,8 +201,8 @@ def test_what_is_forgotten_between_database_and_files_is_in_the_backup(
 ) -> None:
     """The copied database has a job that waits for its file, and an upload that nobody has taken yet."""
     job = waiting_job(api, settings)
-    upload = keeping.begin(alice, length=3, kind=Upload.Kind.RUN)
-    keeping.receive(upload, 0, [b"abc"])
+    upload = service.begin(alice, length=3, kind=Upload.Kind.RUN)
+    service.receive(upload, 0, [b"abc"])
     names = [f"store/uploads/{job.upload_sha256[:2]}/{job.upload_sha256}", f"store/pieces/{upload.pk}"]
     long_ago = time.time() - GRACE - 60
     for name in names:
@@ -213,7 +213,7 @@ def test_what_is_forgotten_between_database_and_files_is_in_the_backup(
         rows = copy(*arguments)
         work()
         with transaction.atomic():  # as by a submission
-            keeping.take(upload.owner, [upload.pk])
+            service.take(upload.owner, [upload.pk])
         sweep()
         return rows
 
@@ -234,11 +234,11 @@ def test_a_killed_backup_holds_deletions_up_for_a_day(full_site: Path) -> None:
     for age, paused in ((60, True), (25 * 3600, False), (-25 * 3600, False)):
         mark.touch()
         os.utime(mark, (time.time() - age, time.time() - age))
-        assert deletions.are_paused() is paused
-    with deletions.paused():
+        assert deletion_lock.are_paused() is paused
+    with deletion_lock.paused():
         assert not mark.exists()
-        assert deletions.are_paused()
-    assert not deletions.are_paused()
+        assert deletion_lock.are_paused()
+    assert not deletion_lock.are_paused()
 
 
 def test_a_row_whose_file_is_missing_is_named(
@@ -310,7 +310,7 @@ def counts_through(site: NewSite, *steps: list[str] | None) -> list[dict[str, in
     """Rows by table at first, wherever a step is None, and after all of these migrations."""
     lines = [
         "from django.core.management import call_command",
-        "from leaderboard.backup.manifest import count_rows",
+        "from leaderboard.management.backup.manifest import count_rows",
     ]
     show = "print('counted', __import__('json').dumps(count_rows()))"
     lines += [

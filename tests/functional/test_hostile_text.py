@@ -20,11 +20,12 @@ from django.core.cache import cache
 from django.core.mail import EmailMessage
 
 from leaderboard.models import Dataset, System
+from submissions.accounts.outbox import write_account_mail
 from submissions.models import Notice, Submission
-from submissions.notices.account_mail import send_account_mail, write_account_mail
-from submissions.notices.deliveries import send_deliveries
-from submissions.notices.ended import tell_of_ended
-from submissions.notices.mail import send_mail
+from submissions.notifications.account_mail import send_account_mail
+from submissions.notifications.deliveries import send_deliveries
+from submissions.notifications.finished import tell_of_ended
+from submissions.notifications.mail import send_mail
 from tests.doors.content import Site, build
 from tests.doors.expected import ROWS
 from tests.doors.walking import Door, doors_of

@@ -14,8 +14,8 @@ import requests
 from django.core.management import call_command
 
 from leaderboard.models import Dataset, Entry
+from submissions.accounts.tokens import make_token
 from submissions.models import Job
-from submissions.people.tokens import make_token
 from tests.factories import make_user
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True)]

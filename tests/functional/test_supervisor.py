@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from leaderboard.supervisor.logs import FILE_LIMIT_BYTES, ConsoleFilter, Log
+from leaderboard.management.supervisor.logs import FILE_LIMIT_BYTES, ConsoleFilter, Log
 from tests.functional.starting import Supervisor, eventually
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")

@@ -160,11 +160,11 @@ BOMBS: dict[str, Bomb] = {
 
 def judge(sent_as: str, path: Path) -> list[tuple[str, str]]:
     """The codes and sentences that a file is refused with, by the limits that the site has."""
+    from evaluation.archives.compression import Limits
+    from evaluation.archives.zip import Policy, open_archive
     from evaluation.checkpoints import validate_archive
-    from evaluation.errors import InvalidContent
-    from evaluation.formats.archives import Policy, open_archive
-    from evaluation.formats.compression import Limits
-    from evaluation.scoring import Target, check_run
+    from evaluation.core.errors import InvalidContent
+    from evaluation.runs.score import Target, check_run
 
     with tempfile.TemporaryDirectory() as folder:
         if sent_as == "run":

@@ -16,15 +16,15 @@ from pathlib import Path
 
 import zstandard
 
+from evaluation.archives.compression import KIB, MIB, Limits
+from evaluation.archives.zip import Policy, is_zip, open_archive
 from evaluation.checkpoints import CODES, rebuild, validate_archive, validate_folder
 from evaluation.checkpoints.archives import POLICY
-from evaluation.errors import InvalidContent, InvalidRun
-from evaluation.formats.archives import Policy, is_zip, open_archive
-from evaluation.formats.compression import KIB, MIB, Limits
-from evaluation.judgement_file import read_judgements
-from evaluation.problems import Report
-from evaluation.qrels import Qrels
-from evaluation.scoring import Target, check_run, score_run
+from evaluation.core.errors import InvalidContent, InvalidRun
+from evaluation.core.problems import Report
+from evaluation.judgements.import_file import read_judgements
+from evaluation.judgements.qrels import Qrels
+from evaluation.runs.score import Target, check_run, score_run
 from tests.evaluation.small_checkpoint import files, write
 
 Judge = Callable[[bytes, Path], str]

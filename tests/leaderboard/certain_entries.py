@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from django.test import Client
 
-from leaderboard import certainty
 from leaderboard.boards.model import Board, Row
 from leaderboard.boards.pages import dataset_page
 from leaderboard.boards.state import BoardState
-from leaderboard.certainty.found import BoardCertainty
 from leaderboard.models import Dataset, Entry, Run, System
-from leaderboard.publishing import publish_entry
-from leaderboard.results import record_evaluation, record_run
+from leaderboard.results import significance
+from leaderboard.results.publishing import publish_entry
+from leaderboard.results.records import record_evaluation, record_run
+from leaderboard.results.significance.types import BoardCertainty
 from tests.leaderboard.entries import make_system, scored_dataset
 
 _numbers = count(500_000)
@@ -83,7 +83,7 @@ def make_board() -> Dataset:
 
 def found_of(dataset: Dataset) -> BoardCertainty:
     """What is known of the board."""
-    return certainty.read([dataset.pk])[dataset.pk]
+    return significance.read([dataset.pk])[dataset.pk]
 
 
 def shown(dataset: Dataset, **state: Any) -> Board:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from evaluation.efficiency import Hardware
-from leaderboard.efficiency import record_measurement
 from leaderboard.models import Dataset, Entry, Evaluation, Measurement, Qrels, Source, System, Team
-from leaderboard.publishing import ReportedEntry, publish_entry, publish_reported, publish_seed_set
-from leaderboard.results import record_evaluation, record_run
+from leaderboard.results.efficiency import record_measurement
+from leaderboard.results.publishing import ReportedEntry, publish_entry, publish_reported, publish_seed_set
+from leaderboard.results.records import record_evaluation, record_run
 from tests.factories import make_dataset, make_version
 
 _numbers = count(1)

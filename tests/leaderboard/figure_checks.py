@@ -8,9 +8,8 @@ from typing import Any
 import plotly.graph_objects
 from django.http import QueryDict
 
-from leaderboard.figures.model import Plot
+from leaderboard.figures.model import FigureRequest, Plot
 from leaderboard.figures.registry import FIGURES
-from leaderboard.figures.request import FigureRequest
 
 
 def drawn(slug: str, query: str = "") -> Plot:

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.measures import SPEC_VERSION
-from evaluation.scoring import score_run
-from leaderboard.datasets import mark_published
-from leaderboard.importing.importer import import_dataset
-from leaderboard.importing.options import ImportOptions
-from leaderboard.judgements import scoring_target
+from evaluation.runs.score import score_run
+from leaderboard.core.storage.runs import store_run
+from leaderboard.datasets.qrels import scoring_target
+from leaderboard.importing.collections.importer import import_dataset
+from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Dataset, Entry, Run, System
-from leaderboard.publishing import publish_entry, publish_seed_set
-from leaderboard.results import record_evaluation, record_run
-from leaderboard.runs import store_run
+from leaderboard.results.publishing import publish_entry, publish_seed_set
+from leaderboard.results.publishing.datasets import mark_published
+from leaderboard.results.records import record_evaluation, record_run
 from tests.leaderboard.entries import make_system
 from tests.leaderboard.tiny_collection import write_folder
 

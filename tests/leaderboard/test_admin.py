@@ -11,9 +11,9 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import reverse
 
-from leaderboard.curators import make_curator
-from leaderboard.importing.importer import import_dataset
-from leaderboard.importing.options import ImportOptions
+from leaderboard.core.groups import make_curator
+from leaderboard.importing.collections.importer import import_dataset
+from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import (
     AuditRecord,
     Benchmark,

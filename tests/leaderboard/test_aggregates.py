@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from leaderboard.boards import aggregates
-from leaderboard.boards.aggregates import plain, table
+from leaderboard.boards.benchmark import aggregates
+from leaderboard.boards.benchmark.aggregates import plain, table
 from leaderboard.boards.model import Row
 
 

@@ -7,7 +7,7 @@ from importlib import import_module
 import pytest
 from django.db import DatabaseError, connection, transaction
 
-from leaderboard.audit import record
+from leaderboard.core.audit import record
 from leaderboard.models import AuditRecord
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]

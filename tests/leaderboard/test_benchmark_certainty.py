@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from leaderboard import certainty
 from leaderboard.boards.model import Board, Row
-from leaderboard.certainty import compute_certainty
 from leaderboard.models import Dataset
+from leaderboard.results import significance
+from leaderboard.results.significance import compute_certainty
 from tests.leaderboard.certain_entries import score_queries, spread
 from tests.leaderboard.entries import make_source, make_system, report, score_seeds, scored_dataset
 from tests.leaderboard.test_boards_benchmark import benchmark_of, board_of
@@ -47,7 +47,7 @@ def test_a_value_says_its_interval_on_hover_and_a_mark_says_that_its_difference_
     pair: tuple[Dataset, Dataset], view: str
 ) -> None:
     board, (first, second) = board_of(view=view), pair
-    found = certainty.read([first.pk])[first.pk].of("nDCG@10")
+    found = significance.read([first.pk])[first.pk].of("nDCG@10")
     assert found is not None
     (low, high) = next((one.low, one.high) for one in found.entries.values() if one.group == "a")
     mark, title = cell(board, "Better", first)

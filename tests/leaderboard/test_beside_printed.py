@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from leaderboard.boards.beside_printed import BesidePrinted
+from leaderboard.boards.benchmark.published_means import BesidePrinted
 from leaderboard.boards.pages import benchmark_page
 from leaderboard.boards.state import BoardState
 from tests.reported_boards import load_reported

@@ -9,9 +9,9 @@ from html import unescape
 import pytest
 from django.test import Client
 
-from leaderboard.boards import viewing
+from leaderboard.boards import filtering
+from leaderboard.core.cache.pages import forget_pages
 from leaderboard.models import Dataset
-from leaderboard.page_cache import forget_pages
 from tests.leaderboard.entries import cost, make_system, score, scored_dataset
 
 pytestmark = pytest.mark.django_db
@@ -126,7 +126,7 @@ def test_htmx_gets_the_board_alone_and_is_never_given_a_page_that_was_kept(clien
 
 @pytest.mark.usefixtures("dataset")
 def test_long_boards_have_links_to_their_pages(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(viewing, "ROWS_OF_A_PAGE", 2)
+    monkeypatch.setattr(filtering, "ROWS_OF_A_PAGE", 2)
     found = links(page(client, "?sort=R@100"))
     assert found["Page 2"] == "/datasets/demo/?sort=R@100&page=2"
     assert found["All 3 rows"] == "/datasets/demo/?sort=R@100&rows=all"

@@ -10,7 +10,8 @@ from django.http import QueryDict
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from leaderboard.boards.state import FACETS, GROUPS, MOST_PINS, MOST_SORTS, BoardState, UnknownChoice
+from leaderboard.boards.state import FACETS, GROUPS, MOST_PINS, MOST_SORTS, BoardState
+from leaderboard.core.http.choices import UnknownChoice
 
 SLUGS = st.text(string.ascii_lowercase + string.digits, min_size=1, max_size=8)
 KEYS = st.one_of(SLUGS, st.sampled_from(["nDCG@10", "nDCG(dcg='exp-log2')@10", "R_cap@100", "mean-latency"]))

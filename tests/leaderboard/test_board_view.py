@@ -10,10 +10,11 @@ from django.db import connection
 from django.http import QueryDict
 from django.test.utils import CaptureQueriesContext
 
-from leaderboard.boards import viewing
+from leaderboard.boards import filtering
 from leaderboard.boards.model import Board
 from leaderboard.boards.pages import benchmark_page, dataset_page
-from leaderboard.boards.state import BoardState, UnknownChoice
+from leaderboard.boards.state import BoardState
+from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Team
 from tests.leaderboard.entries import cost, machine, make_source, make_system, report, score, scored_dataset
 
@@ -160,7 +161,7 @@ def test_neither_filter_nor_pin_moves_ranks_or_the_best(dataset: Dataset) -> Non
 def test_pages_hold_so_many_rows_and_the_pins_again(
     dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(viewing, "ROWS_OF_A_PAGE", 2)
+    monkeypatch.setattr(filtering, "ROWS_OF_A_PAGE", 2)
     assert names(board(dataset)) == ["a", "b"]
     last = board(dataset, "page=2")
     assert (names(last), last.page, last.pages, last.found) == (["c", "d"], 2, 2, 4)

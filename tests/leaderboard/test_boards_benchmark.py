@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from leaderboard.boards import deltas
 from leaderboard.boards.exports import exported
 from leaderboard.boards.model import Board
 from leaderboard.boards.pages import benchmark_page
 from leaderboard.boards.state import BoardState, Sort
+from leaderboard.core.text import deltas
+from leaderboard.importing.reported.tables import printed_over_all
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset
-from leaderboard.reported.tables import printed_over_all
 from tests.leaderboard.entries import (
     make_source,
     make_system,

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from leaderboard.boards.benchmark_base import forget_lines
+from leaderboard.boards.benchmark.base import forget_lines
 from leaderboard.boards.pages import benchmark_page
-from leaderboard.boards.state import GROUPS, BoardState, Range, Sort, UnknownChoice
+from leaderboard.boards.state import GROUPS, BoardState, Range, Sort
+from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.models import Dataset, Entry, System
 from tests.leaderboard.entries import make_source, make_system, report, score, scored_dataset
 from tests.leaderboard.test_boards_benchmark import benchmark_of, board_of, values

@@ -12,10 +12,11 @@ from django.test import Client
 
 from leaderboard.boards.model import Board
 from leaderboard.boards.pages import benchmark_page, dataset_page
-from leaderboard.boards.state import BoardState, Sort, UnknownChoice
-from leaderboard.efficiency import price_changed
+from leaderboard.boards.state import BoardState, Sort
+from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.models import Benchmark, Dataset, HardwareClass, Price
-from leaderboard.systems import house_system
+from leaderboard.results.efficiency import price_changed
+from leaderboard.systems.records import house_system
 from tests.leaderboard.entries import (
     cost,
     machine,

@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from evaluation.engines.term_search import K1, B
-from leaderboard.baselines import BM25, system_of
+from evaluation.engines.index.term_search import K1, B
 from leaderboard.boards.model import Board
 from leaderboard.boards.pages import dataset_page
-from leaderboard.boards.state import BoardState, Sort, UnknownChoice
+from leaderboard.boards.state import BoardState, Sort
+from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.models import Benchmark, Dataset, Entry
-from leaderboard.publishing import refresh_scores, withdraw_entries
-from leaderboard.publishing.judged import judged_shares, without_shares
+from leaderboard.results.judged_shares import judged_shares, without_shares
+from leaderboard.results.publishing import refresh_scores, withdraw_entries
+from leaderboard.systems.baselines import BM25, system_of
 from tests.leaderboard.entries import (
     evaluate,
     make_source,

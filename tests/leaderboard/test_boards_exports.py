@@ -13,9 +13,9 @@ import pytest
 from django.db.models import F
 from django.test import Client
 
+from leaderboard.core.cache.pages import forget_pages
 from leaderboard.models import BoardChange
-from leaderboard.page_cache import forget_pages
-from leaderboard.publishing import withdraw_entries
+from leaderboard.results.publishing import withdraw_entries
 from tests.leaderboard.entries import make_system, score, scored_dataset
 from tests.reported_boards import load_reported
 

@@ -12,7 +12,7 @@ from leaderboard.boards.model import Board
 from leaderboard.boards.pages import benchmark_page
 from leaderboard.boards.state import BoardState, Sort
 from leaderboard.models import Benchmark, Dataset
-from leaderboard.publishing import name_baseline, set_visibility, withdraw_entries
+from leaderboard.results.publishing import name_baseline, set_visibility, withdraw_entries
 from tests.leaderboard.entries import (
     make_source,
     make_system,

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from evaluation.certainty import holm, paired
-from leaderboard import certainty
-from leaderboard.board_versions import Kind, board_changed
-from leaderboard.certainty import (
+from evaluation.statistics import holm, paired
+from leaderboard.models import BoardChange, Certainty, Dataset, Entry, WorkRequest
+from leaderboard.results import significance
+from leaderboard.results.history.revisions import Kind, board_changed
+from leaderboard.results.publishing import name_baseline, system_changed, withdraw_entries
+from leaderboard.results.significance import (
     Finding,
     compute_certainty,
     find_certainty,
     keep_certainty,
     request_missing_certainty,
 )
-from leaderboard.models import BoardChange, Certainty, Dataset, Entry, WorkRequest
-from leaderboard.publishing import name_baseline, system_changed, withdraw_entries
 from tests.leaderboard.certain_entries import (
     QUERIES,
     cells,
@@ -231,7 +231,7 @@ def test_nothing_is_found_asked_for_or_kept_of_hidden_judgements(client: Client)
     assert requests_of(dataset) == 0
     assert compute_certainty(dataset) is None
     assert not Certainty.objects.exists()
-    assert certainty.read([dataset.pk]) == {}
+    assert significance.read([dataset.pk]) == {}
     page = page_text(client, dataset)
     assert "Intervals, tests and wins by query are withheld" in page
     assert "95 % interval" not in page
@@ -242,8 +242,8 @@ def test_a_board_that_becomes_hidden_shows_none_of_it_any_more(client: Client, b
     board.hidden = True
     board.save()
     board_changed(board, Kind.MEASURES)
-    assert certainty.read([board.pk]) == {}
-    assert certainty.read_at(board.pk, board.board_revision + 99, []) is None
+    assert significance.read([board.pk]) == {}
+    assert significance.read_at(board.pk, board.board_revision + 99, []) is None
     page = page_text(client, board)
     assert "whisker" not in page.replace("whiskers.css", "")
     assert "withheld" in page

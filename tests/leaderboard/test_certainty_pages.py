@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 from django.test import Client
 
-from evaluation.qrels import read_qrels
-from evaluation.scoring import Target, score_run
-from leaderboard import certainty
+from evaluation.judgements.qrels import read_qrels
+from evaluation.runs.score import Target, score_run
 from leaderboard.boards.state import Sort
-from leaderboard.certainty import (
+from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry
+from leaderboard.results import significance
+from leaderboard.results.significance import (
     compute_certainty,
 )
-from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry
 from tests.leaderboard.certain_entries import (
     cells,
     make_board,
@@ -113,7 +113,7 @@ def test_who_asks_for_what_a_board_never_has_is_told(client: Client, board: Data
 
 
 def test_reported_boards_say_nothing_of_it(client: Client) -> None:
-    from leaderboard.reported.loader import load_reported
+    from leaderboard.importing.reported.loader import load_reported
 
     load_reported()
     page = client.get("/datasets/nq/").content.decode()
@@ -129,9 +129,9 @@ def test_reading_takes_four_queries_for_any_number_of_boards_and_one_where_they_
     for dataset in (board, other):
         compute_certainty(dataset)
     with django_assert_num_queries(4):
-        assert set(certainty.read([board.pk, other.pk])) == {board.pk, other.pk}
+        assert set(significance.read([board.pk, other.pk])) == {board.pk, other.pk}
     with django_assert_num_queries(1):
-        certainty.read([board.pk, other.pk])
+        significance.read([board.pk, other.pk])
 
 
 def test_an_old_board_has_what_was_known_then(board: Dataset) -> None:
@@ -141,12 +141,12 @@ def test_an_old_board_has_what_was_known_then(board: Dataset) -> None:
     score_queries(board, "Newcomer", spread(0.9))
     second = compute_certainty(board)
     assert second is not None
-    old = certainty.read_at(board.pk, second.from_revision - 1, then)
+    old = significance.read_at(board.pk, second.from_revision - 1, then)
     assert old is not None
     assert old.current
     assert old.from_revision == first.from_revision
-    assert certainty.read_at(board.pk, first.from_revision - 1, then) is None
-    between = certainty.read_at(board.pk, second.from_revision - 1, [*then, 10**9])
+    assert significance.read_at(board.pk, first.from_revision - 1, then) is None
+    between = significance.read_at(board.pk, second.from_revision - 1, [*then, 10**9])
     assert between is not None
     assert not between.current
 

@@ -9,27 +9,27 @@ import numpy as np
 import pytest
 from django.test import Client
 
-from leaderboard.audit import acting
-from leaderboard.collection_facts import lengths_of, neighbours, overlaps, retrieved_lengths
-from leaderboard.collection_figures import (
+from leaderboard.core.audit import acting
+from leaderboard.core.cache.pages import forget_pages
+from leaderboard.core.storage.runs import store_run
+from leaderboard.importing.collections.importer import import_dataset
+from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.judgements.rescoring.switch import switch_board
+from leaderboard.models import Dataset, Entry, Rescore, Run
+from leaderboard.results.profiles.public import lengths_of, neighbours, overlaps, retrieved_lengths
+from leaderboard.results.profiles.store import (
     find_beside,
     find_collection,
     record_beside,
     record_collection,
     work_folder,
 )
-from leaderboard.datasets import mark_published
-from leaderboard.importing.importer import import_dataset
-from leaderboard.importing.options import ImportOptions
-from leaderboard.models import Dataset, Entry, Rescore, Run
-from leaderboard.page_cache import forget_pages
-from leaderboard.publishing import publish_entry
-from leaderboard.publishing.switching import switch_board
-from leaderboard.results import record_evaluation, record_run
-from leaderboard.runs import store_run
-from leaderboard.systems import house_system
-from submissions.queue import take_requests
-from submissions.working import work_through
+from leaderboard.results.publishing import publish_entry
+from leaderboard.results.publishing.datasets import mark_published
+from leaderboard.results.records import record_evaluation, record_run
+from leaderboard.systems.records import house_system
+from submissions.jobs.runner import work_through
+from submissions.queue.queue import take_requests
 from tests.leaderboard.figure_checks import column, drawn, trace
 from tests.leaderboard.tiny_collection import good_files, lines_of, write_folder
 
@@ -288,7 +288,7 @@ def test_difficulty_goes_from_the_hardest_query_to_the_easiest(tmp_path: Path) -
 
 
 def test_nothing_is_broken_where_only_figures_are_reported(client: Client) -> None:
-    from leaderboard.reported.loader import load_reported
+    from leaderboard.importing.reported.loader import load_reported
 
     load_reported()
     page = page_of(client, "nfcorpus")

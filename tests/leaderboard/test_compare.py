@@ -11,9 +11,9 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from evaluation.certainty import holm, randomisation_test
+from evaluation.statistics import holm, randomisation_test
+from leaderboard.core.cache.pages import forget_pages
 from leaderboard.models import Dataset, Entry
-from leaderboard.page_cache import forget_pages
 from tests.leaderboard.entries import (
     make_source,
     make_system,

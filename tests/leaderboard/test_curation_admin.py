@@ -11,12 +11,12 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 from django.urls import reverse
 
-from leaderboard.audit import acting
-from leaderboard.challenges import raise_challenge
-from leaderboard.curators import make_curator
-from leaderboard.importing.importer import import_dataset
-from leaderboard.importing.options import ImportOptions
+from leaderboard.core.audit import acting
+from leaderboard.core.groups import make_curator
+from leaderboard.importing.collections.importer import import_dataset
+from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import AuditRecord, Entry, HardwareClass, Membership, Qrels, System, Team, User
+from leaderboard.systems.challenges import raise_challenge
 from tests.curating import save
 from tests.factories import make_user
 from tests.leaderboard.entries import cost, make_system, score, scored_dataset

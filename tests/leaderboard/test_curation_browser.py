@@ -11,10 +11,10 @@ from django.conf import settings
 from django.test import Client
 from playwright.sync_api import Page, expect
 
-from leaderboard.audit import acting
-from leaderboard.curators import make_curator
+from leaderboard.core.audit import acting
+from leaderboard.core.groups import make_curator
 from leaderboard.models import AuditRecord, Dataset
-from leaderboard.publishing import quarantine
+from leaderboard.results.publishing import quarantine
 from tests.factories import make_user
 from tests.leaderboard.entries import make_source, make_system, score, scored_dataset
 

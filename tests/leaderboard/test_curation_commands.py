@@ -8,10 +8,10 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from leaderboard.audit import acting
-from leaderboard.challenges import Correction, raise_challenge, settle
-from leaderboard.merging_systems import conflicts_of
+from leaderboard.core.audit import acting
 from leaderboard.models import AuditRecord, Entry, System, SystemRedirect
+from leaderboard.systems.challenges import Correction, raise_challenge, settle
+from leaderboard.systems.merge import conflicts_of
 from submissions.models import Submission
 from tests.factories import make_user
 from tests.leaderboard.entries import make_source, make_system, report, score, scored_dataset

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from leaderboard.audit import acting
+from leaderboard.core.audit import acting
 from leaderboard.models import AuditRecord, Entry, System
-from leaderboard.publishing import (
+from leaderboard.results.publishing import (
     CannotModerate,
     name_baseline,
     quarantine,

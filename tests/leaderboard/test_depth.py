@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 from django.template.loader import render_to_string
 
-from leaderboard.boards.depth import DepthPoint, depth_of, depth_series
+from leaderboard.boards.system.depth import DepthPoint, depth_of, depth_series
 
 POINTS = [
     DepthPoint(100, 0.71, 1234.5),

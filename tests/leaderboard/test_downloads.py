@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from leaderboard.downloads import as_attachment, send_private, send_stored
-from leaderboard.files import keep_file, offer_kept
+from leaderboard.core.http.downloads import as_attachment, send_private, send_stored
+from leaderboard.core.storage.store import Area, put
+from leaderboard.datasets.files import keep_file, offer_kept
 from leaderboard.models import Dataset, DatasetFile
-from leaderboard.store import Area, put
 from tests.submissions.conftest import make_collection
 
 CONTENT = b"<script>alert(1)</script>"

@@ -10,13 +10,13 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from leaderboard.boards.measured import measured_of
-from leaderboard.efficiency import (
+from leaderboard.models import Dataset, HardwareClass, Measurement, Price, User
+from leaderboard.results.efficiency import (
     cost_per_million,
     prices_come_into_force,
     record_measurement,
 )
-from leaderboard.models import Dataset, HardwareClass, Measurement, Price, User
+from leaderboard.results.history.measurements import measured_of
 from tests.leaderboard.entries import cost, figures, machine, make_system, score, scored_dataset
 from tests.leaderboard.test_queries import text_of
 

@@ -15,11 +15,12 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from leaderboard import anonymity, embargo
-from leaderboard.anonymity import EmbargoRefused, latest_end, lift_due, make_anonymous
-from leaderboard.merging_systems import conflicts_of
+from leaderboard.core import anonymity as embargo
 from leaderboard.models import AuditRecord, BoardChange, Dataset, System, Team, User
-from submissions.people.teams import rename_team
+from leaderboard.systems import anonymity
+from leaderboard.systems.anonymity import EmbargoRefused, latest_end, lift_due, make_anonymous
+from leaderboard.systems.merge import conflicts_of
+from submissions.accounts.teams import rename_team
 from tests.factories import team_of
 from tests.leaderboard.entries import make_system, score, scored_dataset
 from tests.submissions.conftest import Api, run_text, upload, work

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from django.conf import settings
 
-from leaderboard.example_runs import EXAMPLE_DEPTH, cut_run, keep_example_runs
-from leaderboard.files import KeptFile
+from leaderboard.core.storage.store import Area, path_of
+from leaderboard.datasets.files import KeptFile
+from leaderboard.importing.examples_runs import EXAMPLE_DEPTH, cut_run, keep_example_runs
 from leaderboard.models import Dataset
-from leaderboard.store import Area, path_of
 
 
 def write_run(path: Path, queries: int, depth: int, query: str = "q", document: str = "d") -> Path:

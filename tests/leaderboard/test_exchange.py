@@ -15,11 +15,11 @@ import pytest
 import yaml
 from django.test import Client
 
-from leaderboard.importing.importer import import_dataset
-from leaderboard.importing.options import ImportOptions
+from leaderboard.core.cache.pages import forget_pages
+from leaderboard.importing.collections.importer import import_dataset
+from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Dataset
 from leaderboard.models.datasets import Visibility
-from leaderboard.page_cache import forget_pages
 from tests.leaderboard.entries import make_system, score, scored_dataset
 from tests.leaderboard.tiny_collection import write_folder
 from tests.reported_boards import load_reported

@@ -15,10 +15,11 @@ import pytest
 from django.test import Client
 from pylatexenc.latexwalker import LatexEnvironmentNode, LatexMacroNode, LatexNode, LatexWalker
 
-from leaderboard.boards.exports.bibtex import bibliography, references_in
-from leaderboard.boards.exports.latex_text import address, escape
-from leaderboard.certainty import compute_certainty
+from leaderboard.boards.exports.bibtex import bibliography
+from leaderboard.core.text.bibtex import references_in
+from leaderboard.core.text.latex import address, escape
 from leaderboard.models import Benchmark, Dataset, Source
+from leaderboard.results.significance import compute_certainty
 from tests.leaderboard.certain_entries import score_queries
 from tests.leaderboard.entries import make_source, make_system, report, score, scored_dataset
 from tests.reported_boards import load_reported

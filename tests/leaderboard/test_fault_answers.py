@@ -13,9 +13,10 @@ from django.db import InterfaceError, OperationalError, connections
 from django.test import Client
 from psycopg.errors import DiskFull as ServerDiskFull
 
-from leaderboard import disk, faults
-from leaderboard.checks import check_durability
-from leaderboard.store import PARTIAL, Area, path_of, put
+from leaderboard.core.checks import check_durability
+from leaderboard.core.http import errors
+from leaderboard.core.storage import disk
+from leaderboard.core.storage.store import PARTIAL, Area, path_of, put
 from leaderboard.views import files
 
 pytestmark = pytest.mark.django_db
@@ -54,7 +55,7 @@ FULL = [
 def test_a_view_that_fails_has_a_page_with_an_id(
     error: Exception, calm: Client, monkeypatch: pytest.MonkeyPatch, django_assert_num_queries: Any
 ) -> None:
-    kind = faults.DISK_FULL if error in FULL else faults.AWAY if error in AWAY else faults.BROKEN
+    kind = errors.DISK_FULL if error in FULL else errors.AWAY if error in AWAY else errors.BROKEN
     monkeypatch.setattr(files, "static", raising(error))
     with django_assert_num_queries(0):
         answer = calm.get("/favicon.ico")
@@ -86,7 +87,7 @@ def test_sessions_that_cannot_be_read_are_no_bare_error(
 
 def test_a_page_of_faults_that_fails_is_a_line_of_text(calm: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "static", raising(RuntimeError("x")))
-    monkeypatch.setattr(faults, "render_to_string", raising(ValueError("no manifest")))
+    monkeypatch.setattr(errors, "render_to_string", raising(ValueError("no manifest")))
     answer = calm.get("/favicon.ico")
     assert (answer.status_code, answer.headers["Content-Type"]) == (500, "text/plain; charset=utf-8")
     assert "our fault" in answer.content.decode()

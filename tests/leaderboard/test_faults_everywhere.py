@@ -18,9 +18,10 @@ from django.dispatch import Signal
 from django.http import HttpRequest, HttpResponse
 from django.test import Client, RequestFactory
 
-from leaderboard import faults, middleware, request_ids, wsgi
+from leaderboard import wsgi
+from leaderboard.core.http import errors, middleware, request_id
 from leaderboard.views import public
-from submissions.notices import context as notices
+from submissions.notifications import context as notices
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db
@@ -54,7 +55,7 @@ def _while_the_error_is_told(patch: Patch) -> None:
 def _while_it_is_answered(patch: Patch) -> None:
     """The answer to the fault fails: at every layer of middleware anew."""
     patch.setattr(public, "render", fail)
-    patch.setattr(faults, "view_of", _failing_first(4, faults.view_of))
+    patch.setattr(errors, "view_of", _failing_first(4, errors.view_of))
 
 
 def _failing_first(times: int, real: Callable[..., Any]) -> Callable[..., Any]:
@@ -87,7 +88,7 @@ def _connected(patch: Patch, signal: Signal) -> None:
 
 PLACES: dict[str, Callable[[Patch], None]] = {
     "the request begins": _at_the_beginning,
-    "the line of the log": lambda patch: patch.setattr(request_ids, "_write_line", fail),
+    "the line of the log": lambda patch: patch.setattr(request_id, "_write_line", fail),
     "headers": lambda patch: patch.setattr(middleware.PolicyMiddleware, "__call__", fail),
     "the session is read": lambda patch: patch.setattr(SessionStore, "load", fail),
     "the session is saved": _saving,

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from leaderboard.core.cache.pages import forget_pages
 from leaderboard.figures.registry import FIGURES
 from leaderboard.figures.texts import TEMPLATES
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, System
-from leaderboard.page_cache import forget_pages
 from tests.leaderboard.open_runs import run_for
 from tests.leaderboard.test_collection_pages import collection, look
 

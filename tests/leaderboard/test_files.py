@@ -11,9 +11,9 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from leaderboard.files import judgements_name, keep_file, offer_kept, offered_files
-from leaderboard.importing.importer import Imported, import_dataset
-from leaderboard.importing.options import ImportOptions
+from leaderboard.datasets.files import judgements_name, keep_file, offer_kept, offered_files
+from leaderboard.importing.collections.importer import Imported, import_dataset
+from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion, Qrels
 from tests.factories import make_a_curator, make_user
 from tests.leaderboard.tiny_collection import HEADER, good_files, write_folder

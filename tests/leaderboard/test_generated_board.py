@@ -12,12 +12,12 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
-from leaderboard.demo.generated_board import generate_board
+from leaderboard.core.storage.runs import open_run
 from leaderboard.figures.registry import FIGURES
+from leaderboard.importing.demo.generated_board import generate_board
 from leaderboard.models import Benchmark, Dataset, DatasetFile, Entry, Evaluation, Run, System, Team
-from leaderboard.runs import open_run
 from submissions.models import Job
-from submissions.queue import take_requests
+from submissions.queue.queue import take_requests
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 

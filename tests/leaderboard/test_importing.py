@@ -10,18 +10,18 @@ import pytest
 from django.conf import settings
 from django.core.management import call_command
 
-from evaluation.errors import InvalidContent
+from evaluation.core.errors import InvalidContent
 from evaluation.measures import DEFAULT_MEASURES
-from leaderboard.datasets import mark_published
-from leaderboard.importing.importer import Imported, import_dataset
-from leaderboard.importing.options import ImportOptions
-from leaderboard.judgements import load_qrels, scoring_target
+from leaderboard.core.storage.runs import open_run, run_path, store_run
+from leaderboard.datasets.qrels import load_qrels, scoring_target
+from leaderboard.importing.collections.importer import Imported, import_dataset
+from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.reported.loader import load_reported
 from leaderboard.models import Dataset, Entry, Run, WorkRequest
-from leaderboard.publishing import publish_entry
-from leaderboard.reported.loader import load_reported
-from leaderboard.results import record_evaluation, record_run
-from leaderboard.runs import open_run, run_path, store_run
-from leaderboard.systems import house_system
+from leaderboard.results.publishing import publish_entry
+from leaderboard.results.publishing.datasets import mark_published
+from leaderboard.results.records import record_evaluation, record_run
+from leaderboard.systems.records import house_system
 from tests.leaderboard.tiny_collection import good_files, lines_of, write_folder, write_zip
 
 pytestmark = pytest.mark.django_db

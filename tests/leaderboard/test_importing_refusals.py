@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
-from evaluation.errors import InvalidContent
-from evaluation.problems import Problem
-from evaluation.qrels import read_qrels
-from leaderboard.importing.importer import import_dataset
-from leaderboard.importing.options import ImportOptions
-from leaderboard.importing.source import ZIP_POLICY
-from leaderboard.importing.splits import shared_pairs
+from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import Problem
+from evaluation.judgements.qrels import read_qrels
+from leaderboard.importing.collections.importer import import_dataset
+from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import ZIP_POLICY
+from leaderboard.importing.collections.splits import shared_pairs
 from leaderboard.models import Dataset, DatasetVersion
 from tests.leaderboard.tiny_collection import HEADER, good_files, write_folder, write_zip
 
@@ -149,7 +149,7 @@ def test_a_baseline_run_is_checked_before_anything_is_stored(tmp_path: Path) -> 
 
 def test_an_expanding_zip_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "leaderboard.importing.source.ZIP_POLICY", replace(ZIP_POLICY, ratio_floor_bytes=100_000)
+        "leaderboard.importing.collections.source.ZIP_POLICY", replace(ZIP_POLICY, ratio_floor_bytes=100_000)
     )
     bomb = write_zip(tmp_path / "bomb.zip", {"corpus.jsonl": " " * 5_000_000})
     (problem,) = problems_of(bomb)
@@ -158,7 +158,9 @@ def test_an_expanding_zip_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_a_full_disk_is_not_their_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leaderboard.importing.source.ZIP_POLICY", replace(ZIP_POLICY, free_bytes=2**62))
+    monkeypatch.setattr(
+        "leaderboard.importing.collections.source.ZIP_POLICY", replace(ZIP_POLICY, free_bytes=2**62)
+    )
     with pytest.raises(CommandError, match="the disk is full"):
         call_command("import_dataset", str(write_zip(tmp_path / "tiny.zip")), slug="tiny")
     assert not Dataset.objects.exists()

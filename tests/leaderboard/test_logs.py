@@ -18,10 +18,10 @@ from django.conf import settings
 from django.db import OperationalError
 from django.test import Client
 
-from leaderboard.log_context import ContextFilter, of_job
+from leaderboard.core.logging.context import ContextFilter, of_job
 from leaderboard.models import Membership
-from submissions.people.invitations import invite
-from submissions.people.teams import personal_team
+from submissions.accounts.invitations import invite
+from submissions.accounts.teams import personal_team
 from tests.factories import make_user
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -150,7 +150,7 @@ def run_python(code: str, **environment: str) -> str:
 
 def test_json_lines_are_objects_with_times_levels_and_ids() -> None:
     said = run_python(
-        "import logging\nfrom leaderboard.log_context import of_request\n"
+        "import logging\nfrom leaderboard.core.logging.context import of_request\n"
         "with of_request('abcdefgh'):\n"
         "    try:\n        1 / 0\n    except ZeroDivisionError:\n"
         "        logging.getLogger('site').exception('two\\nlines', extra={'view': 'home'})",
@@ -201,7 +201,7 @@ def test_sentry_is_told_of_a_fault_without_what_it_was_about() -> None:
     threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     try:
         run_python(
-            "import logging, sentry_sdk\nfrom leaderboard.log_context import of_job\n"
+            "import logging, sentry_sdk\nfrom leaderboard.core.logging.context import of_job\n"
             "judgement = 'q7-d9-grade-3'\n"
             "with of_job(5):\n"
             "    try:\n        raise ValueError(judgement)\n    except ValueError as error:\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leaderboard.markdown import to_html
+from leaderboard.core.text.markdown import to_html
 
 
 @pytest.mark.parametrize(

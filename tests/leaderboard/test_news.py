@@ -11,12 +11,12 @@ import pytest
 from django.db.models import F
 from django.test import Client
 
-from leaderboard import news
-from leaderboard.board_versions import Kind, board_changed
+from leaderboard.boards import news
+from leaderboard.core.cache.pages import forget_pages
+from leaderboard.importing.reported.loader import load_reported
 from leaderboard.models import BoardChange, Dataset, Source
-from leaderboard.page_cache import forget_pages
-from leaderboard.publishing import name_baseline, set_visibility, withdraw_entries
-from leaderboard.reported.loader import load_reported
+from leaderboard.results.history.revisions import Kind, board_changed
+from leaderboard.results.publishing import name_baseline, set_visibility, withdraw_entries
 from tests.leaderboard.entries import renew_judgements, score, scored_dataset
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]

@@ -14,13 +14,13 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from pytest_django import Settings
 
-from leaderboard import page_cache
-from leaderboard.environment import site_address
-from leaderboard.http_headers import accepts_gzip, names_tag
+from leaderboard.core.cache import pages
+from leaderboard.core.cache.fixed import Slots
+from leaderboard.core.cache.pages import Kept, Recent, forget_pages
+from leaderboard.core.http.headers import accepts_gzip, names_tag
 from leaderboard.models import Dataset
-from leaderboard.page_cache import Kept, Recent, forget_pages
-from leaderboard.publishing import system_changed
-from leaderboard.slots import Slots
+from leaderboard.results.publishing import system_changed
+from leaderboard.settings.environment import site_address
 from tests.factories import make_user
 from tests.leaderboard.entries import make_system, score, scored_dataset
 from tests.leaderboard.open_runs import open_dataset, run_for
@@ -92,7 +92,7 @@ def test_there_is_one_address_of_the_last_page(client: Client, dataset: Dataset,
 def test_a_page_that_is_too_large_stays_in_the_process(
     client: Client, dataset: Dataset, broker: redis.Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page_cache, "LARGEST_SHARED_BYTES", 500)
+    monkeypatch.setattr(pages, "LARGEST_SHARED_BYTES", 500)
     assert client.get(f"/datasets/{dataset.slug}/").headers["ETag"]
     assert pages_in(broker) == 0
 

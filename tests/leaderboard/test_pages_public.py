@@ -11,10 +11,10 @@ from django.template.loader import render_to_string
 from django.test import Client, RequestFactory
 from django.test.utils import CaptureQueriesContext
 
-from leaderboard import faults
+from leaderboard.core.cache.pages import forget_pages
+from leaderboard.core.http import errors
 from leaderboard.models import Benchmark, Dataset, Entry, System
-from leaderboard.page_cache import forget_pages
-from leaderboard.publishing import withdraw_entries
+from leaderboard.results.publishing import withdraw_entries
 from tests.factories import make_user
 from tests.leaderboard.entries import make_system, score, scored_dataset
 from tests.reported_boards import load_reported
@@ -163,8 +163,8 @@ def test_a_withdrawn_result_leaves_a_tombstone_on_the_dataset_and_no_row(client:
 def test_pages_that_say_sorry_need_no_database(rf: RequestFactory) -> None:
     request = rf.get("/")
     with CaptureQueriesContext(connection) as queries:
-        page = faults.answer(request, ValueError("something")).content.decode()
-        away = faults.answer(request, OperationalError("no route")).content.decode()
+        page = errors.answer(request, ValueError("something")).content.decode()
+        away = errors.answer(request, OperationalError("no route")).content.decode()
         bare = render_to_string("500.html")
     assert len(queries) == 0
     assert "Fault <code>" in page

@@ -11,9 +11,8 @@ from django.db.models import F
 from django.test import Client
 from django.utils import timezone
 
-from leaderboard.board_versions import Kind, benchmark_changed, board_changed, record_present
-from leaderboard.boards.past import end_of
-from leaderboard.efficiency import price_changed
+from leaderboard.core.cache.pages import forget_pages
+from leaderboard.importing.reported.loader import load_reported
 from leaderboard.models import (
     Benchmark,
     BenchmarkMember,
@@ -25,15 +24,16 @@ from leaderboard.models import (
     Price,
     System,
 )
-from leaderboard.page_cache import forget_pages
-from leaderboard.publishing import (
+from leaderboard.results.efficiency import price_changed
+from leaderboard.results.history.past import end_of
+from leaderboard.results.history.revisions import Kind, benchmark_changed, board_changed, record_present
+from leaderboard.results.publishing import (
     name_baseline,
     set_visibility,
     system_changed,
     team_changed,
     withdraw_entries,
 )
-from leaderboard.reported.loader import load_reported
 from tests.factories import make_dataset
 from tests.leaderboard.entries import cost, make_system, renew_judgements, score, scored_dataset
 

@@ -10,15 +10,16 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from leaderboard import news
-from leaderboard.board_versions import Kind, boards_changed
-from leaderboard.boards import benchmark_rows, past, past_pages
+from leaderboard.boards import news, past_pages
+from leaderboard.boards.benchmark import rows as benchmark_rows
 from leaderboard.boards.pages import benchmark_page
 from leaderboard.boards.state import BoardState
-from leaderboard.demo.generated_board import generate_board
+from leaderboard.core.cache.pages import forget_pages
+from leaderboard.importing.demo.generated_board import generate_board
 from leaderboard.models import Dataset
-from leaderboard.page_cache import forget_pages
-from leaderboard.publishing import refresh_scores, set_visibility, withdraw_entries
+from leaderboard.results.history import past
+from leaderboard.results.history.revisions import Kind, boards_changed
+from leaderboard.results.publishing import refresh_scores, set_visibility, withdraw_entries
 from tests.factories import make_dataset
 from tests.leaderboard.entries import make_source, make_system, report, score, score_seeds, scored_dataset
 from tests.leaderboard.test_permalinks import body_of, make_benchmark, pass_time, permalink_of, table_of
@@ -187,7 +188,7 @@ def test_the_generated_board_has_permalinks_and_another_view_of_one_is_made_of_w
     made = []
     whole = benchmark_rows.rows_of
     monkeypatch.setattr(
-        "leaderboard.boards.benchmark_board.rows_of", lambda *given: made.append(1) or whole(*given)
+        "leaderboard.boards.benchmark.board.rows_of", lambda *given: made.append(1) or whole(*given)
     )
     for _ in range(2):
         assert past_pages.benchmark_page("generated", BoardState(), at)

@@ -8,8 +8,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 #: The two homes; the admin, which asks for its models' rights; where rights are given; and the terminal's commands.
 HOMES = (
-    "leaderboard/permissions.py", "submissions/permissions.py", "leaderboard/admin/", "submissions/admin/",
-    "leaderboard/curators.py", "leaderboard/models/people.py", "leaderboard/management/", "submissions/people/",
+    "leaderboard/core/permissions.py", "leaderboard/core/groups.py", "leaderboard/models/people.py",
+    "leaderboard/admin/", "leaderboard/management/", "submissions/admin/", "submissions/accounts/",
 )  # fmt: skip
 #: How somebody's rights are asked for past the homes.
 ASKED = re.compile(r"\.(curates|is_staff|is_superuser|has_perms?|has_module_perms)\b")

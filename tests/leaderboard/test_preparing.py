@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 
 from leaderboard.models import Dataset, System, Team
-from leaderboard.systems import canonical_datasets
+from leaderboard.systems.records import canonical_datasets
 from tests.factories import make_dataset
 from tests.leaderboard.entries import make_system, score, scored_dataset
 

@@ -14,12 +14,12 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
-from evaluation.errors import InvalidContent
-from evaluation.qrels import Qrels as Judged
-from leaderboard import judgements
-from leaderboard.audit import acting
-from leaderboard.importing.importer import import_dataset
-from leaderboard.importing.options import ImportOptions
+from evaluation.core.errors import InvalidContent
+from evaluation.judgements.qrels import Qrels as Judged
+from leaderboard.core.audit import acting
+from leaderboard.datasets import qrels as judgements
+from leaderboard.importing.collections.importer import import_dataset
+from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import (
     AuditRecord,
     BoardChange,
@@ -32,11 +32,11 @@ from leaderboard.models import (
     WorkRequest,
 )
 from leaderboard.models.datasets import Protection
-from leaderboard.protection import evaluate_parts, policy_of
-from leaderboard.protection.changing import CannotProtect, find_parts, request_change, switch
-from leaderboard.publishing import CannotReveal, publish_entry, refresh_scores, reveal_private
-from leaderboard.results import record_evaluation, record_run
-from leaderboard.systems import house_system
+from leaderboard.results.protection import evaluate_parts, policy_of
+from leaderboard.results.publishing import CannotReveal, publish_entry, refresh_scores, reveal_private
+from leaderboard.results.publishing.protection import CannotProtect, find_parts, request_change, switch
+from leaderboard.results.records import record_evaluation, record_run
+from leaderboard.systems.records import house_system
 from tests.factories import make_user
 from tests.leaderboard.entries import make_system, scored_dataset
 from tests.leaderboard.tiny_collection import write_folder
@@ -49,7 +49,7 @@ def hidden(db: None, monkeypatch: pytest.MonkeyPatch) -> Dataset:
     """A hidden dataset of thirty judged queries."""
     dataset = scored_dataset(slug="secret", name="Secret", hidden=True, measures=["nDCG@10", "R@100"])
     judged = Judged.from_dict({query: {"d1": 1} for query in QUERIES})
-    monkeypatch.setattr("leaderboard.protection.parts.load_qrels", lambda row: judged)
+    monkeypatch.setattr("leaderboard.results.protection.splits.load_qrels", lambda row: judged)
     return dataset
 
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from django.db import connections
 
-from leaderboard import board_versions
-from leaderboard.board_versions import Kind, boards_changed
-from leaderboard.certainty import find_certainty, keep_certainty
 from leaderboard.models import Dataset, Entry, Seed
-from leaderboard.publishing import publish_seed_set, set_visibility, withdraw_entries
+from leaderboard.results.history import revisions
+from leaderboard.results.history.revisions import Kind, boards_changed
+from leaderboard.results.publishing import publish_seed_set, set_visibility, withdraw_entries
+from leaderboard.results.significance import find_certainty, keep_certainty
 from tests.factories import make_dataset
 from tests.leaderboard.certain_entries import score_queries, spread
 from tests.leaderboard.entries import evaluate, make_system, score, scored_dataset
@@ -48,14 +48,14 @@ def at_once(*works: Callable[[], Any]) -> list[str]:
 @pytest.fixture
 def slow_locks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the locks of one transaction there is time for another's."""
-    raise_revisions = board_versions._raise_revisions
+    raise_revisions = revisions._raise_revisions
 
     def slowly(datasets: Iterable[int]) -> None:
         for dataset in datasets:
             raise_revisions([dataset])
             time.sleep(0.2)
 
-    monkeypatch.setattr(board_versions, "_raise_revisions", slowly)
+    monkeypatch.setattr(revisions, "_raise_revisions", slowly)
 
 
 def whole_and_others() -> tuple[Dataset, Dataset, Dataset]:

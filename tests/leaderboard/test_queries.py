@@ -14,13 +14,13 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils.html import escape
 
-from leaderboard import page_files
-from leaderboard.judgements import NotOpen, open_judgements
+from leaderboard.comparison.queries.collection import query_url
+from leaderboard.core.cache.pages import forget_pages
+from leaderboard.core.storage.store import Area, path_of
+from leaderboard.datasets import derived_files
+from leaderboard.datasets.derived_files import top_documents
+from leaderboard.datasets.qrels import NotOpen, open_judgements
 from leaderboard.models import Dataset
-from leaderboard.page_cache import forget_pages
-from leaderboard.page_files import top_documents
-from leaderboard.queries.collection import query_url
-from leaderboard.store import Area, path_of
 from tests.leaderboard.entries import make_system
 from tests.leaderboard.open_runs import open_dataset, run_for
 from tests.leaderboard.tiny_collection import HEADER, lines_of
@@ -175,7 +175,7 @@ def test_pages_take_as_many_queries_for_many_systems_as_for_few(client: Client, 
 def test_a_large_run_waits_for_the_command_and_the_page_says_so(
     client: Client, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page_files, "QUICK_RUN_BYTES", 0)
+    monkeypatch.setattr(derived_files, "QUICK_RUN_BYTES", 0)
     run = run_for(dataset, "huge", {"q1": ["d4"], "q2": ["d1"]}).evaluation.run  # type: ignore[union-attr]
     assert top_documents(run) is None
     assert "has not been prepared" in client.get("/datasets/tiny/queries/q1/").content.decode()

@@ -7,13 +7,13 @@ from io import StringIO
 import pytest
 from django.core.management import call_command
 
-from leaderboard.audit import acting
-from leaderboard.challenges import Correction, raise_challenge, settle
+from leaderboard.core.audit import acting
+from leaderboard.importing.reported import tables
+from leaderboard.importing.reported.loader import load_reported
+from leaderboard.importing.reported.tables import printed_over_all
 from leaderboard.models import Benchmark, Dataset, DatasetVersion, Entry, Source, System
-from leaderboard.publishing import training_exposure
-from leaderboard.reported import tables
-from leaderboard.reported.loader import load_reported
-from leaderboard.reported.tables import printed_over_all
+from leaderboard.results.publishing import training_exposure
+from leaderboard.systems.challenges import Correction, raise_challenge, settle
 from tests import reported_boards
 from tests.factories import make_user
 

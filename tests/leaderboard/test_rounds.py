@@ -15,7 +15,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
-from leaderboard.audit import acting
+from leaderboard.core.audit import acting
 from leaderboard.models import (
     AuditRecord,
     Benchmark,
@@ -29,9 +29,9 @@ from leaderboard.models import (
     User,
     WorkRequest,
 )
-from leaderboard.round_topics import sum_up
-from leaderboard.rounds import NotYet, Phase, current_round, in_words, phase, reveal, save_round
-from submissions.queue import take_requests
+from leaderboard.rounds.lifecycle import NotYet, Phase, current_round, in_words, phase, reveal, save_round
+from leaderboard.rounds.topics import sum_up
+from submissions.queue.queue import take_requests
 from tests.factories import make_dataset, make_user, team_of
 from tests.submissions.conftest import Api, make_collection, run_text, work
 

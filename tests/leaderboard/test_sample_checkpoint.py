@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from evaluation.checkpoints import CheckpointKind, rebuild, validate_archive
-from leaderboard.demo.sample_checkpoint import (
+from leaderboard.importing.demo.sample_checkpoint import (
     archive_checkpoint,
     archive_refused,
     embed_words,

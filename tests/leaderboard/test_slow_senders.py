@@ -13,16 +13,16 @@ import pytest
 from django.http import HttpRequest, HttpResponse
 from django.test import RequestFactory
 
-from leaderboard import slow_senders
-from leaderboard.faults import answer
-from leaderboard.slow_senders import TooSlow, WatchedBody, watch_body
+from leaderboard.core.http import slow_requests
+from leaderboard.core.http.errors import answer
+from leaderboard.core.http.slow_requests import TooSlow, WatchedBody, watch_body
 from leaderboard.wsgi import Answering
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {"LOOK": 0.02, "GRACE": 0.1, "SILENCE": 0.2, "LEAST_RATE": 2**20}.items():
-        monkeypatch.setattr(slow_senders, name, value)
+        monkeypatch.setattr(slow_requests, name, value)
 
 
 def reads(pieces: list[bytes], pause: float, length: int, wait: float = 0.0) -> bytes:
@@ -60,7 +60,7 @@ def test_who_is_too_slow_is_given_up(pieces: list[bytes], pause: float, length: 
 
 def test_who_is_quick_is_left_alone_however_long_nobody_reads(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GRACE", "SILENCE"):  # on a busy machine the thread that sends may stand still for a while
-        monkeypatch.setattr(slow_senders, name, 1.0)
+        monkeypatch.setattr(slow_requests, name, 1.0)
     content = [bytes([number]) * 50_000 for number in range(4)]
     assert reads(content, 0.01, 200_000, wait=1.5) == b"".join(content)
 

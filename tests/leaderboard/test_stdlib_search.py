@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import pytrec_eval
 
-from evaluation.collection_check import check_corpus, check_queries
+from evaluation.collections.check import check_corpus, check_queries
 from evaluation.engines import retrieve
-from evaluation.scoring import Target, check_run
-from leaderboard.demo.broken_run import write_broken_run
-from leaderboard.demo.stdlib_search import (
+from evaluation.runs.score import Target, check_run
+from leaderboard.importing.demo.broken_run import write_broken_run
+from leaderboard.importing.demo.stdlib_search import (
     StdlibSearch,
     build_stdlib_search,
     first_sentence,

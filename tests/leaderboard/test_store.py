@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from leaderboard.store import Area, path_of
+from leaderboard.core.storage.store import Area, path_of
 
 NAME = "0" * 64
 

@@ -10,11 +10,11 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from leaderboard.boards.authors import authors_in
-from leaderboard.boards.badges import Badge, as_svg, width
+from leaderboard.boards.system.authors import authors_in
+from leaderboard.boards.system.badges import Badge, as_svg, width
+from leaderboard.core.cache.pages import forget_pages
 from leaderboard.models import Team
-from leaderboard.page_cache import forget_pages
-from leaderboard.publishing import set_visibility, withdraw_entries
+from leaderboard.results.publishing import set_visibility, withdraw_entries
 from tests.factories import make_user
 from tests.leaderboard.entries import (
     make_source,

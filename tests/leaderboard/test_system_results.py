@@ -7,9 +7,9 @@ import re
 import pytest
 from django.test import Client
 
-from leaderboard.certainty import compute_certainty
-from leaderboard.certainty.reading import forget_certainty
 from leaderboard.models import Dataset
+from leaderboard.results.significance import compute_certainty
+from leaderboard.results.significance.reading import forget_certainty
 from tests.leaderboard.certain_entries import score_queries, spread
 from tests.leaderboard.entries import make_source, report, score, scored_dataset
 

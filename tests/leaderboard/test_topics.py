@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 
-from leaderboard.files import open_file
-from leaderboard.importing.importer import Imported, import_dataset
-from leaderboard.importing.options import ImportOptions
-from leaderboard.judgements import scoring_target
+from leaderboard.datasets.files import open_file
+from leaderboard.datasets.qrels import scoring_target
+from leaderboard.importing.collections.importer import Imported, import_dataset
+from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Dataset, DatasetVersion
 from tests.leaderboard.tiny_collection import HEADER, write_folder, write_zip
 

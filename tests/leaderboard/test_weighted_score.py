@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from leaderboard.boards.columns.weighted_score import average_rate, weighted_score
 from leaderboard.boards.model import Board
 from leaderboard.boards.pages import benchmark_page, dataset_page
 from leaderboard.boards.state import BoardState, Sort
-from leaderboard.boards.weighted_score import average_rate, weighted_score
 from tests.leaderboard.entries import cost, make_system, report, score, scored_dataset
 from tests.leaderboard.entries import make_source as publication
 from tests.leaderboard.test_boards_benchmark import benchmark_of

@@ -19,16 +19,16 @@ from django.conf import settings
 from django.contrib.auth.models import Permission
 from django.test import Client
 
-from leaderboard.audit import acting
-from leaderboard.importing.importer import import_dataset
-from leaderboard.importing.options import ImportOptions
-from leaderboard.judgements import load_parts
+from leaderboard.core.audit import acting
+from leaderboard.datasets.qrels import load_parts
+from leaderboard.importing.collections.importer import import_dataset
+from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import AuditRecord, Dataset, Entry, Evaluation, Membership, System, User
 from leaderboard.models.datasets import Visibility
-from leaderboard.protection.changing import request_change
-from leaderboard.publishing.moderation import quarantine
-from submissions.people.tokens import make_token
-from submissions.queue import take_requests
+from leaderboard.results.publishing.moderation import quarantine
+from leaderboard.results.publishing.protection import request_change
+from submissions.accounts.tokens import make_token
+from submissions.queue.queue import take_requests
 from tests.factories import make_user, team_of
 from tests.leaks import walking
 from tests.leaks.routes import Route, routes

@@ -26,12 +26,12 @@ LARGEST_SITEMAP = 60
 
 def fill(folder: Path, systems: int = SYSTEMS, datasets: int = DATASETS) -> None:
     """Make everything that needs no worker, and ask workers for the rest; the generated board has so many rows."""
-    from leaderboard.baselines import request_demo_rows
-    from leaderboard.board_versions import record_present
-    from leaderboard.demo.collection import make_demo_collection
-    from leaderboard.importing.importer import import_dataset
-    from leaderboard.importing.options import ImportOptions
-    from leaderboard.reported.loader import load_reported
+    from leaderboard.importing.collections.importer import import_dataset
+    from leaderboard.importing.collections.options import ImportOptions
+    from leaderboard.importing.demo.collection import make_demo_collection
+    from leaderboard.importing.reported.loader import load_reported
+    from leaderboard.results.history.revisions import record_present
+    from leaderboard.systems.baselines import request_demo_rows
 
     load_reported()
     record_present()
@@ -48,9 +48,9 @@ def fill(folder: Path, systems: int = SYSTEMS, datasets: int = DATASETS) -> None
 def tokens(people: int, name: str) -> list[str]:
     """A token to submit with for each of so many new people."""
     from leaderboard.models import User
+    from submissions.accounts.teams import personal_team
+    from submissions.accounts.tokens import make_token
     from submissions.models import Scope
-    from submissions.people.teams import personal_team
-    from submissions.people.tokens import make_token
 
     found = []
     for number in range(people):

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable
 from threading import Lock
 from typing import Any
 
-from leaderboard import page_cache
-from leaderboard.page_cache import RARE_BYTES, RECENT_BYTES, Kept, Recent
+from leaderboard.core.cache import pages
+from leaderboard.core.cache.pages import RARE_BYTES, RECENT_BYTES, Kept, Recent
 from leaderboard.wsgi import application as site
 
 #: A page of a board, compressed, about.
@@ -26,8 +26,8 @@ def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> 
     global _filled
     with _lock:
         if not _filled:
-            fill(page_cache._recent, RECENT_BYTES)
-            fill(page_cache._rare, RARE_BYTES)
+            fill(pages._recent, RECENT_BYTES)
+            fill(pages._rare, RARE_BYTES)
             _filled = True
     answer: Iterable[bytes] = site(environ, start_response)
     return answer

@@ -14,8 +14,8 @@ from typing import Any
 
 import yaml
 
-from leaderboard.supervisor import services
-from leaderboard.supervisor.processes import Command
+from leaderboard.management.supervisor import services
+from leaderboard.management.supervisor.processes import Command
 from tests.load import proxy
 from tests.load.report import POSTGRESQL
 from tests.servers import processes

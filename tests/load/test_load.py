@@ -10,8 +10,8 @@ from random import Random
 import pytest
 from django.test import Client
 
-from leaderboard.page_cache import Kept, Recent
-from leaderboard.reported.loader import load_reported
+from leaderboard.core.cache.pages import Kept, Recent
+from leaderboard.importing.reported.loader import load_reported
 from tests.load import filling, proxy, report, runs, served_site, site
 from tests.load.memory import Sample
 from tests.load.usage import Usage

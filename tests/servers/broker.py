@@ -11,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 import redis
 
-from leaderboard.supervisor import valkey
+from leaderboard.management.supervisor import valkey
 from tests.servers import processes
 
 #: The database on a named server that the tests use, and empty.

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from leaderboard.supervisor.processes import dying_with_this_process
+from leaderboard.management.supervisor.processes import dying_with_this_process
 
 Cleanup = Callable[[Callable[[], Any]], Any]
 

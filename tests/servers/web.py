@@ -14,7 +14,7 @@ from pathlib import Path
 
 from django.db import connections
 
-from leaderboard.supervisor import services
+from leaderboard.management.supervisor import services
 from tests.servers import processes
 
 ROOT = Path(__file__).resolve().parents[2]

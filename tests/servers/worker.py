@@ -8,8 +8,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from leaderboard.supervisor import services
-from leaderboard.supervisor.processes import Command
+from leaderboard.management.supervisor import services
+from leaderboard.management.supervisor.processes import Command
 from tests.servers import processes
 
 

@@ -17,16 +17,16 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.utils import timezone
 
-from evaluation.identifiers import DocumentIds
+from evaluation.collections.document_ids import DocumentIds
+from leaderboard.core.storage.runs import store_run
+from leaderboard.core.storage.store import Area, put
 from leaderboard.models import Dataset, DatasetVersion, Qrels, User
-from leaderboard.runs import store_run
-from leaderboard.store import Area, put
-from leaderboard.systems import house_system
+from leaderboard.systems.records import house_system
+from submissions.accounts.tokens import make_token
+from submissions.jobs.runner import work_through
 from submissions.models import Job, State, Worker
-from submissions.people.tokens import make_token
 from submissions.sandbox.backends import Backend
 from submissions.sandbox.bubblewrap import Bubblewrap
-from submissions.working import work_through
 from tests.factories import make_user
 from tests.servers.plugin import in_ci
 from tests.submissions.fake_hub import hub as hub
@@ -167,7 +167,7 @@ def work() -> None:
 @pytest.fixture(autouse=True)
 def server_of_long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
     """Jobs are taken from silent workers, which nobody does in the first seconds of a database server."""
-    monkeypatch.setattr("submissions.queue._database_is_back_since", lambda: float("inf"))
+    monkeypatch.setattr("submissions.queue.queue._database_is_back_since", lambda: float("inf"))
 
 
 @pytest.fixture

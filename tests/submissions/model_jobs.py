@@ -10,16 +10,16 @@ import pytest
 
 from evaluation.checkpoints.description import CheckpointDescription, CheckpointKind
 from evaluation.engines import ENGINES, Resources, retrieve
-from leaderboard.importing.importer import import_dataset
-from leaderboard.importing.options import ImportOptions
+from leaderboard.core.storage.store import Area, path_of
+from leaderboard.importing.collections.importer import import_dataset
+from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Dataset
-from leaderboard.store import Area, path_of
-from leaderboard.systems import SystemFields, create_system
+from leaderboard.systems.records import SystemFields, create_system
 from submissions import sandbox
-from submissions.checkpoints.keeping import folder_of
+from submissions.checkpoints.service import folder_of
+from submissions.jobs.runner import work_through
 from submissions.models import Checkpoint, Job, State, Submission
-from submissions.queue import take_requests
-from submissions.working import work_through
+from submissions.queue.queue import take_requests
 from tests.factories import make_user, team_of
 from tests.submissions import toy_engine
 

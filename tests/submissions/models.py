@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from leaderboard.core.storage.store import Area, put
 from leaderboard.models import Dataset, DatasetVersion
-from leaderboard.store import Area, put
 from tests.submissions.conftest import DOCUMENTS, Answer, Api, make_collection, upload
 
 #: What the words of the made-up corpus are.

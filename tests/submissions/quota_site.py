@@ -10,6 +10,6 @@ from django.core.wsgi import get_wsgi_application
 
 application = get_wsgi_application()
 
-from submissions.throttling import SubmitThrottle  # noqa: E402
+from submissions.accounts.throttling import SubmitThrottle  # noqa: E402
 
 SubmitThrottle.THROTTLE_RATES = {"submit": "10000/min"}

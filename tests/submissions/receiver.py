@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from leaderboard.models import User
+from submissions.accounts.teams import personal_team
 from submissions.models import Webhook
-from submissions.notices.webhooks import add_webhook
-from submissions.people.teams import personal_team
+from submissions.notifications.webhooks import add_webhook
 
 
 class Receiver:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from leaderboard import rescoring
-from leaderboard.audit import acting
+from leaderboard.core.audit import acting
+from leaderboard.core.storage.store import Area, put
+from leaderboard.judgements import rescoring
 from leaderboard.models import Dataset, Qrels, Rescore, User
-from leaderboard.store import Area, put
-from submissions.queue import take_requests
+from submissions.queue.queue import take_requests
 from tests.submissions.conftest import HEADER, JUDGED, work
 
 

@@ -14,8 +14,8 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "leaderboard.settings")
 def main() -> None:
     """Work until killed, with the toy engine among the others."""
     django.setup()
+    from submissions.jobs.runner import work_through
     from submissions.sandbox import running
-    from submissions.working import work_through
     from tests.submissions import toy_engine
 
     toy_engine.register()

@@ -15,10 +15,10 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "leaderboard.settings")
 django.setup()
 
 from leaderboard.celery import app  # noqa: E402
-from submissions import working  # noqa: E402
-from submissions.lease import Lease  # noqa: E402
-from submissions.lifecycle import advance  # noqa: E402
+from submissions.jobs import runner  # noqa: E402
 from submissions.models import Job, State  # noqa: E402
+from submissions.queue.lease import Lease  # noqa: E402
+from submissions.queue.lifecycle import advance  # noqa: E402
 
 __all__ = ["app"]
 
@@ -37,5 +37,5 @@ def slow_job(job: Job, lease: Lease) -> None:
     advance(job.pk, State.DONE, fence=job.fence)
 
 
-working.WORK[Job.Kind.POOL] = slow_job
-working.prepare_for_pages = lambda job: None
+runner.WORK[Job.Kind.POOL] = slow_job
+runner.prepare_for_pages = lambda job: None

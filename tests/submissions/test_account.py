@@ -14,10 +14,10 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from leaderboard.models import Membership, Team, User
+from submissions.accounts.profile import set_profile
+from submissions.accounts.teams import personal_team
+from submissions.accounts.tokens import LIMIT
 from submissions.models import ApiToken
-from submissions.people.profile import set_profile
-from submissions.people.teams import personal_team
-from submissions.people.tokens import LIMIT
 from tests.factories import make_user
 from tests.leaderboard.entries import make_system, score, scored_dataset
 from tests.submissions.conftest import Api, show_again

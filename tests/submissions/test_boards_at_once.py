@@ -16,14 +16,14 @@ from django.db import connection, connections
 from django.test import Client
 from django.utils import timezone
 
-from leaderboard.challenges import raise_challenge
 from leaderboard.models import Challenge, Dataset, Entry, Round, System, User
-from leaderboard.rounds import reveal, save_round
-from leaderboard.systems import SystemFields, create_system, update_system
-from submissions.merging import merge_systems
+from leaderboard.rounds.lifecycle import reveal, save_round
+from leaderboard.systems.challenges import raise_challenge
+from leaderboard.systems.records import SystemFields, create_system, update_system
+from submissions.accounts.teams import rename_team
+from submissions.intake.merge_systems import merge_systems
+from submissions.jobs.withdrawal import set_public, withdraw
 from submissions.models import Job, State, Submission
-from submissions.people.teams import rename_team
-from submissions.withdrawal import set_public, withdraw
 from tests.curating import filled
 from tests.factories import make_user, team_of
 from tests.submissions.conftest import Api, make_collection, run_text, upload, work

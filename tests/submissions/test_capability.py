@@ -12,13 +12,14 @@ import pytest
 from django.utils import timezone
 
 from leaderboard.models import Dataset
-from submissions import capability, sandbox
-from submissions.heartbeat import Heartbeat, forget_silent_workers, workers_alive
+from submissions import sandbox
+from submissions.jobs.runner import work_through
 from submissions.models import Job, State, Worker
-from submissions.queue import claim
+from submissions.queue import capability
+from submissions.queue.heartbeat import Heartbeat, forget_silent_workers, workers_alive
+from submissions.queue.queue import claim
 from submissions.sandbox import SandboxUnavailable
 from submissions.sandbox.backends import Backend, Contained, Program
-from submissions.working import work_through
 from tests.factories import make_dataset
 from tests.submissions.conftest import announce
 
@@ -170,7 +171,7 @@ def test_a_sandbox_that_stops_working_is_tried_anew(
     broken: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """After the first job that it fails, others wait instead of failing too."""
-    from submissions import working
+    from submissions.jobs import runner
 
     Broken.installed = True
     dataset = make_dataset()
@@ -180,7 +181,7 @@ def test_a_sandbox_that_stops_working_is_tried_anew(
         Broken.installed = False
         raise SandboxUnavailable("it was removed")
 
-    monkeypatch.setitem(working.WORK, Job.Kind.MODEL, start)
+    monkeypatch.setitem(runner.WORK, Job.Kind.MODEL, start)
     assert work_through("cpu", "w") == 1
     first.refresh_from_db()
     second.refresh_from_db()

@@ -7,15 +7,15 @@ import datetime
 import pytest
 from django.utils import timezone
 
-from leaderboard import certainty
 from leaderboard.models import Certainty, Dataset, DatasetVersion, Entry
-from leaderboard.publishing import set_visibility, withdraw_entries
-from submissions import analysis
-from submissions.lease import Lease, LeaseLost
+from leaderboard.results import significance
+from leaderboard.results.publishing import set_visibility, withdraw_entries
+from submissions.jobs.kinds import significance as analysis
+from submissions.jobs.runner import work_through
 from submissions.models import Job, State
-from submissions.queue import claim, put_back, queue_position, take_requests
+from submissions.queue.lease import Lease, LeaseLost
+from submissions.queue.queue import claim, put_back, queue_position, take_requests
 from submissions.tasks import dispatch
-from submissions.working import work_through
 from tests.factories import make_dataset, make_job
 from tests.leaderboard.certain_entries import score_queries, spread
 from tests.leaderboard.entries import scored_dataset
@@ -48,7 +48,7 @@ def test_publishing_leads_to_one_job_that_a_worker_does(board: Dataset) -> None:
     assert jobs_of(board) == ["queued"]
     assert work_through("score", "worker") == 1
     assert jobs_of(board) == ["done"]
-    assert certainty.read([board.pk])[board.pk].current
+    assert significance.read([board.pk])[board.pk].current
     dispatch()
     assert jobs_of(board) == ["done"]
 
@@ -59,7 +59,7 @@ def test_a_job_that_waits_serves_later_changes_too(board: Dataset) -> None:
     take_requests()
     assert jobs_of(board) == ["queued"]
     work_through("score", "worker")
-    assert certainty.read([board.pk])[board.pk].current
+    assert significance.read([board.pk])[board.pk].current
 
 
 def test_a_change_while_it_runs_leads_to_another(board: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,7 +77,7 @@ def test_a_change_while_it_runs_leads_to_another(board: Dataset, monkeypatch: py
     assert work_through("score", "worker") == 2
     assert jobs_of(board) == ["done", "done"]
     assert Certainty.objects.count() == 1
-    assert certainty.read([board.pk])[board.pk].current
+    assert significance.read([board.pk])[board.pk].current
     assert "changed meanwhile" in Job.objects.filter(kind="certainty").order_by("pk")[0].log
 
 
@@ -150,13 +150,13 @@ def test_a_board_that_is_again_what_it_was_has_what_was_found_then_and_keeps_it_
         set_visibility(newest.submission_reference, public=public)
         take_requests()
         work_through("score", "worker")
-        found = certainty.read([board.pk])[board.pk]
+        found = significance.read([board.pk])[board.pk]
         assert found.current
         seen.append(len(found.content["nDCG@10"]["entries"]))
     assert seen == [3, 2, 3, 2, 3]
     kept = Certainty.objects.all()
     assert [bool(each.content) for each in kept] == [True, True, False, False, False]
     entries = {each.pk for each in Entry.objects.all()}
-    past = certainty.read_at(board.pk, kept[2].from_revision, entries)
+    past = significance.read_at(board.pk, kept[2].from_revision, entries)
     assert past is not None
     assert past.current

@@ -8,12 +8,12 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from leaderboard.audit import acting
-from leaderboard.challenges import ChallengeRefused, Correction, raise_challenge, retract, settle
+from leaderboard.core.audit import acting
 from leaderboard.models import AuditRecord, BoardChange, Challenge, Dataset, Entry, System, User, WorkRequest
-from leaderboard.systems import ClaimsSettled, SystemFields, update_system
+from leaderboard.systems.challenges import ChallengeRefused, Correction, raise_challenge, retract, settle
+from leaderboard.systems.records import ClaimsSettled, SystemFields, update_system
 from submissions.models import Notice
-from submissions.notices.events import take_events
+from submissions.notifications.events import take_events
 from tests.factories import make_user
 from tests.submissions.conftest import Api, describe_anew, run_text, work
 
@@ -274,7 +274,7 @@ def test_nobody_challenges_their_own_team_or_what_is_not_public(
 def test_a_person_has_so_many_open_and_no_more(
     system: System, bob: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("leaderboard.challenges.MOST_OPEN", 1)
+    monkeypatch.setattr("leaderboard.systems.challenges.MOST_OPEN", 1)
     raise_challenge(system, bob, "training", WHY)
     with pytest.raises(ChallengeRefused, match="Wait until"):
         raise_challenge(system, bob, "result", WHY)

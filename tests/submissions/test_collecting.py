@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from leaderboard.importing.importer import import_dataset
-from leaderboard.importing.options import ImportOptions
+from leaderboard.importing.collections.importer import import_dataset
+from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Dataset, Entry, Run
-from submissions.queue import take_requests
-from submissions.working import work_through
+from submissions.jobs.runner import work_through
+from submissions.queue.queue import take_requests
 from tests.factories import make_user
 from tests.leaderboard.tiny_collection import write_folder
 from tests.submissions.conftest import Api

@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from leaderboard.board_versions import board_changed
-from leaderboard.collection_figures import request_missing_statistics
-from leaderboard.datasets import mark_published
-from leaderboard.importing.importer import Imported, import_dataset
-from leaderboard.importing.options import ImportOptions
-from leaderboard.judgements import lay_out_open_judgements
+from leaderboard.datasets.qrels import lay_out_open_judgements
+from leaderboard.importing.collections.importer import Imported, import_dataset
+from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.judgements.rescoring.switch import switch_board
 from leaderboard.models import (
     BoardChange,
     CollectionProfile,
@@ -23,12 +21,14 @@ from leaderboard.models import (
     RunProfile,
     WorkRequest,
 )
-from leaderboard.publishing import set_visibility
-from leaderboard.publishing.switching import switch_board
-from submissions.lease import Lease, LeaseLost
+from leaderboard.results.history.revisions import board_changed
+from leaderboard.results.profiles.store import request_missing_statistics
+from leaderboard.results.publishing import set_visibility
+from leaderboard.results.publishing.datasets import mark_published
+from submissions.jobs.runner import work_through
 from submissions.models import Job, State
-from submissions.queue import claim, take_requests
-from submissions.working import work_through
+from submissions.queue.lease import Lease, LeaseLost
+from submissions.queue.queue import claim, take_requests
 from tests.leaderboard.tiny_collection import good_files, lines_of, write_folder
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -170,7 +170,7 @@ def test_requests_that_come_while_a_job_waits_make_no_second_one(tmp_path: Path)
 
 
 def test_a_worker_that_lost_its_claim_writes_nothing(tmp_path: Path) -> None:
-    from submissions.collection_analysis import statistics_job
+    from submissions.jobs.kinds.profiles import statistics_job
 
     imported(tmp_path)
     take_requests()

@@ -8,12 +8,12 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from leaderboard import publishing
-from leaderboard.anonymity import lift, make_anonymous
-from leaderboard.audit import acting
-from leaderboard.boards.corrections import corrections_of
+from leaderboard.core.audit import acting
 from leaderboard.models import Dataset, Entry, System, User
-from leaderboard.systems import SystemFields, update_system
+from leaderboard.results import publishing
+from leaderboard.systems.anonymity import lift, make_anonymous
+from leaderboard.systems.corrections import corrections_of
+from leaderboard.systems.records import SystemFields, update_system
 from tests.factories import make_user
 from tests.submissions.conftest import Api, describe_anew, work
 

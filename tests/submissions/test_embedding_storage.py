@@ -14,19 +14,19 @@ import boto3
 import pytest
 from django.core.exceptions import ImproperlyConfigured
 
-from leaderboard.environment import embeddings_storage
+from leaderboard.core.storage.runs import open_run
 from leaderboard.models import Dataset
-from leaderboard.runs import open_run
-from submissions.lease import LeaseLost
-from submissions.model_work import embedding_cache
-from submissions.model_work.embedding_cache import sweep_embeddings, tidy_up
-from submissions.model_work.embedding_files import UnusableOutput, embeddings_folder, put_in_place
-from submissions.model_work.embedding_storage import bring_shards, note_use, publish, send_shard, stored_keys
-from submissions.model_work.encodings import Setting, keep_single, use
-from submissions.model_work.shard_manifest import InvalidManifest, Manifest
+from leaderboard.settings.environment import embeddings_storage
+from submissions.jobs.models import embedding_cache
+from submissions.jobs.models.embedding_cache import sweep_embeddings, tidy_up
+from submissions.jobs.models.embedding_files import UnusableOutput, embeddings_folder, put_in_place
+from submissions.jobs.models.embedding_storage import bring_shards, note_use, publish, send_shard, stored_keys
+from submissions.jobs.models.encodings import Setting, keep_single, use
+from submissions.jobs.models.shard_manifest import InvalidManifest, Manifest
+from submissions.jobs.runner import do
 from submissions.models import Checkpoint, Encoding, Job, Shard, State
-from submissions.queue import claim
-from submissions.working import do
+from submissions.queue.lease import LeaseLost
+from submissions.queue.queue import claim
 from tests.factories import make_dataset, make_job, make_version
 from tests.servers import s3
 from tests.submissions.model_jobs import (
@@ -122,9 +122,9 @@ def small(
     use_toy_engine(monkeypatch, settings)
     settings.SHARD_SIZE = SHARD_SIZE
     # The thread that keeps a lease alive would wait for the transaction around the test.
-    monkeypatch.setattr("submissions.lease.LOOK", 60.0)
+    monkeypatch.setattr("submissions.queue.lease.LOOK", 60.0)
     # BM25's times beside the model's are nothing to these tests, and take seconds.
-    monkeypatch.setattr("submissions.model_work.retrieving._measure_baseline", lambda *_: {})
+    monkeypatch.setattr("submissions.jobs.models.run_model._measure_baseline", lambda *_: {})
     return make_published(tmp_path / "collection")
 
 

@@ -14,11 +14,9 @@ from django.conf import LazySettings
 from django.utils import timezone
 
 from leaderboard.models import Dataset
-from submissions.lease import Cancelled, LeaseLost
-from submissions.lifecycle import advance
-from submissions.model_work.embedding_cache import sweep_embeddings
-from submissions.model_work.embedding_files import UnusableOutput, embeddings_folder
-from submissions.model_work.encodings import (
+from submissions.jobs.models.embedding_cache import sweep_embeddings
+from submissions.jobs.models.embedding_files import UnusableOutput, embeddings_folder
+from submissions.jobs.models.encodings import (
     Setting,
     finish_shard,
     keep_single,
@@ -29,7 +27,9 @@ from submissions.model_work.encodings import (
     wait_for_shards,
 )
 from submissions.models import Checkpoint, Encoding, Job, Shard, State
-from submissions.queue import claim, reap, request_cancel
+from submissions.queue.lease import Cancelled, LeaseLost
+from submissions.queue.lifecycle import advance
+from submissions.queue.queue import claim, reap, request_cancel
 from tests.factories import make_dataset, make_job, make_version
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]

@@ -12,7 +12,7 @@ from django.utils import timezone
 from playwright.sync_api import Browser, Page
 
 from leaderboard.models import Dataset, System
-from submissions.queue import take_requests
+from submissions.queue.queue import take_requests
 from tests.reported_boards import load_reported
 from tests.submissions.conftest import Api, run_text, work
 

@@ -13,19 +13,19 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from leaderboard.audit import acting
-from leaderboard.importing.importer import import_dataset
-from leaderboard.importing.options import ImportOptions
-from leaderboard.judging.imports import Conflicts, bring_judgements, request_merge
-from leaderboard.judging.pools import request_pool
+from leaderboard.core.audit import acting
+from leaderboard.core.storage.store import Area, path_of
+from leaderboard.core.work_requests import request_work
+from leaderboard.importing.collections.importer import import_dataset
+from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.judgements.imports import Conflicts, bring_judgements, request_merge
+from leaderboard.judgements.pools import request_pool
+from leaderboard.judgements.rescoring.comparison import comparison_of
+from leaderboard.judgements.rescoring.switch import switch_board
 from leaderboard.models import Dataset, Entry, JudgementImport, Pool, Rescore, User, WorkRequest
-from leaderboard.publishing.switching import switch_board
-from leaderboard.rescoring.comparison import comparison_of
-from leaderboard.results import per_query_values
-from leaderboard.store import Area, path_of
-from leaderboard.work import request_work
-from submissions.queue import take_requests
-from submissions.working import work_through
+from leaderboard.results.records import per_query_values
+from submissions.jobs.runner import work_through
+from submissions.queue.queue import take_requests
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db

@@ -10,8 +10,8 @@ import pytest
 
 from evaluation.engines import ENGINES
 from leaderboard.models import Dataset, System
+from submissions.accounts.throttling import SubmitThrottle
 from submissions.models import Checkpoint, Submission
-from submissions.throttling import SubmitThrottle
 from tests.evaluation.hostile_checkpoints import HOSTILE
 from tests.submissions.conftest import Api, upload
 from tests.submissions.models import submit_model, with_corpus

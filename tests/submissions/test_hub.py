@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from evaluation.checkpoints import validate_folder
-from evaluation.errors import InvalidContent
+from evaluation.core.errors import InvalidContent
 from submissions.checkpoints.hub import fetch
-from submissions.refusals import Refused
+from submissions.core.errors import Refused
 from tests.evaluation.small_checkpoint import files
 from tests.submissions.fake_hub import COMMIT, NAME, FakeHub
 

@@ -13,12 +13,12 @@ from django.core.management import CommandError, call_command
 from django.db import transaction
 from django.test import Client
 
-from leaderboard.curators import make_curator
+from leaderboard.core.groups import make_curator
 from leaderboard.models import AuditRecord, Dataset, User
-from leaderboard.settings import people
+from leaderboard.settings import security
+from submissions.accounts.tokens import make_token
 from submissions.models import AccountMail, ApiToken
-from submissions.notices.sending import anything_to_tell
-from submissions.people.tokens import make_token
+from submissions.notifications.sending import anything_to_tell
 from tests.factories import make_user
 from tests.submissions.conftest import show_again
 from tests.submissions.told import account_mail
@@ -218,15 +218,19 @@ def test_an_operator_resets_it_and_that_is_recorded(curator: User, capsys: Any) 
 
 
 def test_only_the_default_on_this_machine_goes_without(settings: Any) -> None:
-    assert people.STAFF_MFA_REQUIRED is False  # as these tests run: embedded, and nothing but loopback names
     assert (
-        people.needs_second_factor(embedded=True, behind_proxy=False, hosts=["127.0.0.1", "localhost"])
+        security.STAFF_MFA_REQUIRED is False
+    )  # as these tests run: embedded, and nothing but loopback names
+    assert (
+        security.needs_second_factor(embedded=True, behind_proxy=False, hosts=["127.0.0.1", "localhost"])
         is False
     )
-    assert people.needs_second_factor(embedded=True, behind_proxy=True, hosts=["127.0.0.1"])
-    assert people.needs_second_factor(embedded=True, behind_proxy=False, hosts=["127.0.0.1", "board.example"])
-    assert people.needs_second_factor(embedded=False, behind_proxy=False, hosts=["localhost"])
-    assert people.needs_second_factor(embedded=True, behind_proxy=False, hosts=["*"])
+    assert security.needs_second_factor(embedded=True, behind_proxy=True, hosts=["127.0.0.1"])
+    assert security.needs_second_factor(
+        embedded=True, behind_proxy=False, hosts=["127.0.0.1", "board.example"]
+    )
+    assert security.needs_second_factor(embedded=False, behind_proxy=False, hosts=["localhost"])
+    assert security.needs_second_factor(embedded=True, behind_proxy=False, hosts=["*"])
 
 
 FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"

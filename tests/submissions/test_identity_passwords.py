@@ -18,8 +18,8 @@ from django.core.exceptions import ValidationError
 from django.test import Client
 
 from leaderboard.models import User
+from submissions.accounts.tokens import make_token
 from submissions.models import ApiToken
-from submissions.people.tokens import make_token
 from tests.factories import make_user
 from tests.submissions.told import account_mail
 
@@ -165,7 +165,7 @@ def test_guessing_ends_in_429_that_says_when(client: Client, caplog: Any) -> Non
 
 @pytest.mark.django_db
 def test_pages_that_are_throttled_say_when_too(client: Client, settings: Any, monkeypatch: Any) -> None:
-    from submissions.throttling import ChangeThrottle
+    from submissions.accounts.throttling import ChangeThrottle
 
     monkeypatch.setitem(ChangeThrottle.THROTTLE_RATES, "change", "1/hour")
     client.force_login(make_user("Rita"))

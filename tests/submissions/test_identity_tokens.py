@@ -16,9 +16,9 @@ from django.utils import timezone
 from rest_framework.views import APIView
 
 from leaderboard.models import AuditRecord, User
+from submissions.accounts.authentication import TokenAuthentication
+from submissions.accounts.tokens import TokenRefused, make_token
 from submissions.models import ApiToken, Scope
-from submissions.people.authentication import TokenAuthentication
-from submissions.people.tokens import TokenRefused, make_token
 from tests.factories import make_user
 from tests.submissions.conftest import show_again
 

@@ -13,10 +13,10 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from leaderboard.models import User
+from submissions.accounts.teams import personal_team
 from submissions.models import Delivery, Notice, NoticeKind, Webhook
-from submissions.notices.mail import send_mail
-from submissions.notices.outbox import Message, tell
-from submissions.people.teams import personal_team
+from submissions.notifications.mail import send_mail
+from submissions.notifications.outbox import Message, tell
 from tests.factories import make_user
 from tests.submissions.conftest import Api
 
@@ -81,7 +81,7 @@ def test_mail_is_tried_three_times_and_then_in_the_inbox(
     alice: User, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     make_notice(alice, in_inbox=False)
-    monkeypatch.setattr("submissions.notices.mail.get_connection", BrokenServer)
+    monkeypatch.setattr("submissions.notifications.mail.get_connection", BrokenServer)
     for attempt in range(1, 5):
         send_mail(FOREVER)
         assert send_mail(FOREVER) == 0  # not before its time

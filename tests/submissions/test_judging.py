@@ -11,19 +11,20 @@ from typing import Any
 
 import pytest
 
-from evaluation.errors import InvalidContent
-from leaderboard.audit import acting
-from leaderboard.judgements import load_qrels
-from leaderboard.judging import pools
-from leaderboard.judging.comparing import listed_conflicts
-from leaderboard.judging.imports import (
+from evaluation.core.errors import InvalidContent
+from leaderboard.core.audit import acting
+from leaderboard.core.storage.store import Area, path_of, put
+from leaderboard.datasets.qrels import load_qrels
+from leaderboard.judgements import pools
+from leaderboard.judgements.comparing import listed_conflicts
+from leaderboard.judgements.errors import JudgingRefused, Overtaken
+from leaderboard.judgements.imports import (
     State,
     bring_judgements,
     compare_again,
     discard_import,
     request_merge,
 )
-from leaderboard.judging.refusals import JudgingRefused, Overtaken
 from leaderboard.models import (
     AuditRecord,
     Dataset,
@@ -36,11 +37,10 @@ from leaderboard.models import (
     User,
     WorkRequest,
 )
-from leaderboard.publishing import withdraw_entries
-from leaderboard.store import Area, path_of, put
+from leaderboard.results.publishing import withdraw_entries
+from submissions.jobs.runner import work_through
 from submissions.models import Job, Submission
-from submissions.queue import ATTEMPTS, take_requests
-from submissions.working import work_through
+from submissions.queue.queue import ATTEMPTS, take_requests
 from tests.factories import make_user
 from tests.submissions.conftest import DOCUMENTS, HEADER, JUDGED, QUERIES, Api, run_text, work
 

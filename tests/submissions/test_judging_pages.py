@@ -12,11 +12,11 @@ from django.contrib.auth.models import Permission
 from django.core.management import CommandError, call_command
 from django.test import Client
 
-from leaderboard.judgements import load_qrels
+from leaderboard.core.storage.store import Area, put
+from leaderboard.datasets.qrels import load_qrels
 from leaderboard.models import AuditRecord, Dataset, DatasetVersion, JudgementImport, Pool, Qrels, User
-from leaderboard.store import Area, put
-from submissions.queue import take_requests
-from submissions.working import work_through
+from submissions.jobs.runner import work_through
+from submissions.queue.queue import take_requests
 from tests.factories import make_user
 from tests.submissions.conftest import QUERIES, Api, run_text, upload, work
 

@@ -15,9 +15,9 @@ from django.core import mail
 from django.test import Client
 from django.utils import timezone
 
-from evaluation import parts as judged_parts
-from leaderboard.audit import acting
-from leaderboard.judgements import load_parts
+from evaluation.judgements import splits as judged_parts
+from leaderboard.core.audit import acting
+from leaderboard.datasets.qrels import load_parts
 from leaderboard.models import (
     AuditRecord,
     BoardChange,
@@ -29,13 +29,13 @@ from leaderboard.models import (
     Team,
     User,
 )
-from leaderboard.protection.changing import request_change
-from leaderboard.rounds import save_round
+from leaderboard.results.publishing.protection import request_change
+from leaderboard.rounds.lifecycle import save_round
+from submissions.accounts.membership import create_team
+from submissions.jobs.withdrawal import set_public, withdraw
 from submissions.models import Submission
-from submissions.people.membership import create_team
-from submissions.queue import take_requests
-from submissions.status_scores import outcome_text
-from submissions.withdrawal import set_public, withdraw
+from submissions.queue.queue import take_requests
+from submissions.status.scores import outcome_text
 from tests.curating import filled
 from tests.factories import make_user
 from tests.submissions.conftest import JUDGED, QUERIES, Answer, Api, make_collection, upload, work

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from submissions.lifecycle import TRANSITIONS, advance, submission_state, write_log
 from submissions.models import TERMINAL, Job, State
+from submissions.queue.lifecycle import TRANSITIONS, advance, submission_state, write_log
 from tests.factories import make_dataset, make_job
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]

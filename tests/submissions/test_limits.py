@@ -214,7 +214,7 @@ def test_depth_is_cut_not_refused(demo: Dataset, api: Api) -> None:
 
 
 def test_too_many_files_in_a_minute_are_slowed_down(demo: Dataset, api: Api, monkeypatch: Any) -> None:
-    from submissions.throttling import CheckThrottle
+    from submissions.accounts.throttling import CheckThrottle
 
     monkeypatch.setattr(CheckThrottle, "THROTTLE_RATES", {"check": "2/min"})
     assert [api.check(run_text()).status for _ in range(3)] == [200, 200, 429]

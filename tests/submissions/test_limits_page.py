@@ -10,13 +10,14 @@ from allauth.account import app_settings
 from django.conf import settings
 from django.urls import reverse
 
-from evaluation.formats.compression import Limits
-from leaderboard import challenges
-from submissions import files, uploads
-from submissions.checkpoints import slots
-from submissions.notices import webhooks
-from submissions.people import invitations, membership, tokens
-from submissions.resumable import places
+from evaluation.archives.compression import Limits
+from leaderboard.systems import challenges
+from submissions.accounts import invitations, membership, tokens
+from submissions.checkpoints import concurrency
+from submissions.intake import files
+from submissions.notifications import webhooks
+from submissions.uploads import concurrency as places
+from submissions.uploads import handler
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "limits.md").read_text()
@@ -27,8 +28,8 @@ CONSTANTS: dict[str, ModuleType] = {
     "challenges.MOST_OPEN": challenges,
     "tokens.LIMIT": tokens,
     "files.MOST_FILES": files,
-    "slots.AT_ONCE": slots,
-    "places.EACH": places,
+    "checkpoints.AT_ONCE": concurrency,
+    "uploads.EACH": places,
 }
 #: The proxy's locations as patterns, with what each says.
 LOCATIONS = {
@@ -110,8 +111,8 @@ def test_the_proxy_has_what_the_page_says_of_it() -> None:
 def test_the_proxy_stores_large_bodies_for_views_that_take_files_alone_and_few_at_once() -> None:
     """Tables that curators bring are far below what every page takes."""
     large = {place: rules for place, rules in LOCATIONS.items() if "${UPLOAD_LIMIT}" in rules}
-    small = {f"admin:leaderboard_{table}_table" for table in uploads._TABLES}
-    for name in uploads.TAKE_FILES:
+    small = {f"admin:leaderboard_{table}_table" for table in handler._TABLES}
+    for name in handler.TAKE_FILES:
         address = reverse(name)
         assert any(re.search(place, address) for place in large) == (name not in small), name
     for place, rules in large.items():

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from leaderboard.models import Dataset
 from submissions.models import State
-from submissions.stage_times import NO_LIMIT, StageClock, add_up
+from submissions.queue.stage_timer import NO_LIMIT, StageClock, add_up
 from tests.factories import make_user
 from tests.submissions.conftest import Api, work
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, System, User
-from submissions.checkpoints import keeping as checkpoints
-from submissions.forms import ParametersField
+from submissions.checkpoints import service as checkpoints
+from submissions.intake.forms import ParametersField
+from submissions.jobs.withdrawal import set_reusable
 from submissions.models import Checkpoint, Job, Submission
-from submissions.withdrawal import set_reusable
 from tests.submissions.conftest import QUERIES, Api, announce, make_collection, run_text, upload, work
 from tests.submissions.models import collection, static_archive, submit_model, with_corpus, zipped
 

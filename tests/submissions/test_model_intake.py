@@ -14,25 +14,25 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from evaluation.core.errors import InvalidRun
 from evaluation.engines import describe
-from evaluation.errors import InvalidRun
+from leaderboard.core.storage.runs import store_run
 from leaderboard.models import Dataset, Entry, Run, User
-from leaderboard.runs import store_run
-from submissions.checkpoints.keeping import (
+from submissions.accounts.teams import personal_team
+from submissions.checkpoints.service import (
     Source,
     folder_of,
     keep_checkpoint,
     keep_files,
     sweep_checkpoints,
 )
-from submissions.lease import Lease
-from submissions.model_intake.estimates import OVERHEAD, Load, estimate, pace_of
-from submissions.model_work.hub_checkpoint import fetched_checkpoint
+from submissions.jobs.kinds.score import Result, current_qrels, evaluate, publish_results
+from submissions.jobs.models.hub_checkpoint import fetched_checkpoint
+from submissions.jobs.withdrawal import set_public
 from submissions.models import Checkpoint, Job, State, Submission
-from submissions.people.teams import personal_team
-from submissions.queue import claim
-from submissions.scoring import Result, current_qrels, evaluate, publish_results
-from submissions.withdrawal import set_public
+from submissions.queue.lease import Lease
+from submissions.queue.queue import claim
+from submissions.status.estimates import OVERHEAD, Load, estimate, pace_of
 from tests.factories import make_a_curator
 from tests.submissions.conftest import Api, run_text, work
 from tests.submissions.fake_hub import COMMIT, NAME, FakeHub

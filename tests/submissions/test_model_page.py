@@ -15,9 +15,9 @@ from playwright.sync_api import Browser, expect
 
 from evaluation.engines import ENGINES
 from leaderboard.models import Dataset, User
-from submissions.model_intake import readiness
+from submissions.accounts.permissions import teams_of
+from submissions.intake.models import readiness
 from submissions.models import Job, State, Submission
-from submissions.permissions import teams_of
 from tests.submissions.conftest import Api, announce, make_collection, upload
 from tests.submissions.models import collection, static_archive, submit_model, with_corpus, zipped
 from tests.submissions.test_browser import sign_in

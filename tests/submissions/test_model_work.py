@@ -15,12 +15,12 @@ import pytest
 from django.test import Client
 
 from evaluation.execution.job import ExecutionJob
+from leaderboard.core.storage.runs import open_run
 from leaderboard.models import Dataset, Entry, Measurement, Run
-from leaderboard.runs import open_run
-from submissions.model_intake.quota import quota_of
-from submissions.model_work.embedding_files import embeddings_folder
+from submissions.intake.models.quota import quota_of
+from submissions.jobs.models.embedding_files import embeddings_folder
 from submissions.models import Encoding, Job, Shard, State, Submission
-from submissions.queue import request_cancel
+from submissions.queue.queue import request_cancel
 from submissions.sandbox.running import Outcome, run_job
 from tests.submissions.model_jobs import (
     make_published,
@@ -40,7 +40,7 @@ def small(db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: A
     settings.VAR = tmp_path / "var"
     use_toy_engine(monkeypatch, settings)
     # The thread that keeps a lease alive would wait for the transaction around the test.
-    monkeypatch.setattr("submissions.lease.LOOK", 60.0)
+    monkeypatch.setattr("submissions.queue.lease.LOOK", 60.0)
     return make_published(tmp_path / "collection")
 
 
@@ -219,7 +219,7 @@ def test_what_our_own_process_does_wrong_is_tried_three_times_and_not_counted(
     def fail(*_: Any) -> None:
         raise OSError("a disk of ours")
 
-    monkeypatch.setattr("submissions.model_work.running.run_job", fail)
+    monkeypatch.setattr("submissions.jobs.models.running.run_job", fail)
     submission = make_submission()
     job = finished(queue_model(small, submission))
     assert (job.state, job.attempts) == (State.QUEUED, 2)
@@ -240,7 +240,7 @@ def test_what_nobody_can_walk_through_is_not_kept(
             make_deep(work.shards)
         return outcome
 
-    monkeypatch.setattr("submissions.model_work.running.run_job", run_and_dig)
+    monkeypatch.setattr("submissions.jobs.models.running.run_job", run_and_dig)
     job = finished(queue_model(small, make_submission()))
     assert job.state == State.DONE, job.log
     assert not Shard.objects.exists()
@@ -262,7 +262,7 @@ def hanging(
     transactional_db: None, small: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[Job, threading.Thread]]:
     """A job whose child hangs, worked at by a thread."""
-    monkeypatch.setattr("submissions.lease.LOOK", 0.1)
+    monkeypatch.setattr("submissions.queue.lease.LOOK", 0.1)
     job = queue_model(small, make_submission(wrong="hang"))
     thread = threading.Thread(target=run_waiting)
     thread.start()

@@ -10,8 +10,8 @@ import pytest
 from django.test import Client
 
 from leaderboard.models import Dataset, System, Team, User
+from submissions.accounts.teams import personal_team
 from submissions.models import Job, Submission
-from submissions.people.teams import personal_team
 from tests.submissions.conftest import Api, run_text, upload
 
 pytestmark = pytest.mark.django_db

@@ -10,7 +10,9 @@ import pytest
 from django.core.cache import cache
 from django.utils import timezone
 
-from leaderboard.audit import acting
+from leaderboard.core.audit import acting
+from leaderboard.core.work_requests import request_notice
+from leaderboard.judgements.rescoring.switch import switch_board
 from leaderboard.models import (
     Benchmark,
     BenchmarkMember,
@@ -21,8 +23,6 @@ from leaderboard.models import (
     Round,
     User,
 )
-from leaderboard.publishing.switching import switch_board
-from leaderboard.work import request_notice
 from submissions.models import (
     Notice,
     NoticeKind,
@@ -30,9 +30,9 @@ from submissions.models import (
     Submission,
     Webhook,
 )
-from submissions.notices import sending
-from submissions.notices.ended import tell_of_ended
-from submissions.notices.sending import ring_for_notices, take_turn
+from submissions.notifications import sending
+from submissions.notifications.finished import tell_of_ended
+from submissions.notifications.sending import ring_for_notices, take_turn
 from tests.factories import make_user
 from tests.submissions.conftest import Api, run_text, upload, work
 from tests.submissions.receiver import Receiver

@@ -18,7 +18,7 @@ from leaderboard.models import (
     Membership,
     User,
 )
-from submissions.lifecycle import advance
+from submissions.accounts.teams import personal_team
 from submissions.models import (
     Job,
     NoticeKind,
@@ -27,11 +27,11 @@ from submissions.models import (
     State,
     Submission,
 )
-from submissions.notices import ended
-from submissions.notices.ended import tell_of_ended
-from submissions.notices.outbox import Message, tell
-from submissions.notices.sending import ring_for_notices, take_turn
-from submissions.people.teams import personal_team
+from submissions.notifications import finished
+from submissions.notifications.finished import tell_of_ended
+from submissions.notifications.outbox import Message, tell
+from submissions.notifications.sending import ring_for_notices, take_turn
+from submissions.queue.lifecycle import advance
 from tests.factories import make_user
 from tests.submissions.conftest import Api, work
 from tests.submissions.told import notices_of, only_notice, scored
@@ -87,7 +87,7 @@ def test_a_crash_while_telling_tells_nobody_and_the_next_look_tells(
         raise OSError("out of power")
 
     with monkeypatch.context() as patch:
-        patch.setattr(ended, "deliver", crash)  # after the notices were written
+        patch.setattr(finished, "deliver", crash)  # after the notices were written
         assert tell_of_ended() == 0
     assert notices_of(alice) == []
     assert Submission.objects.get().noticed_at is None

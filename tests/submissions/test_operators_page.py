@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from leaderboard.models import User, WorkRequest
 from submissions.models import AccountMail, Job, State, Worker
-from submissions.status import describe_job
+from submissions.status.description import describe_job
 from tests.factories import make_dataset, make_job
 
 pytestmark = pytest.mark.django_db

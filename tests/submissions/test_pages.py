@@ -6,10 +6,10 @@ import pytest
 from django.test import Client
 
 from leaderboard.models import Dataset, System, User
+from submissions.accounts.teams import automatic_name, personal_team, rename_team
 from submissions.models import Job, State, Submission
-from submissions.people.teams import automatic_name, personal_team, rename_team
-from submissions.queue import claim
-from submissions.status import Score
+from submissions.queue.queue import claim
+from submissions.status.description import Score
 from submissions.templatetags.submissions import direction
 from tests.submissions.conftest import Api, run_text, upload, work
 

@@ -18,7 +18,7 @@ from leaderboard.celery import app
 app.loader.import_default_modules()
 app.finalize()
 import celery.apps.beat, celery.apps.worker, celery.beat
-import submissions.tasks, submissions.working
+import submissions.tasks, submissions.jobs.runner
 from submissions.sandbox import backend
 backend()
 """

@@ -11,15 +11,15 @@ from django.contrib.auth.models import Group, Permission
 from django.test import Client
 from django.urls import reverse
 
-from leaderboard.audit import acting
-from leaderboard.curators import GROUP, curators, make_curator
+from leaderboard.core.audit import acting
+from leaderboard.core.groups import GROUP, curators, make_curator
 from leaderboard.models import AuditRecord, Benchmark, Membership, Team, User
+from submissions.accounts import invitations
+from submissions.accounts.membership import TeamRefused
+from submissions.accounts.second_factor import reset_second_factor
+from submissions.accounts.tokens import make_token
 from submissions.admin.teams import TeamAdmin
 from submissions.models import ApiToken, Webhook
-from submissions.people import invitations
-from submissions.people.membership import TeamRefused
-from submissions.people.second_factor import reset_second_factor
-from submissions.people.tokens import make_token
 from tests.curating import filled, save
 from tests.factories import make_a_curator, make_dataset, make_user, team_of
 
@@ -128,7 +128,7 @@ def test_a_member_is_nobody_else_and_who_has_too_many_teams_cannot_join(
     owls: Team, root: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, address, new = browser(root), page_of(owls), make_user("Nora")
-    monkeypatch.setattr("submissions.people.membership.MOST_TEAMS", 1)
+    monkeypatch.setattr("submissions.accounts.membership.MOST_TEAMS", 1)
     refused = save(client, address, **row(2, new))
     assert refused.status_code == 200
     assert "Nora cannot join. They would be told: You belong to 1 teams." in refused.content.decode()
@@ -145,7 +145,7 @@ def test_a_new_team_begins_with_an_owner(root: User) -> None:
 
 def test_who_cannot_join_a_new_team_is_told_in_the_form(root: User, monkeypatch: pytest.MonkeyPatch) -> None:
     client, address = browser(root), reverse("admin:leaderboard_team_add")
-    monkeypatch.setattr("submissions.people.membership.MOST_TEAMS", 1)
+    monkeypatch.setattr("submissions.accounts.membership.MOST_TEAMS", 1)
     refused = save(client, address, name="Larks", slug="larks", **row(0, make_user("Nora"), owner="on"))
     assert refused.status_code == 200
     assert "Nora cannot join. They would be told: You belong to 1 teams." in refused.content.decode()

@@ -6,8 +6,8 @@ import pytest
 from django.test import Client
 
 from leaderboard.models import Dataset, Entry, Membership, User
+from submissions.accounts.teams import personal_team
 from submissions.models import Submission
-from submissions.people.teams import personal_team
 from tests.factories import make_a_curator, make_user
 from tests.submissions.conftest import Api, work
 

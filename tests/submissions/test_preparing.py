@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from leaderboard import page_files
+from leaderboard.core.storage.store import Area, path_of
+from leaderboard.datasets import derived_files
 from leaderboard.models import Dataset, Run
-from leaderboard.store import Area, path_of
+from submissions.jobs.cleanup.unreferenced_files import GRACE, sweep
 from submissions.models import Job, State
-from submissions.sweeping import GRACE, sweep
 from tests.submissions.conftest import Api, run_text, work
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -30,7 +30,7 @@ def test_a_scored_run_on_open_judgements_is_prepared_and_a_hidden_one_is_not(
         assert api.submit(run_text(tag=dataset.slug), dataset=dataset.slug, system="Mine").status == 201
     work()
     runs = {run.version.dataset_id: run for run in Run.objects.select_related("version")}
-    found = page_files.top_documents(runs[demo.pk])
+    found = derived_files.top_documents(runs[demo.pk])
     assert prepared(runs[demo.pk]).exists()
     assert found is not None
     assert found.of("q1")
@@ -43,11 +43,11 @@ def test_a_fault_while_preparing_costs_no_result(
     def broken(sha256: str) -> None:
         raise OSError("the disk is full")
 
-    monkeypatch.setattr(page_files, "prepare_run", broken)
+    monkeypatch.setattr(derived_files, "prepare_run", broken)
     api.submit(run_text(tag="unlucky"), system="Mine")
     work()
     assert Job.objects.get().state == State.DONE
-    assert page_files.top_documents(Run.objects.get()) is None
+    assert derived_files.top_documents(Run.objects.get()) is None
 
 
 def test_first_documents_of_no_run_are_swept(demo: Dataset, api: Api) -> None:

@@ -16,14 +16,14 @@ from rest_framework import exceptions
 
 from evaluation.checkpoints.codes import CODES
 from evaluation.execution.failures import MODEL_FAILURES
-from leaderboard.faults import AWAY, BROKEN, DISK_FULL, TOO_SLOW
+from leaderboard.core.http.errors import AWAY, BROKEN, DISK_FULL, TOO_SLOW
 from leaderboard.views.problem_codes import FILE_CODES, REQUEST_CODES
 
 READERS, SUBMISSIONS = Path("evaluation/formats"), Path("submissions")
 #: Its codes are how a model failed while it ran: evaluation.execution.failures explains those.
 SANDBOX = Path("submissions/sandbox")
 #: What is called from the readers and from submissions, and is defined elsewhere.
-SHARED = (Path("evaluation/problems.py"), Path("leaderboard/api/errors.py"))
+SHARED = (Path("evaluation/core/problems.py"), Path("leaderboard/core/http/api_errors.py"))
 
 
 @cache

@@ -13,16 +13,17 @@ import redis
 from django.conf import settings
 from django.utils import timezone
 
-from leaderboard import bell
+from leaderboard.core import wakeup
+from leaderboard.core.work_requests import request_work
 from leaderboard.models import WorkRequest
 from leaderboard.settings import cache_location
-from leaderboard.work import request_work
-from submissions import queue, tasks
-from submissions.heartbeat import workers_alive
-from submissions.lifecycle import advance
+from submissions import tasks
 from submissions.models import Job, State, Worker
-from submissions.notices import sending
-from submissions.queue import (
+from submissions.notifications import sending
+from submissions.queue import queue
+from submissions.queue.heartbeat import workers_alive
+from submissions.queue.lifecycle import advance
+from submissions.queue.queue import (
     ATTEMPTS,
     claim,
     extend_lease,
@@ -260,7 +261,7 @@ def test_a_fault_in_one_step_of_the_dispatcher_keeps_no_other_from_being_taken(
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[redis.Redis]:
     """The broker, without bells for GPUs and notifiers."""
-    monkeypatch.setattr(bell, "_silent_until", 0.0)
+    monkeypatch.setattr(wakeup, "_silent_until", 0.0)
     with redis.Redis.from_url(cache_location(settings.REDIS_URL)) as client:
         client.delete("gpu", "notices")
         yield client
@@ -287,13 +288,15 @@ def test_every_bell_expires_and_outlives_a_clock_that_is_minutes_ahead(
     broker: redis.Redis, monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any
 ) -> None:
     rung: dict[str, float] = {}
-    monkeypatch.setattr(bell.app, "send_task", lambda task, **told: rung.update({task: told["expires"] or 0}))
+    monkeypatch.setattr(
+        wakeup.app, "send_task", lambda task, **told: rung.update({task: told["expires"] or 0})
+    )
     monkeypatch.setattr(sending, "anything_to_tell", lambda: True)
     with django_capture_on_commit_callbacks(execute=True):
-        bell.ring()
+        wakeup.ring()
         queue.ring(Job.Queue.GPU)
         sending.ring_for_notices()
-    assert set(rung) == {bell.DISPATCH, queue.WORK, sending.NOTIFY}
+    assert set(rung) == {wakeup.DISPATCH, queue.WORK, sending.NOTIFY}
     assert [task for task, seconds in rung.items() if not 1800 <= seconds <= 7200] == []
 
 
@@ -311,8 +314,8 @@ def test_a_broker_that_cannot_be_asked_is_rung_at_all_the_same(
 ) -> None:
     rung = []
     broker.set("gpu", "no list")
-    monkeypatch.setattr(bell, "send", lambda task, to, **_: rung.append(to))
+    monkeypatch.setattr(wakeup, "send", lambda task, to, **_: rung.append(to))
     make_job(make_dataset(), queue=Job.Queue.GPU)
     tasks.dispatch()
-    assert bell.unanswered("gpu") == 0
+    assert wakeup.unanswered("gpu") == 0
     assert "gpu" in rung

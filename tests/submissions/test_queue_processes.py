@@ -15,11 +15,11 @@ import pytest
 from django.conf import settings
 from django.db import connections
 
-from leaderboard import bell
 from leaderboard.celery import app
-from leaderboard.supervisor import services
+from leaderboard.core import wakeup
+from leaderboard.management.supervisor import services
 from submissions.models import Job, State, Worker
-from submissions.queue import WORK
+from submissions.queue.queue import WORK
 from tests.factories import make_dataset, make_job
 from tests.servers import processes
 
@@ -126,7 +126,7 @@ def test_a_worker_that_hears_no_bell_looks_by_itself_and_stops_at_once(start: St
     name = wait_for(lambda: Worker.objects.values_list("name", flat=True).first())
     wait_for(lambda: app.control.cancel_consumer("score", reply=True))
     job = slow_job()
-    bell.send(WORK, job.queue, queue=job.queue)
+    wakeup.send(WORK, job.queue, queue=job.queue)
     wait_for(lambda: is_done(job))
     assert job.worker.rpartition(":")[0] == name
     deaf.send_signal(signal.SIGTERM)

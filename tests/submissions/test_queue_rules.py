@@ -16,20 +16,22 @@ from django.db import connection
 from django.db.migrations.recorder import MigrationRecorder
 from django.utils import timezone
 
-from leaderboard.schema_version import mismatch
-from leaderboard.version import VERSION
-from submissions import lease as leases
-from submissions import tasks, working
-from submissions.heartbeat import Heartbeat, workers_alive, workers_refusing
-from submissions.lease import Lease
-from submissions.lifecycle import advance
+from leaderboard.core.schema_version import mismatch
+from leaderboard.core.version import VERSION
+from submissions import tasks
+from submissions.jobs import runner
+from submissions.jobs.runner import do, work_through
+from submissions.jobs.worker import shutdown
+from submissions.jobs.worker.polling import dispatcher_is_late, look
+from submissions.jobs.worker.watchdog import HungProcesses
 from submissions.models import TERMINAL, Job, State, Worker
-from submissions.queue import claim, extend_lease, put_back, reap, request_cancel, time_out
-from submissions.workers import own, stopping
-from submissions.workers.hung import HungProcesses
-from submissions.workers.looking import dispatcher_is_late, look
-from submissions.workers.own import STOPPING, refusal
-from submissions.working import do, work_through
+from submissions.queue import lease as leases
+from submissions.queue import process as own
+from submissions.queue.heartbeat import Heartbeat, workers_alive, workers_refusing
+from submissions.queue.lease import Lease
+from submissions.queue.lifecycle import advance
+from submissions.queue.process import STOPPING, refusal
+from submissions.queue.queue import claim, extend_lease, put_back, reap, request_cancel, time_out
 from tests.factories import make_dataset, make_job
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -169,10 +171,10 @@ def test_a_process_that_heard_goes_on(monkeypatch: pytest.MonkeyPatch, settings:
         advance(job.pk, State.TIMED_OUT, fence=job.fence)
         raise leases.LeaseLost
 
-    monkeypatch.setitem(working.WORK, Job.Kind.SCORE, timed_out_meanwhile)
+    monkeypatch.setitem(runner.WORK, Job.Kind.SCORE, timed_out_meanwhile)
     do(job)
     waits = claimed()
-    monkeypatch.setitem(working.WORK, Job.Kind.SCORE, _raise(leases.Stopped))
+    monkeypatch.setitem(runner.WORK, Job.Kind.SCORE, _raise(leases.Stopped))
     do(waits)
     assert request_cancel(waits)
     assert set(Job.objects.values_list("state", flat=True)) == {State.TIMED_OUT, State.CANCELLED}
@@ -183,7 +185,7 @@ def test_a_wish_to_stop_outlives_the_third_fault(monkeypatch: pytest.MonkeyPatch
     job = claimed()
     Job.objects.update(attempts=3, cancel_requested=True)
     job.refresh_from_db()
-    monkeypatch.setitem(working.WORK, Job.Kind.SCORE, _raise(RuntimeError))
+    monkeypatch.setitem(runner.WORK, Job.Kind.SCORE, _raise(RuntimeError))
     do(job)
     job.refresh_from_db()
     assert (job.state, job.error_code, job.fault) == (State.CANCELLED, "", "")
@@ -214,7 +216,7 @@ def test_work_is_given_back_when_the_worker_is_to_stop(monkeypatch: pytest.Monke
         STOPPING.set()
         lease.report(0.5)
 
-    monkeypatch.setitem(working.WORK, Job.Kind.POOL, work)
+    monkeypatch.setitem(runner.WORK, Job.Kind.POOL, work)
     job = claimed(kind=Job.Kind.POOL)
     do(job)
     job.refresh_from_db()
@@ -224,10 +226,10 @@ def test_work_is_given_back_when_the_worker_is_to_stop(monkeypatch: pytest.Monke
 
 
 def test_what_cannot_leave_is_put_back_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stopping, "GRACE", 0.0)
+    monkeypatch.setattr(shutdown, "GRACE", 0.0)
     monkeypatch.setattr(own._own, "worker", "host:1")
     job = claimed()
-    stopping.see_to_it([])
+    shutdown.see_to_it([])
     job.refresh_from_db()
     assert (job.state, job.attempts, job.lease_expires_at) == (State.QUEUED, 0, None)
 
@@ -238,7 +240,9 @@ def test_what_cannot_leave_is_put_back_in_its_place(monkeypatch: pytest.MonkeyPa
 def test_one_process_does_one_thing_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own._own, "queues", ("score",))
     done = []
-    monkeypatch.setattr("submissions.workers.looking.work_through", lambda queue, name: done.append(queue))
+    monkeypatch.setattr(
+        "submissions.jobs.worker.polling.work_through", lambda queue, name: done.append(queue)
+    )
     look()
     make_job(make_dataset())
     with own.AT_WORK:
@@ -303,7 +307,7 @@ def test_what_runs_is_cancelled_by_its_worker_or_when_that_is_lost(
         leases._tell(lease)
         lease.report_stage(stage, 0.5)
 
-    monkeypatch.setitem(working.WORK, Job.Kind.POOL, work)
+    monkeypatch.setitem(runner.WORK, Job.Kind.POOL, work)
     job = claimed(kind=Job.Kind.POOL)
     do(job)
     if lost:

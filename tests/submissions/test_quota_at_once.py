@@ -19,12 +19,12 @@ import pytest
 from django.db import connection, connections
 from django.utils import timezone
 
+from leaderboard.management.supervisor import services
 from leaderboard.models import Dataset, Membership, Team, User
-from leaderboard.supervisor import services
-from leaderboard.systems import SystemFields, create_system
+from leaderboard.systems.records import SystemFields, create_system
+from submissions.accounts.teams import make_team
+from submissions.accounts.tokens import make_token
 from submissions.models import Job, QuotaUse, Submission
-from submissions.people.teams import make_team
-from submissions.people.tokens import make_token
 from submissions.quotas.counting import day_began
 from tests.factories import make_user, team_of
 from tests.servers import processes

@@ -11,9 +11,10 @@ from django.test import Client
 from django.utils import timezone
 
 from leaderboard.models import Dataset, Membership, Team, User
-from submissions import intake, quotas
+from submissions import quotas
+from submissions.intake import runs as intake
 from submissions.models import Job, QuotaException, QuotaUse, State, Submission
-from submissions.queue import ATTEMPTS, claim, reap
+from submissions.queue.queue import ATTEMPTS, claim, reap
 from tests.factories import make_user, team_of
 from tests.submissions.conftest import Answer, Api, run_text, upload, work
 
@@ -111,7 +112,7 @@ def test_our_own_fault_is_given_back(
 ) -> None:
     identifier = send(api, 1).body["id"]
     if end == "failed":
-        monkeypatch.setattr("submissions.scoring.evaluate", lambda *_: 1 / 0)
+        monkeypatch.setattr("submissions.jobs.kinds.score.evaluate", lambda *_: 1 / 0)
         Job.objects.update(attempts=ATTEMPTS - 1)
         work()
     else:

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 from pylatexenc.latexwalker import LatexEnvironmentNode, LatexWalker
 
 from leaderboard.models import Dataset
-from submissions.queue import take_requests
+from submissions.queue.queue import take_requests
 from tests.submissions.conftest import Api, run_text, work
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]

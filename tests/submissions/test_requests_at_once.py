@@ -10,14 +10,14 @@ from threading import Event, Thread
 import pytest
 from django.db import connection, connections, transaction
 
-from leaderboard import certainty
-from leaderboard.board_versions import Kind, board_changed
-from leaderboard.certainty import find_certainty
-from leaderboard.collection_figures import find_beside, record_beside
 from leaderboard.models import Dataset, Entry, RunProfile, WorkRequest
-from submissions import analysis
-from submissions.queue import take_requests
-from submissions.working import work_through
+from leaderboard.results import significance
+from leaderboard.results.history.revisions import Kind, board_changed
+from leaderboard.results.profiles.store import find_beside, record_beside
+from leaderboard.results.significance import find_certainty
+from submissions.jobs.kinds import significance as analysis
+from submissions.jobs.runner import work_through
+from submissions.queue.queue import take_requests
 from tests.leaderboard.certain_entries import score_queries, spread
 from tests.leaderboard.entries import scored_dataset
 from tests.submissions.test_collection_analysis import imported
@@ -83,7 +83,7 @@ def test_intervals_of_a_result_that_was_not_committed_yet_are_asked_for_again(
     assert waiting("certainty") == 1
     take_requests()
     work_through("score", "worker")
-    assert certainty.read([dataset.pk])[dataset.pk].current
+    assert significance.read([dataset.pk])[dataset.pk].current
     assert waiting("certainty") == 0
 
 

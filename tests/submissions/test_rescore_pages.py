@@ -9,11 +9,11 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from leaderboard.audit import acting
+from leaderboard.core.audit import acting
+from leaderboard.judgements.rescoring.switch import switch_board
 from leaderboard.models import AuditRecord, Dataset, Entry, Rescore, User
-from leaderboard.publishing.moderation import quarantine, restore, unpublish
-from leaderboard.publishing.switching import switch_board
-from submissions.queue import take_requests
+from leaderboard.results.publishing.moderation import quarantine, restore, unpublish
+from submissions.queue.queue import take_requests
 from tests.factories import make_user
 from tests.submissions.conftest import Api, make_collection, run_text, work
 from tests.submissions.rescores import more_judgements, rescored

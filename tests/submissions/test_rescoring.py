@@ -19,16 +19,16 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.utils import timezone
 
-from leaderboard import rescoring
-from leaderboard.audit import acting
-from leaderboard.judging.adopt import adopt_qrels
+from leaderboard.core.audit import acting
+from leaderboard.core.storage.runs import run_path
+from leaderboard.judgements import rescoring
+from leaderboard.judgements.activate import adopt_qrels
 from leaderboard.models import AuditRecord, Dataset, Entry, Evaluation, Qrels, Rescore, Run, User, WorkRequest
-from leaderboard.runs import run_path
-from submissions import rescoring as job_module
-from submissions.lease import holding
+from submissions.jobs.kinds import rescore as job_module
+from submissions.jobs.kinds.rescore import give_up_lost, rescore_job
 from submissions.models import Job, State
-from submissions.queue import claim, reap, take_requests
-from submissions.rescoring import give_up_lost, rescore_job
+from submissions.queue.lease import holding
+from submissions.queue.queue import claim, reap, take_requests
 from tests.submissions.conftest import Api, run_text, work
 from tests.submissions.rescores import more_judgements, rescored
 

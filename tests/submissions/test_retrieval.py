@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from leaderboard.baselines import request_baseline
-from leaderboard.demo.collection import DEMO_SLUG
-from leaderboard.importing.importer import Imported, import_dataset
-from leaderboard.importing.options import ImportOptions
+from leaderboard.core.storage.runs import open_run
+from leaderboard.importing.collections.importer import Imported, import_dataset
+from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.demo.collection import DEMO_SLUG
 from leaderboard.models import Dataset, Entry, Evaluation
-from leaderboard.results import per_query_values
-from leaderboard.runs import open_run
+from leaderboard.results.records import per_query_values
+from leaderboard.systems.baselines import request_baseline
+from submissions.jobs.runner import work_through
 from submissions.models import Job, State
-from submissions.queue import take_requests
-from submissions.working import work_through
+from submissions.queue.queue import take_requests
 from tests.submissions.conftest import HEADER, Api, upload, work
 
 pytestmark = pytest.mark.django_db

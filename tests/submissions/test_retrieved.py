@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from leaderboard.importing.importer import import_dataset
-from leaderboard.importing.options import ImportOptions
-from leaderboard.judgements import NotOpen, lay_out_open_judgements, open_judgements
+from leaderboard.core.storage.runs import run_path
+from leaderboard.core.storage.store import Area, path_of
+from leaderboard.datasets.qrels import NotOpen, lay_out_open_judgements, open_judgements
+from leaderboard.importing.collections.importer import import_dataset
+from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Dataset, Entry
-from leaderboard.runs import run_path
-from leaderboard.store import Area, path_of
+from submissions.jobs.runner import work_through
 from submissions.models import Job, State
-from submissions.queue import request_cancel, take_requests
-from submissions.working import work_through
+from submissions.queue.queue import request_cancel, take_requests
 from tests.submissions.conftest import HEADER
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -100,7 +100,7 @@ def test_a_run_that_its_scorer_never_finds_fails_the_third_time(
 def test_a_run_that_waits_for_its_scorer_is_not_swept_and_can_be_cancelled(
     baseline_job: Job, settings: Any
 ) -> None:
-    from submissions.sweeping import sweep
+    from submissions.jobs.cleanup.unreferenced_files import sweep
 
     retrieve_only(settings)
     baseline_job.refresh_from_db()

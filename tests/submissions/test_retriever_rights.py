@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from leaderboard.collection_figures import request_statistics
-from leaderboard.database_rights import RETRIEVER
-from leaderboard.judgements import lay_out_open_judgements
+from leaderboard.core.database_grants import RETRIEVER
+from leaderboard.datasets.qrels import lay_out_open_judgements
 from leaderboard.models import CollectionProfile, Entry
-from submissions.lease import Cancelled
-from submissions.model_work.running import TimedOut
+from leaderboard.results.profiles.store import request_statistics
+from submissions.jobs.models.running import TimedOut
+from submissions.jobs.runner import work_through
 from submissions.models import Job, QuotaUse, State
-from submissions.queue import ATTEMPTS, take_requests
+from submissions.queue.lease import Cancelled
+from submissions.queue.queue import ATTEMPTS, take_requests
 from submissions.quotas.ledger import charge
-from submissions.working import work_through
 from tests.roles import make_roles, working_as
 from tests.submissions.model_jobs import import_small, make_submission, queue_model, use_toy_engine
 
@@ -30,7 +30,7 @@ def roles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any) -> Non
     settings.VAR = tmp_path / "var"
     use_toy_engine(monkeypatch, settings)
     # The thread that keeps a lease alive would wait for the transaction around the test.
-    monkeypatch.setattr("submissions.lease.LOOK", 60.0)
+    monkeypatch.setattr("submissions.queue.lease.LOOK", 60.0)
     make_roles()
 
 
@@ -114,7 +114,7 @@ def test_a_retriever_ends_what_comes_to_nothing_on_a_hidden_dataset(
     charge(submission, [dataset])
     job = queue_model(dataset, submission)
     if error is not None:
-        monkeypatch.setattr("submissions.model_work.running.run_job", raises(error))
+        monkeypatch.setattr("submissions.jobs.models.running.run_job", raises(error))
     for _ in range(ATTEMPTS):
         Job.objects.update(not_before=None)
         retrieve(settings)

@@ -10,12 +10,12 @@ from statistics import stdev
 import pytest
 from django.test import Client
 
-from leaderboard.baselines import BM25, system_of
 from leaderboard.models import Dataset, Entry, Evaluation, EvaluationPart, User
-from leaderboard.publishing import name_baseline
+from leaderboard.results.publishing import name_baseline
+from leaderboard.systems.baselines import BM25, system_of
+from submissions.jobs.withdrawal import withdraw
 from submissions.models import Submission
-from submissions.status_scores import outcome_text
-from submissions.withdrawal import withdraw
+from submissions.status.scores import outcome_text
 from tests.factories import make_user
 from tests.leaks.routes import routes
 from tests.leaks.walking import Search, walk

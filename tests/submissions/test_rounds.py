@@ -11,12 +11,12 @@ from django.test import Client
 from django.utils import timezone
 
 from leaderboard.models import AuditRecord, Benchmark, Dataset, Entry, Membership, Round, Run, User
-from leaderboard.rounds import current_round, save_round
+from leaderboard.rounds.lifecycle import current_round, save_round
+from submissions.accounts.membership import create_team
+from submissions.core.errors import Refused
+from submissions.intake.rounds import Said, admit, counted, set_priority
+from submissions.jobs.withdrawal import withdraw
 from submissions.models import Submission
-from submissions.people.membership import create_team
-from submissions.refusals import Refused
-from submissions.rounds import Said, admit, counted, set_priority
-from submissions.withdrawal import withdraw
 from tests.factories import make_a_curator, team_of
 from tests.submissions.conftest import Api, make_collection, run_text, upload, work
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from leaderboard.demo.sample_checkpoint import ARCHIVE_NAME, REFUSED_NAME
+from leaderboard.core.work_requests import request_work
+from leaderboard.importing.demo.sample_checkpoint import ARCHIVE_NAME, REFUSED_NAME
 from leaderboard.models import Entry, WorkRequest
-from leaderboard.work import request_work
 from submissions import sandbox
 from submissions.models import Checkpoint, Job, State
-from submissions.queue import take_requests
+from submissions.queue.queue import take_requests
 from tests.submissions.model_jobs import make_published, run_waiting, use_backend
 
 pytestmark = pytest.mark.django_db
@@ -23,7 +23,7 @@ def test_the_sample_is_made_measured_and_offered(
     tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.VAR = tmp_path / "var"
-    monkeypatch.setattr("submissions.lease.LOOK", 60.0)
+    monkeypatch.setattr("submissions.queue.lease.LOOK", 60.0)
     dataset = make_published(tmp_path / "collection")
     use_backend(settings, "auto" if sandbox.backend().available else "none")
     request_work(WorkRequest.Kind.SAMPLE_MODEL, dataset)

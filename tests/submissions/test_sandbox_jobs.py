@@ -21,7 +21,7 @@ from django.core.exceptions import ImproperlyConfigured
 from submissions import sandbox
 from submissions.sandbox import docker, running, supervision
 from submissions.sandbox.backends import Backend, Mount, Program
-from submissions.timing import MachineLock
+from submissions.sandbox.machine_lock import MachineLock
 from tests.submissions.sandboxes import SMALL, Stranger
 
 

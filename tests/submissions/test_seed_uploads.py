@@ -12,10 +12,10 @@ import pytest
 from django.test import Client
 
 from leaderboard.models import Dataset, Entry
-from submissions.lifecycle import advance
+from submissions.jobs.withdrawal import cancel
 from submissions.models import Job, State, Submission
-from submissions.status_scores import outcome_text
-from submissions.withdrawal import cancel
+from submissions.queue.lifecycle import advance
+from submissions.status.scores import outcome_text
 from tests.submissions.conftest import Api, make_collection, run_text, upload, work
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]

@@ -16,10 +16,10 @@ import pytest
 from django.conf import settings as site
 from django.db import connections
 
-from leaderboard.runs import open_run
-from submissions.model_work.encodings import settle
+from leaderboard.core.storage.runs import open_run
+from submissions.jobs.models.encodings import settle
 from submissions.models import Job, Shard, State
-from submissions.queue import reap
+from submissions.queue.queue import reap
 from tests.servers import processes
 from tests.submissions.model_jobs import (
     by_one_process,

@@ -17,16 +17,16 @@ from django.contrib.sessions.models import Session
 from django.db import connection
 from django.utils import timezone
 
-from leaderboard import deletions
+from leaderboard.core.storage import deletion_lock
+from leaderboard.core.storage.store import Area, path_of, put
 from leaderboard.models import User
-from leaderboard.store import Area, path_of, put
-from submissions import sweeping
+from submissions.jobs.cleanup import unreferenced_files
+from submissions.jobs.cleanup.unreferenced_files import GRACE, sweep
+from submissions.jobs.kinds.score import forget_upload
 from submissions.models import State
-from submissions.resumable import storage
 from submissions.sandbox.watching import remove
-from submissions.scoring import forget_upload
-from submissions.sweeping import GRACE, sweep
 from submissions.tasks import sweep_files
+from submissions.uploads import storage
 from tests.factories import make_dataset, make_job, make_user
 from tests.submissions.sandboxes import make_deep
 
@@ -74,8 +74,8 @@ def test_what_cannot_be_swept_does_not_keep_the_rest(tmp_path: Path, monkeypatch
     def fail() -> int:
         raise RecursionError
 
-    monkeypatch.setattr("submissions.sweeping.named_runs", fail)
-    monkeypatch.setattr("submissions.sweeping.sweep_embeddings", fail)
+    monkeypatch.setattr("submissions.jobs.cleanup.unreferenced_files.named_runs", fail)
+    monkeypatch.setattr("submissions.jobs.cleanup.unreferenced_files.sweep_embeddings", fail)
     upload = stored(Area.UPLOADS, tmp_path, "of nobody", old=True)
     folder = deep(Area.CHECKPOINTS.value, "7/" + "5" * 64)
     assert sweep() >= 2
@@ -95,17 +95,17 @@ def test_a_backup_that_begins_during_a_sweep_stops_it(
     piece.touch()
     os.utime(piece, (0, 0))
     orphans += [piece, deep(Area.CHECKPOINTS.value, "7/" + "6" * 64)]
-    named_runs = sweeping.named_runs
+    named_runs = unreferenced_files.named_runs
     with ExitStack() as backup:
 
         def asked_as_a_backup_begins() -> set[str]:
-            backup.enter_context(deletions.paused())
+            backup.enter_context(deletion_lock.paused())
             return named_runs()
 
-        monkeypatch.setattr(sweeping, "named_runs", asked_as_a_backup_begins)
+        monkeypatch.setattr(unreferenced_files, "named_runs", asked_as_a_backup_begins)
         sweep()
         assert [path for path in orphans if not path.exists()] == []
-    monkeypatch.setattr(sweeping, "named_runs", named_runs)
+    monkeypatch.setattr(unreferenced_files, "named_runs", named_runs)
     sweep()
     assert [path for path in orphans if path.exists()] == []
 
@@ -116,8 +116,8 @@ def test_a_backup_that_begins_while_others_are_asked_for_keeps_an_upload(tmp_pat
     with ExitStack() as backup:
 
         def asked_as_a_backup_begins(execute: Callable[..., Any], *asked: Any) -> Any:
-            if not deletions.are_paused():
-                backup.enter_context(deletions.paused())
+            if not deletion_lock.are_paused():
+                backup.enter_context(deletion_lock.paused())
             return execute(*asked)
 
         with connection.execute_wrapper(asked_as_a_backup_begins):

@@ -12,8 +12,12 @@ from django.db import connections
 from django.test import Client
 from django.utils import timezone
 
-from leaderboard import rescoring
-from leaderboard.audit import acting
+from leaderboard.core.audit import acting
+from leaderboard.core.cache.pages import forget_pages
+from leaderboard.core.storage.runs import run_path
+from leaderboard.judgements import rescoring
+from leaderboard.judgements.rescoring.comparison import comparison_of, digest
+from leaderboard.judgements.rescoring.switch import CannotSwitch, switch_board
 from leaderboard.models import (
     AuditRecord,
     Dataset,
@@ -25,13 +29,9 @@ from leaderboard.models import (
     User,
     WorkRequest,
 )
-from leaderboard.page_cache import forget_pages
-from leaderboard.publishing.switching import CannotSwitch, switch_board
-from leaderboard.rescoring.comparison import comparison_of, digest
-from leaderboard.runs import run_path
-from submissions import scoring
+from submissions.jobs.kinds import score as scoring
 from submissions.models import Job, State
-from submissions.queue import take_requests
+from submissions.queue.queue import take_requests
 from tests.leaderboard.test_permalinks import body_of, pass_time, permalink_of
 from tests.submissions.conftest import Api, make_collection, run_text, upload, work
 from tests.submissions.rescores import more_judgements, rescored

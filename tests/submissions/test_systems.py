@@ -6,9 +6,9 @@ import pytest
 from django.test import Client
 
 from leaderboard.models import Dataset, Entry, System, Team
-from leaderboard.systems import SystemFields, create_system, find_system, free_slug, house_system
+from leaderboard.systems.records import SystemFields, create_system, find_system, free_slug, house_system
+from submissions.accounts.throttling import ChangeThrottle
 from submissions.models import Submission
-from submissions.throttling import ChangeThrottle
 from tests.submissions.conftest import Api, describe_anew, run_text, work
 
 pytestmark = pytest.mark.django_db

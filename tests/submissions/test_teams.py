@@ -16,10 +16,10 @@ from django.test import Client
 from django.utils import timezone
 
 from leaderboard.models import AuditRecord, Dataset, Invitation, Membership, System, Team, User
+from submissions.accounts import invitations
+from submissions.accounts.membership import TeamRefused, create_team, leave, remove, set_role, transfer
+from submissions.accounts.teams import make_team
 from submissions.models import Submission, Webhook
-from submissions.people import invitations
-from submissions.people.membership import TeamRefused, create_team, leave, remove, set_role, transfer
-from submissions.people.teams import make_team
 from tests.factories import make_a_curator, make_user, team_of
 from tests.submissions.conftest import Api, work
 from tests.submissions.told import account_mail
@@ -137,7 +137,7 @@ def test_invitations_of_somebody_who_no_longer_decides_end(signed_in: Client, la
 
 
 def test_invitations_are_limited(signed_in: Client, lab: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("submissions.people.invitations.MOST_OPEN", 2)
+    monkeypatch.setattr("submissions.accounts.invitations.MOST_OPEN", 2)
     for number in range(2):
         invite(signed_in, lab, f"bob{number}@example.org")
     page = signed_in.post(f"/teams/{lab.slug}/manage/invitations/", {"email": "bob3@example.org"})

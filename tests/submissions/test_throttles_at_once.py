@@ -8,7 +8,7 @@ import pytest
 from django.contrib.auth.models import AnonymousUser
 from django.test import RequestFactory
 
-from submissions.throttling import CheckThrottle, seconds_to_wait
+from submissions.accounts.throttling import CheckThrottle, seconds_to_wait
 
 
 def test_of_requests_at_once_no_more_pass_than_may(

@@ -12,8 +12,8 @@ from typing import NoReturn
 
 import pytest
 
-from submissions import timing
-from submissions.timing import MachineLock, machine_lock
+from submissions.sandbox import machine_lock as timing
+from submissions.sandbox.machine_lock import MachineLock, machine_lock
 
 
 class ImpatientError(Exception):

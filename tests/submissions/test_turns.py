@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from submissions import lease as leases
-from submissions.lease import Lease
 from submissions.models import Job, State
-from submissions.queue import claim, extend_lease, reap
+from submissions.queue import lease as leases
+from submissions.queue.lease import Lease
+from submissions.queue.queue import claim, extend_lease, reap
 from submissions.sandbox import docker, running
 from submissions.sandbox.backends import Backend
-from submissions.timing import WAITING, MachineLock
+from submissions.sandbox.machine_lock import WAITING, MachineLock
 from tests.factories import make_dataset, make_job
 from tests.submissions.model_jobs import (
     make_published,

@@ -15,7 +15,7 @@ from playwright.sync_api import Locator, Page, Request, Route, expect
 
 from leaderboard.models import Dataset, User
 from submissions.models import Upload
-from submissions.resumable import storage
+from submissions.uploads import storage
 from tests.submissions.conftest import run_text
 from tests.submissions.models import with_corpus
 from tests.submissions.test_browser import fill_form, sign_in

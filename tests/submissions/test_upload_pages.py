@@ -7,7 +7,7 @@ from django.test import Client
 
 from leaderboard.models import Dataset, User
 from submissions.models import Upload
-from submissions.resumable import keeping
+from submissions.uploads import service
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db
@@ -16,8 +16,8 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def half(alice: User) -> Upload:
     """A run of which four bytes of ten came."""
-    upload = keeping.begin(alice, length=10, kind="run", file_name="night.txt")
-    return keeping.receive(upload, 0, [b"0123"])
+    upload = service.begin(alice, length=10, kind="run", file_name="night.txt")
+    return service.receive(upload, 0, [b"0123"])
 
 
 def test_a_file_that_is_here_in_part_is_said_on_the_submit_page(

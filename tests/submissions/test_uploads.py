@@ -10,7 +10,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client
 from django.urls import get_resolver
 
-from submissions.uploads import TAKE_FILES, LimitedUploadHandler
+from submissions.uploads.handler import TAKE_FILES, LimitedUploadHandler
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db

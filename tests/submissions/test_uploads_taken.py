@@ -12,13 +12,12 @@ import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.test import Client, RequestFactory
 
-from leaderboard.disk import DiskFull
+from leaderboard.core.storage.disk import DiskFull
+from leaderboard.core.storage.store import Area, path_of
 from leaderboard.models import Dataset, User
-from leaderboard.store import Area, path_of
-from submissions import uploads
 from submissions.models import Job, Submission, Upload
-from submissions.resumable import keeping, storage
-from submissions.uploads import HashedUpload, LimitedUploadHandler
+from submissions.uploads import handler, service, storage
+from submissions.uploads.handler import HashedUpload, LimitedUploadHandler
 from tests.factories import make_user
 from tests.submissions.conftest import Api, run_text, upload, work
 from tests.submissions.models import static_archive, submit_model, with_corpus
@@ -28,8 +27,8 @@ pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
 def arrived(owner: User, content: bytes, kind: str = "run", name: str = "run.txt") -> Upload:
     """An upload of which every byte came."""
-    row = keeping.begin(owner, length=len(content), kind=kind, file_name=name)
-    return keeping.receive(row, 0, iter([content])) if content else row
+    row = service.begin(owner, length=len(content), kind=kind, file_name=name)
+    return service.receive(row, 0, iter([content])) if content else row
 
 
 def on_disk(row: Upload) -> bool:
@@ -71,7 +70,7 @@ def test_an_upload_is_taken_once(demo: Dataset, alice: User) -> None:
 
 
 def test_what_is_not_whole_anothers_or_of_another_kind_is_refused(demo: Dataset, alice: User) -> None:
-    unfinished = keeping.begin(alice, length=9, kind="run")
+    unfinished = service.begin(alice, length=9, kind="run")
     model = arrived(alice, b"x", "model")
     others = arrived(make_user(), run_text().encode())
     for row, code in (
@@ -105,7 +104,7 @@ def test_a_large_run_is_linked_into_the_store_and_not_read_for_its_checksum(
     demo: Dataset, alice: User, monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
     settings.VALIDATE_AT_ONCE_BYTES = 100
-    monkeypatch.setattr("leaderboard.store.sha256_of", None)
+    monkeypatch.setattr("leaderboard.core.storage.store.sha256_of", None)
     content = run_text(tag="large").encode()
     row = arrived(alice, content)
     inode = storage.path_of(row.pk).stat().st_ino
@@ -181,7 +180,7 @@ def test_a_form_leaves_the_reserve_to_the_database(
 ) -> None:
     """Several that come at once were each told that there is room."""
     settings.DISK_RESERVE_BYTES = 100
-    monkeypatch.setattr(uploads, "ASK_EVERY", 100_000)
+    monkeypatch.setattr(handler, "ASK_EVERY", 100_000)
     free, before = [10_000, 10_000, 1_000_000], set(Path(settings.FILE_UPLOAD_TEMP_DIR).iterdir())
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=free.pop()))
     request = rf.post("/submit/", {"run:demo": SimpleUploadedFile("a.txt", b"abc" * 100_000)})

@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from submissions.models import Delivery, Webhook
-from submissions.notices import addresses
-from submissions.notices.addresses import AddressRefused, resolve, target_of
-from submissions.notices.deliveries import send_deliveries, send_test
-from submissions.notices.posting import post
+from submissions.notifications import addresses
+from submissions.notifications.addresses import AddressRefused, resolve, target_of
+from submissions.notifications.deliveries import send_deliveries, send_test
+from submissions.notifications.webhook_client import post
 from tests.submissions.receiver import Receiver
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]

@@ -6,11 +6,11 @@ import pytest
 from django.test import Client
 
 from leaderboard.models import Membership, Team, User
+from submissions.accounts.teams import personal_team
 from submissions.models import Webhook
-from submissions.notices import posting
-from submissions.notices.deliveries import send_deliveries, send_test
-from submissions.notices.webhooks import LIMIT, TooManyWebhooks, add_webhook, rotate_secret
-from submissions.people.teams import personal_team
+from submissions.notifications import webhook_client
+from submissions.notifications.deliveries import send_deliveries, send_test
+from submissions.notifications.webhooks import LIMIT, TooManyWebhooks, add_webhook, rotate_secret
 from tests.factories import make_user
 from tests.submissions.conftest import Api
 from tests.submissions.receiver import Receiver
@@ -108,4 +108,6 @@ def test_a_new_secret_signs_what_already_waits(webhook: Webhook, receiver: Recei
     secret = rotate_secret(webhook)
     send_deliveries(FOREVER)
     headers, body = receiver.received[0]
-    assert headers["X-Runboard-Signature"] == posting.signature(secret, headers["X-Runboard-Timestamp"], body)
+    assert headers["X-Runboard-Signature"] == webhook_client.signature(
+        secret, headers["X-Runboard-Timestamp"], body
+    )

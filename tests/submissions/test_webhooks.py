@@ -13,19 +13,19 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from leaderboard.core.work_requests import request_notice
 from leaderboard.models import Dataset, Entry, Membership, Rescore, User
-from leaderboard.work import request_notice
 from submissions.models import Delivery, Notice, NoticeKind, Webhook
-from submissions.notices import posting
-from submissions.notices.deliveries import (
+from submissions.notifications import webhook_client
+from submissions.notifications.deliveries import (
     ATTEMPTS,
     deliveries_are_due,
     forget_old,
     send_deliveries,
     send_test,
 )
-from submissions.notices.ended import tell_of_ended
-from submissions.notices.events import take_events
+from submissions.notifications.events import take_events
+from submissions.notifications.finished import tell_of_ended
 from tests.factories import make_user
 from tests.servers.worker import WorkerProcesses
 from tests.submissions.conftest import Api, work
@@ -188,7 +188,7 @@ def test_a_redirect_is_not_followed(webhook: Webhook, receiver: Receiver) -> Non
 def test_an_answer_that_never_ends_is_cut_off(
     webhook: Webhook, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(posting, "ALTOGETHER", 0.4)
+    monkeypatch.setattr(webhook_client, "ALTOGETHER", 0.4)
     receiver.drip = True
     send_test(webhook)
     send_deliveries(FOREVER)

@@ -9,15 +9,15 @@ import pytest
 from django.utils import timezone
 from prometheus_client import generate_latest
 
-from leaderboard.version import VERSION
-from submissions import queue, tasks
-from submissions.capability import told_within
-from submissions.heartbeat import Heartbeat, forget_silent_workers, workers_alive
-from submissions.metrics import Rows
+from leaderboard.core.version import VERSION
+from submissions import tasks
+from submissions.admin.workers_overview import overview
+from submissions.jobs.worker.polling import dispatcher_is_late
 from submissions.models import Job, State, Worker
-from submissions.workers import own
-from submissions.workers.looking import dispatcher_is_late
-from submissions.workers.overview import overview
+from submissions.queue import process, queue
+from submissions.queue.capability import told_within
+from submissions.queue.heartbeat import Heartbeat, forget_silent_workers, workers_alive
+from submissions.status.metrics import Rows
 from tests.factories import make_dataset, make_job
 from tests.submissions.conftest import announce
 
@@ -33,9 +33,9 @@ def wrong_clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     announce("dead", "score", ago=timedelta(minutes=30))
     real, error = timezone.now, request.param
     monkeypatch.setattr(timezone, "now", lambda: real() + error)
-    own.ask_anew()
+    process.ask_anew()
     yield
-    own.ask_anew()
+    process.ask_anew()
 
 
 def test_it_sees_who_is_here_and_who_is_not(wrong_clock: None) -> None:

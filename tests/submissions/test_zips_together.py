@@ -14,7 +14,7 @@ from django.conf import settings
 from django.test import Client
 
 from leaderboard.models import Dataset, User
-from submissions import files
+from submissions.intake import files
 from submissions.models import Submission
 from tests.submissions.conftest import Api, run_text, upload
 from tests.submissions.test_limits import zipped
@@ -135,10 +135,8 @@ def test_a_zip_leaves_the_reserve_to_the_database(
     before = stored_files()
     sent = upload(zipped({"demo.txt": run_text()}), "runs.zip")
     free = settings.DISK_RESERVE_BYTES - 1
-    monkeypatch.setattr(
-        "evaluation.formats.archives.shutil.disk_usage", lambda path: SimpleNamespace(free=free)
-    )
-    monkeypatch.setattr("submissions.uploads.require_room", lambda folder, size=0: None)
+    monkeypatch.setattr("evaluation.archives.zip.shutil.disk_usage", lambda path: SimpleNamespace(free=free))
+    monkeypatch.setattr("submissions.uploads.handler.require_room", lambda folder, size=0: None)
     api.client.raise_request_exception = False
     answer = api.submit(dataset=None, file=sent)
     assert (answer.status, answer.body["code"]) == (503, "disk_full")

@@ -14,7 +14,7 @@ from leaderboard.models import (
 from submissions.models import (
     Notice,
 )
-from submissions.notices.account_mail import send_account_mail
+from submissions.notifications.account_mail import send_account_mail
 from tests.submissions.conftest import Api, work
 
 

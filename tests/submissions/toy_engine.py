@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.collection import Document, Query
+from evaluation.collections.beir import Document, Query
+from evaluation.core.errors import ModelFailure
 from evaluation.engines.base import EngineDescription, Parameter, Ranking, ShardedEngine
-from evaluation.errors import ModelFailure
 
 NAME = "toy"
 WIDTH = 31

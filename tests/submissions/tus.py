@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from leaderboard.models import User
-from submissions.resumable import storage
+from submissions.uploads import storage
 from tests.submissions.conftest import Api
 
 UPLOADS = "/api/v1/uploads/"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from leaderboard.boards import round_marks, wording
-from leaderboard.boards.model import CLOSED, QUARANTINED, SEPARATED, Board, Row
+from leaderboard.boards.columns import round_marks
+from leaderboard.boards.model import SEPARATED, Board, Row
+from leaderboard.core.text import numbers
+from leaderboard.results.kinds import CLOSED, QUARANTINED
 
 #: What a missing value is written as.
 MISSING = "—"
@@ -23,14 +25,14 @@ def text_of(board: Board, row: Row, place: int) -> str:
     if column.kind == "score":
         return f"{value:.{row.decimals}f}"
     if column.kind == "delta":
-        return wording.signed(value, row.decimals)
+        return numbers.signed(value, row.decimals)
     if column.kind == "relative":
-        return wording.signed(value, 1, percent=True)
+        return numbers.signed(value, 1, percent=True)
     if column.decimals is not None:
         return f"{value:.{column.decimals}f}"
     if column.kind in ("count", "rank", "number"):
         return f"{round(value, 4):g}"
-    return wording.significant(value)
+    return numbers.significant(value)
 
 
 def emphasis(board: Board, row: Row, place: int) -> Literal["best", "second", ""]:

@@ -6,12 +6,13 @@ from typing import Any
 
 import orjson
 
-from leaderboard.boards import round_marks
+from leaderboard.boards.columns import round_marks
 from leaderboard.boards.exports.cited import Cited
 from leaderboard.boards.exports.naming import label_of
 from leaderboard.boards.exports.spreadsheet import doubtful, exported, intervals
-from leaderboard.boards.model import QUARANTINED, Board, Row
+from leaderboard.boards.model import Board, Row
 from leaderboard.boards.state import VIEWS
+from leaderboard.results.kinds import QUARANTINED
 
 
 def to_json_text(board: Board, cited: Cited) -> str:

@@ -5,7 +5,7 @@ What `\input` needs is one float; the packages stand in a comment on top.
 
 from __future__ import annotations
 
-from leaderboard.boards import wording
+from leaderboard.boards import formatting
 from leaderboard.boards.exports.cells import (
     MISSING,
     emphasis,
@@ -16,9 +16,9 @@ from leaderboard.boards.exports.cells import (
     text_of,
 )
 from leaderboard.boards.exports.cited import Cited
-from leaderboard.boards.exports.latex_text import address, escape
 from leaderboard.boards.exports.naming import datasets_of, label_of, measured
 from leaderboard.boards.model import SEPARATED, Board, Column, Row
+from leaderboard.core.text.latex import address, escape
 
 #: A table of more columns is made small, and as wide as the text.
 MOST_COLUMNS = 10
@@ -79,7 +79,7 @@ def _tests(board: Board) -> list[str]:
 def _groups(board: Board) -> list[str]:
     """The heads of the groups of columns, and a rule under each."""
     cells, rules, place = ["", ""], [], 3
-    for label, span in wording.spans(board.columns[1:]):
+    for label, span in formatting.spans(board.columns[1:]):
         cells.append(rf"\multicolumn{{{span}}}{{c}}{{{escape(label)}}}" if label else "&" * (span - 1))
         if label:
             rules.append(rf"\cmidrule(lr){{{place}-{place + span - 1}}}")

@@ -7,12 +7,13 @@ import io
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from evaluation.judgement_file import FORMULA_STARTS
 from leaderboard.boards.exports.cited import Cited
 from leaderboard.boards.exports.naming import key_of
-from leaderboard.boards.model import QUARANTINED, Board, Column, Row, Value, reason_gone
-from leaderboard.boards.reading import EntryRow
+from leaderboard.boards.model import Board, Column, Row, Value, reason_gone
 from leaderboard.boards.state import VIEWS
+from leaderboard.core.text.csv import harmless
+from leaderboard.results.history.entries import EntryRow
+from leaderboard.results.kinds import QUARANTINED
 
 #: What every row says before its columns.
 LEADING = ("rank", "ranked_among")
@@ -160,11 +161,6 @@ def _measured_cells(row: Row) -> Sequence[Value]:
 def _heading(board: Board, column: Column) -> str:
     key = key_of(board, column)
     return f"{key} [{column.unit}]" if column.unit and column.kind == "figure" else key
-
-
-def harmless(text: str) -> str:
-    """Text that no spreadsheet takes for a formula."""
-    return f"'{text}" if text.startswith(FORMULA_STARTS) else text
 
 
 def _plain(value: Value) -> Value:

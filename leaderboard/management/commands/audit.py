@@ -8,8 +8,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
+from leaderboard.core.text.plain import plain_text
 from leaderboard.models import AuditRecord
-from leaderboard.plain_text import plain_text
 
 
 class Command(BaseCommand):

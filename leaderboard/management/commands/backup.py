@@ -7,12 +7,12 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from leaderboard.backup.making import make_backup
-from leaderboard.backup.manifest import BackupProblem, Manifest
+from leaderboard.management.backup.making import make_backup
+from leaderboard.management.backup.manifest import BackupProblem, Manifest
 
 
 class Command(BaseCommand):
-    """A door to `leaderboard.backup`."""
+    """A door to `leaderboard.management.backup`."""
 
     help = "Write the database, the stored files and the judgements, apart and encrypted, into a new folder."
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from leaderboard.database_rights import give_rights
+from leaderboard.core.database_grants import give_rights
 
 
 class Command(BaseCommand):
-    """A door to `leaderboard.database_rights`."""
+    """A door to `leaderboard.core.database_grants`."""
 
     help = (
         "Give the roles of docker/roles.sql their rights to all tables of PostgreSQL. For the owner of the tables, "

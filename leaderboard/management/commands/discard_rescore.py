@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from leaderboard import rescoring
+from leaderboard.judgements import rescoring
 from leaderboard.management.curating import CurationCommand, find_dataset
 from leaderboard.models import Rescore
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from evaluation.formats.run_problems import number_of
-from evaluation.pooling import PoolTooLarge
-from leaderboard.audit import acting, actor
-from leaderboard.judging.at_once import draw_now
-from leaderboard.judging.hidden import may_know, offered_forms
-from leaderboard.judging.pools import eligible_runs, give_up_pool, pool_file, request_pool
-from leaderboard.judging.refusals import JudgingRefused
+from evaluation.core.problems import number_of
+from evaluation.runs.pooling import PoolTooLarge
+from leaderboard.core.audit import acting, actor
+from leaderboard.judgements.disclosure import may_know, offered_forms
+from leaderboard.judgements.errors import JudgingRefused
+from leaderboard.judgements.pools import eligible_runs, give_up_pool, pool_file, request_pool
+from leaderboard.judgements.sync_commands import draw_now
 from leaderboard.management.curating import find_dataset, find_person, find_system
 from leaderboard.models import Pool, Round
 

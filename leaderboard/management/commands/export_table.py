@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from evaluation.formats.run_problems import number_of
+from evaluation.core.problems import number_of
 from leaderboard.admin.tables import FORMATS, TABLES, table_text
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from leaderboard.demo.generated_board import generate_board, remove_generated_board
+from leaderboard.importing.demo.generated_board import generate_board, remove_generated_board
 
 
 class Command(BaseCommand):

@@ -9,10 +9,10 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from evaluation.errors import InvalidContent
-from evaluation.problems import Problem
-from leaderboard.importing.importer import Imported, NoSpace, import_dataset
-from leaderboard.importing.options import ImportOptions
+from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import Problem
+from leaderboard.importing.collections.importer import Imported, NoSpace, import_dataset
+from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models.datasets import Protection, Visibility
 
 

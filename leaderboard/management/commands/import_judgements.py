@@ -7,13 +7,13 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from evaluation.errors import InvalidContent
-from evaluation.formats.run_problems import number_of
-from leaderboard.audit import acting, actor
-from leaderboard.handing_out import record_reading
-from leaderboard.judging.at_once import compare_now, merge_now, try_judgements
-from leaderboard.judging.hidden import is_secret, may_know, record_comparison_read
-from leaderboard.judging.imports import (
+from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import number_of
+from leaderboard.core.audit import acting, actor
+from leaderboard.datasets.qrels_access import record_reading
+from leaderboard.judgements.disclosure import is_secret, may_know, record_comparison_read
+from leaderboard.judgements.errors import JudgingRefused
+from leaderboard.judgements.imports import (
     Conflicts,
     State,
     bring_judgements,
@@ -21,7 +21,7 @@ from leaderboard.judging.imports import (
     discard_import,
     request_merge,
 )
-from leaderboard.judging.refusals import JudgingRefused
+from leaderboard.judgements.sync_commands import compare_now, merge_now, try_judgements
 from leaderboard.management.commands.import_dataset import describe
 from leaderboard.management.curating import find_dataset, find_person
 from leaderboard.models import Dataset, JudgementImport, Pool

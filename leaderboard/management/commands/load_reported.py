@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from leaderboard.reported.loader import load_reported
+from leaderboard.importing.reported.loader import load_reported
 
 
 class Command(BaseCommand):

@@ -6,8 +6,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from leaderboard.datasets.derived_files import prepare
 from leaderboard.models import Dataset, Run
-from leaderboard.page_files import prepare
 
 
 class Command(BaseCommand):

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from leaderboard.management.curating import CurationCommand, find_dataset, require_right
-from leaderboard.protection.changing import request_change
+from leaderboard.results.publishing.protection import request_change
 
 
 class Command(CurationCommand):

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from leaderboard.management.curating import CurationCommand, find_entry
-from leaderboard.publishing import quarantine
+from leaderboard.results.publishing import quarantine
 
 
 class Command(CurationCommand):

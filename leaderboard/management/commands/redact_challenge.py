@@ -6,9 +6,9 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from leaderboard.challenges import redact
 from leaderboard.management.curating import CurationCommand
 from leaderboard.models import Challenge
+from leaderboard.systems.challenges import redact
 
 
 class Command(CurationCommand):

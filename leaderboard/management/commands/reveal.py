@@ -8,7 +8,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from leaderboard.management.curating import CurationCommand, find_dataset, require_right
 from leaderboard.models import Round
-from leaderboard.publishing import reveal_private
+from leaderboard.results.publishing import reveal_private
 
 
 class Command(CurationCommand):

@@ -10,8 +10,8 @@ from django.core.management.base import CommandError, CommandParser
 
 from leaderboard.management.curating import CurationCommand, find_dataset
 from leaderboard.models import Benchmark, Round
-from leaderboard.round_quotas import quota_warning
-from leaderboard.rounds import NotYet, reveal, save_round, utc
+from leaderboard.rounds.lifecycle import NotYet, reveal, save_round, utc
+from leaderboard.rounds.quotas import quota_warning
 
 #: Options of a round that are written as they are given.
 _PLAIN = ("name", "description", "runs_per_team", "visible_per_team", "takes_late", "per_topic_at_reveal")

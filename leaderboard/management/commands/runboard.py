@@ -10,13 +10,13 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
-from leaderboard import first_start
-from leaderboard.supervisor.processes import die_with_parent
-from leaderboard.supervisor.site import Site, port_from_environment
+from leaderboard.importing import bootstrap
+from leaderboard.management.supervisor.processes import die_with_parent
+from leaderboard.management.supervisor.site import Site, port_from_environment
 
 
 class Command(BaseCommand):
-    """A door to `leaderboard.supervisor`."""
+    """A door to `leaderboard.management.supervisor`."""
 
     help = (
         "Run the whole site: Valkey, web, worker and beat. PORT and RUNBOARD_VAR say where; Ctrl-C ends it."
@@ -35,15 +35,15 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if options["prepare"]:
-            first_start.prepare()
+            bootstrap.prepare()
             return
         if options["stop_with_parent"]:
             die_with_parent(os.getppid(), signal.SIGTERM)
-        site = Site(settings.VAR, port_from_environment(), first_start.ready, how_to_sign_in)
+        site = Site(settings.VAR, port_from_environment(), bootstrap.ready, how_to_sign_in)
         sys.exit(site.run())
 
 
 def how_to_sign_in() -> str:
     """One clause about the demo curator; empty on a site that has none."""
-    file = first_start.password_file()
-    return f"(sign in as {first_start.CURATOR}; the password is in {file})" if file.exists() else ""
+    file = bootstrap.password_file()
+    return f"(sign in as {bootstrap.CURATOR}; the password is in {file})" if file.exists() else ""

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from leaderboard.management.curating import CurationCommand, find_dataset
-from leaderboard.measure_lists import set_measures
+from leaderboard.results.measures import set_measures
 
 
 class Command(CurationCommand):

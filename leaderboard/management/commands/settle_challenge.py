@@ -6,10 +6,10 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from leaderboard.challenges import Correction, settle
 from leaderboard.management.curating import CurationCommand
 from leaderboard.models import Challenge
-from leaderboard.systems import canonical_datasets
+from leaderboard.systems.challenges import Correction, settle
+from leaderboard.systems.records import canonical_datasets
 
 
 class Command(CurationCommand):

@@ -6,9 +6,9 @@ from typing import Any
 
 from django.core.management.base import CommandError, CommandParser
 
-from leaderboard import rescoring
+from leaderboard.judgements import rescoring
+from leaderboard.judgements.rescoring.switch import switch_board
 from leaderboard.management.curating import CurationCommand, find_dataset
-from leaderboard.publishing.switching import switch_board
 
 
 class Command(CurationCommand):

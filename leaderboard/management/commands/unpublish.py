@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from leaderboard.management.curating import CurationCommand, find_entry
-from leaderboard.publishing import unpublish
+from leaderboard.results.publishing import unpublish
 
 
 class Command(CurationCommand):

@@ -10,11 +10,11 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.core.validators import validate_email
 from django.db import transaction
 
-from leaderboard.audit import acting, record
+from leaderboard.core.audit import acting, record
 from leaderboard.models import User
+from submissions.accounts.teams import personal_team
+from submissions.accounts.tokens import LIFETIME, TokenRefused, TooManyTokens, make_token, revoke_token
 from submissions.models import ApiToken, Scope
-from submissions.people.teams import personal_team
-from submissions.people.tokens import LIFETIME, TokenRefused, TooManyTokens, make_token, revoke_token
 
 NAME = "command line"
 

@@ -7,10 +7,10 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
-from leaderboard.audit import acting
+from leaderboard.core.audit import acting
 from leaderboard.management.curating import find_dataset, find_person
-from submissions.flags import figures_of, settle_flag
 from submissions.models import Flag
+from submissions.quotas.flags import figures_of, settle_flag
 
 _STATES = {"clear": Flag.State.CLEARED, "confirm": Flag.State.CONFIRMED}
 

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from leaderboard.management.curating import CurationCommand, find_system
-from submissions.merging import merge_systems
+from submissions.intake.merge_systems import merge_systems
 
 
 class Command(CurationCommand):

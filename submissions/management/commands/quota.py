@@ -9,11 +9,11 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
-from leaderboard.audit import acting
+from leaderboard.core.audit import acting
 from leaderboard.management.curating import find_dataset, find_person
 from leaderboard.models import Dataset, Team, User
+from submissions.accounts.permissions import teams_of
 from submissions.models import QuotaUse
-from submissions.permissions import teams_of
 from submissions.quotas.counting import Quota, Window
 from submissions.quotas.curating import end_exception, except_team, give_back
 from submissions.quotas.shown import quotas_for

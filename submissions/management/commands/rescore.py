@@ -9,12 +9,12 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 from django.db.models import Q
 
-from leaderboard import rescoring
+from leaderboard.judgements import rescoring
 from leaderboard.management.curating import CurationCommand, find_dataset
 from leaderboard.models import Qrels, Rescore
+from submissions.jobs.runner import do
 from submissions.models import Job
-from submissions.queue import claim, take_requests
-from submissions.working import do
+from submissions.queue.queue import claim, take_requests
 
 
 class Command(CurationCommand):

@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from leaderboard.management.curating import CurationCommand, find_person
-from submissions.people.second_factor import reset_second_factor
+from submissions.accounts.second_factor import reset_second_factor
 
 
 class Command(CurationCommand):

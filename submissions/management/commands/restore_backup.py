@@ -8,14 +8,14 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from leaderboard.backup.manifest import BackupProblem
-from leaderboard.backup.restoring import restore_backup
-from leaderboard.schema_version import mismatch
-from submissions.restored import missing_files
+from leaderboard.core.schema_version import mismatch
+from leaderboard.management.backup.manifest import BackupProblem
+from leaderboard.management.backup.restoring import restore_backup
+from submissions.jobs.cleanup.missing_files import missing_files
 
 
 class Command(BaseCommand):
-    """A door to `leaderboard.backup`; then every file is looked for that a row names."""
+    """A door to `leaderboard.management.backup`; then every file is looked for that a row names."""
 
     help = "Fill an empty database and an empty RUNBOARD_VAR from a backup; compare every row count and hash."
     requires_system_checks = []  # there are no tables yet

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandParser
 
-from submissions.sweeping import GRACE, sweep
+from submissions.jobs.cleanup.unreferenced_files import GRACE, sweep
 
 
 def _hours(text: str) -> float:

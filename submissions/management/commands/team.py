@@ -7,13 +7,13 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
 
-from leaderboard.audit import actor
+from leaderboard.core.audit import actor
 from leaderboard.management.curating import CurationCommand, find_person, require_right
 from leaderboard.models import Membership, Team, User
-from submissions.people import membership
-from submissions.people.forms import TeamNameField
-from submissions.people.membership import TeamRefused
-from submissions.people.teams import rename_team
+from submissions.accounts import membership
+from submissions.accounts.forms import TeamNameField
+from submissions.accounts.membership import TeamRefused
+from submissions.accounts.teams import rename_team
 
 
 class Command(CurationCommand):

@@ -7,10 +7,10 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
 
-from leaderboard.audit import actor
+from leaderboard.core.audit import actor
 from leaderboard.management.curating import CurationCommand
+from submissions.jobs.withdrawal import withdraw
 from submissions.models import Submission
-from submissions.withdrawal import withdraw
 
 
 class Command(CurationCommand):

@@ -1,0 +1,305 @@
+"""Stored files read as expanded blocks: plain, gzip, zstd and bz2, told apart by their first bytes.
+
+Every expansion is bounded while it happens: by the stored size, the expanded size, the ratio of the two, and the
+window a zstd frame may demand. A file's name is never looked at.
+"""
+
+from __future__ import annotations
+
+import bz2
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Protocol, cast
+
+import zstandard
+from isal import igzip_lib
+
+from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import Problem
+
+KIB = 1024
+MIB = 1024 * KIB
+
+#: How much is read from the stored file at once, and how much is handed on at once, in bytes.
+STORED_CHUNK = 64 * KIB
+BLOCK = MIB
+
+#: A gzip or bz2 file may be several members one after the other (bgzip writes one per 64 KiB), up to so many.
+MAX_MEMBERS = 100_000
+
+#: The memory one zstd frame may ask for.
+MAX_ZSTD_WINDOW = 128 * MIB
+
+_DAMAGED: tuple[type[Exception], ...] = (
+    EOFError, ValueError, OSError, zstandard.ZstdError, cast("type[Exception]", igzip_lib.IsalError),
+)  # fmt: skip
+_MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bz2"}
+_REFUSED_MAGIC = {
+    b"\xfd7zXZ\x00": "xz", b"PK\x03\x04": "zip", b"PK\x05\x06": "zip", b"7z\xbc\xaf": "7z", b"%PDF": "PDF",
+    b"Rar!": "rar",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How large a file may be, in bytes unless said otherwise. The defaults suit run files."""
+
+    max_stored_bytes: int = 512 * MIB
+    max_expanded_bytes: int = 2048 * MIB
+    #: Expanded : stored, applied to compressed files above `ratio_floor_bytes` expanded. Real runs reach 7.
+    max_ratio: float = 50
+    ratio_floor_bytes: int = 64 * MIB
+    max_line_bytes: int = 1024
+    max_id_bytes: int = 256
+    #: Different query ids in one run.
+    max_queries: int = 1_000_000
+    #: Lines of one query, which are held in memory together.
+    max_query_bytes: int = 64 * MIB
+    #: A run whose lines are not grouped by query is held in memory whole.
+    max_ungrouped_bytes: int = 512 * MIB
+    #: A JSON file is parsed in memory whole, where it takes several times its size.
+    max_json_bytes: int = 16 * MIB
+
+
+class _Reader(Protocol):
+    members: int
+
+    def readinto(self, view: memoryview, /) -> int: ...
+
+
+class _Decompressor(Protocol):
+    """What bz2's and isal's decompressors have in common."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def needs_input(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, /, max_length: int = -1) -> bytes: ...
+
+
+class _PlainReader:
+    members = 1
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+
+    def readinto(self, view: memoryview, /) -> int:
+        return self.file.readinto(view)  # type: ignore[attr-defined, no-any-return]
+
+
+class _MemberReader:
+    """Members of gzip or bz2, or frames of zstd, one after the other, expanded as far as was asked for."""
+
+    def __init__(self, file: BinaryIO, magic: bytes, new: Callable[[], _Decompressor]) -> None:
+        self.file, self.magic, self.new = file, magic, new
+        self.decompressor = new()
+        self.members = 1
+
+    def readinto(self, view: memoryview, /) -> int:
+        while True:
+            data = b""
+            if self.decompressor.eof:
+                data = self._next_member()
+                if not data:
+                    return 0
+            elif self.decompressor.needs_input:
+                data = self.file.read(STORED_CHUNK)
+                if not data:
+                    raise EOFError("the file ends before its compressed data does")
+            expanded = self.decompressor.decompress(data, len(view))
+            if expanded:
+                view[: len(expanded)] = expanded
+                return len(expanded)
+
+    def _next_member(self) -> bytes:
+        """The first bytes of another member, or nothing at the end of the file."""
+        data = self.decompressor.unused_data
+        if len(data) < len(self.magic):
+            data += self.file.read(STORED_CHUNK)
+        if not data:
+            return b""
+        if not data.startswith(self.magic):
+            raise ValueError("other data follows the compressed data")
+        self.members += 1
+        if self.members > MAX_MEMBERS:
+            raise ValueError(f"it has more than {MAX_MEMBERS:,} members")
+        self.decompressor = self.new()
+        return data
+
+
+class _ZstdDecompressor:
+    """One zstd frame. zstandard tells that a frame has ended only where it cannot be asked for less output, so it
+    is fed little input: a block needs four bytes, and gives at most 128 KiB."""
+
+    _FED = 512
+
+    def __init__(self) -> None:
+        decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW)
+        self._frame = decompressor.decompressobj()
+        self._input = self._output = memoryview(b"")
+
+    @property
+    def eof(self) -> bool:
+        return self._frame.eof and not self._output
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._input and not self._output and not self._frame.eof
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._frame.unused_data + bytes(self._input)
+
+    def decompress(self, data: bytes, /, max_length: int = -1) -> bytes:
+        if data:
+            self._input = memoryview(data)
+        while self._input and not self._output and not self._frame.eof:
+            fed, self._input = self._input[: self._FED], self._input[self._FED :]
+            self._output = memoryview(self._frame.decompress(fed))
+        result, self._output = self._output[:max_length], self._output[max_length:]
+        return bytes(result)
+
+
+def _kind_of(first: bytes) -> str | None:
+    return next((kind for magic, kind in _MAGIC.items() if first.startswith(magic)), None)
+
+
+class ExpandedFile:
+    """The expanded bytes of a stored file, counted as they are read.
+
+    `kind` is `plain`, `gzip`, `zstd` or `bz2`; `stored_bytes` the file's size; `expanded_bytes` what was read so far.
+    """
+
+    def __init__(self, file: BinaryIO, limits: Limits) -> None:
+        self.file, self.limits = file, limits
+        self.stored_bytes = file.seek(0, 2)
+        if self.stored_bytes > limits.max_stored_bytes:
+            raise _too_large("size", "stored", limits.max_stored_bytes)
+        file.seek(0)
+        first = file.read(8)
+        file.seek(0)
+        self._refuse(first)
+        self.kind = _kind_of(first) or "plain"
+        self.expanded_bytes = 0
+        self.reader = self._reader()
+
+    def _reader(self) -> _Reader:
+        if self.kind == "gzip":
+            return _MemberReader(
+                self.file, b"\x1f\x8b", lambda: igzip_lib.IgzipDecompressor(igzip_lib.DECOMP_GZIP)
+            )
+        if self.kind == "bz2":
+            return _MemberReader(self.file, b"BZh", bz2.BZ2Decompressor)
+        if self.kind == "zstd":
+            return _MemberReader(self.file, b"\x28\xb5\x2f\xfd", _ZstdDecompressor)
+        return _PlainReader(self.file)
+
+    @staticmethod
+    def _refuse(first: bytes) -> None:
+        name = next((name for magic, name in _REFUSED_MAGIC.items() if first.startswith(magic)), None)
+        if name:
+            message = f"this is a {name} file, which is not read here"
+            raise _compression(message, "Send plain text, or text compressed with gzip, zstd or bz2.")
+
+    @property
+    def share_read(self) -> float:
+        """How much of the stored file has been read, from 0 to 1."""
+        return min(1.0, self.file.tell() / self.stored_bytes) if self.stored_bytes else 1.0
+
+    def readinto(self, view: memoryview) -> int:
+        """Fill the start of `view`; the number of bytes written, 0 at the end.
+
+        Raises InvalidContent where the compressed data is damaged or expands over a limit.
+        """
+        try:
+            count = self.reader.readinto(view)
+        except _DAMAGED as error:
+            if self.kind == "plain":
+                raise  # a fault of the disk, not of the file
+            message = f"the {self.kind} data is damaged after {self.expanded_bytes:,} bytes: {error}"
+            raise _compression(
+                message, "Compress the file again, and check that it was sent whole."
+            ) from error
+        if self.expanded_bytes == 0 and count and self.kind != "plain":
+            first = bytes(view[:8])
+            self._refuse(first)
+            if _kind_of(first):
+                raise _compression("the file is compressed twice", "Compress it once.")
+        self.expanded_bytes += count
+        self._bound()
+        return count
+
+    def _bound(self) -> None:
+        if self.expanded_bytes > self.limits.max_expanded_bytes:
+            raise _too_large("expansion", "expanded", self.limits.max_expanded_bytes)
+        if self.kind == "plain" or self.expanded_bytes <= self.limits.ratio_floor_bytes:
+            return
+        if self.expanded_bytes > self.limits.max_ratio * max(1, self.file.tell()):
+            raise InvalidContent.of(
+                Problem(
+                    "error", "expansion", 1,
+                    f"the file expands to more than {self.limits.max_ratio:g} times its size",
+                    "Real run files shrink by a factor of 3 to 7; send the file plain if this one is real.",
+                )
+            )  # fmt: skip
+
+
+def _compression(message: str, hint: str) -> InvalidContent:
+    return InvalidContent.of(Problem("error", "compression", 1, message, hint))
+
+
+def _too_large(code: str, what: str, limit: int) -> InvalidContent:
+    message = f"the file is over the limit of {describe_bytes(limit)} {what}"
+    hint = "Keep at most 1,000 documents per query, or split the run by dataset."
+    return InvalidContent.of(Problem("error", code, 1, message, hint))
+
+
+def _too_long(longest: int) -> InvalidContent:
+    message = f"a line is over the limit of {describe_bytes(longest)}"
+    return InvalidContent.of(
+        Problem("error", "line_length", 1, message, "Check that each record has a line of its own.")
+    )
+
+
+def describe_bytes(count: int) -> str:
+    """A byte count for a sentence: `64 MiB`."""
+    for unit, size in (("GiB", 1024 * MIB), ("MiB", MIB), ("KiB", KIB)):
+        if count >= size:
+            return f"{count / size:.4g} {unit}"
+    return f"{count} bytes"
+
+
+@contextmanager
+def open_expanded(path: Path | str, limits: Limits) -> Iterator[ExpandedFile]:
+    """A stored file opened for reading expanded bytes. Raises InvalidContent as `ExpandedFile` does."""
+    with Path(path).open("rb", buffering=0) as file:
+        yield ExpandedFile(file, limits)
+
+
+def open_blocks(path: Path | str, limits: Limits | None = None, size: int = BLOCK) -> Iterator[bytes]:
+    """The expanded bytes of a stored file in blocks of at most `size` bytes; they end anywhere in a line."""
+    buffer = bytearray(size)
+    with open_expanded(path, limits or Limits()) as source, memoryview(buffer) as view:
+        while count := source.readinto(view):
+            yield bytes(view[:count])
+
+
+def open_lines(path: Path | str, limits: Limits | None = None, longest: int | None = None) -> Iterator[bytes]:
+    """The lines of a stored file without their line ends (LF or CRLF), as bytes; for files of modest size.
+
+    Raises InvalidContent as `ExpandedFile` does, and for a line that is clearly over `longest` bytes: it may take a
+    block more, and what is held of it in memory no more than that.
+    """
+    rest = b""
+    for block in open_blocks(path, limits):
+        if longest is not None and len(rest) > longest:
+            raise _too_long(longest)
+        *lines, rest = (rest + block).split(b"\n")
+        for line in lines:
+            yield line.removesuffix(b"\r")
+    if rest:
+        yield rest.removesuffix(b"\r")

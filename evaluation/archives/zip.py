@@ -1,0 +1,251 @@
+"""Zips that strangers packed: only regular members, under names of ours, counted as they are written."""
+
+from __future__ import annotations
+
+import errno
+import io
+import os
+import shutil
+import stat
+import zipfile
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from evaluation.archives.compression import MIB, describe_bytes
+from evaluation.archives.zip_headers import LyingHeader, refuse_lies
+from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import Problem
+
+#: Told a member's name and the share of it that is written, 0 to 1.
+Progress = Callable[[str, float], None]
+
+_BLOCK = MIB
+#: Free space is asked for before each member, and each time that so many bytes were written.
+_DISK_INTERVAL = 8 * MIB
+#: What a zip's list of members may take, which zipfile reads whole: so many bytes, or so many a member.
+_LIST_BYTES, _LIST_BYTES_EACH = 2 * MIB, 1024
+#: Characters of a name in a message.
+_SHOWN = 120
+#: The methods that zipfile expands piece by piece. Of bzip2 and LZMA it expands all that one read brings: gigabytes.
+_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_OTHER_METHODS = {
+    9: "deflate64",
+    zipfile.ZIP_BZIP2: "bzip2",
+    zipfile.ZIP_LZMA: "LZMA",
+    93: "zstd",
+    95: "xz",
+    98: "PPMd",
+}
+#: OverflowError: of a place that no file can have.
+_DAMAGED = (
+    zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, RuntimeError, ValueError, OverflowError,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What a zip may be; sizes in bytes. The hints say what would be right, for the two limits its sender may meet.
+
+    Expanding stops at `max_ratio` times the zip's own size, which does not apply below `ratio_floor_bytes`, and at
+    `max_expanded_bytes` in any case (None: no such limit). `free_bytes` of the disk are left to others.
+    """
+
+    max_members: int
+    members_hint: str
+    expansion_hint: str
+    max_ratio: float = 50
+    ratio_floor_bytes: int = 64 * MIB
+    max_expanded_bytes: int | None = None
+    free_bytes: int = 0
+
+    def allowance(self, stored_bytes: int) -> int:
+        """How many bytes may come out of a zip of this size."""
+        plausible = max(self.ratio_floor_bytes, int(self.max_ratio * stored_bytes))
+        return plausible if self.max_expanded_bytes is None else min(plausible, self.max_expanded_bytes)
+
+
+class Allowance:
+    """How many bytes may come out of a zip, or of several that came together and share it."""
+
+    def __init__(self, total: int, expanding: str = "the zip expands") -> None:
+        self.total = self.left = total
+        self.expanding = expanding
+
+
+def is_zip(path: Path) -> bool:
+    """Whether the file begins as a zip does."""
+    with path.open("rb") as file:
+        return file.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
+
+
+@contextmanager
+def open_archive(path: Path, policy: Policy, shared: Allowance | None = None) -> Iterator[Archive]:
+    """The zip, opened. Raises InvalidContent where it is damaged, or has too many members or a doubtful path.
+
+    What comes out of it counts against `shared`, else against what the policy gives a zip of its size.
+    """
+    with _Stored(path, policy) as stored:
+        with _theirs():
+            archive = zipfile.ZipFile(stored)
+        with archive:
+            opened = Archive(archive, policy, shared or Allowance(policy.allowance(path.stat().st_size)))
+            _refuse_lies(stored, archive)
+            yield opened
+
+
+class Archive:
+    """A zip's members, without folders and what file managers add; `names` are as the zip has them.
+
+    `first_byte` is where the first of all members begins: anything but 0 means that something stands before it.
+    """
+
+    def __init__(self, archive: zipfile.ZipFile, policy: Policy, allowance: Allowance) -> None:
+        self._archive, self._policy, self._allowance = archive, policy, allowance
+        self.first_byte = min((info.header_offset for info in archive.infolist()), default=0)
+        self._infos = [info for info in archive.infolist() if not _is_ballast(info)]
+        self.names = tuple(info.filename for info in self._infos)
+        if len(self.names) > policy.max_members:
+            raise _too_many(f"the zip holds {len(self.names):,} files", policy)
+        for info in self._infos:
+            _refuse_doubtful_path(info.orig_filename)  # zipfile cuts the other name at NUL
+
+    def extract(self, targets: Mapping[str, Path], progress: Progress = lambda name, share: None) -> None:
+        """Write members, by name, to paths that the caller chose; other members are left alone.
+
+        Raises InvalidContent, before anything is written where it can be told; OSError (ENOSPC) where the disk is
+        full or would leave others less than the policy says, which is no fault of the zip.
+        """
+        often = Counter(name.casefold() for name in self.names)
+        wanted = [info for info in self._infos if info.filename in targets]
+        for info in wanted:
+            _refuse_unusual(info)
+            if often[info.filename.casefold()] > 1:
+                raise _refusal(
+                    "member_name", f"the zip has {_shown(info.filename)} twice", "Pack every file once."
+                )
+        for info in wanted:
+            target = targets[info.filename]
+            self._look_at_disk(target.parent)
+            with target.open("wb") as writer:
+                for block in self._blocks(info, target.parent):
+                    writer.write(block)
+                    progress(info.filename, min(1.0, writer.tell() / max(1, info.file_size)))
+
+    def _blocks(self, info: zipfile.ZipInfo, folder: Path) -> Iterator[bytes]:
+        """A member's bytes, counted rather than believed."""
+        with _theirs():
+            reader = self._archive.open(info)
+        with reader:
+            while True:
+                with _theirs():
+                    block = reader.read(min(_BLOCK, self._allowance.left + 1))
+                if not block:
+                    return
+                self._count(len(block), info, folder)
+                yield block
+
+    def _count(self, more: int, info: zipfile.ZipInfo, folder: Path) -> None:
+        allowed = self._allowance
+        allowed.left -= more
+        if allowed.left < 0:
+            limit = describe_bytes(allowed.total)
+            message = f"{allowed.expanding} to more than {limit} at {_shown(info.filename)}"
+            raise _refusal("expansion", message, self._policy.expansion_hint)
+        if (allowed.total - allowed.left) % _DISK_INTERVAL < more:
+            self._look_at_disk(folder)
+
+    def _look_at_disk(self, folder: Path) -> None:
+        reserve = self._policy.free_bytes
+        if reserve and shutil.disk_usage(folder).free < reserve:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder))
+
+
+class _Stored(io.BufferedReader):
+    """The stored zip. zipfile reads the list of members at once, and makes an object of each: a long one is refused."""
+
+    def __init__(self, path: Path, policy: Policy) -> None:
+        super().__init__(io.FileIO(path))
+        self._policy = policy
+        self._bound = max(_LIST_BYTES, policy.max_members * _LIST_BYTES_EACH)
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is not None and size > self._bound:
+            raise _too_many(f"the zip's list of files takes {describe_bytes(size)}", self._policy)
+        return super().read(size)
+
+
+@contextmanager
+def _theirs() -> Iterator[None]:
+    """While a zip is read: what is wrong with it becomes InvalidContent, what is wrong with our disk passes."""
+    try:
+        yield
+    except (*_DAMAGED, OSError) as error:
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
+            raise
+        hint = "Pack it again, and check it with `unzip -t`."
+        raise _refusal("compression", f"the zip is damaged: {_shown(str(error))}", hint) from error
+
+
+def _refuse_lies(stored: _Stored, archive: zipfile.ZipFile) -> None:
+    infos = archive.infolist()
+    with _theirs():
+        try:
+            refuse_lies(stored, infos, archive.start_dir)
+        except LyingHeader as error:
+            message = f"the zip is damaged at {_shown(infos[error.place].orig_filename)}: {error}"
+            raise _refusal("compression", message, "Pack it again, with another program.") from error
+
+
+def _is_ballast(info: zipfile.ZipInfo) -> bool:
+    """Folders, and what file managers add without being asked."""
+    path = PurePosixPath(info.filename)
+    return (
+        info.filename.endswith("/")
+        or path.parts[:1] == ("__MACOSX",)
+        or path.name in (".DS_Store", "Thumbs.db")
+    )
+
+
+def _refuse_doubtful_path(name: str) -> None:
+    climbs = name.startswith("/") or ".." in PurePosixPath(name).parts
+    if not name or climbs or "\\" in name or not name.isprintable():
+        raise _refusal(
+            "member_name",
+            f"the zip has a member with a doubtful path: {name[:_SHOWN]!r}",
+            "Pack files under plain relative names, with / between folders.",
+        )
+
+
+def _refuse_unusual(info: zipfile.ZipInfo) -> None:
+    kind = stat.S_IFMT(info.external_attr >> 16)
+    if info.flag_bits & 0x1 or (kind and not stat.S_ISREG(kind)):
+        raise _refusal(
+            "member_kind",
+            f"{_shown(info.filename)} is encrypted, a link or a device",
+            "Pack regular files without a password.",
+        )
+    if info.compress_type not in _METHODS:
+        name = _OTHER_METHODS.get(info.compress_type, f"method {info.compress_type}")
+        raise _refusal(
+            "compression",
+            f"{_shown(info.filename)} is compressed with {name}, which is not read here",
+            "Pack with the usual method, deflate.",
+        )
+
+
+def _shown(text: str) -> str:
+    """A member's name, or what zipfile says of one, for a message: a name may have 64 KiB, and any character."""
+    start = "".join(each if each.isprintable() else "�" for each in text[:_SHOWN])
+    return start if len(text) <= _SHOWN else f"{start}…"
+
+
+def _too_many(message: str, policy: Policy) -> InvalidContent:
+    return _refusal("too_many_files", message, policy.members_hint)
+
+
+def _refusal(code: str, message: str, hint: str) -> InvalidContent:
+    return InvalidContent.of(Problem("error", code, 1, message, hint))

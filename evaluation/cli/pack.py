@@ -1,0 +1,185 @@
+"""`python -m evaluation pack`: make the archive that the site takes from a folder with a model."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evaluation.checkpoints import CheckpointDescription, CheckpointKind, rebuild, validate_folder
+from evaluation.checkpoints.packing import write_archive
+from evaluation.core.errors import ModelFailure
+from evaluation.core.problems import Report
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+#: What is copied; pickles beside them are converted, everything else is left.
+_TAKEN = (".json", ".safetensors", ".metadata")
+_SIDE_FOLDERS = frozenset({"onnx", "openvino", "coreml", ".git", ".cache", "__pycache__"})
+#: Engines that try a model's own work; other engines run the same kinds without all of it.
+_TRYING = {CheckpointKind.SEQ2SEQ: "doc2query"}
+_CHEAP = {"queries_per_document": "1", "generated_tokens": "8"}
+_TEXTS = 20
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add the command `pack`, which sets `run`, a function from the arguments to the exit status."""
+    parser = subparsers.add_parser(
+        "pack",
+        help="make the archive of a model that the site takes",
+        description="Convert a model's folder to safetensors, check it as the site does, try it on 20 texts, and "
+        "write the archive to upload. The archive's bytes depend on the model alone.",
+    )
+    parser.add_argument("folder", type=Path, help="folder that the model is loaded from")
+    parser.add_argument("--out", type=Path, help="archive to write (default: FOLDER.tar.zst, here)")
+    parser.add_argument(
+        "--kind", choices=[str(kind) for kind in CheckpointKind], help="what the model is for"
+    )
+    parser.add_argument(
+        "--pooling",
+        default="",
+        help="for a model without modules.json: max or sum (SPLADE), mean, cls, max or lasttoken (dense)",
+    )
+    parser.add_argument("--no-trial", action="store_true", help="do not try the model on texts")
+    parser.set_defaults(run=run_pack)
+
+
+def run_pack(arguments: argparse.Namespace) -> int:
+    """Make the archive; 1 where the model would be refused or does not run."""
+    folder: Path = arguments.folder
+    if not folder.is_dir():
+        print(f"error: {folder} is no folder", file=sys.stderr)
+        return 2
+    out = arguments.out or Path(f"{folder.resolve().name}.tar.zst")
+    kind = CheckpointKind(arguments.kind) if arguments.kind else None
+    with tempfile.TemporaryDirectory(prefix="pack-") as name:
+        scratch = Path(name)
+        try:
+            staged = _stage(folder, scratch / "staged")
+            validation = validate_folder(staged, kind, arguments.pooling)
+            _print_report(validation.report)
+            if not validation.valid:
+                print(f"{folder}: the site would refuse this model", file=sys.stderr)
+                return 1
+            rebuilt = scratch / "rebuilt"
+            described = rebuild(validation, rebuilt)
+            if not arguments.no_trial:
+                _try(rebuilt, described, scratch)
+        except ModelFailure as failure:
+            print(f"error: {failure.code}: {failure.message}", file=sys.stderr)
+            return 1
+        write_archive(rebuilt, out)
+    print(_summary(out, described))
+    return 0
+
+
+def _stage(folder: Path, target: Path) -> Path:
+    """The files that matter, copied, and what had to be converted for them. Links are followed: they are yours."""
+    pickled, unpickled = [], []
+    for path in _walk(folder):
+        place = target / path.relative_to(folder)
+        if path.suffix in _TAKEN and path.name != "pytorch_model.bin.index.json":
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, place)
+        if path.name in ("pytorch_model.bin", "pytorch_model.bin.index.json"):
+            pickled.append(path.parent)
+        if path.name in ("vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model"):
+            unpickled.append(path.parent)
+    target.mkdir(exist_ok=True)
+    for source in pickled:
+        place = target / source.relative_to(folder)
+        place.mkdir(parents=True, exist_ok=True)
+        if not any(place.glob("model*.safetensors")):
+            from evaluation.engines.neural.converting import convert_weights
+
+            convert_weights(source, place)
+            print(f"{source.name}: pickled weights were converted to safetensors", file=sys.stderr)
+    for source in unpickled:
+        place = target / source.relative_to(folder)
+        if not (place / "tokenizer.json").exists() and (place / "config.json").exists():
+            from evaluation.engines.neural.converting import convert_tokenizer
+
+            if convert_tokenizer(source, place):
+                print(f"{source.name}: tokenizer.json was made from older files", file=sys.stderr)
+    return target
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    """All files, without folders for other programs."""
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            if path.name not in _SIDE_FOLDERS and not path.name.startswith("checkpoint-"):
+                yield from _walk(path)
+        else:
+            yield path
+
+
+def _try(rebuilt: Path, described: CheckpointDescription, scratch: Path) -> None:
+    """Index and search a few texts with the engine that is for the model. Raises ModelFailure."""
+    from evaluation.engines import ENGINES, Resources, retrieve
+
+    name = _TRYING.get(described.kind) or next(
+        engine.name
+        for engine in ENGINES.values()
+        if described.kind in engine.checkpoints and len(engine.checkpoints) < len(CheckpointKind)
+    )
+    known = {parameter.name for parameter in ENGINES[name].parameters}
+    texts = [{"_id": str(number), "title": "", "text": text} for number, text in enumerate(_texts())]
+    for file, some in (("corpus.jsonl", texts), ("queries.jsonl", texts[:3])):
+        lines = "".join(json.dumps(entry) + "\n" for entry in some)
+        (scratch / file).write_text(lines, encoding="utf-8")
+    done = retrieve(
+        name,
+        scratch / "corpus.jsonl",
+        scratch / "queries.jsonl",
+        scratch / "run.txt",
+        {key: value for key, value in _CHEAP.items() if key in known},
+        resources=Resources(checkpoint=rebuilt),
+        work_folder=scratch,
+    )
+    print(
+        f"tried with {name}: {done.documents} texts, {done.queries - done.queries_without_results} of {done.queries} "
+        f"queries found something",
+        file=sys.stderr,
+    )
+
+
+def _texts() -> list[str]:
+    """Twenty different texts."""
+    subjects = ("The heart", "A wing in supersonic flow", "The central bank", "A search engine", "The cat")
+    verbs = ("is examined in", "changes with", "was compared with", "depends on")
+    objects = (
+        "a large study",
+        "temperature",
+        "an older method",
+        "the price of energy",
+        "the words of a query",
+    )
+    return [
+        f"{subjects[number % 5]} {verbs[number % 4]} {objects[(number // 4) % 5]}."
+        for number in range(_TEXTS)
+    ]
+
+
+def _print_report(report: Report) -> None:
+    for problem in report.problems:
+        print(f"{problem.severity}: {problem.code}: {problem.message}", file=sys.stderr)
+        if problem.severity == "error":
+            print(f"    {problem.hint}", file=sys.stderr)
+
+
+def _summary(out: Path, described: CheckpointDescription) -> str:
+    parts = [str(described.kind), described.model_type, f"{described.parameters:,} parameters"]
+    if described.dimension:
+        parts.append(f"{described.dimension:,} dimensions")
+    if described.maximum_length:
+        parts.append(f"{described.maximum_length:,} tokens")
+    if described.pooling:
+        parts.append(f"pooling {described.pooling}")
+    return f"{out}: {out.stat().st_size / 1e6:,.1f} MB\n{', '.join(parts)}\nsha256 of the model: {described.sha256}"

@@ -1,0 +1,273 @@
+"""`python -m evaluation retrieve` and `python -m evaluation engines`."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evaluation.checkpoints import CheckpointDescription, CheckpointKind, open_checkpoint
+from evaluation.core.errors import InvalidContent, ModelFailure
+from evaluation.engines import (
+    ENGINES,
+    FACTS,
+    InvalidParameter,
+    Parameter,
+    Resources,
+    Retrieval,
+    describe,
+    retrieve,
+)
+from evaluation.execution.failures import MODEL_FAILURES
+
+if TYPE_CHECKING:
+    from evaluation.engines import Stage
+    from evaluation.engines.base import FactValue, ParameterValue
+
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+#: An engine may have no such parameter, and still need to be told how to take a checkpoint that does not say.
+_POOLING = "pooling"
+_PLAIN_MODELS = "; max or sum is how learned-sparse takes a plain masked language model"
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add the commands `retrieve` and `engines`.
+
+    Each sets `run`, a function that takes the parsed arguments and returns the exit status.
+    """
+    parser = subparsers.add_parser(
+        "retrieve",
+        help="make a run: index a corpus, and search it with queries",
+        description="Index a corpus in BEIR layout, and write an engine's TREC run over the queries.",
+    )
+    parser.add_argument("--engine", default="bm25", help="one that `engines` lists (default: %(default)s)")
+    parser.add_argument("--corpus", required=True, type=Path, help="corpus.jsonl, or .gz")
+    parser.add_argument("--queries", required=True, type=Path, help="queries.jsonl, or .gz")
+    parser.add_argument("--out", required=True, type=Path, help="run to write; compressed if it ends in .gz")
+    parser.add_argument("--depth", type=int, default=1000, help="documents a query (default: %(default)s)")
+    parser.add_argument("--tag", help="last column of the run (default: the engine's name)")
+    parser.add_argument(
+        "--drop-self-matches", action="store_true", help="leave out a document with the query's own id"
+    )
+    given = parser.add_argument_group("what the engine is given")
+    given.add_argument("--checkpoint", type=Path, help="folder of a model, as its library saves it")
+    given.add_argument(
+        "--runs",
+        "--run",
+        type=Path,
+        nargs="+",
+        action="extend",
+        default=[],
+        help="runs to re-rank or to fuse",
+    )
+    given.add_argument(
+        "--device",
+        choices=("auto", "cpu", "cuda"),
+        default="auto",
+        help="where a model runs; auto is cuda where there is one (default: %(default)s)",
+    )
+    given.add_argument("--threads", type=int, help="cores to use (default: all that this process may)")
+    given.add_argument(
+        "--shards", type=Path, help="folder of encoded shards: those in it are used, others are left there"
+    )
+    _add_parameters(parser)
+    parser.set_defaults(run=run_retrieve)
+    listing = subparsers.add_parser("engines", help="list the engines and their parameters")
+    listing.set_defaults(run=run_engines)
+
+
+def _add_parameters(parser: argparse.ArgumentParser) -> None:
+    """One option for each name of a parameter; its help tells the engines apart where they differ.
+
+    A parameter that is called like an option of the command has `engine-` before its name.
+    """
+    own = {option for action in parser._actions for option in action.option_strings}
+    group = parser.add_argument_group("parameters of the engine")
+    for name, meanings in _parameters().items():
+        text = "; ".join(
+            f"{parameter.description} ({parameter.values}; default: {_shown(parameter.default)}; {', '.join(engines)})"
+            for parameter, engines in meanings.items()
+        ).replace("%", "%%")
+        if name == _POOLING:
+            text += _PLAIN_MODELS
+        words = name.replace("_", "-")
+        if f"--{words}" in own:
+            words = f"engine-{words}"
+        options: dict[str, Any] = {"dest": _destination(name), "help": text, "metavar": "VALUE"}
+        if any(isinstance(parameter.default, bool) for parameter in meanings):
+            group.add_argument(f"--{words}", nargs="?", const=True, **options)
+            options = {**options, "action": "store_const", "const": False, "help": f"as --{words} false"}
+            del options["metavar"]
+            group.add_argument(f"--no-{words}", **options)
+        else:
+            group.add_argument(f"--{words}", **options)
+
+
+def _parameters() -> dict[str, dict[Parameter, list[str]]]:
+    """By each name of a parameter what it means, and to which engines."""
+    found: dict[str, dict[Parameter, list[str]]] = {}
+    for engine in ENGINES.values():
+        for parameter in engine.parameters:
+            found.setdefault(parameter.name, {}).setdefault(parameter, []).append(engine.name)
+    return found
+
+
+def _destination(name: str) -> str:
+    """Where the parser puts a parameter's value: apart from the command's own options."""
+    return f"parameter_{name}"
+
+
+def run_retrieve(arguments: argparse.Namespace) -> int:
+    """Make the run; say on standard error what was done, or why it could not be."""
+    values = {name: getattr(arguments, _destination(name)) for name in _parameters()}
+    try:
+        with tempfile.TemporaryDirectory(prefix="checkpoint-") as scratch:
+            resources = _resources(arguments, Path(scratch))
+            given = {name: value for name, value in values.items() if value is not None}
+            if _asks_how_to_pool(arguments.engine):
+                given.pop(_POOLING, None)  # `_resources` saw to it
+            if arguments.shards is not None:
+                _claim_shards(arguments, given, resources)
+            done = retrieve(
+                arguments.engine,
+                arguments.corpus,
+                arguments.queries,
+                arguments.out,
+                given,
+                k=arguments.depth,
+                drop_self_matches=arguments.drop_self_matches,
+                progress=_show_progress if sys.stderr.isatty() else None,
+                tag=arguments.tag,
+                resources=resources,
+                shards=arguments.shards,
+            )
+    except InvalidContent as error:
+        for problem in error.report.problems:
+            where = f" (line {', '.join(map(str, problem.lines))})" if problem.lines else ""
+            print(f"{problem.severity}: {problem.message}{where}. {problem.hint}", file=sys.stderr)
+        return 1
+    except ModelFailure as error:
+        remedy = MODEL_FAILURES[error.code].remedy if error.code in MODEL_FAILURES else ""
+        print(f"error: the model cannot be used: {error.message} ({error.code}). {remedy}", file=sys.stderr)
+        return 1
+    except (InvalidParameter, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(_summary(done, arguments.out), file=sys.stderr)
+    return 0
+
+
+def _resources(arguments: argparse.Namespace, scratch: Path) -> Resources:
+    """What the engine is given. Raises InvalidContent where the checkpoint is none that it can run."""
+    description = describe(arguments.engine)
+    if arguments.threads is not None and arguments.threads < 1:
+        raise InvalidParameter(f"{arguments.threads} threads compute nothing; give at least 1.")
+    checkpoint = arguments.checkpoint
+    if checkpoint is not None and description.needs_checkpoint:
+        pooling = getattr(arguments, _destination(_POOLING)) or ""
+        checkpoint = open_checkpoint(checkpoint, description.checkpoints, scratch, pooling)
+        own = CheckpointDescription.read(checkpoint).pooling
+        if pooling and pooling != own and _asks_how_to_pool(description.name):
+            raise InvalidParameter(
+                f"The checkpoint says itself how to pool: {own}; leave out --pooling {pooling}."
+            )
+    return Resources(
+        checkpoint=checkpoint,
+        runs=tuple(arguments.runs),
+        device=_device(arguments.device) if description.needs_checkpoint else "cpu",
+        threads=arguments.threads or len(os.sched_getaffinity(0)),
+    )
+
+
+def _asks_how_to_pool(engine: str) -> bool:
+    """Whether it has to be told how to pool a plain encoder, and takes nothing else for an answer later."""
+    description = describe(engine)
+    own = any(parameter.name == _POOLING for parameter in description.parameters)
+    return CheckpointKind.SPARSE_ENCODER in description.checkpoints and not own
+
+
+def _claim_shards(arguments: argparse.Namespace, given: Mapping[str, object], resources: Resources) -> None:
+    """Note in the folder what its shards are made from. Raises InvalidParameter where they are made from another."""
+    description = describe(arguments.engine)
+    if description.encoding_parameters is None or resources.checkpoint is None:
+        raise InvalidParameter(f"{description.name} encodes no shards; leave out --shards.")
+    values = description.complete(given)
+    with arguments.corpus.open("rb") as corpus:
+        made_from = {
+            "engine": description.name,
+            "checkpoint": CheckpointDescription.read(resources.checkpoint).sha256,
+            "corpus": hashlib.file_digest(corpus, "sha256").hexdigest(),
+            "device": resources.device,
+            **{name: values[name] for name in description.encoding_parameters},
+        }
+    note = arguments.shards / "made-from.json"
+    if note.exists():
+        before = json.loads(note.read_text("utf-8"))
+        other = ", ".join(sorted(name for name in made_from if before.get(name) != made_from[name]))
+        if other:
+            raise InvalidParameter(
+                f"The shards in {arguments.shards} are of another {other}; name a new folder."
+            )
+    else:
+        arguments.shards.mkdir(parents=True, exist_ok=True)
+        note.write_text(json.dumps(made_from, indent=1), encoding="utf-8")
+
+
+def _device(asked: str) -> str:
+    """The device that is asked for, or the best there is. Raises InvalidParameter where it is not there."""
+    if asked == "cpu":
+        return asked
+    from torch.cuda import is_available
+
+    if asked == "cuda" and not is_available():
+        raise InvalidParameter("There is no CUDA device here; leave out --device, or use --device cpu.")
+    return "cuda" if is_available() else "cpu"
+
+
+def _show_progress(stage: Stage, share: float) -> None:
+    print(f"\r{stage} {share:4.0%}   ", end="" if share < 1 else "\r", file=sys.stderr, flush=True)
+
+
+def _summary(done: Retrieval, out: Path) -> str:
+    beside = [f"\n{path}: {label}" for label, path in done.variants.items() if path != out]
+    settings = ", ".join(f"{name} = {value}" for name, value in done.parameters.items())
+    return (
+        f"{out}: {done.lines:,} lines for {done.queries - done.queries_without_results:,} of {done.queries:,} "
+        f"queries over {done.documents:,} documents\n"
+        f"{done.engine} ({settings}; {done.analyser}): index {done.index_bytes / 1e6:,.1f} MB "
+        f"in {done.build_seconds:.2f} s, search {done.search_seconds:.2f} s"
+        + "".join(f"\n{FACTS[name].label}: {_fact(name, value)}" for name, value in done.facts.items())
+        + "".join(beside)
+    )
+
+
+def _fact(name: str, value: FactValue) -> str:
+    fact = FACTS[name]
+    number = value if isinstance(value, str) else f"{value:,.{fact.decimals}f}"
+    return f"{number} {fact.unit}".rstrip()
+
+
+def _shown(value: ParameterValue) -> str:
+    """A default, as one would type it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) or "nothing"
+
+
+def run_engines(arguments: argparse.Namespace) -> int:
+    """List the engines on standard output."""
+    for engine in ENGINES.values():
+        print(f"{engine.name}: {engine.description}")
+        for parameter in engine.parameters:
+            print(
+                f"    {parameter.name} = {_shown(parameter.default)}: {parameter.description} ({parameter.values})"
+            )
+    return 0

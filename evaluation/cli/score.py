@@ -1,0 +1,211 @@
+"""`python -m evaluation score` and `python -m evaluation check`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from evaluation.collections.document_ids import DocumentIds
+from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import Report
+from evaluation.judgements.qrels import Qrels, read_qrels
+from evaluation.measures import DEFAULT_MEASURES, Measure, UnknownMeasureError, parse_measure
+from evaluation.runs.score import ScoredRun, Target, check_run, score_run
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add the commands `score` and `check`; each sets `run`, which takes the arguments and returns the status."""
+    score = subparsers.add_parser(
+        "score",
+        help="score a run",
+        description="Score a run as the site does; means are over all judged queries.",
+    )
+    score.add_argument(
+        "--qrels", required=True, type=Path, help="TREC qrels, or BEIR's test.tsv; may be compressed"
+    )
+    score.add_argument(
+        "--run", required=True, type=Path, dest="run_file", help="TREC run or MTEB predictions"
+    )
+    score.add_argument("--measures", type=_measures, default=_measures(",".join(DEFAULT_MEASURES)),
+                       help=f"comma-separated (default: {','.join(DEFAULT_MEASURES)})")  # fmt: skip
+    score.add_argument("--per-query", action="store_true", help="a row for every judged query as well")
+    score.add_argument("--relevance-level", type=int, default=1, metavar="GRADE",
+                       help="lowest grade that is relevant for binary measures (default: %(default)s)")  # fmt: skip
+    _add_common(score)
+    score.set_defaults(run=run_score)
+    check = subparsers.add_parser(
+        "check",
+        help="check a run file",
+        description="Say everything that is wrong with a run, as the site does.",
+    )
+    check.add_argument(
+        "--run", required=True, type=Path, dest="run_file", help="TREC run or MTEB predictions"
+    )
+    check.add_argument("--queries", type=Path, help="the dataset's queries.jsonl")
+    documents = check.add_mutually_exclusive_group()
+    documents.add_argument("--corpus", type=Path, help="the dataset's corpus.jsonl")
+    documents.add_argument("--document-ids", type=Path, help="the dataset's document ids, one a line")
+    check.add_argument("--qrels", type=Path, help="qrels: tells judged queries that are missing")
+    _add_common(check)
+    check.set_defaults(run=run_check)
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--drop-self-matches", action="store_true", help="leave out a document with its query's id"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON, with unrounded values")
+
+
+def _measures(text: str) -> tuple[Measure, ...]:
+    """Measures separated by commas outside of brackets and quotation marks."""
+    names, depth = [""], 0
+    for character in text:
+        depth += (character == "(") - (character == ")")
+        if character == "," and not depth:
+            names.append("")
+        else:
+            names[-1] += character
+    try:
+        return tuple(parse_measure(name) for name in names if name.strip())
+    except UnknownMeasureError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def run_score(arguments: argparse.Namespace) -> int:
+    """Print a run's scores; 1 if a file is not usable."""
+    try:
+        qrels = read_qrels(arguments.qrels)
+    except InvalidContent as error:
+        return _refuse(arguments.qrels, error.report, arguments.json)
+    target = Target(
+        qrels=qrels, query_ids=qrels.query_ids, hidden=False, relevance_level=arguments.relevance_level,
+        drop_self_matches=arguments.drop_self_matches,
+    )  # fmt: skip
+    try:
+        scored = score_run(arguments.run_file, target, arguments.measures)
+    except InvalidContent as error:
+        return _refuse(arguments.run_file, error.report, arguments.json)
+    if arguments.json:
+        _print_json(_as_dict(scored, arguments.per_query))
+        return 0
+    _print_problems(scored.report, sys.stderr)
+    _print_scores(scored, arguments.per_query)
+    return 0
+
+
+def _as_dict(scored: ScoredRun, per_query: bool) -> dict[str, object]:
+    names = [measure.name for measure in scored.measures]
+    result: dict[str, object] = {
+        "means": scored.means,
+        "queries": len(scored.query_ids),
+        "missing_queries": scored.missing_queries,
+        **scored.report.as_dict(),
+    }
+    if per_query:
+        rows = zip(scored.query_ids, scored.per_query.tolist(), strict=True)
+        result["per_query"] = {query: dict(zip(names, row, strict=True)) for query, row in rows}
+    return result
+
+
+def _print_scores(scored: ScoredRun, per_query: bool) -> None:
+    """Measures down the page; with `per_query` queries down and measures across."""
+    names = [measure.name for measure in scored.measures]
+    if not per_query:
+        width = max((len(name) for name in names), default=0)
+        for name in names:
+            print(f"{name:<{width}}  {scored.means[name]:.4f}")
+        return
+    first = max(len("query"), *(len(query) for query in scored.query_ids))
+    widths = [max(6, len(name)) for name in names]
+
+    def row(label: str, cells: list[str]) -> str:
+        aligned = [f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True)]
+        return "  ".join([f"{label:<{first}}", *aligned])
+
+    print(row("query", names))
+    for query, values in zip(scored.query_ids, scored.per_query.tolist(), strict=True):
+        print(row(query, [f"{value:.4f}" for value in values]))
+    print(row("mean", [f"{scored.means[name]:.4f}" for name in names]))
+
+
+def run_check(arguments: argparse.Namespace) -> int:
+    """Print a run's problems; 1 if there are errors."""
+    try:
+        qrels = read_qrels(arguments.qrels) if arguments.qrels else None
+        with _document_ids(arguments) as documents:
+            target = Target(
+                qrels=qrels, query_ids=_query_ids(arguments.queries, qrels), document_ids=documents, hidden=False,
+                drop_self_matches=arguments.drop_self_matches,
+            )  # fmt: skip
+            report = check_run(arguments.run_file, target)
+    except InvalidContent as error:
+        return _refuse(None, error.report, arguments.json)
+    if arguments.json:
+        _print_json(report.as_dict())
+    else:
+        _print_problems(report, sys.stdout)
+        statistics = report.statistics
+        verdict = "valid" if report.valid else "not valid"
+        print(f"{arguments.run_file}: {verdict}; {statistics.lines:,} lines, {statistics.queries:,} queries")
+    return 0 if report.valid else 1
+
+
+def _query_ids(path: Path | None, qrels: Qrels | None) -> list[str]:
+    from evaluation.collections.beir import read_queries
+
+    if path:
+        return [query.id for query in read_queries(path)]
+    return list(qrels.query_ids) if qrels else []
+
+
+@contextmanager
+def _document_ids(arguments: argparse.Namespace) -> Iterator[DocumentIds | None]:
+    """The dataset's document ids, from its corpus or from a list, in a table that lives as long as it is used."""
+    from evaluation.archives.compression import Limits, open_lines
+    from evaluation.collections.beir import read_corpus
+
+    if not arguments.corpus and not arguments.document_ids:
+        yield None
+        return
+    ids: Iterator[str]
+    if arguments.corpus:
+        ids = (document.id for document in read_corpus(arguments.corpus))
+    else:
+        limits = Limits(max_stored_bytes=1 << 40, max_expanded_bytes=1 << 40)
+        lines = (line.strip() for line in open_lines(arguments.document_ids, limits))
+        ids = (line.decode("utf-8", "replace") for line in lines if line)
+    with tempfile.TemporaryDirectory() as folder:
+        yield DocumentIds.build(ids, Path(folder) / "documents.ids")
+
+
+def _refuse(path: Path | None, report: Report, as_json: bool) -> int:
+    if as_json:
+        _print_json(report.as_dict())
+    else:
+        _print_problems(report, sys.stderr)
+        print(f"{path}: not valid" if path else "not valid", file=sys.stderr)
+    return 1
+
+
+def _print_problems(report: Report, stream: TextIO) -> None:
+    for problem in report.problems:
+        where = f" (line {', '.join(map(str, problem.lines))}{' …' if problem.count > len(problem.lines) else ''})"
+        print(
+            f"{problem.severity}: {problem.code}: {problem.message}{where if problem.lines else ''}",
+            file=stream,
+        )
+        print(f"    {problem.hint}", file=stream)
+
+
+def _print_json(content: object) -> None:
+    print(json.dumps(content, ensure_ascii=False, indent=2))

@@ -1,0 +1,343 @@
+"""Reading test collections in BEIR layout: `corpus.jsonl` and `queries.jsonl`, plain or gzip, as a stream.
+
+One JSON object a line. A document has `_id`, `text` and optionally `title`; a query has `_id` and `text`.
+Documents with empty text are kept. Blank lines are skipped. What is wrong is collected over the whole file,
+so that the sender sees every class of problem at once, with its count and its first five lines.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from gzip import BadGzipFile
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, cast
+
+import orjson
+from isal import igzip
+from isal.igzip_lib import IsalError
+
+from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import LINES_NAMED, Problem
+
+#: Longest line accepted, in bytes. A book of 1,000 pages has about 3 MB.
+MAX_LINE_BYTES = 64 * 2**20
+#: Longest identifier accepted, in bytes of UTF-8.
+MAX_ID_BYTES = 256
+
+#: Told the share of the file's bytes that has been read, 0 to 1. It may raise to stop the reading.
+Progress = Callable[[float], None]
+
+_GZIP_MAGIC = b"\x1f\x8b"
+#: Expanded : stored, of files that expand to more than the floor, in bytes.
+_MOST_RATIO, _RATIO_FLOOR = 50, 64 * 2**20
+_open_gzip: Callable[..., io.RawIOBase] = igzip.open
+_DAMAGED_GZIP: tuple[type[Exception], ...] = (EOFError, BadGzipFile, cast("type[Exception]", IsalError))
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_LINES_BETWEEN_PROGRESS = 2000
+#: ASCII white space separates the fields of a run, and control characters break its lines.
+_NOT_IN_ID = re.compile(r"[\x00-\x20\x7f]")
+
+#: What can be wrong with a line: code → (verb for one line, for several, the rest, what would be right).
+_LINE_PROBLEMS = {
+    "line_too_long": (
+        "is",
+        "are",
+        "longer than 64 MiB",
+        "Split the document into passages, each with its own `_id`.",
+    ),
+    "not_utf8": ("is", "are", "not UTF-8", "Save the file as UTF-8."),
+    "malformed_json": (
+        "does",
+        "do",
+        "not hold one JSON object",
+        'Each line holds one object, such as {"_id": "d1", "title": "…", "text": "…"}.',
+    ),
+    "missing_id": ("has", "have", "no `_id`", "Give every line a string `_id` that is not empty."),
+    "missing_text": ("has", "have", "no `text`", 'Give every line a string `text`; an empty one is "".'),
+    "not_a_string": (
+        "has",
+        "have",
+        "an `_id`, `title` or `text` that is not a string",
+        "Write identifiers and texts in double quotes, also when they are numbers.",
+    ),
+    "unusable_id": (
+        "has",
+        "have",
+        "an `_id` with white space or control characters, or of more than 256 bytes",
+        "Identifiers must fit into a TREC run, whose fields are separated by white space.",
+    ),
+    "duplicate_id": (
+        "repeats",
+        "repeat",
+        "the `_id` of an earlier line",
+        "Give every line an `_id` of its own.",
+    ),
+}
+
+
+class Document(NamedTuple):
+    """One document of a corpus; `title` is empty where the corpus has none."""
+
+    id: str
+    title: str
+    text: str
+
+
+class Query(NamedTuple):
+    """One query (topic) of a collection."""
+
+    id: str
+    text: str
+
+
+class Findings:
+    """What is wrong with one file: for each class of problem its count and first lines."""
+
+    def __init__(self, file_name: str) -> None:
+        self.file_name = file_name
+        self._lines: dict[str, list[int]] = {}
+        self._counts: dict[str, int] = {}
+        self._others: list[Problem] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._counts or self._others)
+
+    def add(self, code: str, line: int) -> None:
+        """Count one occurrence of the problem `code` on the 1-based `line`."""
+        self._counts[code] = self._counts.get(code, 0) + 1
+        lines = self._lines.setdefault(code, [])
+        if len(lines) < LINES_NAMED:
+            lines.append(line)
+
+    def add_counted(self, code: str, count: int, lines: list[int]) -> None:
+        """Count `count` occurrences at once, of which `lines` are the first."""
+        self._counts[code] = self._counts.get(code, 0) + count
+        self._lines[code] = sorted({*self._lines.get(code, ()), *lines})[:LINES_NAMED]
+
+    def add_problem(self, problem: Problem) -> None:
+        """Add a problem of the file as a whole."""
+        self._others.append(problem)
+
+    def problems(self) -> tuple[Problem, ...]:
+        """Every class of problem found, as errors, in order of the first line concerned."""
+        found = [
+            Problem(
+                severity="error",
+                code=code,
+                count=count,
+                message=f"{self.file_name}: {count:,} {f'line {one}' if count == 1 else f'lines {several}'} {rest}",
+                hint=hint,
+                lines=tuple(self._lines[code]),
+            )
+            for code, (one, several, rest, hint) in _LINE_PROBLEMS.items()
+            if (count := self._counts.get(code, 0))
+        ]
+        return (*self._others, *sorted(found, key=lambda problem: problem.lines))
+
+    def raise_if_any(self) -> None:
+        """Raise InvalidContent with all problems, if there are any."""
+        if self:
+            raise InvalidContent.of(*self.problems())
+
+
+def read_corpus(path: Path, progress: Progress | None = None) -> Iterator[Document]:
+    """The documents of `corpus.jsonl` (or `.gz`) one by one, in the file's order.
+
+    Raises InvalidContent with every problem of the file. Nothing after the first problem is yielded, but the
+    file is read to its end, to count. Duplicate identifiers are not looked for here: see `collection_check`.
+    """
+    findings = Findings(path.name)
+    for _, document in iterate_documents(path, findings, progress):
+        if not findings:
+            yield document
+    findings.raise_if_any()
+
+
+def read_queries(path: Path, progress: Progress | None = None) -> Iterator[Query]:
+    """The queries of `queries.jsonl` (or `.gz`) one by one; errors as in `read_corpus`."""
+    findings = Findings(path.name)
+    for _, query in iterate_queries(path, findings, progress):
+        if not findings:
+            yield query
+    findings.raise_if_any()
+
+
+def count_documents(path: Path) -> int:
+    """How many lines of `corpus.jsonl` (or `.gz`) are not blank, without reading what they say."""
+    with open_expanded(path) as (_, stream):
+        return sum(not line.isspace() for line in stream)
+
+
+def iterate_documents(
+    path: Path,
+    findings: Findings,
+    progress: Progress | None = None,
+    on_bytes: Callable[[bytes], object] | None = None,
+) -> Iterator[tuple[int, Document]]:
+    """(line number, document) for each usable line; what is wrong with the others goes to `findings`.
+
+    `on_bytes` receives the expanded bytes of the file, line by line: for checksums.
+    """
+    for number, record in _iterate_records(path, findings, progress, on_bytes):
+        title = record.get("title")
+        if title is None:
+            title = ""
+        elif not isinstance(title, str):
+            findings.add("not_a_string", number)
+            continue
+        yield number, Document(record["_id"], title, record["text"])
+
+
+def iterate_queries(
+    path: Path,
+    findings: Findings,
+    progress: Progress | None = None,
+    on_bytes: Callable[[bytes], object] | None = None,
+) -> Iterator[tuple[int, Query]]:
+    """(line number, query) for each usable line, as `iterate_documents`."""
+    for number, record in _iterate_records(path, findings, progress, on_bytes):
+        yield number, Query(record["_id"], record["text"])
+
+
+def _iterate_records(
+    path: Path,
+    findings: Findings,
+    progress: Progress | None,
+    on_bytes: Callable[[bytes], object] | None,
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """(line number, record) for each line whose `_id` and `text` are usable strings."""
+    for number, line in _iterate_lines(path, findings, progress, on_bytes):
+        if number == 1 and line.startswith(_BYTE_ORDER_MARK):
+            line = line[len(_BYTE_ORDER_MARK) :]
+        try:
+            record = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            if not line.strip():
+                continue
+            record = _parse_leniently(line, number, findings)
+            if record is None:
+                continue
+        problem = _problem_of(record)
+        if problem is None:
+            yield number, record
+        else:
+            findings.add(problem, number)
+
+
+def _problem_of(record: Any) -> str | None:
+    """The code of what is wrong with the record's `_id` and `text`, None where nothing is."""
+    if not isinstance(record, dict):
+        return "malformed_json"
+    identifier = record.get("_id")
+    if identifier is None or identifier == "":
+        return "missing_id"
+    if not isinstance(identifier, str):
+        return "not_a_string"
+    if _NOT_IN_ID.search(identifier) or len(identifier.encode()) > MAX_ID_BYTES:
+        return "unusable_id"
+    if "text" not in record:
+        return "missing_text"
+    if not isinstance(record["text"], str):
+        return "not_a_string"
+    return None
+
+
+def _parse_leniently(line: bytes, number: int, findings: Findings) -> Any:
+    """Parse what orjson refuses but Python's json writes: lone surrogates (replaced by U+FFFD) and NaN."""
+    try:
+        text = line.decode("utf-8")
+    except UnicodeDecodeError:
+        findings.add("not_utf8", number)
+        return None
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        findings.add("malformed_json", number)
+        return None
+    if isinstance(record, dict):
+        return {key: _without_surrogates(value) for key, value in record.items()}
+    return record
+
+
+def _without_surrogates(value: Any) -> Any:
+    """The value; if it is a string, without lone surrogates, which no UTF-8 file can hold."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return value
+
+
+def _iterate_lines(
+    path: Path,
+    findings: Findings,
+    progress: Progress | None,
+    on_bytes: Callable[[bytes], object] | None,
+) -> Iterator[tuple[int, bytes]]:
+    """(1-based line number, line with its end) for every line that is not too long."""
+    with open_expanded(path) as (stored, stream):
+        size = max(path.stat().st_size, 1)
+        number = expanded = 0
+        looked_at = _RATIO_FLOOR
+        cut = False  # whether the last line read goes on
+        while True:
+            try:
+                line = stream.readline(MAX_LINE_BYTES)
+            except _DAMAGED_GZIP as error:
+                findings.add_problem(_damaged(path, number, error))
+                break
+            if not line:
+                break
+            expanded += len(line)
+            if expanded > looked_at:
+                looked_at += 2**20
+                if expanded > _MOST_RATIO * stored.tell():
+                    findings.add_problem(_expands(path))
+                    break
+            if on_bytes is not None:
+                on_bytes(line)
+            continued, cut = cut, len(line) == MAX_LINE_BYTES and not line.endswith(b"\n")
+            if continued:
+                continue
+            number += 1
+            if cut:
+                findings.add("line_too_long", number)
+                continue
+            yield number, line
+            if progress is not None and number % _LINES_BETWEEN_PROGRESS == 0:
+                progress(min(stored.tell() / size, 1.0))
+    if progress is not None:
+        progress(1.0)
+
+
+def _damaged(path: Path, line: int, error: Exception) -> Problem:
+    return Problem(
+        severity="error",
+        code="damaged_file",
+        count=1,
+        message=f"{path.name}: the compressed file is damaged after line {line:,} ({error})",
+        hint="Compress the file again, and check it with `gzip -t`.",
+        lines=(max(line, 1),),
+    )
+
+
+def _expands(path: Path) -> Problem:
+    message = f"{path.name} expands to more than {_MOST_RATIO} times its size"
+    return Problem(
+        "error", "expansion", 1, message, "Text shrinks three- to tenfold; send the file plain if it is real."
+    )
+
+
+@contextmanager
+def open_expanded(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO]]:
+    """(stored file, stream of its expanded bytes); gzip is told from its first bytes, not from the name."""
+    with path.open("rb", buffering=2**20) as stored:
+        if stored.read(2) != _GZIP_MAGIC:
+            stored.seek(0)
+            yield stored, stored
+            return
+        stored.seek(0)
+        with _open_gzip(stored, "rb") as expanded:
+            yield stored, io.BufferedReader(expanded, 2**20)

@@ -1,0 +1,40 @@
+"""Errors whose cause is the input, told apart from faults of our own by their type."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from evaluation.core.problems import Problem, Report
+
+
+class InvalidContent(Exception):
+    """A file's content is not usable; `report` says where and why. Never raised for a fault of ours."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        super().__init__("; ".join(problem.message for problem in report.errors) or "invalid content")
+
+    @classmethod
+    def of(cls, *problems: Problem) -> Self:
+        """The error for these problems."""
+        return cls(Report(problems))
+
+
+class InvalidRun(InvalidContent):
+    """A run file cannot be scored."""
+
+
+class KernelUnavailable(RuntimeError):
+    """The compiled part of scoring cannot be made or kept on this machine; the message says what is missing."""
+
+
+class ModelFailure(Exception):
+    """A model cannot be used as it is: what it did is its owner's affair, not a fault of ours.
+
+    `code` is stable and one of `evaluation.execution.failures.MODEL_FAILURES`; the message says what was found,
+    in words of ours alone. Raised where a model is loaded or run.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        self.code, self.message = code, message
+        super().__init__(message)

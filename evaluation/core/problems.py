@@ -1,0 +1,90 @@
+"""What is wrong with a file, said once for the page, the API and the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Severity = Literal["error", "warning"]
+
+#: How many line numbers a problem names. The first five are enough to find a pattern.
+LINES_NAMED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One class of problem in a file.
+
+    `count` is how often it occurs, `lines` are the first (at most five) 1-based line numbers, empty where the
+    problem has no line. `message` says what is wrong, `hint` what would be right.
+    """
+
+    severity: Severity
+    code: str
+    count: int
+    message: str
+    hint: str
+    lines: tuple[int, ...] = ()
+
+    def sentences(self) -> str:
+        """What is wrong and what would be right, as sentences. Names of files and measures stay as they are."""
+        first = self.message.split(" ", 1)[0]
+        begins = self.message[:1].upper() if first.isalpha() and first.islower() else self.message[:1]
+        ends = "" if self.message.endswith((".", "?", "!")) else "."
+        return f"{begins}{self.message[1:]}{ends} {self.hint}".strip()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The problem as it appears in JSON reports."""
+        return {**asdict(self), "lines": list(self.lines)}
+
+
+@dataclass(frozen=True, slots=True)
+class RunStatistics:
+    """What was read: counts of lines, queries and distinct tags, sizes in bytes, header metadata.
+
+    `known_queries` counts those of the queries that are the dataset's.
+    """
+
+    lines: int = 0
+    queries: int = 0
+    known_queries: int = 0
+    expanded_bytes: int = 0
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The verdict on a file: every class of problem found, errors first, and what was read."""
+
+    problems: tuple[Problem, ...] = ()
+    statistics: RunStatistics = RunStatistics()
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        """The problems that make the file unusable."""
+        return tuple(problem for problem in self.problems if problem.severity == "error")
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        """The problems that the sender should know of, though the file is used."""
+        return tuple(problem for problem in self.problems if problem.severity == "warning")
+
+    @property
+    def valid(self) -> bool:
+        """Whether the file may be scored."""
+        return not self.errors
+
+    def as_dict(self) -> dict[str, Any]:
+        """The report as `check/` answers it."""
+        return {
+            "valid": self.valid,
+            "problems": [problem.as_dict() for problem in self.problems],
+            "statistics": asdict(self.statistics),
+        }
+
+
+def number_of(count: int, one: str, many: str | None = None) -> str:
+    """`1 line`, `2,000 lines`."""
+    return f"{count:,} {one if count == 1 else many or one + 's'}"

@@ -1,0 +1,339 @@
+"""The compiled parts of BM25: turning token streams into postings, and adding up scores.
+
+All of it stands in one file, because numba keeps machine code until the file of a function changes. Every
+function releases the GIL. Compiling takes a few seconds once for each machine and is kept on disk.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluation.engines.index.compiling import compiled
+
+Frequency = TypeVar("Frequency", np.uint16, np.float32)
+
+#: Scores are added up for this many documents at a time, so that the sums stay in the processor's cache.
+BLOCK_SIZE = 8_192
+_BLOCK = np.uint64(BLOCK_SIZE)
+_ONE = np.uint64(1)
+_NO_DOCUMENT = np.uint64(2**63)
+#: Sums are compared with the lowest score that still counts in strips of this length.
+_STRIP = 64
+#: A sum rounded to float32 is at most this much above the sum.
+_ROUNDING = 1.0 - 2.0**-23
+
+
+@compiled
+def count_postings(
+    tokens: NDArray[np.int32],
+    ends: NDArray[np.int64],
+    fields: int,
+    document_frequencies: NDArray[np.int64],
+    lengths: NDArray[np.int32],
+) -> None:
+    """Count the documents of each term, and the tokens of each document.
+
+    `tokens` are term numbers, -1 for a stop word, of one document after another, and of its fields in turn;
+    `ends[s]` is where segment s, which is field s % fields of document s // fields, ends. Adds to
+    `document_frequencies` (by term), and fills `lengths` (by segment).
+    """
+    last = np.full(len(document_frequencies), -1, np.int32)
+    start = 0
+    for segment in range(len(ends)):
+        document = segment // fields
+        length = 0
+        for position in range(start, ends[segment]):
+            term = tokens[position]
+            if term >= 0:
+                length += 1
+                if last[term] != document:
+                    last[term] = document
+                    document_frequencies[term] += 1
+        lengths[segment] = length
+        start = ends[segment]
+
+
+@compiled
+def fill_postings(
+    tokens: NDArray[np.int32],
+    ends: NDArray[np.int64],
+    fields: int,
+    first_document: int,
+    offsets: NDArray[np.int64],
+    documents: NDArray[np.uint32],
+    frequencies: NDArray[np.uint16],
+) -> None:
+    """Write the postings of each term t to `documents` and `frequencies` [offsets[t]:offsets[t + 1]].
+
+    Documents are numbered from `first_document`. A frequency above 65,535 is written as 65,535.
+    """
+    cursors = offsets[:-1].copy()
+    last = np.full(len(cursors), -1, np.int32)
+    start = 0
+    for segment in range(len(ends)):
+        document = segment // fields
+        for position in range(start, ends[segment]):
+            term = tokens[position]
+            if term < 0:
+                continue
+            if last[term] != document:
+                last[term] = document
+                documents[cursors[term]] = first_document + document
+                frequencies[cursors[term]] = 1
+                cursors[term] += 1
+            elif frequencies[cursors[term] - 1] < 65_535:
+                frequencies[cursors[term] - 1] += np.uint16(1)
+        start = ends[segment]
+
+
+@compiled
+def append_postings(
+    numbers: NDArray[np.int32],
+    offsets: NDArray[np.int64],
+    documents: NDArray[np.uint32],
+    frequencies: NDArray[Frequency],
+    cursors: NDArray[np.int64],
+    all_documents: NDArray[np.uint32],
+    all_frequencies: NDArray[Frequency],
+) -> None:
+    """Copy a shard's postings behind those of earlier shards, and move the cursors on.
+
+    `numbers[t]` is the number that the shard's term t has in the whole index. Weights may stand for frequencies.
+    """
+    for term in range(len(numbers)):
+        cursor = cursors[numbers[term]]
+        for position in range(offsets[term], offsets[term + 1]):
+            all_documents[cursor] = documents[position]
+            all_frequencies[cursor] = frequencies[position]
+            cursor += 1
+        cursors[numbers[term]] = cursor
+
+
+@compiled
+def _keep_greatest(keys: NDArray[np.uint64], count: int, wanted: int) -> None:
+    """Move the `wanted` greatest of keys[:count] to the front, the least of them last (quickselect)."""
+    low, high = 0, count - 1
+    place = wanted - 1
+    while low < high:
+        middle = (low + high) // 2
+        first, second, third = keys[low], keys[middle], keys[high]
+        pivot = max(min(first, second), min(max(first, second), third))
+        left, right = low, high
+        while left <= right:
+            while keys[left] > pivot:
+                left += 1
+            while keys[right] < pivot:
+                right -= 1
+            if left <= right:
+                keys[left], keys[right] = keys[right], keys[left]
+                left += 1
+                right -= 1
+        if place <= right:
+            high = right
+        elif place >= left:
+            low = left
+        else:
+            return
+
+
+@compiled
+def _places_above(strips: NDArray[np.float64], least: float, places: NDArray[np.int32]) -> int:
+    """Write the places of the sums above `least` to `places`; return how many there are.
+
+    Written so that the compiler makes vector instructions of the counting, and no branch of the writing.
+    """
+    found = np.uint64(0)
+    for strip in range(strips.shape[0]):
+        above = 0
+        for place in range(_STRIP):
+            above += strips[strip, place] > least
+        if above:
+            for place in range(_STRIP):
+                places[found] = strip * _STRIP + place
+                found += np.uint64(strips[strip, place] > least)
+    return int(found)
+
+
+@compiled
+def _nearest_document(
+    documents: NDArray[np.uint32], cursors: NDArray[np.uint64], ends: NDArray[np.uint64]
+) -> np.uint64:
+    """The lowest document that any row comes to next, _NO_DOCUMENT when all rows are at their ends."""
+    nearest = _NO_DOCUMENT
+    for row in range(len(cursors)):
+        if cursors[row] < ends[row]:
+            nearest = min(nearest, np.uint64(documents[cursors[row]]))
+    return nearest
+
+
+@compiled
+def _gather(
+    strips: NDArray[np.float64],
+    first: np.uint64,
+    ranks: NDArray[np.uint32],
+    wanted: int,
+    places: NDArray[np.int32],
+    keys: NDArray[np.uint64],
+    found: int,
+    least_key: np.uint64,
+) -> tuple[int, np.uint64]:
+    """Write the keys of a block's positive sums that are above `least_key` behind the `found` that are in `keys`.
+
+    `first` is the block's first document. When `keys` is full, the best `wanted` stay, and `least_key` rises to the
+    least of them. Returns both numbers as they are now; see `search` for keys.
+    """
+    score = np.empty(1, np.float32)
+    bits = score.view(np.uint32)
+    bits[0] = np.uint32(least_key >> np.uint64(32))
+    least_sum = np.float64(score[0]) * _ROUNDING
+    sums = strips.reshape(-1)
+    low_half = np.uint64(0xFFFFFFFF)
+    for place in places[: _places_above(strips, least_sum, places)]:
+        score[0] = sums[place]
+        below = low_half - np.uint64(ranks[first + np.uint64(place)])
+        key = (np.uint64(bits[0]) << np.uint64(32)) | below
+        if key > least_key:
+            keys[found] = key
+            found += 1
+            if found == len(keys):
+                _keep_greatest(keys, found, wanted)
+                found = wanted
+                least_key = keys[wanted - 1]
+    return found, least_key
+
+
+@compiled
+def search(
+    documents: NDArray[np.uint32],
+    frequencies: NDArray[np.uint16],
+    starts: NDArray[np.uint64],
+    ends: NDArray[np.uint64],
+    weights: NDArray[np.float32],
+    row_fields: NDArray[np.uint64],
+    lengths: NDArray[np.uint8],
+    inverse_norms: NDArray[np.float32],
+    ranks: NDArray[np.uint32],
+    wanted: int,
+    sums: NDArray[np.float64],
+    keys: NDArray[np.uint64],
+) -> int:
+    """Score all documents for one query, and leave the keys of the best `wanted` in `keys`, in no order.
+
+    Row r of the query is a term in a field: its postings are `documents` and `frequencies`
+    [starts[r]:ends[r]], its weight (boost × idf) is `weights[r]`, its field `row_fields[r]`. `lengths` (fields ×
+    documents) holds encoded lengths, `inverse_norms` (fields × 256) what a length contributes. A term adds
+    weight − weight / (1 + frequency × inverse norm), in float32, and terms are added in float64, as in Lucene.
+
+    A key has the bits of the float32 score above, and 2³² − 1 − rank of the document below, so that greater keys
+    come first: by score, and among equal scores by `ranks`. Returns how many keys there are. `sums` holds
+    BLOCK_SIZE values and must be zero, and is zero again afterwards; `keys` has room for more than `wanted`: with
+    two or three times as many, the sieving between is rare.
+
+    Indices are unsigned, because numba makes signed ones check for negative values, which costs a third.
+    """
+    cursors = starts.copy()
+    found = 0
+    least_key = np.uint64(0)
+    places = np.empty(BLOCK_SIZE, np.int32)
+    strips = sums.reshape((BLOCK_SIZE // _STRIP, _STRIP))
+    one = np.float32(1)
+    while True:
+        nearest = _nearest_document(documents, cursors, ends)
+        if nearest == _NO_DOCUMENT:
+            break
+        first = nearest - nearest % _BLOCK
+        behind = first + _BLOCK
+        for row in range(len(cursors)):
+            cursor = cursors[row]
+            end = ends[row]
+            weight = weights[row]
+            lengths_here = lengths[row_fields[row]]
+            norms_here = inverse_norms[row_fields[row]]
+            while cursor < end:
+                document = np.uint64(documents[cursor])
+                if document >= behind:
+                    break
+                weighted = np.float32(frequencies[cursor]) * norms_here[lengths_here[document]]
+                sums[document - first] += weight - weight / (one + weighted)
+                cursor += _ONE
+            cursors[row] = cursor
+        found, least_key = _gather(strips, first, ranks, wanted, places, keys, found, least_key)
+        sums[:] = 0.0
+    if found > wanted:
+        _keep_greatest(keys, found, wanted)
+        found = wanted
+    return found
+
+
+@compiled
+def search_weighted(
+    documents: NDArray[np.uint32],
+    weights: NDArray[np.float32],
+    starts: NDArray[np.uint64],
+    ends: NDArray[np.uint64],
+    query_weights: NDArray[np.float32],
+    ranks: NDArray[np.uint32],
+    wanted: int,
+    sums: NDArray[np.float64],
+    keys: NDArray[np.uint64],
+) -> int:
+    """As `search`, with weights in place of frequencies: a document's score is the dot product with the query.
+
+    Products and sums are in float64, term by term in the order given; only positive scores are found.
+    """
+    cursors = starts.copy()
+    found = 0
+    least_key = np.uint64(0)
+    places = np.empty(BLOCK_SIZE, np.int32)
+    strips = sums.reshape((BLOCK_SIZE // _STRIP, _STRIP))
+    while True:
+        nearest = _nearest_document(documents, cursors, ends)
+        if nearest == _NO_DOCUMENT:
+            break
+        first = nearest - nearest % _BLOCK
+        behind = first + _BLOCK
+        for row in range(len(cursors)):
+            cursor = cursors[row]
+            end = ends[row]
+            query_weight = np.float64(query_weights[row])
+            while cursor < end:
+                document = np.uint64(documents[cursor])
+                if document >= behind:
+                    break
+                sums[document - first] += query_weight * np.float64(weights[cursor])
+                cursor += _ONE
+            cursors[row] = cursor
+        found, least_key = _gather(strips, first, ranks, wanted, places, keys, found, least_key)
+        sums[:] = 0.0
+    if found > wanted:
+        _keep_greatest(keys, found, wanted)
+        found = wanted
+    return found
+
+
+@lru_cache(maxsize=1)
+def load() -> None:
+    """Compile everything, or load what was compiled before, so that no timing contains it."""
+    ends = np.ones(1, np.int64)
+    offsets = np.zeros(2, np.int64)
+    documents, frequencies = np.zeros(1, np.uint32), np.zeros(1, np.uint16)
+    count_postings(np.zeros(1, np.int32), ends, 1, offsets[1:], np.zeros(1, np.int32))
+    fill_postings(np.zeros(1, np.int32), ends, 1, 0, offsets, documents, frequencies)
+    search(
+        documents,
+        frequencies,
+        np.zeros(1, np.uint64),
+        np.ones(1, np.uint64),
+        np.ones(1, np.float32),
+        np.zeros(1, np.uint64),
+        np.ones((1, 1), np.uint8),
+        np.ones((1, 256), np.float32),
+        np.zeros(1, np.uint32),
+        1,
+        np.zeros(BLOCK_SIZE, np.float64),
+        np.empty(8, np.uint64),
+    )

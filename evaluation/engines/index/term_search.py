@@ -1,0 +1,165 @@
+"""BM25 over an opened index, for queries whose terms have any weights; and what engines that search so have in common.
+
+A document's score is Σ weight × idf × tf / (tf + k1 × (1 − b + b × length / mean length)) over the query's terms, as
+Lucene's BM25Similarity computes it: idf = ln(1 + (N − df + 0.5) / (df + 0.5)), where N counts documents that have the
+field, lengths are rounded to one byte, and there is no factor k1 + 1. In plain BM25 the weight of a term is how often
+the query has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluation.engines.base import Engine, Parameter, Ranking, Resources
+from evaluation.engines.index import kernels
+from evaluation.engines.index.inversion import FIELD_MARK
+from evaluation.engines.index.inverted_index import InvertedIndex
+from evaluation.engines.index.lengths import DECODED_LENGTHS
+
+#: Room for candidates beyond what is wanted; see `kernels.search`.
+_SPARE_KEYS = 1000
+
+#: The language is that of the corpus.
+AUTO_LANGUAGE = "auto"
+
+K1 = Parameter("k1", 0.9, "how slowly repetitions of a term stop adding to the score", least=0.0, most=100.0)
+B = Parameter(
+    "b", 0.4, "how strongly long documents are held back: 0 not at all, 1 fully", least=0.0, most=1.0
+)
+STEMMING = Parameter("stemming", True, "whether words are reduced to stems")
+LANGUAGE = Parameter(
+    "language",
+    AUTO_LANGUAGE,
+    "ISO 639-1 code; auto is the corpus's language, English where none is named; without a stemmer words stay whole",
+)
+
+
+def with_language(parameters: Mapping[str, Any], resources: Resources) -> dict[str, Any]:
+    """The parameters, the corpus's language in place of `AUTO_LANGUAGE`."""
+    named = parameters["language"]
+    return {**parameters, "language": resources.language if named == AUTO_LANGUAGE else named}
+
+
+class TermSearch:
+    """An opened index and BM25's parameters."""
+
+    def __init__(self, folder: Path, k1: float, b: float) -> None:
+        self.index = index = InvertedIndex(folder)
+        self._inverse_norms = np.stack(
+            [
+                inverse_norms(k1, b, tokens, documents)
+                for tokens, documents in zip(index.tokens, index.documents_with_field, strict=True)
+            ]
+        )
+        self._sums = np.zeros(kernels.BLOCK_SIZE, np.float64)
+        self._keys = np.empty(0, np.uint64)
+
+    def ranking(self, query_id: str, terms: Mapping[str, float], depth: int) -> Ranking:
+        """The best `depth` documents for terms with their weights, in every field; only documents that have one."""
+        rows = [
+            (place, field, weight)
+            for field in range(self.index.fields)
+            for term, weight in terms.items()
+            if (place := self.index.place(FIELD_MARK * field + term)) >= 0
+        ]
+        if not rows:
+            return Ranking(query_id, [], np.empty(0, np.float32))
+        places, fields, weights = zip(*rows, strict=True)
+        ranks, scores = self.search(
+            np.array(places, np.int64), np.array(weights, np.float32), depth, np.array(fields, np.int64)
+        )
+        return Ranking(query_id, self.index.identifiers(ranks), scores)
+
+    def search(
+        self,
+        places: NDArray[np.int64],
+        weights: NDArray[np.float32],
+        depth: int,
+        fields: NDArray[np.int64] | None = None,
+    ) -> tuple[NDArray[np.uint32], NDArray[np.float32]]:
+        """The best `depth` documents as (places in the order of identifiers, scores), best first.
+
+        `places` are the index's numbers of the terms, each once, `weights` multiply their idf, and `fields` says to
+        which field a term belongs (by default all to the first).
+        """
+        index = self.index
+        if fields is None:
+            fields = np.zeros(len(places), np.int64)
+        if not len(places):
+            return np.empty(0, np.uint32), np.empty(0, np.float32)
+        if len(self._keys) < 2 * depth + _SPARE_KEYS:
+            self._keys = np.empty(2 * depth + _SPARE_KEYS, np.uint64)
+        starts, ends = index.offsets[places], index.offsets[places + 1]
+        totals = np.array(index.documents_with_field, np.int64)[fields]
+        found = kernels.search(
+            index.documents,
+            index.frequencies,
+            starts.astype(np.uint64),
+            ends.astype(np.uint64),
+            weights * inverse_document_frequency(totals, ends - starts),
+            fields.astype(np.uint64),
+            index.lengths,
+            self._inverse_norms,
+            index.ranks,
+            depth,
+            self._sums,
+            self._keys,
+        )
+        best = np.sort(self._keys[:found])[::-1]
+        scores = (best >> np.uint64(32)).astype(np.uint32).view(np.float32)
+        return np.uint32(0xFFFFFFFF) - best.astype(np.uint32), scores
+
+
+class TermEngine(Engine):
+    """An engine that searches with BM25 whatever it indexed; subclasses say what that is."""
+
+    def __init__(self, k1: float, b: float) -> None:
+        super().__init__()
+        self.k1 = k1
+        self.b = b
+        self._searcher: TermSearch | None = None
+
+    @property
+    def documents(self) -> int:
+        """How many documents are indexed."""
+        return self.searcher.index.document_count
+
+    def open(self, folder: Path) -> None:
+        """Open an index that `build` left."""
+        self._searcher = TermSearch(folder, self.k1, self.b)
+
+    def size(self) -> int:
+        """Bytes of the index on disk."""
+        return self.searcher.index.size()
+
+    @property
+    def searcher(self) -> TermSearch:
+        """What searches the opened index."""
+        if self._searcher is None:
+            raise RuntimeError("build or open an index first")
+        return self._searcher
+
+
+def inverse_document_frequency(
+    documents: NDArray[np.int64], document_frequencies: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """BM25Similarity.idf: computed in double precision, kept in float32."""
+    frequencies = document_frequencies.astype(np.float64)
+    return np.log(1 + (documents - frequencies + 0.5) / (frequencies + 0.5)).astype(np.float32)
+
+
+def inverse_norms(k1: float, b: float, tokens: int, documents: int) -> NDArray[np.float32]:
+    """By encoded length, 1 / (k1 × (1 − b + b × length / mean length)), in Lucene's order of float32 operations."""
+    one = np.float32(1)
+    mean_length = np.float32(tokens / max(documents, 1)) or one
+    lengths = DECODED_LENGTHS.astype(np.float32)
+    with np.errstate(divide="ignore"):  # k1 = 0 makes it infinite, and every frequency count as one
+        norms: NDArray[np.float32] = one / (
+            np.float32(k1) * ((one - np.float32(b)) + np.float32(b) * lengths / mean_length)
+        )
+    return norms

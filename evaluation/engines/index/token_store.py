@@ -1,0 +1,162 @@
+"""Vectors of the tokens of documents on disk, for late interaction: written once, read where they lie.
+
+A shard's folder has `vectors.bin` (vectors × dimension, float32 or float16, one document behind the other in the order
+in which they were encoded), `documents.npy` (which document of the shard each of these is), `offsets.npy` (the first
+vector of each, and the end), and `vectors.json` (dimension and dtype).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib.format import open_memmap
+from numpy.typing import NDArray
+
+from evaluation.core.errors import ModelFailure
+from evaluation.core.strings import mapped
+
+_FILES = ("vectors.bin", "documents.npy", "offsets.npy")
+#: float32 or float16.
+Vectors = NDArray[np.floating[Any]]
+
+
+class TokenWriter:
+    """Writes the vectors of a shard's documents as they come; a context manager."""
+
+    def __init__(self, folder: Path, dimension: int, dtype: str) -> None:
+        self._folder = folder
+        self._dtype = np.dtype(dtype)
+        self._dimension = dimension
+        self._documents: list[NDArray[np.integer[Any]]] = []
+        self._counts: list[NDArray[np.integer[Any]]] = []
+
+    def __enter__(self) -> TokenWriter:
+        self._file = (self._folder / _FILES[0]).open("wb")
+        return self
+
+    def write(
+        self,
+        documents: NDArray[np.integer[Any]],
+        counts: NDArray[np.integer[Any]],
+        vectors: NDArray[np.float32],
+    ) -> None:
+        """Write the vectors (all together × dimension) of these documents, of which each has so many.
+
+        Raises ModelFailure "not_finite_output" where one is too great for the dtype.
+        """
+        with np.errstate(over="ignore"):
+            stored = np.ascontiguousarray(vectors, self._dtype)
+        if not np.isfinite(stored).all():
+            raise ModelFailure(
+                "not_finite_output", f"a vector's values are beyond {self._dtype}, which was asked for"
+            )
+        self._file.write(stored.data)
+        self._documents.append(documents)
+        self._counts.append(counts)
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+        none = np.empty(0, np.int64)
+        np.save(self._folder / _FILES[1], np.concatenate([none, *self._documents]).astype(np.uint32))
+        np.save(self._folder / _FILES[2], np.cumsum(np.concatenate([[0], *self._counts]), dtype=np.int64))
+        state = {"dimension": self._dimension, "dtype": self._dtype.name}
+        (self._folder / "vectors.json").write_text(json.dumps(state), encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Vectors of some documents, those of each together: `counts[i]` belong to the document `documents[i]`."""
+
+    documents: NDArray[np.int64]
+    counts: NDArray[np.int64]
+    vectors: Vectors
+
+
+class _Shard:
+    """One shard, its documents counted from the first of the whole corpus."""
+
+    def __init__(self, folder: Path, first: int) -> None:
+        state = json.loads((folder / "vectors.json").read_text("utf-8"))
+        self.first = first
+        self.documents = mapped(folder / _FILES[1])
+        self.offsets = mapped(folder / _FILES[2])
+        shape = (int(self.offsets[-1]), state["dimension"])
+        self.vectors: Vectors = np.zeros(shape, state["dtype"])
+        if shape[0]:
+            self.vectors = np.asarray(np.memmap(folder / _FILES[0], state["dtype"], "c", shape=shape))
+        self._places = np.argsort(self.documents)
+
+    def vectors_of(self, document: int) -> Vectors:
+        place = self._places[document - self.first]
+        found: Vectors = self.vectors[self.offsets[place] : self.offsets[place + 1]]
+        return found
+
+    def blocks(self, most: int) -> Iterator[Block]:
+        """All documents in the order of the file, about `most` vectors at a time."""
+        start = 0
+        while start < len(self.documents):
+            end = int(np.searchsorted(self.offsets, self.offsets[start] + most, "right")) - 1
+            end = min(max(end, start + 1), len(self.documents))
+            bounds = self.offsets[start : end + 1]
+            yield Block(
+                self.documents[start:end].astype(np.int64) + self.first,
+                np.diff(bounds),
+                self.vectors[bounds[0] : bounds[-1]],
+            )
+            start = end
+
+
+class TokenStore:
+    """The vectors of all shards; documents are numbered in the corpus's order."""
+
+    def __init__(self, shards: Sequence[Path]) -> None:
+        self._folders = shards
+        self._shards: list[_Shard] = []
+        self._firsts: list[int] = []
+        documents = 0
+        for folder in shards:
+            self._firsts.append(documents)
+            self._shards.append(_Shard(folder, documents))
+            documents += len(self._shards[-1].documents)
+        self.documents = documents
+        self.vectors = sum(len(shard.vectors) for shard in self._shards)
+
+    def size(self) -> int:
+        """Bytes of the files."""
+        return sum((folder / name).stat().st_size for folder in self._folders for name in _FILES)
+
+    def blocks(self, most: int) -> Iterator[Block]:
+        """All documents in the order in which they lie, about `most` vectors at a time."""
+        for shard in self._shards:
+            yield from shard.blocks(most)
+
+    def read(self, documents: NDArray[np.int64], most: int) -> Iterator[Block]:
+        """These documents, about `most` vectors at a time."""
+        waiting: list[Vectors] = []
+        start = gathered = 0
+        shards = np.searchsorted(self._firsts, documents, "right") - 1
+        for end, (document, shard) in enumerate(zip(documents.tolist(), shards.tolist(), strict=True), 1):
+            waiting.append(self._shards[shard].vectors_of(document))
+            gathered += len(waiting[-1])
+            if end == len(documents) or gathered >= most:
+                counts = np.array([len(vectors) for vectors in waiting], np.int64)
+                yield Block(documents[start:end], counts, np.concatenate(waiting))
+                waiting, start, gathered = [], end, 0
+
+    def write_owners(self, path: Path) -> None:
+        """Write an array (uint32) that has for each vector, in the order in which they lie, its document."""
+        if not self.vectors:  # nothing can be mapped of an empty file
+            np.save(path, np.empty(0, np.uint32))
+            return
+        owners = open_memmap(path, "w+", np.uint32, (self.vectors,))
+        start = 0
+        for shard in self._shards:
+            end = start + len(shard.vectors)
+            owners[start:end] = np.repeat(shard.documents + np.uint32(shard.first), np.diff(shard.offsets))
+            start = end
+        owners.flush()

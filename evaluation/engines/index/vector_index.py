@@ -1,0 +1,133 @@
+"""Vectors of encoded shards, made searchable: exactly as they are, exactly in float16, or approximately with faiss.
+
+The folder of an index has `index.json` (the shards' files, their greatest norms), the ids (see `ordered_ids`), and for
+float16 a copy of each shard, `00000.npy` and so on, or for an approximate search `index.faiss`. The shards themselves,
+in float32, stay where they are: they are what exact search reads, and what the others are compared with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.lib.format import open_memmap
+from numpy.typing import NDArray
+
+from evaluation.core.errors import ModelFailure
+from evaluation.engines.base import Resources, shard_name
+from evaluation.engines.index.exact_search import ExactSearch, Found, Shard, Vectors, greatest_norm
+from evaluation.engines.index.ordered_ids import OrderedIds, write_ordered_ids
+
+_STATE = "index.json"
+#: Depth at which an approximate ranking is compared with the exact one.
+_COMPARED_DEPTH = 100
+_ROWS_AT_ONCE = 8_192
+
+
+def build_index(
+    shards: Sequence[Path], ids: Sequence[str], folder: Path, parameters: Mapping[str, Any], threads: int
+) -> None:
+    """Write an index of these files of vectors (documents × dimension, float32), whose documents have these ids.
+
+    Raises InvalidContent where an id is there twice, and ModelFailure where a vector does not fit into float16.
+    """
+    write_ordered_ids(folder, ids)
+    state: dict[str, Any] = {
+        "shards": [str(path.resolve()) for path in shards],
+        "norms": [greatest_norm(load_vectors(path)) for path in shards],
+    }
+    if parameters["stored_dtype"] == "float16":
+        state["copies"] = [shard_name(number) + ".npy" for number in range(len(shards))]
+        for path, copy in zip(shards, state["copies"], strict=True):
+            _write_float16(load_vectors(path), folder / copy)
+    if parameters["search"] != "exact":
+        from evaluation.engines.index import approximate
+
+        approximate.build([load_vectors(path) for path in shards], folder, parameters, threads)
+    (folder / _STATE).write_text(json.dumps(state), encoding="utf-8")
+
+
+class VectorIndex:
+    """An index that `build_index` left in a folder, opened."""
+
+    def __init__(self, folder: Path, parameters: Mapping[str, Any], resources: Resources) -> None:
+        state = json.loads((folder / _STATE).read_text("utf-8"))
+        self._folder = folder
+        self._resources = resources
+        self._files = [Path(name) for name in state["shards"]]
+        self._norms: list[float] = state["norms"]
+        self._ids = OrderedIds(folder)
+        self._copies = [folder / name for name in state.get("copies", ())]
+        self._searcher: Any = None
+        if parameters["search"] != "exact":
+            from evaluation.engines.index import approximate
+
+            self._searcher = approximate.Approximate(folder, self._ids.ranks, parameters, resources.threads)
+        else:
+            self._searcher = self._exact(self._copies) if self._copies else self.exact
+
+    @property
+    def documents(self) -> int:
+        """How many documents are indexed."""
+        return len(self._ids)
+
+    @cached_property
+    def exact(self) -> ExactSearch:
+        """Exact search of the vectors as they were encoded."""
+        return self._exact(self._files)
+
+    def search(self, queries: NDArray[np.float32], depth: int) -> Iterator[Found]:
+        """The best documents of each query (queries × dimension), and their scores."""
+        found: Iterator[Found] = self._searcher.search(queries, depth)
+        return found
+
+    def identifiers(self, documents: NDArray[np.int64]) -> list[str]:
+        """The ids of the documents with these numbers."""
+        return self._ids.at(self._ids.ranks[documents])
+
+    def size(self) -> int:
+        """Bytes of the vectors that are searched, or their index, and of the ids."""
+        inside = sum(path.stat().st_size for path in self._folder.iterdir() if path.name != _STATE)
+        reads_shards = self._searcher is self.__dict__.get("exact")
+        return inside + (sum(path.stat().st_size for path in self._files) if reads_shards else 0)
+
+    def overlap_with_exact(self, queries: NDArray[np.float32]) -> float:
+        """Mean share of the exact top 100 (in float32) that this index finds for these queries."""
+        depth = min(_COMPARED_DEPTH, self.documents)
+        pairs = zip(self.search(queries, depth), self.exact.search(queries, depth), strict=True)
+        return float(np.mean([len(np.intersect1d(ours[0], exact[0])) / depth for ours, exact in pairs]))
+
+    def _exact(self, files: Sequence[Path]) -> ExactSearch:
+        shards = [Shard(load_vectors(path), norm) for path, norm in zip(files, self._norms, strict=True)]
+        device, threads = self._resources.device, self._resources.threads
+        return ExactSearch(shards, self._ids.ranks, device=device, threads=threads)
+
+
+def new_vectors(
+    path: Path, count: int, dimension: int, dtype: type[np.floating[Any]] = np.float32
+) -> Vectors:
+    """An array (count × dimension) that is kept in a file, to be filled."""
+    if not count:  # nothing can be mapped of an empty file
+        np.save(path, np.zeros((0, dimension), dtype))
+        return np.zeros((0, dimension), dtype)
+    return np.asarray(open_memmap(path, "w+", dtype, (count, dimension)))
+
+
+def load_vectors(path: Path) -> Vectors:
+    """The array in a file, mapped for reading alone: a private mapping would be charged to the memory there is."""
+    return np.asarray(np.load(path, mmap_mode="r"))
+
+
+def _write_float16(vectors: Vectors, path: Path) -> None:
+    copy = new_vectors(path, len(vectors), vectors.shape[1], np.float16)
+    for start in range(0, len(vectors), _ROWS_AT_ONCE):
+        with np.errstate(over="ignore"):
+            copy[start : start + _ROWS_AT_ONCE] = vectors[start : start + _ROWS_AT_ONCE]
+        if not np.isfinite(copy[start : start + _ROWS_AT_ONCE]).all():
+            raise ModelFailure(
+                "not_finite_output", "a vector's values are beyond float16, which was asked for"
+            )

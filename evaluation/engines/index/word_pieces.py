@@ -1,0 +1,67 @@
+"""Texts as the numbers of a model's word pieces, by its `tokenizer.json` alone: no model is loaded for that."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from evaluation.checkpoints.description import CheckpointDescription
+from evaluation.core.errors import ModelFailure
+from evaluation.engines.index.text_groups import slices
+
+_FILE = "tokenizer.json"
+
+
+class WordPieces:
+    """The tokenizer of a rebuilt checkpoint; that of documents where queries have one of their own.
+
+    Raises ModelFailure where there is none, or none that can be read.
+    """
+
+    def __init__(self, checkpoint: Path, threads: int = 1) -> None:
+        os.environ.setdefault("TOKENIZERS_PARALLELISM", "true" if threads > 1 else "false")
+        os.environ.setdefault("RAYON_NUM_THREADS", str(threads))
+        from tokenizers import Tokenizer
+
+        text = _tokenizer_file(checkpoint).read_text("utf-8")
+        try:
+            self._whole, self._cut = Tokenizer.from_str(text), Tokenizer.from_str(text)
+        except Exception as error:  # the library raises nothing more precise
+            raise ModelFailure("not_loadable", "the checkpoint's tokenizer.json cannot be read") from error
+        for tokenizer in (self._whole, self._cut):
+            tokenizer.no_truncation()
+            tokenizer.no_padding()
+        self.size: int = self._whole.get_vocab_size(with_added_tokens=True)
+        #: One more than the greatest number of a piece.
+        self.behind_last: int = max(self._whole.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+        #: Numbers of tokens that are no part of a text: [CLS], padding, and what stands for unknown pieces.
+        self.special = frozenset(
+            number for number, token in self._whole.get_added_tokens_decoder().items() if token.special
+        )
+
+    def pieces(self, texts: Sequence[str]) -> list[list[int]]:
+        """The pieces of each text, however long, in order, without special tokens."""
+        parts = [list(slices(text)) for text in texts]
+        encoded = iter(
+            self._whole.encode_batch([part for some in parts for part in some], add_special_tokens=False)
+        )
+        special = self.special
+        return [
+            [number for _ in some for number in next(encoded).ids if number not in special] for some in parts
+        ]
+
+    def inputs(self, texts: Sequence[str], maximum_length: int) -> list[list[int]]:
+        """Each text as a model takes it: with special tokens, cut to `maximum_length`."""
+        texts = [next(slices(text)) for text in texts]
+        self._cut.enable_truncation(maximum_length)
+        return [encoding.ids for encoding in self._cut.encode_batch(texts)]
+
+
+def _tokenizer_file(checkpoint: Path) -> Path:
+    parts = CheckpointDescription.read(checkpoint).parts
+    part = checkpoint / ("document" if "document" in parts else parts[0])
+    found = sorted(part.rglob(_FILE), key=lambda path: (len(path.parts), "query" in path.parent.name, path))
+    if not found:
+        raise ModelFailure("not_loadable", "the checkpoint has no tokenizer.json")
+    return found[0]

@@ -1,0 +1,98 @@
+"""The model of learned query augmentation: an encoder, W (vocabulary × dimension) and u (dimension)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors.torch
+import torch
+import transformers
+from numpy.typing import NDArray
+
+from evaluation.core.errors import ModelFailure
+from evaluation.engines.neural.batching import Indices, Tokenised, in_batches
+from evaluation.engines.neural.checks import OutputCheck, input_keys
+from evaluation.engines.neural.limits import maximum_length
+from evaluation.engines.neural.loading import failing_clearly, load_transformer
+
+FILE_NAME = "augmentation.safetensors"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryWeights:
+    """What the model says of a query: a(q) where it is above 0 (pieces' numbers and values), and w(q) by token."""
+
+    added: NDArray[np.int64]
+    values: NDArray[np.float32]
+    token_weights: NDArray[np.float32]
+
+
+class _Encoder:
+    """transformers.AutoModel, for checkpoints with or without a pooler, which is not used here."""
+
+    @staticmethod
+    def from_pretrained(folder: Path, **options: Any) -> tuple[Any, dict[str, Any]]:
+        model, found = transformers.AutoModel.from_pretrained(folder, **options)
+        missing = {name for name in found["missing_keys"] if not name.startswith("pooler.")}
+        return model, {**found, "missing_keys": missing}
+
+
+class AugmentationModel:
+    """a(q) = ReLU(W · enc(q)[CLS]) and w(q)_i = ReLU(uᵀ enc(q)_i). Raises ModelFailure where it cannot be loaded."""
+
+    def __init__(self, part: Path, device: str, longest: int, pieces: int) -> None:
+        self._device = device
+        self._model, tokenizer = load_transformer(part, _Encoder, device)
+        self.maximum_length = maximum_length(self._model, tokenizer, longest)
+        self._padding_id = tokenizer.pad_token_id or 0
+        self._check = OutputCheck()
+        dimension = self._model.config.hidden_size
+        with failing_clearly():
+            tensors = safetensors.torch.load_file(part / FILE_NAME, device)
+        missing = {"W", "u"} - set(tensors)
+        if missing:
+            raise ModelFailure("missing_weights", f"{FILE_NAME} lacks {' and '.join(sorted(missing))}")
+        self._projection, self._weighting = tensors["W"].float(), tensors["u"].float().reshape(-1)
+        rows, columns = self._projection.shape if self._projection.ndim == 2 else (0, 0)
+        if rows < pieces or columns != dimension or len(self._weighting) != dimension:
+            raise ModelFailure(
+                "not_loadable",
+                f"W is {'×'.join(map(str, self._projection.shape))} and u has {len(self._weighting)} values, "
+                f"for {pieces} word pieces and vectors of {dimension}",
+            )
+        self._projection = self._projection[:pieces]  # rows behind the last piece only fill up a matrix
+
+    def encode(self, inputs: Sequence[Sequence[int]]) -> list[QueryWeights]:
+        """What the model says of queries given as token numbers, special ones included. Raises ModelFailure."""
+        lengths = np.array([len(numbers) for numbers in inputs], np.int64)
+        ids = np.array([number for numbers in inputs for number in numbers], np.int32)
+        tokens = Tokenised(ids, np.concatenate([[0], np.cumsum(lengths)]), None, self._padding_id, False)
+        found: dict[int, QueryWeights] = {}
+
+        def run(indices: Indices) -> tuple[torch.Tensor, torch.Tensor]:
+            features = tokens.padded(indices, self._device)
+            vectors = self._model(**features).last_hidden_state.float()
+            self._check.see(input_keys(features), vectors[:, 0])
+            added = torch.relu(vectors[:, 0] @ self._projection.T)
+            weights = torch.relu(vectors @ self._weighting)
+            return added.cpu(), weights.cpu()
+
+        def keep(indices: Indices, outputs: tuple[torch.Tensor, torch.Tensor]) -> None:
+            added, weights = (output.numpy() for output in outputs)
+            for place, index in enumerate(indices.tolist()):
+                if not (np.isfinite(added[place]).all() and np.isfinite(weights[place]).all()):
+                    raise ModelFailure(
+                        "not_finite_output", "the model gives weights that are no finite numbers"
+                    )
+                terms = np.flatnonzero(added[place])
+                found[index] = QueryWeights(
+                    terms, added[place, terms], weights[place, : lengths[index]].copy()
+                )
+
+        in_batches(lengths, run, keep, device=self._device)
+        self._check.finish()
+        return [found[index] for index in range(len(inputs))]

@@ -1,0 +1,69 @@
+"""Pickled weights turned into safetensors, on the machine of whoever trusts them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from evaluation.core.errors import ModelFailure
+
+_PICKLE, _INDEX = "pytorch_model.bin", "pytorch_model.bin.index.json"
+_TARGET = "model.safetensors"
+
+
+def convert_weights(source: Path, target: Path) -> bool:
+    """Write `model.safetensors` into `target` from the pickles in `source`; whether there were any.
+
+    Only tensors are unpickled (`weights_only`). Raises ModelFailure where a file holds anything else.
+    """
+    files = _files(source)
+    if not files:
+        return False
+    tensors: dict[str, torch.Tensor] = {}
+    for file in files:
+        tensors |= _read(file)
+    save_file(tensors, target / _TARGET, metadata={"format": "pt"})
+    return True
+
+
+def convert_tokenizer(source: Path, target: Path) -> bool:
+    """Write `tokenizer.json` into `target` from the tokenizer's older files in `source`; whether that was possible."""
+    import transformers
+
+    try:
+        tokenizer: Any = transformers.AutoTokenizer.from_pretrained(
+            source, trust_remote_code=False, local_files_only=True
+        )
+        tokenizer.backend_tokenizer.save(str(target / "tokenizer.json"))
+    except (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError, ImportError):
+        return False
+    return True
+
+
+def _files(source: Path) -> list[Path]:
+    if (source / _PICKLE).is_file():
+        return [source / _PICKLE]
+    if not (source / _INDEX).is_file():
+        return []
+    places = json.loads((source / _INDEX).read_text(encoding="utf-8"))["weight_map"]
+    return [source / name for name in sorted(set(places.values()))]
+
+
+def _read(file: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a file, each with bytes of its own: safetensors has no views."""
+    try:
+        found = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:  # pickles fail in as many ways as there are classes
+        raise ModelFailure("not_loadable", f"{file.name} holds more than tensors, or is damaged") from error
+    if not isinstance(found, dict):
+        raise ModelFailure("not_loadable", f"{file.name} holds no weights by name")
+    found = found.get("state_dict", found)
+    return {
+        str(name): tensor.detach().clone().contiguous()
+        for name, tensor in found.items()
+        if isinstance(tensor, torch.Tensor)
+    }

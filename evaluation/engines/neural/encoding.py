@@ -1,0 +1,161 @@
+"""Texts to vectors, with the encoders of a rebuilt checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
+
+from evaluation.core.errors import ModelFailure
+from evaluation.engines.neural import batching, limits, loading
+from evaluation.engines.neural.batching import Indices, Tokenised
+
+Vectors = NDArray[np.float32]
+
+#: No encoder reads more tokens of a text, as in the BEIR paper.
+LONGEST = 512
+#: A lookup in a table gains nothing from small batches.
+_STATIC_BATCH = 1_024
+
+#: Texts that no usable model takes for the same, whatever its language.
+PROBE = (
+    "",
+    "a",
+    "the heart",
+    "blood pressure in 12 patients",
+    "What is the speed of sound, and who measured it first?",
+    "Berlin, Paris und Rom liegen in Europa.",
+    "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16",
+    "search engines rank documents by how well they answer a query",
+    "зимний вечер",
+    "检索系统",
+)
+_LEAST_PROBES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class EncoderSettings:
+    """How texts become vectors. `maximum_length` and `batch_size` 0 and `pooling` "auto" are the checkpoint's own."""
+
+    pooling: str
+    maximum_length: int
+    truncate_dimension: int
+    unit_length: bool
+    batch_size: int
+    compute_dtype: str
+
+
+class Encoder:
+    """One encoder of a checkpoint, loaded. Raises ModelFailure where it cannot be, or makes nothing of texts."""
+
+    def __init__(self, folder: Path, device: str, settings: EncoderSettings) -> None:
+        self.settings = settings
+        self._device = device
+        self._model: SentenceTransformer = loading.load_sentence_encoder(folder, device).eval()
+        if settings.compute_dtype != "float32":
+            self._model.to(getattr(torch, settings.compute_dtype))
+        first = self._model[0]
+        self._static = first if isinstance(first, StaticEmbedding) else None
+        self.maximum_length = self._maximum_length()
+        self.pooling = self._choose_pooling()
+        own = self._model.get_embedding_dimension() or 0
+        self.dimension = min(own, settings.truncate_dimension) if settings.truncate_dimension else own
+        self._probe()
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        prompt: str,
+        into: Vectors,
+        progress: Callable[[float], None] | None = None,
+    ) -> None:
+        """Write the vector of each text, with the prompt before it, to its row of `into` (texts × dimension)."""
+        tokens = self._tokenise([prompt + text for text in texts])
+        prompt_length = self._prompt_length(prompt)
+
+        def run(indices: Indices) -> torch.Tensor:
+            return self._run(self._features(tokens, indices, prompt_length))
+
+        def keep(indices: Indices, vectors: torch.Tensor) -> None:
+            into[indices] = vectors.cpu().numpy()
+            if not np.isfinite(into[indices]).all():
+                raise ModelFailure("not_finite_output", "a vector that the model made is not finite")
+
+        size = self.settings.batch_size or (_STATIC_BATCH if self._static is not None else 0)
+        batching.in_batches(
+            tokens.lengths, run, keep, batch_size=size, device=self._device, progress=progress
+        )
+
+    def _run(self, features: dict[str, Any]) -> torch.Tensor:
+        vectors = self._model(features)["sentence_embedding"].float()[:, : self.dimension]
+        return torch.nn.functional.normalize(vectors, dim=1) if self.settings.unit_length else vectors
+
+    def _tokenise(self, texts: list[str]) -> Tokenised:
+        if self._static is None:
+            return batching.tokenise(self._model.tokenizer, texts, self.maximum_length)
+        return batching.tokenise_plainly(self._static.tokenizer, texts, self.maximum_length)
+
+    def _features(self, tokens: Tokenised, indices: Indices, prompt_length: int) -> dict[str, Any]:
+        if self._static is None:
+            features: dict[str, Any] = tokens.padded(indices, self._device)
+            if prompt_length:
+                features["prompt_length"] = prompt_length
+            return features
+        lengths = tokens.lengths[indices]
+        ids = np.concatenate([np.zeros(0, np.int32), *(tokens[i] for i in indices)]).astype(np.int64)
+        return {
+            "input_ids": torch.from_numpy(ids).to(self._device),
+            "offsets": torch.from_numpy(np.cumsum(lengths) - lengths).to(self._device),
+        }
+
+    def _prompt_length(self, prompt: str) -> int:
+        """Tokens of the prompt, for poolings that leave it out."""
+        if not prompt or self._static is not None:
+            return 0
+        return int(self._model.preprocess([""], prompt=prompt).get("prompt_length", 0))
+
+    def _maximum_length(self) -> int | None:
+        """Tokens that are read of a text; None where the model sets no limit (static embeddings)."""
+        asked = self.settings.maximum_length
+        if self._static is not None:
+            return asked or None
+        wanted = asked or min(self._model.max_seq_length or LONGEST, LONGEST)
+        self._model.max_seq_length = wanted  # a greater one than the checkpoint's own may be asked for
+        first: Any = self._model[0]
+        return limits.maximum_length(first.model, first.tokenizer, wanted)
+
+    def _choose_pooling(self) -> str:
+        """Set the pooling that is asked for; return what it is in words."""
+        poolings = [module for module in self._model if isinstance(module, Pooling)]
+        if not poolings:
+            if self.settings.pooling != "auto":
+                raise ModelFailure(
+                    "invalid_parameter", "the model has no pooling that could be changed; leave it at auto"
+                )
+            return "mean" if self._static is not None else ""
+        pooling = poolings[0]
+        if self.settings.pooling != "auto":
+            pooling.pooling_mode = self.settings.pooling
+            pooling.pooling_output_dimension = pooling.embedding_dimension
+        return (
+            pooling.pooling_mode if isinstance(pooling.pooling_mode, str) else "+".join(pooling.pooling_mode)
+        )
+
+    def _probe(self) -> None:
+        """Raise ModelFailure where the model gives different texts the same vector, or none."""
+        tokens = self._tokenise(list(PROBE))
+        chosen = batching.first_distinct(tokens, len(PROBE))
+        vectors = np.zeros((len(chosen), self.dimension), np.float32)
+        self.encode([PROBE[index] for index in chosen], "", vectors)
+        spread = float(np.ptp(vectors, axis=0).max(initial=0.0))
+        if len(chosen) >= _LEAST_PROBES and spread <= 1e-6 * float(np.abs(vectors).max(initial=0.0)):
+            raise ModelFailure(
+                "constant_output", f"the model gives the same vector for {len(chosen)} different texts"
+            )

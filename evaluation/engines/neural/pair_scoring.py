@@ -1,0 +1,66 @@
+"""Scores of queries and documents read together, through sentence-transformers' CrossEncoder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from evaluation.engines.neural.batching import Indices, in_batches, use_cores
+from evaluation.engines.neural.checks import OutputCheck, input_keys
+from evaluation.engines.neural.loading import load_cross_encoder, prepare
+from evaluation.engines.neural.roles import (
+    LONGEST,
+    character_lengths,
+    longest_text,
+    part_folder,
+    readable_part,
+)
+
+
+class PairScorer:
+    """A cross-encoder with one label, its scores as the model gives them (logits)."""
+
+    def __init__(
+        self, checkpoint: Path, device: str, threads: int, *, maximum_length: int, batch_size: int
+    ) -> None:
+        use_cores(threads)
+        prepare(threads)
+        self._model = load_cross_encoder(part_folder(checkpoint, "query"), device).eval()
+        own = self._model.max_seq_length or LONGEST
+        self.maximum_length = longest_text(self._model, own, min(maximum_length or own, own))
+        self._model.max_seq_length = self.maximum_length
+        self._device, self._batch_size = device, batch_size
+        self._check = OutputCheck()
+
+    def score(self, queries: Sequence[str], documents: Sequence[str]) -> NDArray[np.float32]:
+        """The score of each pair of queries[i] and documents[i]. Raises ModelFailure."""
+        scores = np.empty(len(queries), np.float32)
+
+        def keep(indices: Indices, batch: torch.Tensor) -> None:
+            scores[indices] = batch.float().cpu().numpy()
+
+        in_batches(
+            character_lengths(queries) + character_lengths(documents),
+            lambda indices: self._outputs(queries, documents, indices),
+            keep,
+            batch_size=self._batch_size,
+            device=self._device,
+        )
+        self._check.finish()
+        return scores
+
+    def _outputs(self, queries: Sequence[str], documents: Sequence[str], indices: Indices) -> torch.Tensor:
+        """Scores of some of the pairs."""
+        pairs = [(readable_part(queries[i]), readable_part(documents[i])) for i in indices.tolist()]
+        prompt = self._model.prompts.get(self._model.default_prompt_name or "")
+        features = self._model.preprocess(pairs, prompt=prompt)
+        tensors = {name: value.to(self._device) for name, value in features.items() if torch.is_tensor(value)}
+        keys = input_keys(tensors)
+        outputs: torch.Tensor = self._model({**features, **tensors})["scores"]
+        outputs = outputs.reshape(len(pairs), -1)[:, 0]
+        self._check.see(keys, outputs)
+        return outputs

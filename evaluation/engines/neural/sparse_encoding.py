@@ -1,0 +1,115 @@
+"""Texts to sparse vectors over a vocabulary, through sentence-transformers' SparseEncoder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sentence_transformers.util import select_max_active_dims
+
+from evaluation.engines.index.weighted_index import SparseRows
+from evaluation.engines.neural.batching import CPU_BATCH, CUDA_BATCH, Indices, in_batches
+from evaluation.engines.neural.checks import OutputCheck, input_keys
+from evaluation.engines.neural.loading import load_sparse_encoder
+from evaluation.engines.neural.roles import (
+    LONGEST,
+    Role,
+    character_lengths,
+    features_of,
+    load_roles,
+    longest_text,
+    prompt_for,
+)
+
+#: What a model of language may hold at once of a value for each term at each token: more texts, larger batches.
+_CPU_BYTES, _CUDA_BYTES = 2**30, 2**33
+#: Terms and weights of one text.
+_Row = tuple[NDArray[np.int32], NDArray[np.float32]]
+
+
+class SparseTextEncoder:
+    """A learned sparse model: SPLADE, SPARTA-like, or with a table of weights instead of a model for queries."""
+
+    def __init__(
+        self,
+        checkpoint: Path,
+        device: str,
+        threads: int,
+        *,
+        maximum_length: int,
+        batch_size: int,
+        most_terms: int,
+        prompts: Mapping[Role, str],
+    ) -> None:
+        self._models = load_roles(
+            checkpoint, threads, lambda folder: load_sparse_encoder(folder, device).eval()
+        )
+        for model in set(self._models.values()):
+            own = model.max_seq_length or LONGEST
+            model.max_seq_length = longest_text(model, own, min(maximum_length or own, own))
+        self._prompts = {role: prompt_for(model, role, prompts[role]) for role, model in self._models.items()}
+        self._device, self._most_terms = device, most_terms
+        self.maximum_length: int = self._models["document"].max_seq_length
+        #: "cosine" where the model asks for it: vectors of length one, whose dot product it is; else "dot".
+        self.similarity = "cosine" if self._models["query"].similarity_fn_name == "cosine" else "dot"
+        #: Terms of the vocabulary, which only an output shows for sure.
+        self.dimension = int(self._outputs([""], np.zeros(1, np.intp), "document", None).shape[1])
+        self._batch_size = batch_size or self._texts_at_once()
+
+    def encode(
+        self, texts: Sequence[str], role: Role, progress: Callable[[float], None] | None = None
+    ) -> SparseRows:
+        """One row for each text. Of a document only the `most_terms` greatest weights stay. Raises ModelFailure."""
+        found: dict[int, _Row] = {}
+        check = OutputCheck()
+
+        def keep(indices: Indices, batch: torch.Tensor) -> None:
+            matrix = batch.cpu().float().numpy()
+            for index, row in zip(indices.tolist(), matrix, strict=True):
+                terms = np.flatnonzero(row).astype(np.int32)
+                found[index] = terms, row[terms]
+
+        in_batches(
+            character_lengths(texts),
+            lambda indices: self._outputs(texts, indices, role, check),
+            keep,
+            batch_size=self._batch_size,
+            device=self._device,
+            progress=progress,
+        )
+        if role == "document":
+            check.finish()
+        rows = [found[index] for index in range(len(texts))]
+        return SparseRows(
+            np.cumsum([0, *(len(terms) for terms, _ in rows)], dtype=np.int64),
+            np.concatenate([np.empty(0, np.int32), *(terms for terms, _ in rows)]),
+            np.concatenate([np.empty(0, np.float32), *(weights for _, weights in rows)]),
+        )
+
+    def _texts_at_once(self) -> int:
+        """How many of the longest texts fit, each with a float32 and a copy of it for each term at each token."""
+        room, most = (_CPU_BYTES, CPU_BATCH) if self._device == "cpu" else (_CUDA_BYTES, CUDA_BATCH)
+        return max(min(room // (8 * self.maximum_length * self.dimension), most), 1)
+
+    @torch.inference_mode()
+    def _outputs(
+        self, texts: Sequence[str], indices: Indices, role: Role, check: OutputCheck | None
+    ) -> torch.Tensor:
+        """Vectors of some of the texts: texts × terms."""
+        model = self._models[role]
+        features: dict[str, Any] = features_of(model, texts, indices, role, self._prompts[role], self._device)
+        if not features["input_ids"].shape[1]:  # a table of weights adds no special tokens to no words
+            return torch.zeros(len(indices), self.dimension)
+        keys = input_keys(features)
+        outputs: torch.Tensor = model(features, task=role)["sentence_embedding"]
+        if role == "document" and self._most_terms:
+            outputs = select_max_active_dims(outputs, self._most_terms)
+        if self.similarity == "cosine":
+            outputs = torch.nn.functional.normalize(outputs, dim=1)
+        if check is not None:
+            check.see(keys, outputs)
+        return outputs

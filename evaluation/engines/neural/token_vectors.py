@@ -1,0 +1,155 @@
+"""Texts to one vector a token, through sentence-transformers' MultiVectorEncoder, and MaxSim over such vectors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import safe_open
+from sentence_transformers import MultiVectorEncoder
+
+from evaluation.core.errors import ModelFailure
+from evaluation.engines.index.token_store import Block
+from evaluation.engines.neural.batching import Indices, in_batches
+from evaluation.engines.neural.checks import OutputCheck, input_keys
+from evaluation.engines.neural.loading import load_multi_vector_encoder
+from evaluation.engines.neural.roles import (
+    Role,
+    character_lengths,
+    features_of,
+    load_roles,
+    longest_text,
+    prompt_for,
+)
+
+#: Takes some texts' indices, how many vectors each has, and these vectors, one text's behind the other's.
+Keep = Callable[[NDArray[np.intp], NDArray[np.int64], NDArray[np.float32]], None]
+_Batch = tuple[torch.Tensor, torch.Tensor]
+
+
+class TokenEncoder:
+    """A late-interaction model of sentence-transformers, PyLate or the Stanford code."""
+
+    def __init__(
+        self,
+        checkpoint: Path,
+        device: str,
+        threads: int,
+        *,
+        maximum_length: int,
+        batch_size: int,
+        prompts: Mapping[Role, str],
+    ) -> None:
+        self._models = load_roles(checkpoint, threads, lambda folder: _load(folder, device))
+        self._prompts = {role: prompt_for(model, role, prompts[role]) for role, model in self._models.items()}
+        self._device, self._batch_size = device, batch_size
+        self.maximum_length = _limit_lengths(self._models, maximum_length)
+        self.mean = self._models["query"].similarity_fn_name == "meanmaxsim"
+        self.dimension = int(self._outputs([""], np.zeros(1, np.intp), "document", None)[0].shape[1])
+
+    def encode(
+        self,
+        texts: Sequence[str],
+        role: Role,
+        keep: Keep,
+        progress: Callable[[float], None] | None = None,
+    ) -> None:
+        """Give `keep` the vectors of all texts, batch by batch, the longest texts first. Raises ModelFailure."""
+        check = OutputCheck()
+
+        def keep_batch(indices: Indices, batch: _Batch) -> None:
+            keep(indices, batch[1].cpu().numpy(), batch[0].cpu().float().numpy())
+
+        in_batches(
+            character_lengths(texts),
+            lambda indices: self._outputs(texts, indices, role, check),
+            keep_batch,
+            batch_size=self._batch_size,
+            device=self._device,
+            progress=progress,
+        )
+        if role == "document":
+            check.finish()
+
+    def encode_queries(self, texts: Sequence[str]) -> list[torch.Tensor]:
+        """The vectors of each query (tokens × dimension, float32), on the device."""
+        found: dict[int, torch.Tensor] = {}
+
+        def keep(indices: NDArray[np.intp], counts: NDArray[np.int64], vectors: NDArray[np.float32]) -> None:
+            parts = torch.split(torch.from_numpy(vectors).to(self._device), counts.tolist())
+            found.update(zip(indices.tolist(), parts, strict=True))
+
+        self.encode(texts, "query", keep)
+        return [found[index] for index in range(len(texts))]
+
+    @torch.inference_mode()
+    def _outputs(
+        self, texts: Sequence[str], indices: Indices, role: Role, check: OutputCheck | None
+    ) -> _Batch:
+        """(vectors of some of the texts, one behind the other; how many each has)."""
+        model = self._models[role]
+        features: dict[str, Any] = features_of(model, texts, indices, role, self._prompts[role], self._device)
+        keys = input_keys(features)
+        features = model(features, task=role)
+        vectors, mask = features["token_embeddings"], features["attention_mask"].bool()
+        if check is not None:
+            check.see(keys, vectors.masked_fill(~mask.unsqueeze(-1), -1e9).amax(1))
+        return vectors[mask], mask.sum(1)
+
+
+def _load(folder: Path, device: str) -> MultiVectorEncoder:
+    if not _has_projection(folder):
+        raise ModelFailure(
+            "missing_projection", "the checkpoint has no projection; the library would make up a random one"
+        )
+    return load_multi_vector_encoder(folder, device).eval()
+
+
+def _has_projection(folder: Path) -> bool:
+    """Whether the files bring what turns the encoder's states into the vectors that are compared.
+
+    That is a Dense module with its weights, or, as the Stanford code saves it, `linear.weight` beside the encoder's.
+    """
+    modules, weights = folder / "modules.json", folder / "model.safetensors"
+    if modules.is_file():
+        dense = [one["path"] for one in json.loads(modules.read_bytes()) if one["type"].endswith("Dense")]
+        return any((folder / path / "model.safetensors").is_file() for path in dense)
+    config = json.loads((folder / "config.json").read_bytes())
+    if "HF_ColBERT" not in (config.get("architectures") or ()) or not weights.is_file():
+        return False
+    with safe_open(weights, "pt") as tensors:
+        return "linear.weight" in tensors.keys()  # noqa: SIM118
+
+
+def _limit_lengths(models: Mapping[Role, MultiVectorEncoder], wanted: int) -> int:
+    """Set how many tokens of texts are read: `wanted` of documents, 0 for the checkpoint's own; return that."""
+    lengths = {}
+    for role, model in models.items():
+        first = model[0]
+        own = getattr(first, f"{role}_length", None) or model.max_seq_length
+        lengths[role] = longest_text(model, own, wanted if role == "document" else 0)
+        if getattr(first, "query_expansion", None) is None or role == "document":
+            setattr(first, f"{role}_length", lengths[role])
+    return lengths["document"]
+
+
+@torch.inference_mode()
+def late_interaction(queries: Sequence[torch.Tensor], block: Block, mean: bool) -> NDArray[np.float32]:
+    """MaxSim (queries × documents): the sum, over a query's vectors, of each one's greatest inner product.
+
+    O. Khattab and M. Zaharia, "ColBERT", 2020. With `mean`, the mean in place of the sum. A document without vectors
+    gets -inf.
+    """
+    device = queries[0].device
+    vectors = torch.from_numpy(block.vectors).to(device).float()
+    products = vectors @ torch.cat(list(queries)).T
+    counts = torch.from_numpy(block.counts).to(device)
+    greatest = torch.segment_reduce(products, "max", lengths=counts, axis=0, initial=-torch.inf)
+    parts = torch.split(greatest, [len(query) for query in queries], dim=1)
+    scores = [part.mean(1) if mean else part.sum(1) for part in parts]
+    return torch.stack(scores).cpu().numpy()

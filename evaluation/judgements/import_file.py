@@ -1,0 +1,346 @@
+"""Judgements that somebody made, read with everything that is wrong with them: TREC qrels, BEIR's tab-separated form,
+or a pool's CSV filled in.
+
+A line without a grade, or with a negative one, is *not judged yet*: it is counted, and changes nothing. Grades are
+whole numbers from -2 (TREC's mark of spam) to 10, or to the highest grade that the dataset knows already. Where it
+knows some, a higher one is a slip of the finger unless the curator says that the scale grew.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from evaluation.archives.compression import Limits, open_lines
+from evaluation.collections.document_ids import DocumentIds
+from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import LINES_NAMED, Problem, number_of
+
+LOWEST_GRADE, HIGHEST_GRADE = -2, 10
+#: What a spreadsheet takes for a formula, and the mark that keeps it from that.
+FORMULA_STARTS, GUARD = ("=", "+", "-", "@", "\t", "\r"), "'"
+
+#: Judgement files are small beside runs: MS MARCO's half a million take 10 MB, with texts a hundred times that. They
+#: are read while somebody waits for a page: little is expanded before the ratio of the two sizes is looked at.
+LIMITS = Limits(max_stored_bytes=128 * 2**20, max_expanded_bytes=512 * 2**20, ratio_floor_bytes=2 * 2**20)
+#: So many judgements are taken at once: twice as many as a pool may have pairs. Each takes about 200 bytes of memory.
+MOST_JUDGEMENTS = 1_000_000
+#: Texts in cells may go over several lines of the file.
+MOST_LINES = 5_000_000
+#: The longest line: cells of a pool with a query, a title and a text of 30,000 characters each, of 4 bytes.
+LONGEST_LINE = 2**20
+#: So many lines are held against the collection at once.
+_AT_ONCE = 5_000
+#: What stands for "no grade yet" and "no line yet" while lines are told apart: lower than any grade.
+_NONE_YET, _NEVER = LOWEST_GRADE - 1, LOWEST_GRADE - 2
+
+_WHOLE = re.compile(r"[+-]?[0-9]{1,9}")
+_BYTE_ORDER_MARK = "\ufeff"
+#: A header's names for each column, as pools, BEIR and spreadsheets write them.
+_COLUMNS = {
+    "query": ("query_id", "query-id", "qid"),
+    "document": ("document_id", "corpus-id", "doc_id", "docid"),
+    "grade": ("grade", "score", "relevance"),
+}
+
+#: code → (message, hint).
+_PROBLEMS = {
+    "encoding": ("not UTF-8: {lines}", "Save the file as UTF-8."),
+    "fields": (
+        "not of the file's form: {lines}",
+        "Write `query 0 document grade` (TREC), `query<TAB>document<TAB>grade` under BEIR's header, or keep the "
+        "columns query_id, document_id and grade of a pool's CSV.",
+    ),
+    "identifier": (
+        "an id that no collection can have: {lines}",
+        "An id is 1 to 256 bytes without white space.",
+    ),
+    "grade": (
+        "a grade that is not a whole number from {lowest} to {highest}: {lines}",
+        "Write 0 for not relevant and 1, 2 … for relevant; leave a grade empty where nobody judged yet.",
+    ),
+    "above_scale": (
+        "a grade above {scale}, the highest among the present judgements: {lines}",
+        "Write a grade of the present scale. If the scale grew, say so: tick “The scale grew”, or --scale-grew.",
+    ),
+    "duplicate": ("the same judgement twice: {lines}", "Keep one line for each query and document."),
+    "contradictory": (
+        "another grade for a query and document of an earlier line: {lines}",
+        "Decide on one grade for each query and document.",
+    ),
+    "unknown_query": (
+        "a query that the dataset does not have: {lines}",
+        "Write query ids as in the dataset's queries file; spreadsheets may have changed them (007 becomes 7).",
+    ),
+    "unknown_document": (
+        "a document that the dataset does not have: {lines}",
+        "Write document ids as in the corpus; spreadsheets may have changed them (1e5 becomes 100000).",
+    ),
+    "too_many": (
+        "more than {most:,} lines",
+        "Bring the judgements in several files, one after the other.",
+    ),
+    "empty": ("the file has no lines", "Check that the right file was chosen."),
+    "nothing_judged": (
+        "no line has a grade yet",
+        "Fill in the grades: whole numbers in the place of -1, or in the column grade.",
+    ),
+}
+
+
+class Line(NamedTuple):
+    """One judgement as the file has it: 1-based line, ids and grade as text."""
+
+    number: int
+    query: str
+    document: str
+    grade: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewJudgements:
+    """What a file says: `{query id: {document id: grade}}`, all grades ≥ 0, and how many lines have no grade yet."""
+
+    grades: dict[bytes, dict[bytes, int]]
+    lines: int
+    unjudged: int
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs are judged."""
+        return sum(map(len, self.grades.values()))
+
+
+@dataclass
+class _Findings:
+    """How often each problem occurs, by code, and its first lines: each is noted in the order of the file."""
+
+    highest: int
+    scale: int | None = None
+    counts: Counter[str] = field(default_factory=Counter)
+    first: dict[str, list[int]] = field(default_factory=dict)
+
+    def note(self, code: str, line: int) -> None:
+        self.counts[code] += 1
+        if self.counts[code] <= LINES_NAMED:
+            self.first.setdefault(code, []).append(line)
+
+    def report(self) -> tuple[Problem, ...]:
+        return tuple(self._problem(code, count) for code, count in sorted(self.counts.items()))
+
+    def _problem(self, code: str, count: int) -> Problem:
+        message, hint = _PROBLEMS[code]
+        lines = number_of(count, "line")
+        said = message.format(lines=lines, lowest=LOWEST_GRADE, highest=self.highest, scale=self.scale)
+        return Problem("error", code, count, said, hint, tuple(self.first[code]))
+
+
+@dataclass
+class _Graded:
+    """The grades of the lines so far, `_NONE_YET` where a pair has none: what a later line is held against."""
+
+    findings: _Findings
+    lines: int = 0
+    grades: dict[bytes, dict[bytes, int]] = field(default_factory=dict)
+
+    def take(self, lines: list[Line]) -> None:
+        """Grade some more lines. Raises InvalidContent where there are too many."""
+        self.lines += len(lines)
+        if self.lines > MOST_JUDGEMENTS:
+            raise _too_many(MOST_JUDGEMENTS)
+        for line in lines:
+            self._grade(line)
+
+    def _grade(self, line: Line) -> None:
+        grade = int(line.grade) if _WHOLE.fullmatch(line.grade) else _NONE_YET
+        if line.grade and not LOWEST_GRADE <= grade <= self.findings.highest:
+            self.findings.note("grade", line.number)
+            return
+        if self.findings.scale is not None and grade > self.findings.scale:
+            self.findings.note("above_scale", line.number)
+        of_query = self.grades.setdefault(line.query.encode(), {})
+        known = of_query.setdefault(document := line.document.encode(), _NEVER)
+        if known == _NEVER:
+            of_query[document] = grade
+        else:
+            self.findings.note("duplicate" if known == grade else "contradictory", line.number)
+
+    def found(self) -> NewJudgements:
+        """What was judged."""
+        pairs = sum(map(len, self.grades.values()))
+        judged = {
+            query: kept
+            for query, graded in self.grades.items()
+            if (kept := {document: grade for document, grade in graded.items() if grade >= 0})
+        }
+        return NewJudgements(judged, self.lines, pairs - sum(map(len, judged.values())))
+
+
+def read_judgements(
+    path: Path | str,
+    queries: Collection[str],
+    documents: DocumentIds | None,
+    *,
+    highest: int = HIGHEST_GRADE,
+    scale: int | None = None,
+    limits: Limits = LIMITS,
+) -> NewJudgements:
+    """The judgements of a file (plain, gzip, zstd or bz2) for a dataset with these queries and documents.
+
+    `documents` of None: any are possible. `highest` is the highest grade that the dataset knows, if above 10;
+    `scale` that grade where no higher one is to be taken, None where any may come.
+    Raises InvalidContent with every class of problem in the file and its first five lines, or at once for a file of
+    more than MOST_JUDGEMENTS judgements, a line over LONGEST_LINE bytes, or other limits.
+    """
+    findings = _Findings(max(highest, HIGHEST_GRADE), scale)
+    graded = _Graded(findings)
+    lines = _lines(path, findings, limits)
+    while batch := list(islice(lines, _AT_ONCE)):
+        _check_ids(batch, queries, documents, findings)
+        graded.take(batch)
+    if findings.counts:
+        raise InvalidContent.of(*findings.report())
+    if not graded.lines:
+        raise InvalidContent.of(Problem("error", "empty", 1, *_PROBLEMS["empty"]))
+    found = graded.found()
+    if not found.grades:
+        raise InvalidContent.of(Problem("error", "nothing_judged", 1, *_PROBLEMS["nothing_judged"]))
+    return found
+
+
+def guarded(cell: str) -> str:
+    """A cell that no spreadsheet takes for a formula: `'` before what begins with = + - @, a tab, CR, or `'`."""
+    return GUARD + cell if cell.startswith((*FORMULA_STARTS, GUARD)) else cell
+
+
+def unguarded(cell: str) -> str:
+    """What `guarded` was given. A cell whose guard a spreadsheet took away comes back right too."""
+    return cell.removeprefix(GUARD)
+
+
+def _lines(path: Path | str, findings: _Findings, limits: Limits) -> Iterator[Line]:
+    """The lines that can be read as judgements; of others the problem is noted."""
+    texts = _decoded(path, findings, limits)
+    for number, text in texts:
+        if not text.strip():
+            continue
+        form = _header(text)
+        if form is not None:
+            yield from _table(texts, *form, number, findings)
+            return
+        yield from _plain(number, text, findings)
+        tabs = text.count("\t") == 2 and len(text.split()) == 3
+        for later, line in texts:
+            yield from _plain(later, line, findings, tabs=tabs)
+
+
+def _decoded(path: Path | str, findings: _Findings, limits: Limits) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(open_lines(path, limits, LONGEST_LINE), 1):
+        if number > MOST_LINES:
+            raise _too_many(MOST_LINES)
+        try:
+            text = line.decode()
+        except UnicodeDecodeError:
+            findings.note("encoding", number)
+            continue
+        yield number, text.removeprefix(_BYTE_ORDER_MARK) if number == 1 else text
+
+
+def _header(text: str) -> tuple[str, dict[str, int]] | None:
+    """How the columns of a header are separated, and where the ones that matter are; None for a line that is none."""
+    for separator in (",", "\t", ";"):
+        names = [name.strip().strip('"').lower() for name in text.split(separator)]
+        places = {
+            column: next((names.index(name) for name in known if name in names), -1)
+            for column, known in _COLUMNS.items()
+        }
+        if min(places.values()) >= 0:
+            return separator, places
+    return None
+
+
+def _plain(number: int, text: str, findings: _Findings, *, tabs: bool | None = None) -> Iterator[Line]:
+    """A line of TREC's form, or of BEIR's without a header (`tabs`; None: whichever it looks like)."""
+    fields = text.split()
+    if not fields:
+        return
+    if tabs is None:
+        tabs = text.count("\t") == 2 and len(fields) == 3
+    if len(fields) != (3 if tabs else 4):
+        findings.note("fields", number)
+        return
+    yield Line(number, fields[0], fields[-2], fields[-1])
+
+
+def _table(
+    texts: Iterator[tuple[int, str]],
+    separator: str,
+    places: dict[str, int],
+    header: int,
+    findings: _Findings,
+) -> Iterator[Line]:
+    """The lines under a header. A cell in quotes may go over several lines of the file; its first one is named."""
+    last = header
+
+    def feed() -> Iterator[str]:
+        nonlocal last
+        for number, text in texts:
+            last = number
+            yield text + "\n"
+
+    rows = csv.reader(
+        feed(),
+        delimiter=separator,
+        quoting=csv.QUOTE_NONE if separator == "\t" else csv.QUOTE_MINIMAL,
+        strict=True,
+    )
+    width = max(places.values())
+    while True:
+        first = last + 1
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except csv.Error:
+            findings.note("fields", first)
+            continue
+        if not any(cell.strip() for cell in row):
+            continue
+        if len(row) <= width:
+            findings.note("fields", first)
+            continue
+        query, document, grade = (row[places[column]].strip() for column in _COLUMNS)
+        yield Line(first, unguarded(query), unguarded(document), unguarded(grade))
+
+
+def _check_ids(
+    lines: list[Line], queries: Collection[str], documents: DocumentIds | None, findings: _Findings
+) -> None:
+    possible = []
+    for line in lines:
+        if not (_is_id(line.query) and _is_id(line.document)):
+            findings.note("identifier", line.number)
+            continue
+        possible.append(line)
+        if line.query not in queries:
+            findings.note("unknown_query", line.number)
+    if documents is not None and possible:
+        there = documents.contain([line.document for line in possible])
+        for line, known in zip(possible, there.tolist(), strict=True):
+            if not known:
+                findings.note("unknown_document", line.number)
+
+
+def _is_id(name: str) -> bool:
+    return name.split() == [name] and len(name.encode()) <= 256
+
+
+def _too_many(most: int) -> InvalidContent:
+    message, hint = _PROBLEMS["too_many"]
+    return InvalidContent.of(Problem("error", "too_many", 1, message.format(most=most), hint))

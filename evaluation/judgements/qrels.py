@@ -1,0 +1,227 @@
+"""Relevance judgements: TREC qrels and BEIR's tab-separated files, read into flat arrays."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluation.archives.compression import Limits, open_lines
+from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import LINES_NAMED, Problem, number_of
+
+if TYPE_CHECKING:
+    from evaluation.kernel.judged import JudgedTable
+
+_GRADE = re.compile(rb"[+-]?[0-9]{1,9}")
+_BEIR_HEADER = (b"query-id", b"corpus-id", b"score")
+
+#: code → (message, hint) of what may be wrong with a line of a qrels file.
+_PROBLEMS = {
+    "encoding": ("not UTF-8: {lines}", "Save the file as UTF-8 without a byte order mark."),
+    "fields": (
+        "neither four TREC fields nor three tab-separated ones: {lines}",
+        "Write `query iteration document grade`, or `query<TAB>document<TAB>grade` under the header "
+        "`query-id<TAB>corpus-id<TAB>score`.",
+    ),
+    "identifier": (
+        "an id that a run file cannot name: {lines}",
+        "An id is 1 to 256 bytes without white space.",
+    ),
+    "grade": ("a grade that is not a whole number: {lines}", "Write grades as 0, 1, 2 …"),
+    "duplicate": ("a document of a query judged again: {lines}", "Judge each document once per query."),
+    "empty": ("the file has no judgements", "Check that the right file was chosen."),
+}
+
+
+@dataclass(frozen=True)
+class Qrels:
+    """Judgements grouped by query, as arrays; immutable, and worth keeping: its lookup tables are made once.
+
+    `query_ids`: the judged queries, sorted by their bytes; a query with negative grades only is among them, since
+    trec_eval counts it. `offsets` (queries + 1) cuts the judgement arrays by query. Judgement i is of the document
+    `documents[document_offsets[i]:document_offsets[i + 1]]` (UTF-8, sorted within a query), with `grades[i]` ≥ 0.
+    Negative grades mean *unjudged*: they are counted in `negative_count` and left out.
+    """
+
+    query_ids: tuple[str, ...]
+    offsets: NDArray[np.int64]
+    documents: NDArray[np.uint8]
+    document_offsets: NDArray[np.int64]
+    grades: NDArray[np.int32]
+    negative_count: int = 0
+    _tables: dict[int, JudgedTable] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def from_dict(cls, judgements: Mapping[str, Mapping[str, int]]) -> Qrels:
+        """Qrels from `{query id: {document id: grade}}`."""
+        return cls._from_bytes(
+            {
+                query.encode(): {document.encode(): grade for document, grade in graded.items()}
+                for query, graded in judgements.items()
+            }
+        )
+
+    @classmethod
+    def _from_bytes(cls, judgements: Mapping[bytes, Mapping[bytes, int]]) -> Qrels:
+        queries = sorted(judgements)
+        documents: list[bytes] = []
+        grades: list[int] = []
+        counts = [0]
+        negative = 0
+        for query in queries:
+            kept = sorted(item for item in judgements[query].items() if item[1] >= 0)
+            negative += len(judgements[query]) - len(kept)
+            documents += [document for document, _ in kept]
+            grades += [grade for _, grade in kept]
+            counts.append(len(documents))
+        lengths = np.fromiter(map(len, documents), np.int64, len(documents))
+        return cls(
+            query_ids=tuple(query.decode() for query in queries),
+            offsets=np.array(counts, np.int64),
+            documents=np.frombuffer(b"".join(documents), np.uint8),
+            document_offsets=np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)]),
+            grades=np.array(grades, np.int32),
+            negative_count=negative,
+        )
+
+    @property
+    def number_of_judgements(self) -> int:
+        """Judgements kept, negative ones not counted."""
+        return len(self.grades)
+
+    @cached_property
+    def rows(self) -> NDArray[np.int64]:
+        """The query number of every judgement."""
+        return np.repeat(np.arange(len(self.query_ids)), np.diff(self.offsets))
+
+    def judgements(self) -> Iterator[tuple[str, str, int]]:
+        """(query id, document id, grade) in the order of the arrays."""
+        text = self.documents.tobytes()
+        edges = self.document_offsets.tolist()
+        for number, (row, grade) in enumerate(zip(self.rows.tolist(), self.grades.tolist(), strict=True)):
+            yield self.query_ids[row], text[edges[number] : edges[number + 1]].decode(), grade
+
+    def graded(self, row: int) -> dict[str, int]:
+        """The judgements of one query, by its number: `{document id: grade}`, ids in order of their bytes."""
+        first, last = int(self.offsets[row]), int(self.offsets[row + 1])
+        edges = self.document_offsets[first : last + 1].tolist()
+        text = self.documents[edges[0] : edges[-1]].tobytes()
+        names = [text[start - edges[0] : end - edges[0]].decode() for start, end in pairwise(edges)]
+        return dict(zip(names, self.grades[first:last].tolist(), strict=True))
+
+    def row_of(self, query_id: str) -> int | None:
+        """The number of a judged query, None for any other."""
+        row = bisect_left(self.query_ids, query_id)
+        return row if row < len(self.query_ids) and self.query_ids[row] == query_id else None
+
+    def as_dict(self) -> dict[str, dict[str, int]]:
+        """`{query id: {document id: grade}}`, as pytrec_eval takes it."""
+        result: dict[str, dict[str, int]] = {query: {} for query in self.query_ids}
+        for query, document, grade in self.judgements():
+            result[query][document] = grade
+        return result
+
+    def table(self, seed: int) -> JudgedTable:
+        """The keys by which the scoring kernel looks documents up, made once per hash seed."""
+        from evaluation.kernel.judged import JudgedTable  # the kernel is loaded only when a run is read
+
+        if seed not in self._tables:
+            self._tables[seed] = JudgedTable.of(
+                self.documents, self.document_offsets, self.offsets, self.grades, seed
+            )
+        return self._tables[seed]
+
+
+class _Problems:
+    """The problems of a file by class: how many, and the first few lines of each."""
+
+    def __init__(self) -> None:
+        self.lines: dict[str, list[int]] = defaultdict(list)
+
+    def note(self, code: str, line: int) -> None:
+        self.lines[code].append(line)
+
+    def report(self) -> tuple[Problem, ...]:
+        return tuple(
+            Problem("error", code, len(lines), _PROBLEMS[code][0].format(lines=number_of(len(lines), "line")),
+                    _PROBLEMS[code][1], tuple(lines[:LINES_NAMED]))
+            for code, lines in sorted(self.lines.items())
+        )  # fmt: skip
+
+
+def read_qrels(path: Path | str, limits: Limits | None = None) -> Qrels:
+    """Judgements from a TREC file (`query iteration document grade`, white space between) or a BEIR one
+    (`query<TAB>document<TAB>grade`, usually under a header); may be compressed.
+
+    Raises InvalidContent with every class of problem in the file and its first lines.
+    """
+    return Qrels._from_bytes(read_grades(path, limits))
+
+
+def read_grades(path: Path | str, limits: Limits | None = None) -> dict[bytes, dict[bytes, int]]:
+    """The same as `{query id: {document id: grade}}`, negative grades too, in the order of the file."""
+    judgements: dict[bytes, dict[bytes, int]] = {}
+    problems = _Problems()
+    tabs: bool | None = None  # whether fields are separated by tabs alone, as the first line has it
+    for number, line in enumerate(open_lines(path, limits), start=1):
+        fields = line.split()
+        if not fields:
+            continue
+        if tabs is None:
+            tabs = line.count(b"\t") == 2 and len(fields) == 3
+            if tabs and _is_header(line):
+                continue
+        code = _add(judgements, line, [part.strip() for part in line.split(b"\t")] if tabs else fields, tabs)
+        if code:
+            problems.note(code, number)
+    if problems.lines:
+        raise InvalidContent.of(*problems.report())
+    if not judgements:
+        raise InvalidContent.of(Problem("error", "empty", 1, *_PROBLEMS["empty"]))
+    return judgements
+
+
+def _is_header(line: bytes) -> bool:
+    names = tuple(name.strip().lower() for name in line.split(b"\t"))
+    return names == _BEIR_HEADER or (
+        len(names) == 3 and not _GRADE.fullmatch(names[2]) and b"-id" in names[0]
+    )
+
+
+def _add(
+    judgements: dict[bytes, dict[bytes, int]], line: bytes, fields: list[bytes], tabs: bool
+) -> str | None:
+    """Keep one line's judgement, or say what is wrong with it."""
+    if not _is_text(line):
+        return "encoding"
+    if len(fields) != (3 if tabs else 4):
+        return "fields"
+    query, document, grade = fields[0], fields[-2], fields[-1]
+    if any(name.split() != [name] or len(name) > Limits().max_id_bytes for name in (query, document)):
+        return "identifier"
+    if not _GRADE.fullmatch(grade):
+        return "grade"
+    graded = judgements.setdefault(query, {})
+    if document in graded:
+        return "duplicate"
+    graded[document] = int(grade)
+    return None
+
+
+def _is_text(line: bytes) -> bool:
+    if line.isascii():
+        return b"\0" not in line
+    try:
+        return not line.decode().startswith("\ufeff")
+    except UnicodeDecodeError:
+        return False

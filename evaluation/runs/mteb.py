@@ -1,0 +1,130 @@
+"""MTEB prediction files: `{"mteb_model_meta": …, "<subset>": {"<split>": {query: {document: score}}}}`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any
+
+import orjson
+
+from evaluation.archives.compression import MIB, Limits, describe_bytes, open_blocks
+from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import Problem
+from evaluation.runs.metadata import kept_metadata
+
+_META = "mteb_model_meta"
+_HINT = (
+    'Send `{"<subset>": {"<split>": {"<query>": {"<document>": <score>}}}}` as MTEB\'s `save_predictions` writes it, '
+    "or a TREC run."
+)
+_HINT_SIZE = "Send it as TREC lines, `query Q0 document rank score tag`: such a run may be much larger."
+
+#: Objects and lists in one file. Predictions have an object for each query, and a few around them.
+MOST_OBJECTS = 100_000
+#: Entries of all objects and lists together. Parsed, one takes up to 200 bytes, however few it has in the file.
+MOST_ENTRIES = 1_000_000
+#: The ratio of expanded to stored bytes is looked at from here on: parsing multiplies what expanding has multiplied.
+_RATIO_FLOOR = MIB
+_LONGEST_TAG = 64
+
+
+def looks_like_json(start: bytes) -> bool:
+    """Whether a file that begins so is meant as JSON; no TREC run's first field begins with a brace in practice."""
+    return start.lstrip()[:1] == b"{"
+
+
+def predictions_as_lines(path: Path | str, limits: Limits, out: IO[bytes]) -> dict[str, Any]:
+    """Write the predictions in a (compressed) JSON file to `out` as TREC lines; the model's metadata.
+
+    The subset `default` and the split `test` are preferred where there are several. Raises InvalidContent where the
+    file is too large, is not JSON, or not of this form. What the parser will need is told from the bytes before it
+    is called: at most about 200 MiB.
+    """
+    content = _content(path, limits)
+    _refuse_costly(content)
+    try:
+        document = orjson.loads(content)
+    except orjson.JSONDecodeError as error:
+        raise _invalid("json", f"the file is not JSON: {error}", _HINT, error.lineno) from error
+    del content
+    if not isinstance(document, dict):
+        raise _invalid("json", "the file is not a JSON object", _HINT)
+    metadata = document.pop(_META, None) or {}
+    subset = _choose(document, "default", "subset")
+    split = _choose(subset, "test", "split")
+    metadata = kept_metadata(metadata) if isinstance(metadata, dict) else {}
+    _write(split, _tag(metadata.get("model_name")), limits, out)
+    return {_META: metadata}
+
+
+def _content(path: Path | str, limits: Limits) -> bytearray:
+    """The whole expanded file."""
+    content = bytearray()
+    strict = replace(limits, ratio_floor_bytes=min(_RATIO_FLOOR, limits.ratio_floor_bytes))
+    for block in open_blocks(path, strict):
+        content += block
+        if len(content) > limits.max_json_bytes:
+            message = f"the JSON file is over {describe_bytes(limits.max_json_bytes)} expanded"
+            raise _invalid("size", message, _HINT_SIZE)
+    return content
+
+
+def _refuse_costly(content: bytearray) -> None:
+    """Raises InvalidContent by how often brackets and commas occur, which bounds the values there can be."""
+    objects = content.count(b"{") + content.count(b"[")
+    if objects > MOST_OBJECTS:
+        message = f"the JSON file has {objects:,} objects and lists; at most {MOST_OBJECTS:,} are read"
+        raise _invalid("json", message, _HINT)
+    entries = content.count(b",")
+    if entries > MOST_ENTRIES:
+        message = f"the JSON file has {entries:,} entries; at most {MOST_ENTRIES:,} are read"
+        raise _invalid("size", message, _HINT_SIZE)
+
+
+def _tag(model: Any) -> str:
+    return "_".join(str(model or "").split())[:_LONGEST_TAG] or "mteb"
+
+
+def _choose(options: dict[str, Any], preferred: str, what: str) -> dict[str, Any]:
+    """The one entry, or the preferred one of several."""
+    objects = {name: value for name, value in options.items() if isinstance(value, dict)}
+    if len(objects) == 1:
+        preferred = next(iter(objects))
+    if preferred in objects:
+        return objects[preferred]
+    found = ", ".join(name[:64] for name in sorted(objects)[:5]) or "none"
+    raise _invalid(
+        "json", f"which {what} is meant is not clear (found: {found})", f"Keep one {what}. {_HINT}"
+    )
+
+
+def _write(ranking: dict[str, Any], tag: str, limits: Limits, out: IO[bytes]) -> None:
+    for query, scores in ranking.items():
+        if not isinstance(scores, dict):
+            raise _invalid("json", f"query {query[:64]!r} has no object of document scores", _HINT)
+        _check_id(query, limits)
+        for name, score in scores.items():
+            _check_id(name, limits)
+            if not isinstance(score, (int, float)):
+                message = f"query {query[:64]!r} has a score that is not a number"
+                raise _invalid("score", message, "Write every score as a JSON number.")
+        ranked = sorted(scores, key=scores.__getitem__, reverse=True)
+        # one line at a time, for all of them together would double the memory; repr of a float gives back the same
+        out.writelines(
+            f"{query} Q0 {name} {rank} {float(scores[name])!r} {tag}\n".encode()
+            for rank, name in enumerate(ranked, 1)
+        )
+
+
+def _check_id(name: str, limits: Limits) -> None:
+    """Length first: a long id would be written once for each of its query's documents."""
+    if len(name) > limits.max_id_bytes or len(name.encode()) > limits.max_id_bytes:
+        message = f"the id {name[:64]!r}… is longer than {limits.max_id_bytes} bytes"
+        raise _invalid("identifier", message, "Use the ids of the dataset's files.")
+    if not name or name.split() != [name]:
+        raise _invalid("identifier", f"the id {name[:64]!r} is empty or has white space", "Rename the id.")
+
+
+def _invalid(code: str, message: str, hint: str, line: int | None = None) -> InvalidContent:
+    return InvalidContent.of(Problem("error", code, 1, message, hint, () if line is None else (line,)))

@@ -1,0 +1,154 @@
+"""Pools: the pairs of query and document that several runs rank first and nobody has judged yet.
+
+Pooling to a depth is TREC's way of choosing what to judge (Sparck Jones & van Rijsbergen, 1975; Voorhees & Harman,
+TREC: Experiment and Evaluation in Information Retrieval, 2005). Who judges must not know which system found a
+document, nor how high: the order of a pool depends on nothing but its pairs and a random seed.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from evaluation.collections.document_ids import DocumentIds
+from evaluation.judgements.qrels import Qrels
+from evaluation.runs.top_documents import first_documents
+
+#: Beyond this nobody judges, and the texts would fill disks.
+MOST_PAIRS = 500_000
+
+Pairs = dict[bytes, set[bytes]]
+
+
+class PoolTooLarge(Exception):
+    """More pairs than anybody judges; the message says what to choose instead."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrawnPool:
+    """The unjudged pairs (query id, document id): a query's together, queries and documents in random order.
+
+    `by_run`: how many of them each run has among its first documents, in the order of the runs. `found_by`: how many
+    pairs were found by exactly so many runs. `judged`: pairs within the depth that were left out, being judged.
+    `other_queries`: queries of the runs that were left out, being none of those asked for.
+    """
+
+    pairs: tuple[tuple[str, str], ...]
+    by_run: tuple[int, ...]
+    found_by: dict[int, int]
+    judged: int
+    other_queries: int = 0
+
+    @property
+    def queries(self) -> int:
+        """How many queries have a pair to be judged."""
+        return len({query for query, _ in self.pairs})
+
+    def statistics(self) -> dict[str, object]:
+        """Counts that tell nothing of single runs: those by run are sorted."""
+        return {
+            "pairs": len(self.pairs),
+            "queries": self.queries,
+            "judged": self.judged,
+            "other_queries": self.other_queries,
+            "by_run": sorted(self.by_run, reverse=True),
+            "found_by": {str(runs): count for runs, count in sorted(self.found_by.items())},
+        }
+
+
+def draw_pool(
+    runs: Sequence[Path],
+    *,
+    depth: int,
+    seed: int,
+    qrels: Qrels | None = None,
+    queries: Collection[str] | None = None,
+    documents: DocumentIds | None = None,
+    drop_self_matches: bool = False,
+    progress: Callable[[float], None] | None = None,
+) -> DrawnPool:
+    """The union of the runs' first `depth` documents of each query in trec_eval's order, without judged pairs.
+
+    `queries`, `documents`: only of these; None: of all. Documents that the dataset does not have take a place all the
+    same, as they do where runs are scored. `drop_self_matches`: a document whose id is its query's is passed over
+    before the cut, as where runs are scored. `progress` gets the share of the runs read, and may raise. Memory is that
+    of the pool and of one run's first documents. Raises PoolTooLarge, and ValueError for a depth below 1.
+    """
+    if depth < 1:
+        raise ValueError("a pool is at least one document deep")
+    known = {query.encode() for query in queries} if queries is not None else None
+    judged = _judged(qrels)
+    found: dict[bytes, Counter[bytes]] = {}
+    by_run: list[int] = []
+    left_out: Pairs = {}
+    others: set[bytes] = set()
+    for number, run in enumerate(runs, 1):
+        by_run.append(0)
+        for query, kept in _first(run, depth, documents, drop_self_matches).items():
+            if known is not None and query not in known:
+                others.add(query)
+                continue
+            of_query = judged.get(query, frozenset())
+            new = [each for each in kept if each not in of_query]
+            by_run[-1] += len(new)
+            found.setdefault(query, Counter()).update(new)
+            left_out.setdefault(query, set()).update(of_query.intersection(kept))
+        _bound(found, depth)
+        if progress:
+            progress(number / len(runs))
+    return DrawnPool(
+        pairs=_shuffled(found, seed),
+        by_run=tuple(by_run),
+        found_by=dict(Counter(count for of_query in found.values() for count in of_query.values())),
+        judged=sum(map(len, left_out.values())),
+        other_queries=len(others),
+    )
+
+
+def _first(
+    run: Path, depth: int, known: DocumentIds | None, drop_self_matches: bool
+) -> dict[bytes, list[bytes]]:
+    """The first documents of each query of a run, but for those that the dataset does not have."""
+    # One more, in whose place a query's own document may stand.
+    first = {
+        query: [each for each in documents if not (drop_self_matches and each == query)][:depth]
+        for query, documents in first_documents(run, depth + drop_self_matches).items()
+    }
+    if known is None:
+        return first
+    found = list({document for documents in first.values() for document in documents})
+    there = known.contain([document.decode() for document in found])
+    strangers = {document for document, is_there in zip(found, there.tolist(), strict=True) if not is_there}
+    return {query: [each for each in kept if each not in strangers] for query, kept in first.items()}
+
+
+def _judged(qrels: Qrels | None) -> dict[bytes, frozenset[bytes]]:
+    if qrels is None:
+        return {}
+    return {
+        query.encode(): frozenset(document.encode() for document in qrels.graded(row))
+        for row, query in enumerate(qrels.query_ids)
+    }
+
+
+def _bound(found: dict[bytes, Counter[bytes]], depth: int) -> None:
+    if sum(map(len, found.values())) > MOST_PAIRS:
+        raise PoolTooLarge(
+            f"The pool has more than {MOST_PAIRS:,} pairs at depth {depth:,}. Choose fewer runs or a lesser depth."
+        )
+
+
+def _shuffled(found: dict[bytes, Counter[bytes]], seed: int) -> tuple[tuple[str, str], ...]:
+    """All pairs, sorted before they are shuffled, so that nothing is left of the order in which they were found."""
+    generator = random.Random(seed)  # noqa: S311 - an order, not a secret
+    queries = sorted(query for query, documents in found.items() if documents)
+    generator.shuffle(queries)
+    pairs = []
+    for query in queries:
+        documents = sorted(found[query])
+        generator.shuffle(documents)
+        pairs += [(query.decode(), document.decode()) for document in documents]
+    return tuple(pairs)

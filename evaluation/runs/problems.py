@@ -1,0 +1,210 @@
+"""What the reader counted in a run, said in sentences: every class of problem, errors first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from evaluation.archives.compression import Limits
+from evaluation.core.problems import Problem, Severity, number_of
+
+#: Above this share of the lines of known queries, unknown documents are an error: such a run was made with another
+#: version of the corpus, or with other ids. Below it, a few stray documents are counted as not relevant.
+UNKNOWN_DOCUMENTS_SHARE = 0.05
+
+#: Above this share of lines with the score of an earlier line of their query, the sender is told what decides ties.
+TIES_SHARE = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """How often something was seen in a run, and the first (at most five) lines."""
+
+    count: int = 0
+    lines: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunFacts:
+    """What one pass over a run found; `counted` is by the codes below, `lines` are the lines with text."""
+
+    counted: Mapping[str, Counted]
+    lines: int
+    known_lines: int
+    cut_lines: int
+    known_queries: int
+    unknown_queries: int
+    missing_queries: int
+    expected_queries: int
+    judged_missing: bool
+    maximum_depth: int
+    more_tags: bool
+
+
+_LINE_ERRORS = {
+    "line_length": ("{lines} longer than {max_line} bytes", "A line is `query Q0 document rank score tag`."),
+    "encoding": (
+        "{lines} not UTF-8, or with a NUL byte",
+        "Save the file as UTF-8 without a byte order mark (not UTF-16).",
+    ),
+    "fields": (
+        "{lines} without exactly six fields",
+        "Write `query Q0 document rank score tag`, separated by spaces or tabs; ids have no white space.",
+    ),
+    "identifier": (
+        "{lines} with a query or document id longer than {max_id} bytes",
+        "Use the ids of the dataset's files.",
+    ),
+    "score": (
+        "{lines} whose score is not a finite number in single precision",
+        "Write scores like 12.75, -3 or 1.5e-7: ASCII digits, no thousands separators, no nan or inf, "
+        "below 3.4e38.",
+    ),
+    "duplicate": (
+        "{lines} with a document that its query has already",
+        "Name each document once per query; keep the line with the best score.",
+    ),
+}  # fmt: skip
+
+
+def describe_problems(facts: RunFacts, limits: Limits, hidden: bool) -> tuple[Problem, ...]:
+    """Every class of problem. For hidden targets nothing here depends on what is judged."""
+    found = [
+        *_line_errors(facts, limits),
+        *_query_problems(facts, hidden),
+        *_document_problems(facts),
+        *_order(facts),
+    ]
+    return tuple(sorted(found, key=lambda problem: problem.severity))
+
+
+def _problem(
+    severity: Severity, code: str, count: int, message: str, hint: str, lines: tuple[int, ...] = ()
+) -> Problem:
+    return Problem(severity, code, count, message, hint, lines)
+
+
+def _line_errors(facts: RunFacts, limits: Limits) -> list[Problem]:
+    problems = []
+    for code, (message, hint) in _LINE_ERRORS.items():
+        counted = facts.counted.get(code, Counted())
+        if counted.count:
+            lines = number_of(counted.count, "line")
+            text = message.format(
+                lines=lines, max_line=f"{limits.max_line_bytes:,}", max_id=limits.max_id_bytes
+            )
+            problems.append(_problem("error", code, counted.count, text, hint, counted.lines))
+    if not facts.lines:
+        problems.append(
+            _problem("error", "empty", 1, "the file has no lines", "Check that the right file was chosen.")
+        )
+    return problems
+
+
+def _query_problems(facts: RunFacts, hidden: bool) -> list[Problem]:
+    problems = []
+    unknown = facts.counted.get("unknown_queries", Counted())
+    if facts.expected_queries and facts.lines and not facts.known_queries:
+        if not unknown.count:
+            return []  # no line could be read, so nothing is known of the queries; the lines' own errors say why
+        unread = any(facts.counted.get(code, Counted()).count for code in _LINE_ERRORS)
+        which = "queries in the lines that can be read" if unread else "run's queries"
+        return [
+            _problem(
+                "error", "no_known_query", max(1, facts.unknown_queries),
+                f"none of the {which} is in the dataset",
+                "Check that the run is for this dataset, and that query ids are written as in its queries file.",
+                unknown.lines,
+            )
+        ]  # fmt: skip
+    if unknown.count:
+        queries = number_of(facts.unknown_queries, "query", "queries")
+        problems.append(
+            _problem(
+                "warning", "unknown_queries", facts.unknown_queries,
+                f"{queries} ({number_of(unknown.count, 'line')}) not among the dataset's queries to answer, ignored",
+                "Nothing to do, if the run was made for a larger set of queries.", unknown.lines,
+            )
+        )  # fmt: skip
+    if facts.missing_queries:
+        of = f"{facts.missing_queries:,} of the {facts.expected_queries:,}"
+        if facts.judged_missing and not hidden:
+            problems.append(
+                _problem(
+                    "warning", "judged_queries_missing", facts.missing_queries,
+                    f"{of} judged queries are missing; they score 0",
+                    "Retrieve documents for every query, if that was not meant.",
+                )
+            )  # fmt: skip
+        else:
+            problems.append(
+                _problem(
+                    "warning", "queries_missing", facts.missing_queries,
+                    f"{of} queries of the dataset are missing; those of them that are judged score 0",
+                    "Retrieve documents for every query of the dataset.",
+                )
+            )  # fmt: skip
+    return problems
+
+
+def _document_problems(facts: RunFacts) -> list[Problem]:
+    unknown = facts.counted.get("unknown_documents", Counted())
+    if not unknown.count:
+        return []
+    share = unknown.count / max(1, facts.known_lines)
+    lines = number_of(unknown.count, "line")
+    if share > UNKNOWN_DOCUMENTS_SHARE:
+        message = f"{lines} ({share:.1%}) with documents that are not in the dataset"
+        hint = (
+            f"Up to {UNKNOWN_DOCUMENTS_SHARE:.0%} are let pass. Check that the run was made from this version of the "
+            "corpus, and that document ids are written as in its corpus file."
+        )
+        return [_problem("error", "unknown_documents", unknown.count, message, hint, unknown.lines)]
+    message = f"{lines} ({share:.2%}) with documents that are not in the dataset; they count as not relevant"
+    hint = "Check that the run was made from this version of the corpus."
+    return [_problem("warning", "unknown_documents", unknown.count, message, hint, unknown.lines)]
+
+
+def _order(facts: RunFacts) -> list[Problem]:
+    """Warnings about depth, ranks, ties and tags."""
+    problems = []
+    depth, ranks, ties, tags = (
+        facts.counted.get(code, Counted()) for code in ("depth", "rank_order", "ties", "several_tags")
+    )
+    if depth.count:
+        problems.append(
+            _problem(
+                "warning", "depth", depth.count,
+                f"{number_of(depth.count, 'query', 'queries')} with more than {facts.maximum_depth:,} documents; "
+                f"{number_of(facts.cut_lines, 'line')} cut",
+                f"The best {facts.maximum_depth:,} by score are kept, whatever their place in the file.", depth.lines,
+            )
+        )  # fmt: skip
+    if ranks.count:
+        problems.append(
+            _problem(
+                "warning", "rank_order", ranks.count,
+                f"{number_of(ranks.count, 'line')} whose rank disagrees with the scores, or is not a whole number",
+                "Ranks are ignored: documents are ordered by score, as trec_eval does. Check that a higher score "
+                "means a better document.", ranks.lines,
+            )
+        )  # fmt: skip
+    if ties.count > TIES_SHARE * max(1, facts.known_lines):
+        problems.append(
+            _problem(
+                "warning", "ties", ties.count,
+                f"{number_of(ties.count, 'line')} with the same score (in single precision) as an earlier line "
+                "of the query",
+                "Ties are ordered by document id, descending, as trec_eval does. Write scores with more digits.",
+                ties.lines,
+            )
+        )  # fmt: skip
+    if tags.count > 1:
+        more = " or more" if facts.more_tags else ""
+        problems.append(
+            _problem(
+                "warning", "several_tags", tags.count, f"the run has {tags.count}{more} different tags",
+                "A run has one tag in its last column; check that files were not mixed.", tags.lines[1:],
+            )
+        )  # fmt: skip
+    return problems

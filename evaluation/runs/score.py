@@ -1,0 +1,228 @@
+"""Runs checked and scored: one pass over the file, then every measure over all queries at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluation.archives.compression import Limits
+from evaluation.collections.document_ids import PROCESS_SEED, DocumentIds, ids_in_memory
+from evaluation.core.errors import InvalidContent, InvalidRun
+from evaluation.core.order import trec_order
+from evaluation.core.problems import Report, RunStatistics
+from evaluation.judgements.qrels import Qrels
+from evaluation.measures import Measure, parse_measure
+from evaluation.measures.formulas import hole_anywhere
+from evaluation.measures.ranking import Ranking
+
+if TYPE_CHECKING:  # the kernel is loaded only when a run is read
+    from evaluation.kernel.judged import Judged
+    from evaluation.kernel.layout import Ids
+    from evaluation.runs.trec_run import ReadingTask, RunContents
+
+__all__ = ["Progress", "ScoredRun", "Target", "check_run", "score_run", "trec_order"]
+
+Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class Target:
+    """What runs are checked and scored against. Keep it (or its qrels) between runs: lookup tables are made once.
+
+    `query_ids` are all the dataset's queries, judged or not; empty means that any query is accepted (unless there
+    are qrels, whose queries are known in any case). `document_ids` of None means that documents are not checked.
+    `hidden`: no report tells which queries are judged, or which documents are. `relevance_level` is the lowest
+    grade relevant for binary measures. `drop_self_matches` leaves out a document whose id is its query's id, before
+    the cut to `maximum_depth` documents per query.
+    """
+
+    qrels: Qrels | None = None
+    query_ids: Collection[str] = ()
+    document_ids: DocumentIds | None = None
+    hidden: bool = True
+    relevance_level: int = 1
+    drop_self_matches: bool = False
+    maximum_depth: int = 1000
+    _elsewhere: dict[int, Ids] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def seed(self) -> int:
+        """The hash seed of every table used together."""
+        return self.document_ids.seed if self.document_ids else PROCESS_SEED
+
+    @cached_property
+    def known_queries(self) -> list[bytes]:
+        """Every query of the dataset, sorted."""
+        judged = self.qrels.query_ids if self.qrels else ()
+        return sorted({query.encode() for query in (*self.query_ids, *judged)})
+
+    @cached_property
+    def judged_rows(self) -> NDArray[np.int32]:
+        """For every known query its row in the qrels, or -1."""
+        if not self.qrels:
+            return np.full(len(self.known_queries), -1, np.int32)
+        rows = {query.encode(): row for row, query in enumerate(self.qrels.query_ids)}
+        return np.array([rows.get(query, -1) for query in self.known_queries], np.int32)
+
+    @cached_property
+    def _query_text(self) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        from evaluation.kernel.layout import padded
+
+        lengths = np.array([len(query) for query in self.known_queries], np.int64)
+        return padded(b"".join(self.known_queries)), np.concatenate(
+            [np.zeros(1, np.int64), np.cumsum(lengths)]
+        )
+
+    def reading_task(self, scored: bool, elsewhere_depth: int = 0) -> ReadingTask:
+        """What the reader looks up; `elsewhere_depth` > 0 also finds documents judged for other queries."""
+        from evaluation.kernel.layout import no_ids
+        from evaluation.runs.trec_run import ReadingTask
+
+        text, offsets = self._query_text
+        scored = scored and self.qrels is not None
+        return ReadingTask(
+            query_text=text,
+            query_offsets=offsets,
+            judged=self._judged(scored),
+            judgements=self.qrels.number_of_judgements if scored and self.qrels else 0,
+            documents=self.document_ids.table if self.document_ids else no_ids(),
+            check_documents=self.document_ids is not None,
+            elsewhere=self._judged_anywhere() if scored and elsewhere_depth else no_ids(),
+            elsewhere_depth=elsewhere_depth if scored else 0,
+            seed=self.seed,
+            drop_self_matches=self.drop_self_matches,
+            maximum_depth=self.maximum_depth,
+        )
+
+    def _judged(self, scored: bool) -> Judged:
+        from evaluation.kernel.judged import Judged, no_judgements
+
+        return (
+            Judged(self.judged_rows, self.qrels.table(self.seed))
+            if scored and self.qrels
+            else no_judgements()
+        )
+
+    def _judged_anywhere(self) -> Ids:
+        if self.qrels and self.seed not in self._elsewhere:
+            documents = self.qrels.documents.tobytes()
+            self._elsewhere[self.seed] = ids_in_memory(documents, self.qrels.document_offsets, self.seed)
+        return self._elsewhere[self.seed]
+
+
+@dataclass(frozen=True)
+class ScoredRun:
+    """The scores of a run.
+
+    `per_query`: float64, unrounded, judged queries (`query_ids`, sorted by their bytes) × `measures`. `means`: the
+    mean over all judged queries by canonical name. `missing_queries`: judged queries that the run has nothing for;
+    they score 0 on every measure.
+    """
+
+    report: Report
+    measures: tuple[Measure, ...]
+    query_ids: tuple[str, ...]
+    per_query: NDArray[np.float64]
+    means: dict[str, float]
+    missing_queries: int
+
+
+def check_run(
+    path: Path | str, target: Target, limits: Limits | None = None, progress: Progress | None = None
+) -> Report:
+    """Every class of problem in a run file, without scoring it. `progress` gets the share read, and may raise."""
+    from evaluation.runs.trec_run import read_run
+
+    limits = limits or Limits()
+    try:
+        return _report(read_run(path, target.reading_task(scored=False), limits, progress), target, limits)
+    except InvalidContent as error:
+        return error.report
+
+
+def score_run(
+    path: Path | str,
+    target: Target,
+    measures: Iterable[Measure | str],
+    limits: Limits | None = None,
+    progress: Progress | None = None,
+) -> ScoredRun:
+    """Parse, check and score a run in one pass. Raises InvalidRun where `check_run` would report an error.
+
+    `progress` gets the share of the file read, from 0 to 1, between blocks; what it raises ends the scoring.
+    """
+    from evaluation.runs.trec_run import read_run
+
+    if target.qrels is None:
+        raise ValueError("a target without qrels cannot score")
+    limits = limits or Limits()
+    wanted = tuple(parse_measure(measure) if isinstance(measure, str) else measure for measure in measures)
+    depths = [measure.cutoff or 0 for measure in wanted if measure.family.formula is hole_anywhere]
+    task = target.reading_task(scored=True, elsewhere_depth=max(depths, default=0))
+    try:
+        contents = read_run(path, task, limits, progress)
+    except InvalidContent as error:
+        raise InvalidRun(error.report) from error
+    report = _report(contents, target, limits)
+    if not report.valid:
+        raise InvalidRun(report)
+    ranking = _ranking(contents, target, target.qrels)
+    values = np.column_stack(
+        [measure.values(ranking) for measure in wanted] or [np.zeros((ranking.queries, 0))]
+    )
+    means = {measure.name: float(column.mean()) for measure, column in zip(wanted, values.T, strict=True)}
+    return ScoredRun(
+        report, wanted, target.qrels.query_ids, values, means, int(np.count_nonzero(ranking.retrieved == 0))
+    )
+
+
+def _ranking(contents: RunContents, target: Target, qrels: Qrels) -> Ranking:
+    """The reader's numbers of known queries as rows of the qrels, in their order."""
+    rows = target.judged_rows
+    row = rows[contents.query].astype(np.int64)
+    rank, grade = contents.rank.astype(np.int64), contents.grade.astype(np.int64)
+    order = np.argsort(row, kind="stable")
+    row, rank, grade = row[order], rank[order], grade[order]
+    own = grade >= 0
+    retrieved = np.zeros(len(qrels.query_ids), np.int64)
+    retrieved[rows[rows >= 0]] = contents.retrieved[rows >= 0]
+    return Ranking(
+        qrels, row[own], rank[own], grade[own], row[~own], rank[~own], retrieved, target.relevance_level
+    )
+
+
+def _report(contents: RunContents, target: Target, limits: Limits) -> Report:
+    from evaluation.kernel.layout import MAX_TAGS
+    from evaluation.runs.problems import RunFacts, describe_problems
+
+    judged_only = target.qrels is not None and not target.hidden
+    expected = target.judged_rows >= 0 if judged_only else np.ones(len(target.known_queries), np.bool_)
+    known = int(np.count_nonzero(contents.seen))
+    facts = RunFacts(
+        counted=contents.counted,
+        lines=contents.lines,
+        known_lines=contents.known_lines,
+        cut_lines=contents.cut_lines,
+        known_queries=known,
+        unknown_queries=contents.queries - known,
+        missing_queries=int(np.count_nonzero(expected & ~contents.seen)),
+        expected_queries=int(np.count_nonzero(expected)),
+        judged_missing=judged_only,
+        maximum_depth=target.maximum_depth,
+        more_tags=len(contents.tags) == MAX_TAGS,
+    )
+    statistics = RunStatistics(
+        lines=contents.lines,
+        queries=contents.queries,
+        known_queries=known,
+        expanded_bytes=contents.expanded_bytes,
+        tags=contents.tags,
+        metadata=contents.metadata,
+    )
+    return Report(describe_problems(facts, limits, target.hidden), statistics)

@@ -1,0 +1,115 @@
+"""A run kept on disk so that the documents of any query can be read at once, and only those.
+
+Files: `lines.txt`: the run's lines as they came, those of a query in one or more stretches; `stretches.json`: by
+query, where each of its stretches starts and ends; `documents.npy`: a hash of each different document, to count them.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluation.archives.compression import Limits, open_blocks, open_lines
+from evaluation.core.errors import InvalidRun
+from evaluation.core.order import trec_order
+from evaluation.core.problems import Problem
+from evaluation.runs.mteb import looks_like_json, predictions_as_lines
+
+#: Query, Q0, document, rank, score, tag.
+_FIELDS = 6
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+#: Hashes of documents are gathered so many at a time before repeated ones are dropped.
+_HASHES_AT_ONCE = 2**20
+
+
+class StoredRun:
+    """What `write` left in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        lines = folder / "lines.txt"
+        self._lines = np.memmap(lines, np.uint8, "r").data if lines.stat().st_size else memoryview(b"")
+        self._stretches: dict[str, list[int]] = json.loads((folder / "stretches.json").read_bytes())
+
+    @classmethod
+    def write(cls, path: Path, folder: Path) -> None:
+        """Store a run (TREC lines or MTEB predictions, plain or compressed) in a new folder.
+
+        The run is one that was accepted before. Raises InvalidRun for a line that is none of a run's.
+        """
+        folder.mkdir()
+        stretches: dict[str, list[int]] = {}
+        query, end = b"", 0
+        hashes, documents = array("q"), np.empty(0, np.int64)
+        with lines_of_run(path) as lines, (folder / "lines.txt").open("wb") as out:
+            for number, line in enumerate(lines, 1):
+                fields = line.split()
+                if not fields or fields[0].startswith(b"#"):
+                    continue
+                _check(fields, path, number)
+                if fields[0] != query:
+                    query = fields[0]
+                    bounds = stretches.setdefault(str(query, "utf-8"), [])
+                    bounds += [end, end]
+                end += out.write(line + b"\n")
+                bounds[-1] = end
+                hashes.append(hash(fields[2]))
+                if len(hashes) == _HASHES_AT_ONCE:
+                    documents, hashes = np.union1d(documents, hashes), array("q")
+        np.save(folder / "documents.npy", np.union1d(documents, np.array(hashes, np.int64)))
+        (folder / "stretches.json").write_text(json.dumps(stretches), "utf-8")
+
+    def documents(self, query_id: str) -> tuple[list[str], NDArray[np.float64]]:
+        """(ids, scores as float32 holds them) of a query in trec_eval's order; of a repeated document its first."""
+        bounds = self._stretches.get(query_id, [])
+        scores: dict[str, float] = {}
+        ids: list[bytes] = []
+        values: list[float] = []
+        for start, end in zip(bounds[::2], bounds[1::2], strict=True):
+            for line in bytes(self._lines[start:end]).splitlines():
+                fields = line.split()
+                ids.append(fields[2])
+                values.append(float(fields[4]))
+        for place in trec_order(ids, values).tolist():
+            scores.setdefault(str(ids[place], "utf-8"), float(np.float32(values[place])))
+        return list(scores), np.array(list(scores.values()), np.float64)
+
+    def document_hashes(self) -> NDArray[np.int64]:
+        """A number for each different document, the same in all runs stored by one process."""
+        hashes: NDArray[np.int64] = np.load(self.folder / "documents.npy")
+        return hashes
+
+
+def _check(fields: list[bytes], path: Path, line: int) -> None:
+    """Raise InvalidRun where the fields are not those of a line of a run."""
+    try:
+        score = float(fields[4])
+        str(fields[0] + fields[2], "utf-8")
+    except (IndexError, ValueError):
+        score = float("nan")
+    if len(fields) != _FIELDS or not np.isfinite(np.float32(score)):
+        message = f"{path.name}: line {line:,} is not one of a run"
+        hint = "Each line holds: query Q0 document rank score tag."
+        raise InvalidRun.of(Problem("error", "fields", 1, message, hint, (line,)))
+
+
+@contextmanager
+def lines_of_run(path: Path) -> Iterator[Iterator[bytes]]:
+    """The lines of a run in any of its forms."""
+    start = next(iter(open_blocks(path)), b"")
+    if not looks_like_json(start):
+        yield (line.removeprefix(_BYTE_ORDER_MARK) for line in open_lines(path))
+        return
+    with tempfile.NamedTemporaryFile(prefix="predictions-", suffix=".run") as file:
+        out: IO[bytes] = file.file
+        predictions_as_lines(path, Limits(), out)
+        out.flush()
+        yield open_lines(file.name)

@@ -1,0 +1,277 @@
+"""TREC runs read, checked and reduced to the ranks of their judged documents, in one pass over the file."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluation.archives.compression import BLOCK, Limits, describe_bytes, open_expanded
+from evaluation.core.errors import InvalidRun
+from evaluation.core.problems import Problem
+from evaluation.kernel import layout as at
+from evaluation.kernel.judged import Judged
+from evaluation.kernel.layout import PADDING, Ids
+from evaluation.kernel.reading import NotGroupedError, Reading, TooManyQueriesError
+from evaluation.runs.header import RunHeader, read_header
+from evaluation.runs.metadata import kept_metadata
+from evaluation.runs.mteb import looks_like_json, predictions_as_lines
+from evaluation.runs.problems import Counted
+from evaluation.runs.source import (
+    LONGEST_KEPT,
+    GroupedLines,
+    LineSource,
+    Progress,
+    StreamedLines,
+    too_many_queries,
+)
+
+_CODES = {
+    "line_length": at.LINE_LENGTH, "encoding": at.ENCODING, "fields": at.FIELDS, "identifier": at.IDENTIFIER,
+    "score": at.SCORE, "duplicate": at.DUPLICATE, "unknown_documents": at.UNKNOWN_DOCUMENT,
+    "unknown_queries": at.UNKNOWN_QUERY, "depth": at.DEPTH, "rank_order": at.RANK_ORDER, "ties": at.TIED,
+    "several_tags": at.NEW_TAG,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingTask:
+    """What a run is read against: `query_text[query_offsets[i]:query_offsets[i + 1]]` is the id of query i."""
+
+    query_text: NDArray[np.uint8]
+    query_offsets: NDArray[np.int64]
+    judged: Judged
+    judgements: int
+    documents: Ids
+    check_documents: bool
+    elsewhere: Ids
+    #: How deep documents judged for other queries are looked for, 0 for not at all.
+    elsewhere_depth: int
+    seed: int
+    drop_self_matches: bool
+    maximum_depth: int
+
+    @property
+    def queries(self) -> int:
+        """How many queries the dataset has."""
+        return len(self.query_offsets) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class RunContents:
+    """What a pass found. `query`, `rank`, `grade`: the judged documents retrieved, grouped by query, by rank;
+    `seen` and `retrieved` (at most the maximum depth) are by query number."""
+
+    counted: dict[str, Counted]
+    lines: int
+    cut_lines: int
+    known_lines: int
+    queries: int
+    seen: NDArray[np.bool_]
+    retrieved: NDArray[np.int32]
+    query: NDArray[np.int32]
+    rank: NDArray[np.int32]
+    grade: NDArray[np.int32]
+    tags: tuple[str, ...]
+    expanded_bytes: int = 0
+    metadata: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        # here, where every form of run ends, so that no reader can forget it
+        object.__setattr__(self, "metadata", kept_metadata(self.metadata))
+
+
+def read_run(
+    path: Path | str, task: ReadingTask, limits: Limits, progress: Progress | None = None
+) -> RunContents:
+    """Read a run (TREC lines or MTEB predictions, plain or compressed).
+
+    `progress` is called between blocks with the share read, and may raise to stop. Raises InvalidContent where
+    the file cannot be read to its end; all other problems are counted in the result.
+    """
+    path = Path(path)
+    with open_expanded(path, limits) as file:
+        block = bytearray(BLOCK)
+        start = b""
+        while len(start) < BLOCK and (count := file.readinto(memoryview(block))):
+            start += block[:count]
+        if looks_like_json(start):
+            return _read_predictions(path, task, limits, progress)
+        header = read_header(start)
+        _refuse_lone_carriage_returns(start[header.size :])
+        lines = _RunPass(task, limits, header.lines)
+        try:
+            contents = lines.read(StreamedLines(file, start[header.size :]), progress)
+            return _with_header(contents, header, file.expanded_bytes)
+        except NotGroupedError:
+            del lines
+    source = GroupedLines(path, header.size, header.lines, limits, task.seed, progress)
+    contents = _RunPass(task, limits, header.lines).read(source, progress)
+    return _with_header(contents, header, source.length + header.size)
+
+
+def _read_predictions(
+    path: Path, task: ReadingTask, limits: Limits, progress: Progress | None
+) -> RunContents:
+    with tempfile.NamedTemporaryFile(prefix="predictions-", suffix=".run") as lines:
+        metadata = predictions_as_lines(path, limits, cast(BinaryIO, lines))
+        lines.flush()
+        contents = read_run(lines.name, task, limits, progress)
+    # the lines are ours, so their numbers would tell the sender nothing
+    counted = {code: Counted(counted.count) for code, counted in contents.counted.items()}
+    return replace(contents, counted=counted, metadata=metadata)
+
+
+def _with_header(contents: RunContents, header: RunHeader, expanded_bytes: int) -> RunContents:
+    counted = contents.counted
+    if header.byte_order_mark:
+        found = counted.get("encoding", Counted())
+        counted = {**counted, "encoding": Counted(found.count + 1, (1, *found.lines)[:5])}
+    return replace(contents, counted=counted, expanded_bytes=int(expanded_bytes), metadata=header.metadata)
+
+
+def _refuse_lone_carriage_returns(start: bytes) -> None:
+    if b"\n" not in start and b"\r" in start.rstrip(b"\r"):
+        message = "lines end with a carriage return alone, so the file is a single line"
+        raise InvalidRun.of(
+            Problem("error", "encoding", 1, message, "End lines with LF, or with CR LF.", (1,))
+        )
+
+
+class _RunPass:
+    """The state of one pass: a buffer that always holds the whole of the query at hand, and the kernel's view of it."""
+
+    def __init__(self, task: ReadingTask, limits: Limits, header_lines: int) -> None:
+        self.task, self.limits, self.header_lines = task, limits, header_lines
+        longest = max(limits.max_id_bytes, int(np.diff(task.query_offsets).max(initial=0)))
+        self.reading = Reading(task.seed, limits.max_queries + task.queries, longest)
+        self.reading.number_queries(task.query_text, task.query_offsets)
+        room = task.judgements + task.queries * task.elsewhere_depth
+        self.reading.use_judgements(task.judged, task.documents, task.elsewhere, room)
+        self.reading.make_room_for_lines(LONGEST_KEPT)
+        self._set_options()
+        self.filled = 0
+        self._use_buffer(bytearray(2 * BLOCK + PADDING))
+
+    def _set_options(self) -> None:
+        fields = self.reading.fields
+        fields.longest_line = self.limits.max_line_bytes
+        fields.longest_id = self.limits.max_id_bytes
+        fields.depth = self.task.maximum_depth
+        fields.elsewhere_depth = self.task.elsewhere_depth
+        fields.known_queries = self.task.queries
+        fields.any_query = self.task.queries == 0
+        fields.drop_self_matches = self.task.drop_self_matches
+        fields.check_documents = self.task.check_documents
+
+    def _use_buffer(self, buffer: bytearray) -> None:
+        self.buffer, self.view = buffer, memoryview(buffer)
+        self.reading.use_text(np.frombuffer(buffer, np.uint8))
+
+    def read(self, source: LineSource, progress: Progress | None) -> RunContents:
+        """Read all lines of a source."""
+        fields = self.reading.fields
+        if source.order is not None:
+            self.reading.use_order(source.order, 1 + self.header_lines)
+        first_line = fields.line = 0 if source.order is not None else self.header_lines
+        skipping = False  # within a line that is too long to keep
+        while True:
+            self._make_room()
+            count = source.readinto(self.view[self.filled : self.filled + BLOCK])
+            if not count:
+                break
+            if skipping:
+                count = self._drop_to_newline(count)
+                skipping = count == 0
+            self.filled += count
+            self._read_whole_lines()
+            unread = self.filled - fields.position
+            if unread > LONGEST_KEPT:
+                self.filled -= unread - LONGEST_KEPT
+                skipping = True
+            if progress:
+                progress(source.share_read)
+        if self.filled > fields.position:
+            self.buffer[self.filled] = 10
+            self.filled += 1
+            self._read_whole_lines()
+        self.reading.finish()
+        return self._contents(fields.line - first_line)
+
+    def _make_room(self) -> None:
+        """Move the query at hand to the buffer's start, so that a block fits behind it."""
+        start = self.reading.fields.group_start
+        kept = self.filled - start
+        if kept > self.limits.max_query_bytes:
+            raise InvalidRun.of(
+                Problem(
+                    "error", "query_size", 1,
+                    f"one query has more than {describe_bytes(self.limits.max_query_bytes)} of lines",
+                    f"Keep at most {self.task.maximum_depth:,} documents per query.",
+                )
+            )  # fmt: skip
+        text = self.view[start : self.filled]
+        if kept + BLOCK + PADDING > len(self.buffer):
+            self._use_buffer(bytearray(2 * (kept + BLOCK) + PADDING))
+        self.view[:kept] = text
+        self.filled = kept
+        self.reading.move(start)
+
+    def _drop_to_newline(self, count: int) -> int:
+        """Leave out the rest of a line that is too long; how many bytes remain, from its newline on."""
+        end = self.buffer.find(b"\n", self.filled, self.filled + count)
+        if end < 0:
+            return 0
+        remaining = self.filled + count - end
+        self.view[self.filled : self.filled + remaining] = self.view[end : end + remaining]
+        return remaining
+
+    def _read_whole_lines(self) -> None:
+        stop = self.buffer.rfind(b"\n", self.reading.fields.position, self.filled) + 1
+        if stop:
+            try:
+                self.reading.read(self.buffer, stop)
+            except TooManyQueriesError as error:
+                raise too_many_queries(self.limits) from error
+
+    def _counted(self, lines_read: int) -> dict[str, Counted]:
+        counted = {code: Counted(*self.reading.noted(row)) for code, row in _CODES.items()}
+        # empty lines at the end of the file are no problem, others are lines without six fields
+        blank, blank_lines = self.reading.noted(at.BLANK)
+        last = self.reading.fields.last_text_line
+        inner = blank - (self.header_lines + lines_read - last)
+        if inner > 0 and last:
+            fields = counted["fields"]
+            lines = fields.lines + tuple(number for number in blank_lines if number < last)
+            counted["fields"] = Counted(fields.count + inner, tuple(sorted(lines)[: at.NAMED_LINES]))
+        return counted
+
+    def _contents(self, lines_read: int) -> RunContents:
+        reading, known = self.reading, self.task.queries
+        output = reading.fields.output.count
+        in_error = (
+            at.BLANK,
+            at.LINE_LENGTH,
+            at.ENCODING,
+            at.FIELDS,
+            at.IDENTIFIER,
+            at.SCORE,
+            at.UNKNOWN_QUERY,
+        )
+        return RunContents(
+            counted=self._counted(lines_read),
+            lines=lines_read - reading.noted(at.BLANK)[0],
+            cut_lines=reading.fields.cut_lines,
+            known_lines=lines_read - sum(reading.noted(row)[0] for row in in_error),
+            queries=int(np.count_nonzero(reading.seen[: reading.fields.queries.count])),
+            seen=reading.seen[:known].astype(np.bool_),
+            retrieved=reading.retrieved[:known].copy(),
+            query=reading.query[:output].copy(),
+            rank=reading.rank[:output].copy(),
+            grade=reading.grade[:output].copy(),
+            tags=reading.tags(),
+        )

@@ -1,0 +1,150 @@
+"""The board of a benchmark: systems × datasets for one measure, with aggregates over the datasets that count."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from leaderboard.boards.benchmark.aggregates import Tables, means, plain
+from leaderboard.boards.benchmark.base import Base, base_of
+from leaderboard.boards.benchmark.columns import COMMON, RANKING, Layout, columns_of, default_sort
+from leaderboard.boards.benchmark.costs import LineCosts
+from leaderboard.boards.benchmark.lines import available_measures
+from leaderboard.boards.benchmark.members import chosen, without_left_out
+from leaderboard.boards.benchmark.notes import notes_of
+from leaderboard.boards.benchmark.private import NOTE, private_rows
+from leaderboard.boards.benchmark.rows import fill_common, names_common, rows_of
+from leaderboard.boards.benchmark.significance import show_certainty
+from leaderboard.boards.columns.baseline import difference_to
+from leaderboard.boards.columns.declared import DeclaredColumns
+from leaderboard.boards.columns.weighted import fill_weighted
+from leaderboard.boards.facts import BenchmarkFacts
+from leaderboard.boards.filtering import arrange, resolved_sorts
+from leaderboard.boards.model import Board, Column, Row
+from leaderboard.boards.ranking import assign_ranks
+from leaderboard.boards.state import VIEWS, BoardState
+from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.core.measures import better
+from leaderboard.results.history.columns import DatasetEntries
+from leaderboard.results.history.entries import SystemRow
+from leaderboard.results.kinds import REPORTED
+from leaderboard.results.significance.types import BoardCertainty
+from leaderboard.systems.baselines import BM25
+
+
+def benchmark_board(
+    facts: BenchmarkFacts,
+    entries: Mapping[int, DatasetEntries],
+    read_systems: Callable[[Iterable[int]], Mapping[int, SystemRow]],
+    state: BoardState,
+    private: Mapping[int, DatasetEntries] | None = None,
+    certainty: Mapping[int, BoardCertainty] | None = None,
+) -> Board:
+    """The view that `state` asks for, of the entries that its datasets have by their ids.
+
+    `read_systems` is asked for the systems that the board turns out to have, once or, where they are known, never.
+    `private` are entries of the reader's own teams: they have rows of their own, and move nothing of the others.
+    `certainty` is how sure scores are, by dataset.
+
+    Raises UnknownChoice for a column, a measure or a dataset's facet that the board does not have.
+    """
+    measure, measures = _measure_in_focus(facts, entries, state)
+    facts = chosen(facts, state)
+    state = without_left_out(facts, state)
+    lower = better(measure) == "lower"
+    base = base_of(facts, entries, measure, read_systems, lower_is_better=lower, zero_shot=state.zero_shot)
+    lines, systems, tables = base.lines, base.systems, base.tables
+    costs = LineCosts.of(facts, entries, lines, systems, state)
+    columns = _columns(facts, measure, base, costs, state)
+    layout = Layout.of(facts, measure, columns, costs.width)
+    rows = base.fresh_rows(
+        (state.view, layout.key), lambda: rows_of(layout, lines, systems, tables, state.view)
+    )
+    costs.place(lines, rows, layout.first_cost())
+    board = Board(title=facts.name, columns=columns, rows=rows, measure=measure, measures=measures)
+    board.views, board.view = VIEWS, state.view
+    board.of_datasets = [member.facets for member in (*facts.members, *facts.left_out)]
+    costs.describe(board)
+    on_weights = _weigh(board, tables, state, lower_is_better=lower)
+    own: list[Row] = []
+    if private:
+        own = private_rows(facts, private, lines, layout, read_systems, state, measure, lower_is_better=lower)
+    ranked_by = _view(facts, board, tables, state, own)
+    names = {place: name for place, (name, _) in base.baselines.items()}
+    of_rows = {id(row): line for row, line in zip(rows, lines, strict=True)}
+    sure = show_certainty(board, facts, of_rows, certainty or {}, names, state.view)
+    board.notes = [
+        *notes_of(facts, board, rows, ranked_by, state, base.baselines),
+        *sure,
+        *on_weights,
+        *([NOTE] if own else []),
+        *costs.notes(),
+    ]
+    return board
+
+
+def _measure_in_focus(
+    facts: BenchmarkFacts, entries: Mapping[int, DatasetEntries], state: BoardState
+) -> tuple[str, list[str]]:
+    """The measure that the view asks for, and all that it can. Raises UnknownChoice."""
+    measure = state.measure or facts.measure
+    measures = available_measures(facts, entries)
+    if measure not in measures:
+        raise UnknownChoice("measure", measure, measures)
+    return measure, measures
+
+
+def _columns(
+    facts: BenchmarkFacts, measure: str, base: Base, costs: LineCosts, state: BoardState
+) -> list[Column]:
+    return columns_of(
+        facts,
+        measure,
+        state.view,
+        difference=_difference_head(base),
+        common=_needs_common(base.tables, state),
+        weighted=bool(state.weights),
+        costs=costs.columns.columns,
+        efficiency=costs.stated_columns,
+        efficiency_of=costs.stated_on,
+        declared=DeclaredColumns.of(base.systems.values()).columns,
+    )
+
+
+def _weigh(board: Board, tables: Tables, state: BoardState, *, lower_is_better: bool) -> list[str]:
+    """Fill the weighted score where the view has weights; what is to be said of it."""
+    if not state.weights:
+        return []
+    effectiveness = plain(means(tables.of_counted[0]))
+    return fill_weighted(board, effectiveness, state, lower_is_better=lower_is_better)
+
+
+def _difference_head(base: Base) -> str:
+    """The head of differences; reported figures are always compared with their publication's BM25."""
+    names = {name for name, _ in base.baselines.values()}
+    reported = any(line.baseline_on and line.ranked_in == REPORTED for line in base.lines)
+    return difference_to(names | {BM25.name} if reported else names)
+
+
+def _needs_common(tables: Tables, state: BoardState) -> bool:
+    """Whether a mean over common datasets says anything: where all rows are complete, it is their mean."""
+    return names_common(state) or not tables.complete
+
+
+def _view(
+    facts: BenchmarkFacts, board: Board, tables: Tables, state: BoardState, own: Sequence[Row]
+) -> Column:
+    """Rank the rows, add the team's `own`, leave those in view, in its order; what they are ranked by."""
+    keys = [column.key for column in board.columns]
+    default = default_sort(facts, keys)
+    sort = resolved_sorts(board, state, default)[0].key
+    datasets = {member.slug for member in facts.members}
+    ranked_by = board.columns[keys.index(sort if sort in RANKING or sort in datasets else default)]
+    assign_ranks(board.rows, keys.index(ranked_by.key), lower_is_better=ranked_by.better == "lower")
+    said_enough = COMMON not in keys or fill_common(facts, board, tables, state)
+    board.rows = [*board.rows, *own]
+    if not said_enough:
+        board.drop(COMMON)
+    # Values that are not zero-shot are left out already, one by one.
+    arrange(board, replace(state, zero_shot=False), default)
+    return ranked_by

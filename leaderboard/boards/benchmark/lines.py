@@ -1,0 +1,200 @@
+"""From the entries of its datasets to the lines of a benchmark's board: what each system has on each dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from leaderboard.boards.columns.seeds import SeedsOf
+from leaderboard.boards.facts import BenchmarkFacts, Member
+from leaderboard.boards.filtering import ZERO_SHOT
+from leaderboard.results.history.columns import IN_DOMAIN, DatasetEntries, LineKey, Published, is_of
+from leaderboard.results.kinds import REPORTED, SCORED
+
+
+@dataclass(slots=True)
+class Line:
+    """What one row collects. The lists have a place for each dataset of the benchmark, sets hold such places.
+
+    `published` is when its first value was; provenances and trainings are empty where there is no value,
+    `entries` are the ids of those that have the values, 0 where there is none.
+    """
+
+    key: LineKey
+    published: Published
+    scores: list[float | None]
+    groups: list[str]
+    provenances: list[str]
+    trainings: list[str]
+    entries: list[int]
+    baselines: Sequence[float | None] = ()
+    baseline_on: set[int] = field(default_factory=set)
+    #: Which values are means of seeds, by place.
+    seeds: dict[int, SeedsOf] = field(default_factory=dict)
+    #: Values that are left out because they are not zero-shot, where the view asks for that.
+    left_out: Sequence[int] = ()
+
+    @property
+    def system_id(self) -> int:
+        """Whose it is."""
+        return self.key[0]
+
+    @property
+    def configuration(self) -> str:
+        """Which of the system's."""
+        return self.key[1]
+
+    @property
+    def ranked_in(self) -> str:
+        """`REPORTED` or `SCORED`."""
+        return self.key[2]
+
+    @property
+    def in_domain(self) -> list[int]:
+        """Where the system had been trained on the dataset."""
+        if IN_DOMAIN not in self.trainings:
+            return []
+        return [place for place, training in enumerate(self.trainings) if training == IN_DOMAIN]
+
+
+def collect(
+    facts: BenchmarkFacts,
+    entries: Mapping[int, DatasetEntries],
+    measure: str,
+    *,
+    zero_shot: bool = False,
+    beside: Sequence[Line] = (),
+) -> list[Line]:
+    """One line per system, configuration and kind, in order of first publication; a later entry replaces an earlier.
+
+    `zero_shot` leaves out values of systems that were trained on the dataset, or whose makers do not say. Where there
+    are lines `beside` these, they have the baselines, and say what is present.
+    """
+    found: dict[LineKey, Line] = {}
+    for place, member in enumerate(facts.members):
+        _add(found, facts, place, entries[member.dataset_id], member.measure(measure))
+    lines = sorted(found.values(), key=lambda line: line.published)
+    _compare(lines, len(facts.members), beside or lines)
+    lines = [line for line in lines if line.scores.count(None) < len(line.scores)]
+    return _zero_shot(lines) if zero_shot else lines
+
+
+def _zero_shot(lines: Sequence[Line]) -> list[Line]:
+    """The lines without the values that are not zero-shot; those that have none left are gone."""
+    left = []
+    for line in lines:
+        line.left_out = [
+            place
+            for place, (score, training) in enumerate(zip(line.scores, line.trainings, strict=True))
+            if score is not None and training not in ZERO_SHOT
+        ]
+        for place in line.left_out:
+            line.scores[place] = None
+        if line.scores.count(None) < len(line.scores):
+            left.append(line)
+    return left
+
+
+def _add(
+    lines: dict[LineKey, Line], facts: BenchmarkFacts, place: int, entries: DatasetEntries, measure: str
+) -> None:
+    """Put the values of one dataset into their lines. The loop runs for each of thousands of entries."""
+    blank: list[float | None] = [None] * len(facts.members)
+    unsaid = [""] * len(facts.members)
+    none = [0] * len(facts.members)
+    columns = (entries.lines, _values(facts, facts.members[place], entries, measure), entries.groups)
+    also = (entries.published, entries.provenances, entries.baselines, entries.trainings)
+    for key, value, group, published, provenance, is_baseline, training in zip(*columns, *also, strict=True):
+        if value is None:
+            continue
+        line = lines.get(key)
+        if line is None:
+            line = lines[key] = Line(key, published, blank[:], unsaid[:], unsaid[:], unsaid[:], none[:])
+        elif published < line.published:
+            line.published = published
+        if group == line.groups[place] and not is_baseline and place in line.baseline_on:
+            continue  # whatever comes under the baseline's name later, the baseline stays
+        line.scores[place] = value
+        line.groups[place] = group
+        line.provenances[place] = provenance
+        line.trainings[place] = training
+        line.entries[place] = published[1]
+        if is_baseline:
+            line.baseline_on.add(place)
+    _add_seeds(lines, place, entries, facts.members[place].measure(measure))
+
+
+def _add_seeds(lines: Mapping[LineKey, Line], place: int, entries: DatasetEntries, measure: str) -> None:
+    """Note which of the values that lines have now are means of seeds."""
+    for found in entries.seed_sets:
+        line = lines.get(found.line)
+        value = found.scores.get(measure)
+        if line is not None and value is not None and line.scores[place] == value:
+            line.seeds[place] = SeedsOf(found.number, found.deviations.get(measure))
+
+
+def _values(
+    facts: BenchmarkFacts, member: Member, entries: DatasetEntries, measure: str
+) -> list[float | None]:
+    """By entry its value, None for an entry that is not shown: of another paper, or not on the present judgements."""
+    values = [scores.get(measure) for scores in entries.scores]
+    current = f"scored:{member.facts.version_id}:{member.facts.qrels_id}:"
+    shown = {
+        (source, group)
+        for source, group in entries.kinds
+        if (group.startswith(current) if source is None else is_of(source, facts.source_id))
+    }
+    if shown == entries.kinds:
+        return values
+    kinds = zip(entries.sources, entries.groups, strict=True)
+    return [value if kind in shown else None for value, kind in zip(values, kinds, strict=True)]
+
+
+def _compare(lines: Sequence[Line], number: int, anchors: Sequence[Line]) -> None:
+    """Drop values of superseded measures, and put each value's baseline beside it: that of its own comparison group."""
+    baselines: list[dict[str, float | None]] = [{} for _ in range(number)]
+    for line in anchors:
+        for place in line.baseline_on:
+            baselines[place][line.groups[place]] = line.scores[place]
+    current = _current_groups(anchors, number)
+    of_groups: dict[tuple[str, ...], list[float | None]] = {}  # most lines have the same
+    for line in lines:
+        if line.ranked_in == SCORED and line.groups != current:
+            line.scores = [
+                score if group == wanted else None
+                for score, group, wanted in zip(line.scores, line.groups, current, strict=True)
+            ]
+        groups = tuple(line.groups)
+        if groups not in of_groups:
+            of_groups[groups] = [
+                of_place.get(group) for of_place, group in zip(baselines, groups, strict=True)
+            ]
+        line.baselines = of_groups[groups]
+
+
+def _current_groups(lines: Sequence[Line], number: int) -> list[str]:
+    """By dataset, the group that its scored values are compared in: that of its baseline, else the newest."""
+    current = [""] * number
+    anchored: set[int] = set()
+    for line in lines:
+        if line.ranked_in == REPORTED:
+            continue
+        anchored |= line.baseline_on
+        for place, group in enumerate(line.groups):
+            if group and (place not in anchored or place in line.baseline_on):
+                current[place] = group
+    return current
+
+
+def available_measures(facts: BenchmarkFacts, entries: Mapping[int, DatasetEntries]) -> list[str]:
+    """The measures that the board can show: its own first, then those that half of the counted datasets have."""
+    had = {dataset: of_dataset.measures_of(facts.source_id) for dataset, of_dataset in entries.items()}
+    wanted = {name for names in had.values() for name in names}
+    wanted -= {name for member in facts.members for name in member.stand_ins.values()}
+    wanted |= {name for member in facts.members for name in member.stand_ins}
+
+    def widely_had(measure: str) -> bool:
+        having = sum(member.measure(measure) in had[member.dataset_id] for member in facts.counted)
+        return having > 0 and 2 * having >= len(facts.counted)
+
+    return [facts.measure, *sorted(name for name in wanted if name != facts.measure and widely_had(name))]

@@ -1,0 +1,129 @@
+"""How sure the cells of a benchmark's board are: what was found on each dataset's own board, said at its values.
+
+Nothing is tested over several datasets. A cell says on hover what its dataset's board says in columns, and a mark says
+whether the difference to that board's baseline is real.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from leaderboard.boards.benchmark.lines import Line
+from leaderboard.boards.columns.significance import WITHHELD, written_p
+from leaderboard.boards.facts import BenchmarkFacts
+from leaderboard.boards.model import SEPARATED, Board, Row
+from leaderboard.results.kinds import REPORTED
+from leaderboard.results.significance.types import BoardCertainty, EntryCertainty, MeasureCertainty, Settings
+
+#: Where it has no other name.
+BASELINE = "the baseline"
+
+
+class _Dataset(NamedTuple):
+    """A dataset's column, what was found there, and what it was found with; `place` is that of a line's values."""
+
+    column: int
+    place: int
+    found: MeasureCertainty
+    how: Settings
+    baseline: str
+
+
+def show_certainty(
+    board: Board,
+    facts: BenchmarkFacts,
+    lines: Mapping[int, Line],
+    found: Mapping[int, BoardCertainty],
+    baselines: Mapping[int, str],
+    view: str,
+) -> list[str]:
+    """Put what was found into the cells of the rows that the board shows, and return the notes on it.
+
+    `lines` has, by the identity of a row, the line that it was made of; rows that are not there stay as they are.
+    `found` is by dataset, `baselines` are names of baselines by place of the dataset. Nothing is said of reported
+    figures, of hidden judgements, and of boards of which nothing has been found yet.
+    """
+    datasets = _datasets(board, facts, found, baselines)
+    known = [
+        (each.column, each.place, each, each.found.said.setdefault(each.baseline, {})) for each in datasets
+    ]
+    any_marked = False
+    for row in board.rows:
+        line = lines.get(id(row))
+        if line is None or line.ranked_in == REPORTED:
+            continue
+        ids, scores, titles = line.entries, line.scores, row.titles
+        for column, place, dataset, made in known:
+            if scores[place] is None:
+                continue
+            told = made.get(ids[place]) or _told(dataset, ids[place])
+            if told is None:
+                continue
+            row.found[column], title, differs = told
+            titles[column] = f"{titles[column]}; {title}" if column in titles else title
+            if differs and view != "rank":
+                _mark(row, column)
+                any_marked = True
+    if datasets:
+        board.found_with = datasets[0].how
+    return _notes(board, facts, datasets, marked=any_marked)
+
+
+def _told(dataset: _Dataset, entry: int) -> tuple[EntryCertainty, str, bool] | None:
+    """What was found of an entry, how it is said, and whether it differs from the baseline; None of others."""
+    found, how = dataset.found.entries.get(entry), dataset.how
+    if found is None:
+        return None
+    differs = found.p_baseline is not None and found.p_baseline < how.alpha
+    told = found, said(found, how, dataset.baseline), differs
+    dataset.found.said[dataset.baseline][entry] = told
+    return told
+
+
+def _datasets(
+    board: Board, facts: BenchmarkFacts, found: Mapping[int, BoardCertainty], baselines: Mapping[int, str]
+) -> Sequence[_Dataset]:
+    """The columns of which something was found. One that is the mean of its parts has nothing of its own."""
+    columns = {column.key: place for place, column in enumerate(board.columns)}
+    datasets = []
+    for place, member in enumerate(facts.members):
+        of_board = found.get(member.dataset_id)
+        measure = of_board.of(member.measure(board.measure)) if of_board is not None else None
+        if of_board is not None and measure is not None and member.slug in columns and not member.parts:
+            name = baselines.get(place, BASELINE)
+            datasets.append(_Dataset(columns[member.slug], place, measure, of_board.settings, name))
+    return datasets
+
+
+def said(found: EntryCertainty, how: Settings, baseline: str = BASELINE) -> str:
+    """What a cell says on hover: the interval, and, where tests are current, the group and how it compares."""
+    text = f"{how.level * 100:.0f} % interval {found.low:.4f} to {found.high:.4f}"
+    if found.group:
+        text += f"; group {found.group}"
+    if found.p_baseline is not None:
+        text += f"; p {written_p(found.p_baseline)} against {baseline} ({how.correction})"
+    return text
+
+
+def _mark(row: Row, column: int) -> None:
+    before = row.marks.get(column, "")
+    row.marks[column] = f"{before}{SEPARATED}" if before in ("", "‡") else f"{SEPARATED} {before}"
+
+
+def _notes(board: Board, facts: BenchmarkFacts, datasets: Sequence[_Dataset], *, marked: bool) -> list[str]:
+    if not datasets or not any(row.found for row in board.rows):
+        return []
+    how, names = datasets[0].how, {each.baseline for each in datasets}
+    baseline = names.pop() if len(names) == 1 else "that dataset’s baseline"
+    notes = [
+        f"Values scored here say on hover their {how.level * 100:.0f} % interval, and how they compare on that dataset "
+        "alone; each dataset’s own board says how that was found."
+    ]
+    if marked:
+        notes[0] = (
+            f"{SEPARATED} differs from {baseline}: p < {how.alpha:g} in a two-sided {how.test} by "
+            f"query, {how.correction}-corrected over the dataset’s own board, not over datasets. {notes[0]}"
+        )
+    hidden = [member.facts.name for member in facts.members if member.facts.hidden]
+    return notes + ([f"{', '.join(hidden)}: {WITHHELD[0].lower()}{WITHHELD[1:]}"] if hidden else [])

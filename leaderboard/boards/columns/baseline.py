@@ -1,0 +1,96 @@
+"""What a board's differences are taken to, in words: BM25, or the run that a curator named as the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from leaderboard.boards.model import DIFFERENCE
+from leaderboard.results.history.entries import EntryRow
+from leaderboard.systems.baselines import BM25, bm25_in_words
+
+if TYPE_CHECKING:
+    from leaderboard.boards.facts import BenchmarkFacts
+
+#: The head of differences that are taken to several baselines of different names.
+SEVERAL = "Δ baseline"
+
+
+class Versus(NamedTuple):
+    """A dataset's baseline: how it is called, and whether it is the BM25 that the site made itself.
+
+    The name is empty where scored results are compared with nothing; `any` says whether anything is, reported figures
+    with their publication's BM25 too.
+    """
+
+    name: str
+    ours: bool
+    any: bool
+
+    @classmethod
+    def of(cls, entries: Iterable[EntryRow], current: str, dataset: str) -> Versus:
+        """The baseline of the present comparison group of the dataset of this name."""
+        public = [entry for entry in entries if entry.is_baseline and entry.visibility == "public"]
+        present = [entry for entry in public if entry.comparison_group == current]
+        if not present:
+            return cls("", ours=False, any=bool(public))
+        last = present[-1]
+        # A run that was imported as the baseline alone has the dataset's name behind its own.
+        return cls(last.system.removesuffix(f" ({dataset})"), ours=last.slug == BM25.slug, any=True)
+
+    @property
+    def shown(self) -> str:
+        """How it is called in heads and notes."""
+        return self.name or BM25.name
+
+    @property
+    def head(self) -> str:
+        """The head of the columns of differences."""
+        return difference_to([self.shown])
+
+    def notes(self, language: str) -> list[str]:
+        """What a reader has to know of it."""
+        if not self.any:
+            return []
+        taken = f"Δ is taken to the {BM25.name} baseline of the same source, version and judgements, never across;"
+        if self.shown != BM25.name:
+            taken = (
+                f"Δ is taken to {self.name}, the baseline here, never across sources, versions or judgements;"
+            )
+        return [
+            f"{taken} — means there is none.",
+            *([bm25_in_words(language)] if self.ours else []),
+        ]
+
+
+def difference_to(names: Iterable[str]) -> str:
+    """The head of differences to baselines of these names."""
+    different = set(names) or {BM25.name}
+    if different == {BM25.name}:
+        return DIFFERENCE
+    return f"Δ to {different.pop()}" if len(different) == 1 else SEVERAL
+
+
+def notes_on_baselines(facts: BenchmarkFacts, baselines: Mapping[int, tuple[str, bool]]) -> list[str]:
+    """How a benchmark's baselines were made, and on which datasets they are no BM25.
+
+    `baselines` has, by place of a dataset, the name of what scored results are compared with, and whether it is the
+    BM25 that the site made itself.
+    """
+    other: dict[str, list[str]] = {}
+    ours: dict[str, list[str]] = {}
+    for place, (name, is_ours) in sorted(baselines.items()):
+        member = facts.members[place].facts
+        if is_ours:
+            ours.setdefault(bm25_in_words(member.language), []).append(member.name)
+        elif name != BM25.name:
+            other.setdefault(name, []).append(member.name)
+    named = [f"On {', '.join(datasets)} Δ is taken to {name}." for name, datasets in other.items()]
+    return named + _with_names(ours)
+
+
+def _with_names(said: Mapping[str, Sequence[str]]) -> list[str]:
+    """Each sentence, with the datasets that it is about where there are several sentences."""
+    if len(said) < 2:
+        return list(said)
+    return [f"{', '.join(datasets)}: {text}" for text, datasets in said.items()]

@@ -1,0 +1,255 @@
+"""The columns of measured costs: what a board shows of each measurement, in which unit, and which way is good."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from leaderboard.boards.model import EFFICIENCY, Board, Column, Row
+from leaderboard.core.text.numbers import significant
+from leaderboard.results.efficiency import cost_per_million
+from leaderboard.results.history.measurements import Machine, Measured
+
+
+class Cost(NamedTuple):
+    """One column: how it is called, and its value of a measurement, None where that has none."""
+
+    key: str
+    label: str
+    unit: str
+    better: Literal["higher", "lower", ""]
+    note: str
+    value: Callable[[Measured], float | None]
+
+
+def _figure(name: str, per: float = 1.0) -> Callable[[Measured], float | None]:
+    def value(measured: Measured) -> float | None:
+        found = measured.figures.get(name)
+        return None if found is None else found / per
+
+    return value
+
+
+def _of_whole_searches(value: Callable[[Measured], float | None]) -> Callable[[Measured], float | None]:
+    """The value only where whole searches were timed, so that no board ranks a part of one among them."""
+    return lambda measured: None if measured.over_stored_runs else value(measured)
+
+
+def times_baseline(measured: Measured) -> float | None:
+    """How many times the mean latency of BM25, on the same machine in the same job."""
+    baseline = measured.baseline_latency
+    return measured.latency["mean"] / baseline if baseline else None
+
+
+def cost(measured: Measured) -> float | None:
+    """What a million queries cost at today's price of the machine."""
+    if measured.per_hour is None:
+        return None
+    return cost_per_million(measured.latency["mean"], measured.per_hour)
+
+
+#: What is said wherever a time is shown, or left out, that begins with runs made before.
+OVER_STORED_RUNS = "over stored runs: their own search is not in it"
+
+
+MILLION = 1e6
+#: The column of the estimate for the reader's own corpus.
+CORPUS_INDEX = "corpus-index"
+PER_MILLION = "per M queries"
+
+COSTS: tuple[Cost, ...] = (
+    Cost(
+        "mean-latency",
+        "Latency",
+        "ms",
+        "lower",
+        "mean of single warm searches, from text to top 100; p95 beside each value",
+        _of_whole_searches(lambda measured: measured.latency["mean"]),
+    ),
+    Cost(
+        "times-bm25",
+        "× BM25",
+        "",
+        "lower",
+        "mean latency over BM25's, in the same job",
+        _of_whole_searches(times_baseline),
+    ),
+    Cost(
+        "queries-per-second",
+        "Throughput",
+        "queries/s",
+        "higher",
+        "all queries in batches",
+        _of_whole_searches(_figure("queries_per_second")),
+    ),
+    Cost(
+        "documents-per-second",
+        "Encoding",
+        "docs/s",
+        "higher",
+        "documents encoded or indexed a second",
+        _figure("documents_per_second"),
+    ),
+    Cost(
+        "build-time", "Build", "s", "lower", "from the corpus to a searchable index", _figure("build_seconds")
+    ),
+    Cost("index-bytes", "Index", "MB", "lower", "the index on disk", _figure("index_bytes", MILLION)),
+    Cost(
+        "peak-memory",
+        "Memory",
+        "MB",
+        "lower",
+        "peak of the whole process, mapped files included",
+        _figure("peak_memory_bytes", MILLION),
+    ),
+    Cost("gpu-memory", "VRAM", "MB", "lower", "peak on the GPU", _figure("peak_gpu_memory_bytes", MILLION)),
+    Cost("model-parameters", "Parameters", "M", "", "weights of the model", _figure("parameters", MILLION)),
+    Cost(
+        "energy",
+        "Energy",
+        "J/query",
+        "lower",
+        "of a single search",
+        _of_whole_searches(_figure("energy_joules_per_query")),
+    ),
+    Cost(
+        "cost-per-million",
+        "Cost",
+        PER_MILLION,
+        "lower",
+        "mean latency × 10⁶ × price of an hour / 3600",
+        _of_whole_searches(cost),
+    ),
+)
+
+
+_KEYS = {CORPUS_INDEX, *(each.key for each in COSTS)}
+
+
+def estimated_index(documents: int) -> Cost:
+    """The column of what the index of so many documents would take, by the measured bytes for each document."""
+
+    def value(measured: Measured) -> float | None:
+        size, measured_documents = measured.figures.get("index_bytes"), measured.figures.get("documents")
+        if not size or not measured_documents:
+            return None
+        return float(size) / measured_documents * documents / MILLION
+
+    return Cost(
+        CORPUS_INDEX,
+        "My index",
+        "MB, estimated",
+        "lower",
+        f"estimated for {documents:,} documents: measured bytes of the index for each document × {documents:,}; "
+        "documents of another length take more or less",
+        value,
+    )
+
+
+class CostColumns(NamedTuple):
+    """The columns that measurements on one machine fill, in the order of the board."""
+
+    columns: list[Column]
+    costs: Sequence[Cost]
+
+    @classmethod
+    def of(
+        cls, measured: Iterable[Measured], machine: Machine | None, dataset: str = "", corpus: int = 0
+    ) -> CostColumns:
+        """Those that any of the measurements has a value for; `dataset` is named where the board has several.
+
+        With a `corpus` of so many documents, the size of its index is estimated beside the measured one.
+        """
+        found = list(measured)
+        offered = list(COSTS)
+        if corpus:
+            place = next(number for number, each in enumerate(offered) if each.key == "index-bytes")
+            offered.insert(place + 1, estimated_index(corpus))
+        costs = [each for each in offered if any(each.value(one) is not None for one in found)]
+        if machine is None:
+            return cls([], [])
+        group = cost_group(machine, dataset)
+        currency = currency_of(found)
+        return cls([_column(each, group, currency) for each in costs], costs)
+
+    def place(self, row: Row, measured: Measured, first: int) -> None:
+        """Put a measurement's values into the row, whose column of the first cost is at `first`."""
+        row.measured = measured
+        for place, each in enumerate(self.costs, first):
+            value = each.value(measured)
+            if value is not None:
+                row.values[place] = value
+
+
+def describe_costs(board: Board) -> None:
+    """Write the measured costs of the rows that a page shows as people read them, and what the cells say on hover.
+
+    Only of these: a board of a thousand systems has ten thousand costs, most of which no page shows.
+    """
+    places = [(place, column.key) for place, column in enumerate(board.columns) if column.key in _KEYS]
+    for row in board.rows:
+        if row.measured is None:
+            continue
+        for place, key in places:
+            value = row.values[place]
+            if isinstance(value, (float, int)):
+                row.shown[place] = significant(value)
+            if title := _title(key, row.measured):
+                row.titles[place] = title
+
+
+def _title(key: str, measured: Measured) -> str:
+    """What a cell says on hover."""
+    if key in ("mean-latency", "times-bm25") and measured.over_stored_runs:
+        return OVER_STORED_RUNS
+    if key == "mean-latency":
+        return spread_of_latency(measured.latency)
+    if key == "times-bm25" and measured.baseline_latency is not None:
+        return f"BM25 took {significant(measured.baseline_latency)} ms in the same job"
+    return ""
+
+
+def cost_group(machine: Machine, dataset: str = "") -> str:
+    """What the columns' common head says."""
+    return f"{EFFICIENCY} on {machine.name}" + (f", {dataset}" if dataset else "")
+
+
+def spread_of_latency(latency: Mapping[str, float]) -> str:
+    """How latency varies, in few words."""
+    return " · ".join(f"{name} {significant(latency[name])}" for name in ("p50", "p95", "p99")) + " ms"
+
+
+def _column(each: Cost, group: str, currency: str) -> Column:
+    unit = unit_with(currency, each.unit)
+    return Column(each.key, each.label, group, "figure", each.better, unit, each.note)
+
+
+def currency_of(measured: Iterable[Measured]) -> str:
+    """The currency of the prices, empty where there is none or more than one."""
+    currencies = {one.currency for one in measured if one.currency}
+    return currencies.pop() if len(currencies) == 1 else ""
+
+
+def unit_with(currency: str, unit: str) -> str:
+    """The unit, with the currency before it where it is a cost's."""
+    return f"{currency} {unit}".strip() if unit == PER_MILLION else unit
+
+
+def notes_on_costs(
+    machine: Machine, measured: Iterable[Measured], others: int, dataset: str = ""
+) -> list[str]:
+    """What a reader of the columns has to know; `others` counts systems that were measured on other machines only."""
+    where = f" on {dataset}" if dataset else ""
+    notes = [
+        f"Efficiency was measured here{where} under protocol v1 on {machine.name}; × BM25 is the latency over that of "
+        "BM25 on the same machine in the same job."
+    ]
+    if any(one.over_stored_runs for one in measured):
+        notes.append(
+            "Systems that begin with stored runs (fusion, re-ranking of a run) have no latency here, since the runs' "
+            "own search is not in it; their own pages show the rest."
+        )
+    if others:
+        systems = "1 system was" if others == 1 else f"{others} systems were"
+        notes.append(f"{systems} measured on other hardware only, which Hardware above shows instead.")
+    return notes

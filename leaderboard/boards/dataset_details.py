@@ -1,0 +1,241 @@
+"""What a dataset's page says beside its board and statistics: an example, how to load it, its versions, its whole.
+
+Each text is shown only as far as the dataset's own settings let everyone see it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import urljoin
+
+from django.urls import reverse
+from django.utils.text import Truncator
+
+from leaderboard.judgements.rescoring.shown import not_shown, pages_of
+from leaderboard.models import CollectionProfile, Dataset, DatasetFile, Qrels
+from leaderboard.models.datasets import Visibility
+from leaderboard.results.profiles.public import Neighbour, neighbours
+
+#: So many characters of a query and of a document are shown.
+QUERY_LENGTH, DOCUMENT_LENGTH = 300, 600
+#: Where BEIR's own files lie.
+_BEIR = "https://public.ukp.informatik.tu-darmstadt.de/thakur/BEIR/datasets/{name}.zip"
+
+
+class Example(NamedTuple):
+    """A query and a document, cut where they are long. `grade` is None where nothing is said of relevance."""
+
+    query_id: str
+    query: str
+    document_id: str
+    title: str
+    text: str
+    grade: int | None
+
+
+class Snippet(NamedTuple):
+    """How to load a dataset with one tool."""
+
+    tool: str
+    language: str
+    code: str
+
+
+class JudgedVersion(NamedTuple):
+    """One version of the judgements: when it came, and what it changed, in words."""
+
+    version: str
+    split: str
+    number: int
+    date: str
+    changes: str
+    current: bool
+    #: Where it is shown what changed with them; empty where no board was switched to them.
+    page: str = ""
+
+
+class Whole(NamedTuple):
+    """A dataset that is the mean of others, by address and name."""
+
+    slug: str
+    name: str
+
+
+class Details(NamedTuple):
+    """All of it. `group` is the dataset that this one is a part of."""
+
+    example: Example | None
+    snippets: list[Snippet]
+    judged: list[JudgedVersion]
+    group: Whole | None
+    neighbours: list[Neighbour]
+
+
+def details(dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: str) -> Details:
+    """The details of a dataset's row (`pages.DATASET_FIELDS`); `files` are those that this visitor may have.
+
+    `site` is its address, for the commands. Four queries at most.
+    """
+    return Details(
+        example=example(dataset),
+        snippets=list(_snippets(dataset, files, site)),
+        judged=judged_versions(dataset),
+        group=_whole(dataset["part_of_id"]),
+        neighbours=neighbours(dataset["current_version_id"]) if _has_public_documents(dataset) else [],
+    )
+
+
+def _whole(part_of: int | None) -> Whole | None:
+    """The dataset that this one is a part of. One query, none where it is no part."""
+    if part_of is None:
+        return None
+    found = Dataset.objects.listed().filter(pk=part_of).values_list("slug", "name").first()
+    return Whole(*found) if found else None
+
+
+def _has_public_documents(dataset: Mapping[str, Any]) -> bool:
+    here = bool(dataset["current_version__corpus_sha256"]) and not dataset["runs_only"]
+    return here and dataset["documents_visibility"] == Visibility.PUBLIC
+
+
+def example(dataset: Mapping[str, Any]) -> Example | None:
+    """The dataset's example, None where its queries or documents are not everyone's, or none was found yet.
+
+    Where judgements are hidden, or have changed since, nothing is said of relevance.
+    """
+    if not _has_public_documents(dataset) or dataset["queries_visibility"] != Visibility.PUBLIC:
+        return None
+    profile = CollectionProfile.objects.filter(version=dataset["current_version_id"])
+    found = profile.values_list("example", flat=True).first() or {}
+    if "query" not in found or "document" not in found:
+        return None
+    basis = found.get("basis", {}).get("qrels")
+    if found["grade"] is not None and (dataset["hidden"] or basis != dataset["current_qrels_id"]):
+        return None
+    query, document = found["query"], found["document"]
+    return Example(
+        query["id"],
+        _cut(query["text"], QUERY_LENGTH),
+        document["id"],
+        _cut(document["title"], QUERY_LENGTH),
+        _cut(document["text"], DOCUMENT_LENGTH),
+        found["grade"],
+    )
+
+
+def _cut(text: str, length: int) -> str:
+    """The text in one line, cut between words where it is longer."""
+    line = " ".join(text[: 4 * length].split())
+    if len(line) <= length:
+        return line
+    whole_words = line[: length - 1].rpartition(" ")[0]
+    return (whole_words or Truncator(line).chars(length - 1, truncate="")).rstrip(" ,;:.-–—") + "…"
+
+
+def _snippets(dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: str) -> Iterable[Snippet]:
+    if dataset["ir_datasets_id"]:
+        yield Snippet("ir_datasets", "Python", _ir_datasets(dataset["ir_datasets_id"]))
+    if dataset["beir_name"]:
+        yield Snippet("BEIR", "Python", _beir(dataset["beir_name"], dataset["current_qrels__split"]))
+    if files:
+        yield Snippet("Files from here", "shell", _from_here(dataset, files, site))
+
+
+def _ir_datasets(name: str) -> str:
+    return (
+        f'import ir_datasets\n\ndataset = ir_datasets.load("{name}")\n'
+        "queries = {query.query_id: query for query in dataset.queries_iter()}\n"
+        "documents = dataset.docs_store()"
+    )
+
+
+def _beir(name: str, split: str | None) -> str:
+    split = split or ("dev" if name == "msmarco" else "test")
+    address = _BEIR.format(name=name.partition("/")[0])
+    return (
+        "from beir import util\nfrom beir.datasets.data_loader import GenericDataLoader\n\n"
+        f'folder = util.download_and_unzip("{address}", "datasets")\n'
+        + (f'folder += "/{name.partition("/")[2]}"\n' if "/" in name else "")
+        + f'corpus, queries, qrels = GenericDataLoader(folder).load(split="{split}")'
+    )
+
+
+def _from_here(dataset: Mapping[str, Any], files: Sequence[DatasetFile], site: str) -> str:
+    """Commands that fetch what is offered and, where the judgements are, score a run with the site's own code."""
+    wanted = (DatasetFile.Kind.CORPUS, DatasetFile.Kind.QUERIES, DatasetFile.Kind.QRELS)
+    scored = f"qrels.{dataset['current_qrels__split']}.tsv.gz"
+    fetched = [
+        file.name
+        for file in files
+        if file.kind in wanted and (file.kind != DatasetFile.Kind.QRELS or file.name == scored)
+    ]
+    lines = [
+        f"curl -O {urljoin(site, reverse('dataset-file', args=[dataset['slug'], name]))}" for name in fetched
+    ]
+    if scored in fetched:
+        options = f" --relevance-level {dataset['relevance_level']}" if dataset["relevance_level"] > 1 else ""
+        options += " --drop-self-matches" if dataset["drop_self_matches"] else ""
+        lines.append(f"python -m evaluation score --qrels {scored}{options} --run run.txt")
+    return "\n".join(lines)
+
+
+def judged_versions(dataset: Mapping[str, Any]) -> list[JudgedVersion]:
+    """Every version of the judgements that scores were made with, newest first, and what each changed.
+
+    Where judgements are hidden it is told that they changed, and nothing of how.
+    """
+    if dataset["current_version_id"] is None:
+        return []
+    rows = list(
+        Qrels.objects.filter(version__dataset=dataset["pk"])
+        .exclude(pk__in=not_shown(dataset["pk"]))
+        .select_related("version__dataset")
+        .order_by("created_at", "pk")
+    )
+    pages = pages_of(dataset["pk"], dataset["slug"])
+    found = []
+    for before, row in zip([None, *rows], rows, strict=False):
+        found.append(
+            JudgedVersion(
+                version=row.version.label or f"version {row.version.number}",
+                split=row.split,
+                number=row.number,
+                date=row.created_at.date().isoformat(),
+                changes=_changes(before, row, hidden=dataset["hidden"]),
+                current=row.pk == dataset["current_qrels_id"],
+                page=pages.get(row.pk, ""),
+            )
+        )
+    return found[::-1]
+
+
+def _changes(before: Qrels | None, row: Qrels, *, hidden: bool) -> str:
+    """What is different from the version before, as far as it may be told."""
+    counted = row.statistics
+    if before is None:
+        return "" if hidden else _counts(counted)
+    texts = " Other queries or documents, too." if before.version_id != row.version_id else ""
+    split = f" The split is {row.split} now." if before.split != row.split else ""
+    if hidden:
+        return f"Judgements changed.{texts}{split}"
+    differences = [
+        f"{counted[name] - before.statistics[name]:+,} {label}".replace("-", "−")
+        for name, label in (
+            ("judgements", "judgements"),
+            ("judged_queries", "queries"),
+            ("relevant", "relevant"),
+        )
+        if name in counted and name in before.statistics and counted[name] != before.statistics[name]
+    ]
+    said = ", ".join(differences) or "Other judgements in the same number"
+    return f"{said}.{texts}{split}"
+
+
+def _counts(counted: Mapping[str, Any]) -> str:
+    if "judgements" not in counted:
+        return ""
+    return (
+        f"{counted['judgements']:,} judgements of {counted.get('judged_queries', 0):,} queries, "
+        f"{counted.get('relevant', 0):,} relevant."
+    )

@@ -1,0 +1,175 @@
+"""From all rows of a board to what a view shows: filters, order, pins, pages, columns. Both boards end here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from leaderboard.boards.columns.costs import describe_costs
+from leaderboard.boards.facets import OF_DATASETS, OF_ROWS, offered, passes
+from leaderboard.boards.model import Board, ColumnGroup, Row
+from leaderboard.boards.ranking import mark_best, ordered
+from leaderboard.boards.state import ROWS_OF_A_PAGE, BoardState, Sort
+from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.models import Entry
+from leaderboard.results.kinds import QUARANTINED
+
+#: What a view of zero-shot results shows. Adaptation to the corpus saw no label; whoever declared nothing may have
+#: trained on anything.
+ZERO_SHOT = (Entry.Training.ZERO_SHOT.value, Entry.Training.ADAPTED.value)
+
+
+def arrange(board: Board, state: BoardState, default: str) -> Board:
+    """Leave of the board's rows those that the view shows, in its order; `default` is the column sorted by otherwise.
+
+    The rows must be all there are, ranked, in order of publication. Best and second are found among all of them, so
+    that no filter moves these. Raises UnknownChoice for a column that the board does not have.
+    """
+    every = board.rows
+    board.total = len(every)
+    board.sorts = resolved_sorts(board, state, default)
+    mark_best(board, every)
+    left = _left_without_facets(board, every, state)
+    found = [row for row in left if _chosen(row, state)] if state.facets else left
+    _offer_facets(board, every, left, state)
+    board.found = len(found)
+    _take_page(board, every, found, state)
+    board.ranges = [column for column in board.columns if column.numeric]
+    _hide_groups(board, state)
+    describe_costs(board)
+    return board
+
+
+def resolved_sorts(board: Board, state: BoardState, default: str) -> list[Sort]:
+    """The columns that decide the order, each with its order; one that is awaited decides nothing.
+
+    Raises UnknownChoice.
+    """
+    by_key = {column.key: column for column in board.columns}
+    wanted = [sort for sort in state.sorts if sort.key not in board.awaited]
+    sorts = []
+    for sort in wanted or (Sort(default),):
+        key = sort.key or default
+        if key not in by_key:
+            raise UnknownChoice("sort", key, by_key)
+        sorts.append(Sort(key, sort.order or by_key[key].first_order))
+    return sorts
+
+
+def in_view(board: Board, rows: Sequence[Row], state: BoardState) -> list[Row]:
+    """The rows that the view shows, on all of its pages. Raises UnknownChoice for a range of no numeric column."""
+    return [row for row in _left_without_facets(board, rows, state) if _chosen(row, state)]
+
+
+def _left_without_facets(board: Board, rows: Sequence[Row], state: BoardState) -> list[Row]:
+    """The rows that all filters but facets leave: text, switches, ranges."""
+    found = list(rows)
+    if state.text:
+        text = state.text.casefold()
+        found = [row for row in found if _mentions(row, text)]
+    if state.zero_shot:
+        found = [row for row in found if passes(row.facets, "training", ZERO_SHOT)]
+    if state.cpu_only:
+        found = [row for row in found if row.measured and not row.measured.machine.has_gpu]
+    numeric = {column.key: place for place, column in enumerate(board.columns) if column.numeric}
+    for key, low, high in state.ranges:
+        if key in board.awaited:
+            continue
+        if key not in numeric:
+            raise UnknownChoice("range", key, numeric)
+        found = [row for row in found if _within(row.values[numeric[key]], low, high)]
+    return found
+
+
+def _chosen(row: Row, state: BoardState) -> bool:
+    """Whether the row has a chosen value of every facet of rows. Those of datasets choose columns, not rows."""
+    return all(
+        passes(row.facets, facet, wanted) for facet, wanted in state.facets if facet not in OF_DATASETS
+    )
+
+
+def _mentions(row: Row, text: str) -> bool:
+    entry = row.entry
+    named = (entry.system, entry.configuration, entry.team or "", entry.source_key or "")
+    return any(text in part.casefold() for part in named)
+
+
+def _within(value: object, low: float | None, high: float | None) -> bool:
+    if not isinstance(value, (int, float)):
+        return False
+    return (low is None or value >= low) and (high is None or value <= high)
+
+
+def _offer_facets(board: Board, every: Sequence[Row], left: Sequence[Row], state: BoardState) -> None:
+    called = _called(board, every)
+    board.facets = offered(
+        [row.facets for row in every], [row.facets for row in left], state, OF_ROWS, called
+    )
+    if board.of_datasets:
+        board.facets += offered(board.of_datasets, board.of_datasets, state, OF_DATASETS)
+
+
+def _called(board: Board, rows: Sequence[Row]) -> Mapping[str, str]:
+    """How teams and publications are called, by slug and key: as the column “By” has it."""
+    try:
+        by = board.index("by")
+    except KeyError:
+        return {}
+    return {
+        str(row.facets.get("team")): row.entry.team
+        if row.entry.team and row.entry.team_slug
+        else str(row.values[by])
+        for row in rows
+        if row.values[by] is not None
+    }
+
+
+def _take_page(board: Board, every: Sequence[Row], found: Sequence[Row], state: BoardState) -> None:
+    """The pinned rows, then the page's. Pins survive filters, and come again on every page; their ranks are their own.
+
+    A board of a thousand systems comes in pages: a browser would lay out all of them at once.
+    """
+    pinned = [row for slug in state.pins for row in in_order(board, _of(every, slug))]
+    slugs = {row.entry.slug for row in pinned}
+    others = in_order(board, [row for row in found if row.entry.slug not in slugs])
+    board.pinned = len(pinned)
+    board.pages = 1 if state.all_rows else max(1, -(-len(others) // ROWS_OF_A_PAGE))
+    board.page = min(state.page, board.pages)
+    if board.pages > 1:
+        first = (board.page - 1) * ROWS_OF_A_PAGE
+        others = others[first : first + ROWS_OF_A_PAGE]
+    board.rows = pinned + others
+
+
+def _of(rows: Sequence[Row], slug: str) -> list[Row]:
+    return [row for row in rows if row.entry.slug == slug]
+
+
+def in_order(board: Board, rows: Sequence[Row]) -> list[Row]:
+    """The rows as the view orders them: by its last column first, since sorting keeps the order of equals.
+
+    Those under quarantine stand last, whatever it is ordered by."""
+    found = list(rows)
+    for key, order in reversed(board.sorts):
+        place = board.index(key)
+        found = ordered(found, place, order or board.columns[place].first_order)
+    return sorted(found, key=lambda row: row.ranked_in == QUARANTINED)
+
+
+def _hide_groups(board: Board, state: BoardState) -> None:
+    """Leave out the columns of hidden groups; what decides the order may be hidden too."""
+    heads: dict[str, str] = {}
+    for column in board.columns:
+        if column.group_slug:
+            heads.setdefault(column.group_slug, column.group_label)
+    board.groups = [ColumnGroup(slug, label, slug not in state.hidden) for slug, label in heads.items()]
+    if not heads.keys() & set(state.hidden):
+        return
+    places = [place for place, column in enumerate(board.columns) if column.group_slug not in state.hidden]
+    moved = {old: new for new, old in enumerate(places)}
+    board.columns = [board.columns[place] for place in places]
+    for row in board.rows:
+        row.keep_only(places)
+    for marked in (board.best, board.second):
+        kept = {(moved[place], kind): value for (place, kind), value in marked.items() if place in moved}
+        marked.clear()
+        marked.update(kept)

@@ -1,0 +1,57 @@
+"""Numbers as people read them, and a board in few words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from leaderboard.boards.model import Board, Column
+from leaderboard.core.text.numbers import direction, signed, written
+
+
+def spans(columns: Iterable[Column]) -> list[tuple[str, int]]:
+    """The groups of neighbouring columns, each with how many it spans."""
+    found: list[tuple[str, int]] = []
+    for column in columns:
+        if found and found[-1][0] == column.group:
+            found[-1] = (column.group, found[-1][1] + 1)
+        else:
+            found.append((column.group, 1))
+    return found
+
+
+class SummaryRow(NamedTuple):
+    """A row of a board in few words, for the home page."""
+
+    rank: str
+    system: str
+    slug: str
+    is_baseline: bool
+    value: str
+    relative: str
+    direction: str
+    wins: str
+
+
+def summary(board: Board, number: int) -> list[SummaryRow]:
+    """The first rows of a benchmark's board: what it is ordered by, and how that compares with BM25."""
+    keys = {column.key: place for place, column in enumerate(board.columns)}
+    place, average, won = keys[board.sort], keys.get("average-relative"), keys.get("wins")
+    rows = []
+    for row in board.rows[:number]:
+        value = row.values[place]
+        found = row.values[average] if average else None
+        relative = found if isinstance(found, float) else None
+        rows.append(
+            SummaryRow(
+                rank=row.rank_label,
+                system=row.entry.system,
+                slug=row.entry.slug,
+                is_baseline=bool(row.entry.is_baseline),
+                value=written(value, row.decimals) if isinstance(value, float) else "—",
+                relative=signed(relative, 1, percent=True),
+                direction=direction(relative, board.measure),
+                wins=row.shown.get(won, "—") if won else "—",
+            )
+        )
+    return rows

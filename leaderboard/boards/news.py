@@ -1,0 +1,259 @@
+"""What changed on the boards, in words: the news. A system's own history is in `boards.system_more`.
+
+All of it is read from `BoardChange`. Nothing private is told: neither a result that is private now, nor one of a
+dataset that is not public; numbers are those that boards published.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from functools import reduce
+from itertools import groupby
+from operator import attrgetter, or_
+from typing import Any, NamedTuple
+
+from django.core.paginator import Page, Paginator
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
+
+from leaderboard.core.measures import better
+from leaderboard.core.text import deltas, numbers
+from leaderboard.judgements.rescoring.shown import news_of
+from leaderboard.models import BoardChange, Dataset, Entry, EntryVersion
+from leaderboard.models.datasets import Protection
+from leaderboard.results.history.entries import short_citation
+from leaderboard.results.history.past import is_public
+from leaderboard.results.publishing import HIDDEN_DECIMALS, published_value
+
+Kind = BoardChange.Kind
+#: What is news.
+TOLD = (
+    Kind.IMPORTED,
+    Kind.PUBLISHED,
+    Kind.REPORTED,
+    Kind.WITHDRAWN,
+    Kind.RESCORED,
+    Kind.BASELINE,
+    Kind.REVEALED,
+    Kind.PROTECTED,
+)
+#: Of these what the policy of hidden judgements brings.
+_OF_PROTECTION = (Kind.REVEALED, Kind.PROTECTED)
+ITEMS_OF_A_PAGE = 50
+
+
+class Item(NamedTuple):
+    """One piece of news. Either a system or a dataset may be missing; `note` is a clause without a full stop."""
+
+    key: str
+    at: datetime.datetime
+    kind: str
+    label: str
+    system: str
+    system_slug: str
+    dataset: str
+    dataset_slug: str
+    note: str
+    new_best: bool = False
+
+    @property
+    def title(self) -> str:
+        """The whole in one line of plain text."""
+        about = " on ".join(part for part in (self.system, self.dataset) if part)
+        note = f": {self.note}" if self.note else ""
+        return f"{self.label}, {about}{note}" if about else f"{self.label}{note}"
+
+    @property
+    def url(self) -> str:
+        """Where to read on."""
+        if self.dataset_slug:
+            return f"/datasets/{self.dataset_slug}/"
+        return f"/systems/{self.system_slug}/" if self.system_slug else "/benchmarks/"
+
+
+class Day(NamedTuple):
+    """The news of a day, newest first."""
+
+    day: datetime.date
+    items: Sequence[Item]
+
+
+def news_page(number: int) -> tuple[Page[BoardChange], list[Item]]:
+    """A page of the news, newest first, the last one where there are fewer pages."""
+    page = Paginator(_told(), ITEMS_OF_A_PAGE).get_page(number)
+    return page, _items(page.object_list)
+
+
+def by_day(items: Iterable[Item]) -> list[Day]:
+    """The items grouped by their day."""
+    return [Day(day, list(found)) for day, found in groupby(items, lambda item: item.at.date())]
+
+
+def _told() -> QuerySet[BoardChange]:
+    """The changes that are told, a result once: what was kept back and comes again is no news.
+
+    Of reported tables, which change many boards at one time, the first board's.
+    """
+    told = BoardChange.objects.filter(kind=Kind.PUBLISHED, entry=OuterRef("entry"), pk__lt=OuterRef("pk"))
+    same = BoardChange.objects.filter(kind=Kind.REPORTED, at=OuterRef("at"), pk__lt=OuterRef("pk"))
+    return (
+        BoardChange.objects.filter(kind__in=TOLD)
+        .exclude(dataset__state=Dataset.State.PREPARING)
+        .filter(Q(entry=None) | Q(entry__visibility__in=Entry.SEEN))
+        .exclude(Q(kind=Kind.REPORTED) & Exists(same))
+        .exclude(Q(kind=Kind.PUBLISHED) & Exists(told))
+        .select_related("dataset", "entry__system")
+        .order_by("-at", "-pk")
+    )
+
+
+def _items(changes: Iterable[BoardChange]) -> list[Item]:
+    shown = [change for change in changes if is_public(change.facts)]
+    before = _facts_before([change for change in shown if change.kind == Kind.IMPORTED])
+    reported = _reported([change.at for change in shown if change.kind == Kind.REPORTED])
+    rescored = news_of(change for change in shown if change.kind == Kind.RESCORED)
+    items: list[Item] = []
+    for change in shown:
+        if change.pk in rescored:
+            items.append(_item(change, "Rescored", rescored[change.pk]))
+        elif change.kind == Kind.REPORTED:
+            items += reported.get(change.at, [])
+        elif change.kind == Kind.IMPORTED:
+            items += _imported(change, before.get(change.pk, {}))
+        elif change.kind in _OF_PROTECTION:
+            items.append(_of_protection(change))
+        elif change.entry is not None:
+            items.append(_of_entry(change, change.entry))
+    return sorted(items, key=attrgetter("at"), reverse=True)
+
+
+def _facts_before(changes: Sequence[BoardChange]) -> dict[int, Mapping[str, Any]]:
+    """What each dataset's columns were before these changes, by the changes' ids. One query."""
+    if not changes:
+        return {}
+    wanted = reduce(or_, (Q(dataset=each.dataset_id, revision=each.revision - 1) for each in changes))
+    rows = BoardChange.objects.filter(wanted).values_list("dataset_id", "revision", "facts")
+    facts = {(dataset, revision): found for dataset, revision, found in rows}
+    return {each.pk: facts.get((each.dataset_id, each.revision - 1), {}) for each in changes}
+
+
+def _imported(change: BoardChange, before: Mapping[str, Any]) -> list[Item]:
+    """What an import changed that readers see; nothing for files and settings."""
+    now = change.facts
+    if not is_public(before):
+        label, note = "New dataset", _kind_of(now)
+    elif before["state"] != now["state"]:
+        label, note = "Dataset opened", "it takes runs now, and is scored here"
+        if now["state"] == Dataset.State.COLLECTING:
+            note = "it collects runs, which are scored once it is judged"
+    elif before["current_version_id"] is None and now["current_version_id"] is not None:
+        label, note = "Dataset opened", "it is scored here now, beside what publications report"
+    elif before["current_version_id"] != now["current_version_id"]:
+        label, note = "New version", "earlier results are stale until they are scored again"
+    elif before["current_qrels_id"] != now["current_qrels_id"]:
+        label, note = "New judgements", "earlier results are stale until they are scored again"
+    elif before["measures"] != now["measures"]:
+        label, note = "Measures changed", ", ".join(now["measures"])
+    else:
+        return []
+    return [_item(change, label, note)]
+
+
+def _of_protection(change: BoardChange) -> Item:
+    """A competition that began or ended, or what it kept back until now."""
+    if change.kind == Kind.REVEALED:
+        return _item(change, "Revealed", "the private part, and how it differs from the public one")
+    if change.facts.get("protection") == Protection.COMPETITION:
+        return _item(change, "Competition", "the board shows the public part of the judged queries")
+    return _item(change, "Competition over", "values are means over all judged queries again")
+
+
+def _kind_of(facts: Mapping[str, Any]) -> str:
+    about = ", ".join(part for part in (facts.get("task"), facts.get("domain")) if part)
+    return about + (" (hidden judgements)" if facts.get("hidden") else "")
+
+
+def _of_entry(change: BoardChange, entry: Entry) -> Item:
+    if change.kind == Kind.WITHDRAWN:
+        return _item(change, "Withdrawn", entry.withdrawal_reason, entry)
+    if change.kind == Kind.BASELINE:
+        return _item(change, "Baseline named", "differences are taken against it", entry)
+    note, new_best = _result(change.facts, hidden=change.facts.get("hidden") or change.dataset.hidden)
+    if entry.visibility == Entry.Visibility.QUARANTINED:
+        note, new_best = "quarantined since by a curator", False
+    if entry.visibility == Entry.Visibility.WITHDRAWN:
+        note, new_best = "; ".join(part for part in (note, "withdrawn since") if part), False
+    return _item(change, "New result", note, entry, new_best=new_best)
+
+
+def _result(facts: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]:
+    """`nDCG@10 0.345, +0.020 to BM25`, and whether it was better than all before.
+
+    `hidden` is whether the judgements are hidden now, or were: then nothing finer than rounded values is told.
+    """
+    found = facts.get("result") or {}
+    measure = found.get("measure", "")
+    value, baseline, best = (
+        None if found.get(name) is None else published_value(found[name], hidden=hidden)
+        for name in ("value", "baseline", "best_before")
+    )
+    if value is None:
+        return "", False
+    decimals = HIDDEN_DECIMALS if hidden else 4
+    note = f"{measure} {numbers.written(value, decimals)}"
+    delta = deltas.absolute(value, baseline)
+    if delta is not None:
+        note += f", {numbers.signed(delta, decimals)} to BM25"
+    beaten = best is not None and (value < best if better(measure) == "lower" else value > best)
+    return note, beaten
+
+
+def _reported(times: Sequence[datetime.datetime]) -> dict[datetime.datetime, list[Item]]:
+    """By time, one item for each publication whose figures were loaded then. Two queries."""
+    if not times:
+        return {}
+    changes = BoardChange.objects.filter(kind=Kind.REPORTED, at__in=times)
+    found: dict[datetime.datetime, list[Item]] = {}
+    for at, group in groupby(
+        sorted(changes.values_list("at", "pk", "dataset", "revision")), lambda row: row[0]
+    ):
+        rows = list(group)
+        of_boards = reduce(or_, (Q(dataset=dataset, from_revision=number) for *_, dataset, number in rows))
+        sources = (
+            EntryVersion.objects.filter(of_boards, entry__source__isnull=False)
+            .values(
+                "entry__source__key", "entry__source__authors", "entry__source__year", "entry__source__title"
+            )
+            .annotate(systems=Count("entry__system", distinct=True), datasets=Count("dataset", distinct=True))
+            .order_by("entry__source__key")
+        )
+        found[at] = [_of_source(at, rows[0][1], source) for source in sources]
+    return found
+
+
+def _of_source(at: datetime.datetime, change: int, source: Mapping[str, Any]) -> Item:
+    cited = short_citation(source["entry__source__authors"], source["entry__source__year"])
+    systems, datasets = source["systems"], source["datasets"]
+    note = (
+        f"{cited}, {source['entry__source__title']}: {systems} system{'s' * (systems != 1)} on {datasets} "
+        f"dataset{'s' * (datasets != 1)}"
+    )
+    key = f"{change}-{source['entry__source__key']}"
+    return Item(key, at, Kind.REPORTED.value, "Reported figures", "", "", "", "", note)
+
+
+def _item(
+    change: BoardChange, label: str, note: str, entry: Entry | None = None, *, new_best: bool = False
+) -> Item:
+    return Item(
+        key=str(change.pk),
+        at=change.at,
+        kind=change.kind,
+        label=label,
+        system=entry.system.name if entry else "",
+        system_slug=entry.system.slug if entry else "",
+        dataset=change.dataset.name,
+        dataset_slug=change.dataset.slug,
+        note=note,
+        new_best=new_best,
+    )

@@ -1,0 +1,179 @@
+"""Effectiveness and latency of a re-ranker against its depth: a table, and two small charts drawn as SVG.
+
+Pages put `leaderboard/_depth.html` in their place, with `depth` as `depth_series` makes it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+from itertools import pairwise
+from typing import NamedTuple
+
+from django.utils.safestring import SafeString, mark_safe
+
+from leaderboard.core.text.numbers import significant, written
+
+_LABEL = re.compile(r"(?:^|\W)top (\d+)$")
+
+#: The drawing's own units; the page scales it.
+WIDTH, HEIGHT = 320, 190
+LEFT, RIGHT, TOP, BOTTOM = 14, 306, 34, 164
+#: How far the first and the last point are from the ends: half a label.
+INDENT = 24
+#: Room above and below the line, as a share of what it spans: labels stand there.
+_AIR = 0.25
+#: About how wide a character of a label is, and how high a line of them.
+_LETTER, _LINE = 6.2, 9.0
+
+#: A point of the drawing (x, y), with the text that says its value.
+_Place = tuple[float, float, str]
+
+
+class DepthPoint(NamedTuple):
+    """What re-ranking so many documents gave, and took: milliseconds, None where that was not measured."""
+
+    depth: int
+    value: float
+    latency_ms: float | None = None
+
+
+class DepthRow(NamedTuple):
+    """A point as text."""
+
+    depth: int
+    value: str
+    latency: str
+
+
+class DepthSeries(NamedTuple):
+    """What `leaderboard/_depth.html` shows."""
+
+    measure: str
+    rows: list[DepthRow]
+    charts: SafeString
+    timed: bool
+
+
+def depth_of(label: str) -> int | None:
+    """The depth in the label of a re-ranker's variant or configuration (“top 100”); None where it names none."""
+    found = _LABEL.search(label)
+    return int(found[1]) if found else None
+
+
+def depth_series(measure: str, points: Iterable[DepthPoint], decimals: int = 4) -> DepthSeries | None:
+    """The points in order of depth, drawn; None where there are fewer than two depths."""
+    ordered = list({point.depth: point for point in sorted(points)}.values())
+    if len(ordered) < 2:
+        return None
+    timed = [
+        (point.depth, point.latency_ms, f"{significant(point.latency_ms)} ms")
+        for point in ordered
+        if point.latency_ms is not None
+    ]
+    values = [(point.depth, point.value, written(point.value, decimals)) for point in ordered]
+    charts = _chart(measure, values, from_zero=False)
+    if len(timed) > 1:
+        charts += _chart("Latency, ms", timed, from_zero=True)
+    rows = [
+        DepthRow(
+            point.depth,
+            written(point.value, decimals),
+            "—" if point.latency_ms is None else significant(point.latency_ms),
+        )
+        for point in ordered
+    ]
+    return DepthSeries(measure, rows, mark_safe(charts), bool(timed))  # noqa: S308
+
+
+def _chart(title: str, points: Sequence[tuple[int, float, str]], *, from_zero: bool) -> str:
+    """One line over depth. Each point is (depth, value, the value as text), which stands above it."""
+    places = [(_x(points, depth), _y(points, value, from_zero), text) for depth, value, text in points]
+    line = " ".join(f"{x:.1f},{y:.1f}" for x, y, _ in places)
+    told = ", ".join(f"{text} at {depth}" for depth, _, text in points)
+    parts = [
+        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)} by depth: {told}">',
+        f'<text class="chart-title" x="{LEFT}" y="14">{escape(title)}</text>',
+        f'<line class="chart-axis" x1="{LEFT}" x2="{RIGHT}" y1="{BOTTOM}" y2="{BOTTOM}"/>',
+        f'<polyline class="chart-line" points="{line}"/>',
+    ]
+    parts += [
+        f'<text class="chart-label" x="{x:.1f}" y="{y:.1f}">{text}</text>' for x, y, text in _labels(places)
+    ]
+    last_tick = -100.0
+    for (x, y, _), (depth, _, _) in zip(places, points, strict=True):
+        parts.append(f'<circle class="chart-point" cx="{x:.1f}" cy="{y:.1f}" r="3.5"/>')
+        if x - last_tick >= 22:
+            parts.append(f'<text class="chart-tick" x="{x:.1f}" y="{BOTTOM + 15}">{depth}</text>')
+            last_tick = x
+    return "".join([*parts, "</svg>"])
+
+
+class _Box(NamedTuple):
+    """What a label covers."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    @classmethod
+    def of(cls, x: float, y: float, text: str) -> _Box:
+        """That of a text in the middle of `x` with its baseline at `y`."""
+        half = len(text) * _LETTER / 2
+        return cls(x - half, y - _LINE, x + half, y + 2)
+
+    def meets(self, other: _Box) -> bool:
+        """Whether the two have anything in common."""
+        return (
+            self.left < other.right
+            and other.left < self.right
+            and self.top < other.bottom
+            and other.top < self.bottom
+        )
+
+    def is_crossed(self, start: _Place, end: _Place) -> bool:
+        """Whether the line from `start` to `end`, which is to its right, runs through it."""
+        left, right = max(self.left, start[0]), min(self.right, end[0])
+        if left > right:
+            return False
+        slope = (end[1] - start[1]) / (end[0] - start[0])
+        heights = [start[1] + slope * (x - start[0]) for x in (left, right)]
+        return min(heights) < self.bottom and max(heights) > self.top
+
+
+def _labels(places: Sequence[_Place]) -> Iterator[_Place]:
+    """Where the labels stand: beside their points where no line crosses them, nor any other point or label.
+
+    Where no such place is left there is no label; the table has them all.
+    """
+    taken = [_Box(x - 4, y - 4, x + 4, y + 4) for x, y, _ in places]
+    for x, y, text in places:
+        half = len(text) * _LETTER / 2
+        for centre, baseline in (
+            (x, y - 10),
+            (x, y + 19),
+            *((x + side * (half + 6), y + up) for up in (-6, 14) for side in (-1, 1)),
+        ):
+            box = _Box.of(centre, baseline, text)
+            inside = box.left >= 0 and box.right <= WIDTH and box.top >= TOP - 14 and box.bottom < BOTTOM - 1
+            crossed = any(box.is_crossed(start, end) for start, end in pairwise(places))
+            if inside and not crossed and not any(map(box.meets, taken)):
+                taken.append(box)
+                yield centre, baseline, text
+                break
+
+
+def _x(points: Sequence[tuple[int, float, str]], depth: int) -> float:
+    """Depths lie on a line from the first to the last, which are indented a little."""
+    first, last = points[0][0], points[-1][0]
+    return LEFT + INDENT + (RIGHT - LEFT - 2 * INDENT) * (depth - first) / (last - first)
+
+
+def _y(points: Sequence[tuple[int, float, str]], value: float, from_zero: bool) -> float:
+    values = [of_point for _, of_point, _ in points]
+    low, high = (0.0 if from_zero else min(values)), max(values)
+    span = (high - low) or abs(high) or 1.0
+    bottom = low if from_zero else low - _AIR * span
+    return BOTTOM - (BOTTOM - TOP) * (value - bottom) / (high + _AIR * span - bottom)

@@ -1,0 +1,209 @@
+"""Everything a system has: per dataset its values beside BM25 and the best of the same kind."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from django.db.models import Exists, F, OuterRef, TextField
+from django.db.models.functions import Cast
+
+from leaderboard.boards.dataset_board import ARCHITECTURES
+from leaderboard.boards.system.rank import Field, fields_of
+from leaderboard.boards.system.result import Result, SeedResult
+from leaderboard.boards.system.significance import with_certainty
+from leaderboard.boards.system.word_pieces import is_word_pieces, job_of, scores_by_job
+from leaderboard.core import anonymity
+from leaderboard.core.text import deltas
+from leaderboard.models import Entry, Seed, System
+from leaderboard.models.results import EntryQuerySet
+from leaderboard.results.history.entries import short_citation
+from leaderboard.results.history.measurements import Measured, measured_of
+
+#: What a result shows as it was read, by its own names.
+_AS_READ = {
+    "dataset": "dataset__name",
+    "dataset_slug": "dataset__slug",
+    "provenance": "provenance",
+    "training": "training",
+    "is_baseline": "is_baseline",
+    "configuration": "configuration",
+    "locator": "locator",
+    "submission": "submission_reference",
+    "facts": "facts",
+    "seed_count": "seed_count",
+    "deviations": "deviations",
+}
+
+
+def system_facts(slug: str) -> dict[str, Any] | None:
+    """What the system says of itself, None where there is no such system with anything public. One query."""
+    facts = (
+        System.objects.filter(slug=slug)
+        .annotate(shown=Exists(EntryQuerySet(Entry).known().filter(system=OuterRef("pk"))))
+        .values(
+            "pk",
+            "slug",
+            "name",
+            "architecture",
+            "description",
+            "parameters",
+            "team__name",
+            "team__slug",
+            "source__title",
+            "source__authors",
+            "source__year",
+            "source__venue",
+            "source__url",
+            "source__bibtex",
+            "training_declared",
+            "training_datasets",
+            "backbone",
+            "dimension",
+            "maximum_length",
+            "paper_url",
+            "code_url",
+            "model_url",
+            "licence",
+            "bibtex",
+            "authors",
+            "year",
+            "variant_of__name",
+            "variant_of__slug",
+            "variant_of__anonymous_until",
+            "open_weights",
+            "commercial_use",
+            "closed_api",
+            "parameter_count",
+            "training_compute",
+            "adapted_to",
+            "anonymous_until",
+            "shown",
+        )
+        .first()
+    )
+    if facts is None or not facts["shown"]:
+        return None
+    return {
+        **anonymity.shown(facts),
+        "architecture_label": ARCHITECTURES.get(facts["architecture"], facts["architecture"]),
+        "cited": short_citation(facts["source__authors"], facts["source__year"]),
+        "year_shown": facts["year"] or facts["source__year"],
+    }
+
+
+def results_of(system_id: int) -> list[Result]:
+    """The system's public entries, by dataset. Six queries at most, and those of their certainty."""
+    mine = list(
+        EntryQuerySet(Entry)
+        .public()
+        .filter(system_id=system_id)
+        .order_by("dataset__name", "published_at", "pk")
+        .values(
+            "pk",
+            "dataset_id",
+            "dataset__hidden",
+            "dataset__measures",
+            "scores",
+            "figures",
+            "comparison_group",
+            "system__anonymous_until",
+            *_AS_READ.values(),
+            published=Cast("published_at", TextField()),
+        )
+    )
+    seeds = _seeds([row["pk"] for row in mine if row["seed_count"]])
+    if mine and mine[0]["system__anonymous_until"] is not None:
+        seeds = {entry: anonymity.unnamed_seeds(found) for entry, found in seeds.items()}
+    fields = fields_of({row["dataset_id"] for row in mine})
+    measured: dict[int, list[Measured]] = {}
+    for one in measured_of(system_id):
+        measured.setdefault(one.entry_id, []).append(one)
+    word_pieces = scores_by_job(mine)
+    results = (
+        _result(
+            {**row, "seeds": seeds.get(row["pk"], [])},
+            fields[row["dataset_id"]],
+            measured.get(row["pk"], []),
+            word_pieces.get(job_of(row), {}),
+        )
+        for row in mine
+    )
+    found = [(row, result) for row, result in zip(mine, results, strict=True) if result is not None]
+    return with_certainty(found)
+
+
+def quarantined_of(system_id: int) -> list[dict[str, Any]]:
+    """The system's results under quarantine: their dataset, configuration and the curator's reason. One query."""
+    entries = EntryQuerySet(Entry).seen().filter(system_id=system_id, visibility=Entry.Visibility.QUARANTINED)
+    rows = entries.order_by("dataset__name", "pk").values(
+        "configuration",
+        dataset_name=F("dataset__name"),
+        dataset_slug=F("dataset__slug"),
+        reason=F("moderation_reason"),
+    )
+    return [dict(row) for row in rows]
+
+
+def _seeds(entries: Collection[int]) -> dict[int, list[tuple[str, dict[str, float]]]]:
+    """The seeds of these entries, by label with what each has. One query, none where there is no set.
+
+    Over hidden judgements none: rows of earlier releases may have values still.
+    """
+    found: dict[int, list[tuple[str, dict[str, float]]]] = {}
+    told = Seed.objects.filter(entry__in=entries, entry__dataset__hidden=False)
+    rows = told.values_list("entry_id", "label", "scores")
+    for entry, label, scores in rows if entries else ():
+        found.setdefault(entry, []).append((label, scores))
+    return found
+
+
+def _result(
+    row: Mapping[str, Any], field: Field, measured: list[Measured], of_word_pieces: Mapping[str, float]
+) -> Result | None:
+    """The entry as the page shows it, None where it has no score, or left the board between two queries."""
+    scores: dict[str, float] = row["scores"]
+    ordered = [name for name in row["dataset__measures"] if name in scores] or list(scores)
+    entry = next((each for each in field.entries if each.pk == row["pk"]), None)
+    if not ordered or entry is None:
+        return None
+    measure, value = ordered[0], scores[ordered[0]]
+    standing, compared = field.standing(entry, measure), field.baseline(entry, measure)
+    baseline = compared.scores[measure] if compared else None
+    word_pieces = None if is_word_pieces(row["configuration"]) else of_word_pieces.get(measure)
+    reported = row["provenance"] == Entry.Provenance.REPORTED
+    return Result(
+        **{name: row[column] for name, column in _AS_READ.items()},
+        measure=measure,
+        value=value,
+        baseline=baseline,
+        delta=deltas.absolute(value, baseline),
+        relative=deltas.relative(value, baseline),
+        best=standing.best.scores[measure],
+        best_system=standing.best.system,
+        best_slug=standing.best.slug,
+        rank=standing.rank,
+        of=standing.of,
+        ranked_in=standing.ranked_in,
+        decimals=3 if reported or row["dataset__hidden"] else 4,
+        published="" if reported else row["published"][:10],
+        scores=[(name, scores[name]) for name in ordered[1:]],
+        figures=[figure for figure in row["figures"] if figure["name"] not in scores],
+        measured=measured,
+        word_pieces=word_pieces,
+        word_pieces_delta=deltas.absolute(value, word_pieces),
+        word_pieces_relative=deltas.relative(value, word_pieces),
+        seeds=_seed_results(row["seeds"], ordered),
+        baseline_slug=compared.slug if compared else "",
+    )
+
+
+def _seed_results(
+    seeds: Iterable[tuple[str, Mapping[str, float]]], ordered: Sequence[str]
+) -> list[SeedResult]:
+    """Each seed with its values of the measures, the first of them apart."""
+    first, *others = ordered
+    return [
+        SeedResult(label, scores.get(first), [(name, scores[name]) for name in others if name in scores])
+        for label, scores in seeds
+    ]

@@ -1,0 +1,108 @@
+"""One result of a system, as its page shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from leaderboard.boards.columns.significance import interval_text, written_p
+from leaderboard.boards.model import rank_label
+from leaderboard.core.text import numbers
+from leaderboard.results.history.measurements import Measured
+from leaderboard.results.reported_facts import fact_texts
+from leaderboard.results.significance.types import EntryCertainty
+
+
+class SeedResult(NamedTuple):
+    """One run of a seed set."""
+
+    label: str
+    value: float | None
+    scores: list[tuple[str, float]]
+
+
+class Result(NamedTuple):
+    """One entry of the system. `rank` and `of` count entries of its own kind (`ranked_in`) with that measure, as the
+    dataset's board does; without a rank it is stale.
+
+    `word_pieces` is what BM25 over word pieces had in the same job, where that gives it. Of a seed set `value` is the
+    mean over `seed_count` runs, `deviations` are the sample standard deviations by measure, and `seeds` the runs, of
+    which nothing is told over hidden judgements. `certainty` is what was found of `measure`: None over hidden
+    judgements, of reported figures, and as long as nothing was found.
+    """
+
+    dataset: str
+    dataset_slug: str
+    measure: str
+    value: float
+    baseline: float | None
+    delta: float | None
+    relative: float | None
+    best: float
+    best_system: str
+    best_slug: str
+    rank: int | None
+    of: int
+    ranked_in: str
+    decimals: int
+    provenance: str
+    training: str
+    is_baseline: bool
+    configuration: str
+    locator: str
+    submission: str
+    published: str
+    scores: list[tuple[str, float]]
+    figures: list[dict[str, Any]]
+    facts: Mapping[str, Any]
+    measured: list[Measured]
+    word_pieces: float | None = None
+    word_pieces_delta: float | None = None
+    word_pieces_relative: float | None = None
+    seed_count: int = 0
+    deviations: Mapping[str, float] = MappingProxyType({})
+    seeds: Sequence[SeedResult] = ()
+    baseline_slug: str = ""
+    certainty: EntryCertainty | None = None
+
+    @property
+    def fact_texts(self) -> list[tuple[str, str]]:
+        """What papers report of such a system, as label and value."""
+        return fact_texts(self.facts)
+
+    @property
+    def text(self) -> dict[str, Any]:
+        """Its numbers as the page writes them."""
+        return {
+            "rank": f"{rank_label(self.rank, self.ranked_in)} of {self.of}" if self.rank else "",
+            "value": numbers.written(self.value, self.decimals),
+            "deviation": numbers.written(self.deviations.get(self.measure), self.decimals),
+            "baseline": numbers.written(self.baseline, self.decimals),
+            "best": numbers.written(self.best, self.decimals),
+            "delta": numbers.signed(self.delta, self.decimals),
+            "relative": numbers.signed(self.relative, 1, percent=True),
+            "direction": numbers.direction(self.delta, self.measure),
+            "word_pieces": numbers.written(self.word_pieces, self.decimals),
+            "word_pieces_delta": numbers.signed(self.word_pieces_delta, self.decimals),
+            "word_pieces_relative": numbers.signed(self.word_pieces_relative, 1, percent=True),
+            "word_pieces_direction": numbers.direction(self.word_pieces_delta, self.measure),
+            **self._certain(),
+        }
+
+    def _certain(self) -> dict[str, str]:
+        sure = self.certainty
+        if sure is None:
+            return dict.fromkeys(("interval", "group", "p_baseline", "p_best", "tally"), "—")
+        tally = (
+            f"{sure.wins}/{sure.ties}/{sure.losses}"
+            if sure.wins is not None and not self.is_baseline
+            else "—"
+        )
+        return {
+            "interval": interval_text(sure.low, sure.high),
+            "group": sure.group or "—",
+            "p_baseline": "—" if sure.p_baseline is None else written_p(sure.p_baseline),
+            "p_best": "—" if sure.p_best is None else written_p(sure.p_best),
+            "tally": tally,
+        }

@@ -1,0 +1,142 @@
+"""The systems that can be compared, and the entries that chosen ones have, as plain rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import NamedTuple
+
+import orjson
+from django.db.models import TextField
+from django.db.models.functions import Cast
+
+from leaderboard.core import anonymity
+from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.models import Dataset, Entry, System
+from leaderboard.models.results import EntryQuerySet
+from leaderboard.results.history.entries import short_citation
+
+
+class SystemChoice(NamedTuple):
+    """A system with a public result; `by` is its team or publication."""
+
+    slug: str
+    name: str
+    by: str
+
+
+class Found(NamedTuple):
+    """A public entry with what a comparison needs of its dataset; `judged` is how many queries this has judged now."""
+
+    pk: int
+    system: str
+    dataset: str
+    dataset_name: str
+    hidden: bool
+    primary_measure: str
+    current: str
+    judged: int
+    group: str
+    provenance: str
+    configuration: str
+    seeds: int
+    published: str
+    scores: Mapping[str, float]
+    deviations: Mapping[str, float]
+
+    @property
+    def is_current(self) -> bool:
+        """Whether it was scored on the dataset's present version and judgements."""
+        return self.group.startswith(self.current)
+
+
+def system_choices() -> dict[str, SystemChoice]:
+    """Every system with a public result, by slug, in order of their names. One query."""
+    public = EntryQuerySet(Entry).public().values("system_id")
+    rows = (
+        System.objects.filter(pk__in=public)
+        .order_by("name", "pk")
+        .values_list("slug", "name", anonymity.team_name(), "source__authors", "source__year")
+    )
+    return {
+        slug: SystemChoice(slug, name, team or short_citation(authors, year))
+        for slug, name, team, authors, year in rows
+    }
+
+
+def resolved(names: Sequence[str], choices: Mapping[str, SystemChoice]) -> tuple[str, ...]:
+    """The slugs that are meant by slugs or names of systems. Raises UnknownChoice, naming similar ones."""
+    by_name: dict[str, list[str]] = {}
+    for choice in choices.values():
+        by_name.setdefault(choice.name.casefold(), []).append(choice.slug)
+    slugs = []
+    for name in names:
+        meant = [name] if name in choices else by_name.get(name.casefold(), [])
+        if len(meant) != 1:
+            near = meant or get_close_matches(name.casefold(), [*choices, *by_name], n=5, cutoff=0.5)
+            raise UnknownChoice("system", name, near or ["the slugs of systems with public results"])
+        slugs += meant
+    return tuple(dict.fromkeys(slugs))
+
+
+def told_apart(slugs: Sequence[str], choices: Mapping[str, SystemChoice]) -> dict[str, SystemChoice]:
+    """The chosen systems; where two have one name, it says whose each is."""
+    names = [choices[slug].name for slug in slugs]
+    return {
+        slug: choice._replace(name=f"{choice.name} ({choice.by or 'made here'})")
+        if names.count(choice.name) > 1
+        else choice
+        for slug, choice in ((slug, choices[slug]) for slug in slugs)
+    }
+
+
+def entries_of(slugs: Sequence[str]) -> list[Found]:
+    """The public entries of systems on datasets with a page, by the names of the datasets. One query."""
+    rows = (
+        EntryQuerySet(Entry)
+        .public()
+        .filter(system__slug__in=slugs)
+        .exclude(dataset__state=Dataset.State.PREPARING)
+        .order_by("dataset__name", "published_at", "pk")
+        .values_list(
+            "pk",
+            "system__slug",
+            "dataset__slug",
+            "dataset__name",
+            "dataset__hidden",
+            "dataset__primary_measure",
+            "dataset__current_version_id",
+            "dataset__current_qrels_id",
+            "dataset__current_qrels__statistics",
+            "comparison_group",
+            "provenance",
+            "configuration",
+            "seed_count",
+            Cast("published_at", TextField()),
+            Cast("scores", TextField()),
+            Cast("deviations", TextField()),
+        )
+    )
+    return [
+        Found(
+            pk=pk,
+            system=system,
+            dataset=dataset,
+            dataset_name=name,
+            hidden=hidden,
+            primary_measure=primary,
+            current=f"scored:{version}:{qrels}:",
+            judged=(statistics or {}).get("judged_queries", 0),
+            group=group,
+            provenance=provenance,
+            configuration=configuration,
+            seeds=seeds,
+            published=published,
+            scores=orjson.loads(scores),
+            deviations=orjson.loads(deviations) if seeds else {},
+        )
+        for (
+            pk, system, dataset, name, hidden, primary, version, qrels, statistics, group, provenance, configuration,
+            seeds, published, scores, deviations,
+        ) in rows
+    ]  # fmt: skip

@@ -1,0 +1,242 @@
+"""One query of an open dataset: what was judged for it, and what each system finds first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+from urllib.parse import urlencode
+
+from evaluation.collections.excerpts import Excerpt
+from evaluation.runs.top_documents import shown
+from leaderboard.boards.state import Parameters
+from leaderboard.comparison.queries.collection import OpenCollection, by_score, compared_entries, query_url
+from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.core.text import deltas, numbers
+from leaderboard.datasets.derived_files import excerpts, top_documents
+from leaderboard.models import Entry, Run
+from leaderboard.results.records import per_query_means
+
+#: Systems side by side, and as many as one sees at first.
+MOST_SYSTEMS, FIRST_SYSTEMS = 12, 6
+DEPTH = 10
+#: Judged documents shown at first with their texts; `judged=all` shows all. Mere ids are always all there.
+FIRST_JUDGED = 50
+
+
+@dataclass(frozen=True, slots=True)
+class QueryState:
+    """What is seen of a query; empty fields mean the default."""
+
+    measure: str = ""
+    systems: tuple[str, ...] = ()
+    all_judged: bool = False
+
+    @classmethod
+    def read(cls, parameters: Parameters) -> QueryState:
+        """The view that a query string asks for. Raises UnknownChoice for more systems than fit."""
+        systems = tuple(dict.fromkeys(slug for slug in parameters.getlist("system") if slug))
+        if len(systems) > MOST_SYSTEMS:
+            raise UnknownChoice("number of systems", str(len(systems)), [f"1 to {MOST_SYSTEMS}"])
+        measure = (parameters.getlist("measure") or [""])[-1]
+        return cls(measure, systems, "all" in parameters.getlist("judged"))
+
+    def query_string(self) -> str:
+        """`?system=…`, or nothing for the default view."""
+        pairs = [("measure", self.measure)] if self.measure else []
+        pairs += [("system", slug) for slug in self.systems]
+        pairs += [("judged", "all")] if self.all_judged else []
+        return "?" + urlencode(pairs, safe="@()=,':") if pairs else ""
+
+
+class Document(NamedTuple):
+    """A document as the page shows it; `grade` is None where it was not judged for this query."""
+
+    id: str
+    excerpt: Excerpt | None
+    grade: int | None
+    relevant: bool
+    found_by: int = 0
+    anchor: str = ""
+
+
+class Ranking(NamedTuple):
+    """What a system has on the query. `documents` is None where its run is not prepared for pages."""
+
+    system: str
+    slug: str
+    configuration: str
+    is_baseline: bool
+    value: str
+    delta: str
+    direction: str
+    seeds: int
+    documents: list[Document] | None
+
+
+class QueryPage(NamedTuple):
+    """All that the page of a query shows. `rows` are the rankings by rank, with a blank where one is shorter."""
+
+    id: str
+    text: str
+    measure: str
+    rankings: list[Ranking]
+    rows: list[list[Document | None]]
+    judged: list[Document]
+    judged_total: int
+    relevant_total: int
+    systems: list[tuple[str, str, bool]]
+    before: str
+    after: str
+    has_texts: bool
+
+
+def query_page(collection: OpenCollection, query_id: str, state: QueryState) -> QueryPage | None:
+    """The page of a judged query, None for any other id. Four queries. Raises UnknownChoice."""
+    row = collection.judgements.row_of(query_id)
+    if row is None:
+        return None
+    dataset = collection.dataset
+    measure = _measure(collection, state)
+    ranked = by_score(compared_entries(dataset).select_related("system"), measure)
+    chosen = _chosen(ranked, state)
+    graded = collection.judgements.graded(row)
+    found = _found(collection, chosen, query_id)
+    texts = excerpts(dataset)
+    found_by = Counter(name for documents in found.values() for name in documents or ())
+    ordered = sorted(graded, key=lambda name: (-graded[name], -found_by[name], name))
+    shown_judged = ordered if state.all_judged or texts is None else ordered[:FIRST_JUDGED]
+    names = {*found_by, *shown_judged}
+    written = texts.find(names) if texts else {}
+    documents = _documents(names, graded, written, found_by, shown_judged, dataset.relevance_level)
+    values = {entry.pk: _value(entry, measure, row) for entry in chosen}
+    rankings = [_ranking(entry, values, measure, found[entry.pk], documents) for entry in chosen]
+    before, after = collection.neighbours(row)
+    return QueryPage(
+        id=query_id,
+        text=collection.text(query_id),
+        measure=measure,
+        rankings=rankings,
+        rows=_rows(rankings),
+        judged=[documents[name] for name in shown_judged],
+        judged_total=len(graded),
+        relevant_total=sum(grade >= dataset.relevance_level for grade in graded.values()),
+        systems=_choices(ranked, chosen),
+        before=query_url(dataset.slug, before) if before is not None else "",
+        after=query_url(dataset.slug, after) if after is not None else "",
+        has_texts=texts is not None,
+    )
+
+
+def _measure(collection: OpenCollection, state: QueryState) -> str:
+    dataset = collection.dataset
+    measures = dataset.measures or [dataset.primary_measure]
+    if state.measure and state.measure not in measures:
+        raise UnknownChoice("measure", state.measure, measures)
+    return state.measure or dataset.primary_measure
+
+
+def _chosen(ranked: Sequence[Entry], state: QueryState) -> list[Entry]:
+    """The entries side by side, with the rows that have their values and runs; of a system its best entry."""
+    best: dict[str, int] = {}
+    for entry in ranked:
+        best.setdefault(entry.system.slug, entry.pk)
+    for slug in state.systems:
+        if slug not in best:
+            raise UnknownChoice("system", slug, list(best)[:20])
+    wanted = [best[slug] for slug in state.systems] or list(best.values())[:FIRST_SYSTEMS]
+    entries = Entry.objects.filter(pk__in=wanted).select_related("system", "evaluation__run")
+    by_id = {entry.pk: entry for entry in entries.prefetch_related("seeds__evaluation__run")}
+    return [by_id[pk] for pk in wanted if pk in by_id]
+
+
+def _choices(ranked: Sequence[Entry], chosen: Sequence[Entry]) -> list[tuple[str, str, bool]]:
+    """(slug, name, whether shown) of every system that can be shown."""
+    shown_now = {entry.system_id for entry in chosen}
+    found = {entry.system.slug: (entry.system.name, entry.system_id in shown_now) for entry in ranked}
+    return [(slug, name, is_shown) for slug, (name, is_shown) in found.items()]
+
+
+def run_of(entry: Entry) -> Run | None:
+    """The entry's run; of a seed set that of its first seed."""
+    if entry.evaluation is not None:
+        return entry.evaluation.run
+    first = next(iter(entry.seeds.all()), None)
+    return first.evaluation.run if first else None
+
+
+def _found(collection: OpenCollection, chosen: Sequence[Entry], query_id: str) -> dict[int, list[str] | None]:
+    """The first documents of every entry, by its id."""
+    found: dict[int, list[str] | None] = {}
+    for entry in chosen:
+        run = run_of(entry)
+        top = top_documents(run) if run else None
+        found[entry.pk] = None
+        if top is not None:
+            first = top.of(query_id)
+            found[entry.pk] = shown(
+                first, query_id, depth=DEPTH, drop_self_matches=collection.dataset.drop_self_matches
+            )
+    return found
+
+
+def _documents(
+    names: set[str],
+    graded: Mapping[str, int],
+    written: Mapping[str, Excerpt],
+    found_by: Mapping[str, int],
+    judged: Sequence[str],
+    relevance_level: int,
+) -> dict[str, Document]:
+    anchors = {name: f"judged-{number}" for number, name in enumerate(judged, 1)}
+    return {
+        name: Document(
+            id=name,
+            excerpt=written.get(name),
+            grade=graded.get(name),
+            relevant=graded.get(name, -1) >= relevance_level,
+            found_by=found_by.get(name, 0),
+            anchor=anchors.get(name, ""),
+        )
+        for name in names
+    }
+
+
+def _value(entry: Entry, measure: str, row: int) -> float | None:
+    measures, values = per_query_means(entry)
+    return float(values[row, measures.index(measure)]) if measure in measures else None
+
+
+def _ranking(
+    entry: Entry,
+    values: Mapping[int, float | None],
+    measure: str,
+    found: list[str] | None,
+    documents: Mapping[str, Document],
+) -> Ranking:
+    value = values[entry.pk]
+    first = next(iter(values.values()))
+    delta = None if entry.pk == next(iter(values)) else deltas.absolute(value, first)
+    return Ranking(
+        system=entry.system.name,
+        slug=entry.system.slug,
+        configuration=entry.configuration,
+        is_baseline=entry.is_baseline,
+        value=numbers.written(value, 3),
+        delta="" if delta is None else numbers.signed(delta, 3),
+        direction=numbers.direction(delta, measure),
+        seeds=entry.seed_count,
+        documents=None if found is None else [documents[name] for name in found],
+    )
+
+
+def _rows(rankings: Sequence[Ranking]) -> list[list[Document | None]]:
+    depth = max((len(ranking.documents or ()) for ranking in rankings), default=0)
+    return [
+        [
+            ranking.documents[rank] if ranking.documents and rank < len(ranking.documents) else None
+            for ranking in rankings
+        ]
+        for rank in range(depth)
+    ]

@@ -1,0 +1,167 @@
+"""The queries of a dataset as a list: how hard each is, sorted and in pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
+from urllib.parse import urlencode
+
+import numpy as np
+from numpy.typing import NDArray
+
+from leaderboard.boards.state import Parameters
+from leaderboard.comparison.queries.collection import OpenCollection, query_url
+from leaderboard.comparison.queries.difficulty import Difficulty, difficulty
+from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.core.measures import better
+from leaderboard.core.text.numbers import written
+
+ROWS_OF_A_PAGE = 100
+#: Columns by key: label, the order in which it is first sorted, and what it is.
+COLUMNS: Mapping[str, tuple[str, Literal["asc", "desc"], str]] = {
+    "query": ("Query", "asc", ""),
+    "relevant": ("Relevant", "desc", "documents judged relevant"),
+    "judged": ("Judged", "desc", "documents judged"),
+    "mean": ("Mean", "asc", "over the systems"),
+    "spread": ("Spread", "desc", "sample standard deviation over the systems"),
+    "lowest": ("Lowest", "asc", "of any system"),
+    "highest": ("Highest", "asc", "of any system"),
+    "baseline": ("BM25", "asc", "the baseline's own"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ListState:
+    """Which queries are seen, and in which order; empty fields mean the default."""
+
+    measure: str = ""
+    sort: str = ""
+    order: str = ""
+    page: int = 1
+
+    @classmethod
+    def read(cls, parameters: Parameters) -> ListState:
+        """The view that a query string asks for. Raises UnknownChoice."""
+        last = {name: (parameters.getlist(name) or [""])[-1] for name in ("measure", "sort", "page")}
+        sort, _, order = last["sort"].partition(":")
+        if sort and sort not in COLUMNS:
+            raise UnknownChoice("sort", sort, COLUMNS)
+        if order not in ("", "asc", "desc"):
+            raise UnknownChoice("order", order, ["asc", "desc"])
+        page = last["page"]
+        if page and not (page.isascii() and page.isdigit() and len(page) < 10):
+            raise UnknownChoice("page", page, ["a whole number"])
+        return cls(last["measure"], sort, order, max(int(page or 1), 1))
+
+    def but(self, **changes: Any) -> ListState:
+        """The same view with other values, from its first page on unless a page is named."""
+        return replace(self, **{"page": 1, **changes})
+
+    def query_string(self) -> str:
+        """`?sort=…`, or nothing for the default view."""
+        sort = f"{self.sort}:{self.order}" if self.order else self.sort
+        pairs = [("measure", self.measure), ("sort", sort), ("page", str(self.page) if self.page > 1 else "")]
+        given = [(name, value) for name, value in pairs if value]
+        return "?" + urlencode(given, safe="@()=,':") if given else ""
+
+
+class QueryRow(NamedTuple):
+    """One query; numbers as the page writes them."""
+
+    id: str
+    text: str
+    url: str
+    relevant: int
+    judged: int
+    mean: str
+    spread: str
+    lowest: str
+    highest: str
+    baseline: str
+
+
+class QueryList(NamedTuple):
+    """A page of the list. `systems` is how many systems the figures are over, 0 where there is none."""
+
+    measure: str
+    rows: list[QueryRow]
+    total: int
+    sort: str
+    order: str
+    page: int
+    pages: int
+    systems: int
+
+
+def query_list(collection: OpenCollection, state: ListState) -> QueryList:
+    """The page that `state` asks for. Raises UnknownChoice for a measure or a page that there is none of."""
+    dataset = collection.dataset
+    measures = dataset.measures or [dataset.primary_measure]
+    if state.measure and state.measure not in measures:
+        raise UnknownChoice("measure", state.measure, measures)
+    measure = state.measure or dataset.primary_measure
+    found = difficulty(dataset, measure, len(collection.judgements.query_ids))
+    values = _values(collection, found)
+    sort = state.sort or ("mean" if found else "query")
+    hardest_first = (
+        "desc" if better(measure) == "lower" and sort not in ("query", "relevant", "judged") else ""
+    )
+    order = state.order or hardest_first or COLUMNS[sort][1]
+    places = _ordered(collection, values.get(sort), descending=order == "desc")
+    pages = max(1, -(-len(places) // ROWS_OF_A_PAGE))
+    if state.page > pages:
+        raise UnknownChoice("page", str(state.page), [f"1 to {pages}"])
+    shown = places[(state.page - 1) * ROWS_OF_A_PAGE : state.page * ROWS_OF_A_PAGE]
+    rows = [_row(collection, row, values) for row in shown]
+    return QueryList(
+        measure, rows, len(places), sort, order, state.page, pages, found.systems if found else 0
+    )
+
+
+def _values(collection: OpenCollection, found: Difficulty | None) -> dict[str, NDArray[Any]]:
+    """The columns by key, each with a value for every query."""
+    judged = collection.judgements
+    relevant = judged.grades >= collection.dataset.relevance_level
+    values: dict[str, NDArray[Any]] = {
+        "relevant": np.bincount(judged.rows, relevant, len(judged.query_ids)).astype(int),
+        "judged": np.diff(judged.offsets),
+    }
+    if found:
+        values |= {
+            "mean": found.mean,
+            "spread": found.deviation,
+            "lowest": found.lowest,
+            "highest": found.highest,
+        }
+        if found.baseline is not None:
+            values["baseline"] = found.baseline
+    return values
+
+
+def _ordered(collection: OpenCollection, values: NDArray[Any] | None, *, descending: bool) -> list[int]:
+    """Rows by value, equal ones as people count them; without values in that order, or its reverse."""
+    if values is None:
+        return list(reversed(collection.order)) if descending else list(collection.order)
+    keys = -values if descending else values
+    return sorted(collection.order, key=keys.tolist().__getitem__)
+
+
+def _row(collection: OpenCollection, row: int, values: Mapping[str, NDArray[Any]]) -> QueryRow:
+    name = collection.judgements.query_ids[row]
+
+    def figure(key: str) -> str:
+        return written(float(values[key][row]) if key in values else None, 3)
+
+    return QueryRow(
+        id=name,
+        text=collection.text(name),
+        url=query_url(collection.dataset.slug, name),
+        relevant=int(values["relevant"][row]),
+        judged=int(values["judged"][row]),
+        mean=figure("mean"),
+        spread=figure("spread"),
+        lowest=figure("lowest"),
+        highest=figure("highest"),
+        baseline=figure("baseline"),
+    )

@@ -1,0 +1,270 @@
+"""Systems side by side per dataset: scores, differences to the first one, and tests where judgements are open."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+import numpy as np
+
+from evaluation.statistics import holm
+from leaderboard.comparison.gathering import Found
+from leaderboard.comparison.testing import Question, Tested, permutations_for, tests
+from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.core.measures import better
+from leaderboard.core.text import deltas, numbers
+
+#: Why a dataset has no tests.
+HIDDEN, REPORTED, STALE = "hidden", "reported", "stale"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What a system has on a dataset. `entry` is None where it has nothing.
+
+    `comparable`: scored or reported together with the first system's, so that a difference says something.
+    """
+
+    entry: Found | None = None
+    value: float | None = None
+    comparable: bool = False
+    delta: float | None = None
+    tested: Tested | None = None
+    p: float | None = None
+    decimals: int = 4
+    measure: str = ""
+
+    @property
+    def text(self) -> dict[str, str]:
+        """Its numbers as the page writes them."""
+        return {
+            "value": numbers.written(self.value, self.decimals),
+            "delta": numbers.signed(self.delta, self.decimals),
+            "direction": numbers.direction(self.delta, self.measure),
+            "p": p_text(self.p),
+            "spread": self.spread,
+        }
+
+    @property
+    def spread(self) -> str:
+        """Of a seed set, the sample standard deviation over its seeds and how many there are; else empty."""
+        if self.entry is None or not self.entry.seeds or self.measure not in self.entry.deviations:
+            return ""
+        return f"± {self.entry.deviations[self.measure]:.{self.decimals}f} ({self.entry.seeds})"
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetRow:
+    """One dataset; `untested` says why there is no test, empty where there is one. Cells are in the systems' order.
+
+    `chosen`: a system has several results here, of which the best is shown.
+    """
+
+    slug: str
+    name: str
+    measure: str
+    cells: tuple[Cell, ...]
+    untested: str
+    chosen: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether every system has a value that can be compared."""
+        return all(cell.comparable for cell in self.cells)
+
+    @property
+    def apart(self) -> bool:
+        """Whether a cell of another system than the first says that it cannot be compared."""
+        return any(cell.value is not None and not cell.comparable for cell in self.cells[1:])
+
+    @property
+    def tested(self) -> bool:
+        """Whether any system was tested against the first one."""
+        return any(cell.tested for cell in self.cells)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`rows` are the datasets with a value of two systems; `alone` counts those with a value of one only.
+
+    `means` are over the `common` datasets on which all can be compared by the same measure, None where there are fewer
+    than two. `pairs` is how many tests were corrected together.
+    """
+
+    rows: list[DatasetRow]
+    alone: int
+    measures: list[str]
+    measure: str
+    pairs: int
+    permutations: int
+    common: int
+    means: list[Cell] | None
+    won: list[tuple[int, int, int]]
+
+
+def compare(slugs: Sequence[str], entries: Sequence[Found], measure: str) -> Comparison:
+    """The table of these systems; `measure` is empty for each dataset's primary one. Raises UnknownChoice."""
+    by_dataset: dict[str, list[Found]] = {}
+    for entry in entries:
+        by_dataset.setdefault(entry.dataset, []).append(entry)
+    measures = sorted({name for entry in entries for name in entry.scores})
+    if measure and measure not in measures:
+        raise UnknownChoice("measure", measure, measures)
+    found = [_row(slugs, of_dataset, measure) for of_dataset in by_dataset.values()]
+    rows = [row for row in found if sum(cell.value is not None for cell in row.cells) > 1]
+    rows, pairs, permutations = _tested(rows)
+    means, common = _means(slugs, rows)
+    return Comparison(
+        rows=rows,
+        alone=sum(sum(cell.value is not None for cell in row.cells) == 1 for row in found),
+        measures=measures,
+        measure=measure,
+        pairs=pairs,
+        permutations=permutations,
+        common=common,
+        means=means,
+        won=[_won(rows, place) for place in range(len(slugs))],
+    )
+
+
+def _row(slugs: Sequence[str], entries: Sequence[Found], chosen: str) -> DatasetRow:
+    measure = chosen or _shared_measure(entries)
+    with_measure = [entry for entry in entries if measure in entry.scores]
+    group = _group(slugs, with_measure)
+    sign = -1 if better(measure) == "lower" else 1
+    cells: list[Cell] = []
+    chosen_among = 0
+    for slug in slugs:
+        own = [entry for entry in with_measure if entry.system == slug]
+        together = [entry for entry in own if entry.group == group]
+        entry = max(together or own, key=lambda entry: sign * entry.scores[measure], default=None)
+        cells.append(_cell(entry, measure, comparable=bool(together)))
+        chosen_among = max(chosen_among, len(together or own))
+    anchor = cells[0]
+    if anchor.comparable:
+        cells[1:] = [
+            replace(cell, delta=deltas.absolute(cell.value, anchor.value)) if cell.comparable else cell
+            for cell in cells[1:]
+        ]
+    one = next((cell.entry for cell in cells if cell.comparable and cell.entry), entries[0])
+    return DatasetRow(one.dataset, one.dataset_name, measure, tuple(cells), _untested(one), chosen_among > 1)
+
+
+def _shared_measure(entries: Sequence[Found]) -> str:
+    """The dataset's primary measure, or, where another is had by more of the systems, that one."""
+    systems: dict[str, set[str]] = {entries[0].primary_measure: set()}
+    for entry in entries:
+        for name in entry.scores:
+            systems.setdefault(name, set()).add(entry.system)
+    return max(systems, key=lambda name: len(systems[name]))
+
+
+def _cell(entry: Found | None, measure: str, *, comparable: bool) -> Cell:
+    if entry is None:
+        return Cell(measure=measure)
+    decimals = 3 if entry.hidden or entry.provenance == "reported" else 4
+    return Cell(entry, entry.scores[measure], comparable, decimals=decimals, measure=measure)
+
+
+def _group(slugs: Sequence[str], entries: Sequence[Found]) -> str:
+    """The comparison group that the dataset's row is about: one that the first system is in, if it is in any; then
+    the one with the most of the systems; of equals the present one, then the newest."""
+    groups: dict[str, list[Found]] = {}
+    for entry in entries:
+        groups.setdefault(entry.group, []).append(entry)
+
+    def place(group: str) -> tuple[bool, int, bool, str]:
+        found = groups[group]
+        systems = {entry.system for entry in found}
+        return slugs[0] in systems, len(systems), found[0].is_current, max(entry.published for entry in found)
+
+    return max(groups, key=place, default="")
+
+
+def _untested(entry: Found) -> str:
+    if entry.provenance == "reported":
+        return REPORTED
+    if entry.hidden:
+        return HIDDEN
+    return "" if entry.is_current else STALE
+
+
+def _tested(rows: Sequence[DatasetRow]) -> tuple[list[DatasetRow], int, int]:
+    """The rows with their tests, how many tests there are, and with how many permutations each."""
+    open_rows = [row for row in rows if not row.untested and row.cells[0].comparable]
+    questions = {row.slug: question for row in open_rows if (question := _question(row)) is not None}
+    judged = sum(row.cells[0].entry.judged for row in open_rows if row.cells[0].entry)
+    permutations = permutations_for(judged)
+    answers = tests(list(questions.values()), permutations) if questions else {}
+    results = {slug: answers[question] for slug, question in questions.items()}
+    p = [tested.p for tested_row in results.values() for tested in tested_row]
+    corrected = iter(holm(np.array(p)).tolist() if p else [])
+    return [_with_tests(row, results.get(row.slug, []), corrected) for row in rows], len(p), permutations
+
+
+def _question(row: DatasetRow) -> Question | None:
+    entries = tuple(cell.entry.pk for cell in row.cells if cell.comparable and cell.entry)
+    return Question(entries, row.measure) if len(entries) > 1 else None
+
+
+def _with_tests(row: DatasetRow, results: Sequence[Tested], corrected: object) -> DatasetRow:
+    if not results:
+        return row
+    remaining = iter(results)
+    cells = [row.cells[0]]
+    for cell in row.cells[1:]:
+        if cell.comparable:
+            cell = replace(cell, tested=next(remaining), p=next(corrected))  # type: ignore[call-overload]
+        cells.append(cell)
+    return replace(row, cells=tuple(cells))
+
+
+def _means(slugs: Sequence[str], rows: Sequence[DatasetRow]) -> tuple[list[Cell] | None, int]:
+    """The means over the datasets that all systems can be compared on, by the measure that most of these have."""
+    complete = [row for row in rows if row.complete]
+    counts: dict[str, int] = {}
+    for row in complete:
+        counts[row.measure] = counts.get(row.measure, 0) + 1
+    measure = max(counts, key=counts.__getitem__, default="")
+    common = [row for row in complete if row.measure == measure]
+    if len(common) < 2:
+        return None, len(common)
+    means = [fmean(row.cells[place].value or 0.0 for row in common) for place in range(len(slugs))]
+    decimals = min(cell.decimals for row in common for cell in row.cells)
+    return [
+        Cell(
+            value=mean,
+            comparable=True,
+            delta=deltas.absolute(mean, means[0]) if place else None,
+            decimals=decimals,
+            measure=measure,
+        )
+        for place, mean in enumerate(means)
+    ], len(common)
+
+
+def _won(rows: Sequence[DatasetRow], place: int) -> tuple[int, int, int]:
+    """On how many datasets the system is better than, equal to and worse than the first one."""
+    compared = [(row.cells[place].delta, row.measure) for row in rows if row.cells[place].delta is not None]
+    directions = [numbers.direction(delta, measure) for delta, measure in compared]
+    return directions.count("up"), directions.count(""), directions.count("down")
+
+
+def p_text(p: float | None) -> str:
+    """A p-value as papers print it."""
+    if p is None:
+        return "—"
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def reasons(rows: Sequence[DatasetRow]) -> Mapping[str, list[str]]:
+    """The names of the datasets that a note speaks of: of those without a test by the reason, `apart`, `chosen`."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if row.untested:
+            found.setdefault(row.untested, []).append(row.name)
+        for note, holds in (("apart", row.apart), ("chosen", row.chosen)):
+            if holds:
+                found.setdefault(note, []).append(row.name)
+    return found

@@ -1,0 +1,94 @@
+"""Paired tests of the systems on a page, each dataset's once for all of its pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from django.db.models import prefetch_related_objects
+from numpy.typing import NDArray
+
+from evaluation.statistics import PERMUTATIONS, count_wins, randomisation_test
+from leaderboard.core.cache.fixed import Slots
+from leaderboard.core.measures import better
+from leaderboard.models import Entry
+from leaderboard.results.records import per_query_means
+
+#: A page draws so many signs at most, one for each query and permutation: about a second of a core.
+MOST_SIGNS = 100_000_000
+FEWEST_PERMUTATIONS = 1_000
+SEED = 0
+#: The values of a test never change, so it may stay for a week: some hundreds of bytes for six systems.
+_remembered = Slots("paired", 16_384, 7 * 24 * 3600)
+
+
+class Tested(NamedTuple):
+    """A system against the first one: the p-value before its correction, and queries won, tied and lost."""
+
+    p: float
+    wins: int
+    ties: int
+    losses: int
+
+
+class Question(NamedTuple):
+    """A dataset's test that the page needs: entries by id, the anchor first."""
+
+    entries: tuple[int, ...]
+    measure: str
+
+
+def permutations_for(queries: int) -> int:
+    """How many permutations a page draws whose datasets have so many judged queries together."""
+    affordable = MOST_SIGNS // max(queries, 1)
+    return max(FEWEST_PERMUTATIONS, min(PERMUTATIONS, affordable // 100 * 100))
+
+
+def tests(questions: Sequence[Question], permutations: int) -> dict[Question, list[Tested]]:
+    """The answers: for each entry after the first one. Two queries more where one is not remembered."""
+    keys = {question: _key(question, permutations) for question in questions}
+    known = _remembered.get_many(keys.values())
+    missing = [question for question, key in keys.items() if key not in known]
+    if missing:
+        entries = with_values(pk for question in missing for pk in question.entries)
+        new = {keys[question]: _answer(question, entries, permutations) for question in missing}
+        _remembered.set_many(new)
+        known |= new
+    return {question: [Tested(*each) for each in known[key]] for question, key in keys.items()}
+
+
+def with_values(ids: Any) -> dict[int, Entry]:
+    """Entries with the rows that have their values by query. One query, three where a seed set is among them."""
+    rows = list(Entry.objects.filter(pk__in=set(ids)).select_related("evaluation__run", "system"))
+    prefetch_related_objects([entry for entry in rows if entry.evaluation is None], "seeds__evaluation__run")
+    return {entry.pk: entry for entry in rows}
+
+
+def values_of(entries: Sequence[Entry], measure: str) -> NDArray[np.float64] | None:
+    """Shape (queries, entries); None where one has no values of the measure, or of other queries."""
+    columns = []
+    for entry in entries:
+        measures, values = per_query_means(entry)
+        if measure not in measures:
+            return None
+        columns.append(values[:, measures.index(measure)])
+    if len({len(column) for column in columns}) != 1:
+        return None
+    return np.column_stack(columns)
+
+
+def _answer(question: Question, entries: Mapping[int, Entry], permutations: int) -> list[tuple[Any, ...]]:
+    found = [entries[pk] for pk in question.entries if pk in entries]
+    values = values_of(found, question.measure) if len(found) == len(question.entries) else None
+    if values is None:
+        return []
+    p = randomisation_test(values, 0, permutations=permutations, seed=SEED)
+    counts = count_wins(values, 0, lower_is_better=better(question.measure) == "lower")
+    columns = (p.tolist(), *(count.tolist() for count in counts))
+    return list(zip(*columns, strict=True))[1:]
+
+
+def _key(question: Question, permutations: int) -> str:
+    # The evaluations of an entry never change: other judgements make other entries.
+    return f"{question.entries} {question.measure} {permutations} {SEED}"

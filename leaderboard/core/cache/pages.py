@@ -1,0 +1,197 @@
+"""Whole pages for visitors who are nobody in particular, kept as the bytes that go out.
+
+A page is kept under its address, its view of the board and the revision of the datasets it shows, so a change of a
+board leads to another key and nothing has to be purged. What the revision does not count (another title of a source)
+is seen after one and a half `LIFETIME`s at the latest, two where systems are compared.
+
+All processes share a fixed number of places for the views that many ask for. Views that have anything in them that can
+be written in a million ways (a text, a bound) stay in the process that made them. docs/decisions/0021 has the sizes.
+"""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable
+from functools import wraps
+from hashlib import blake2b
+from typing import Concatenate, NamedTuple, ParamSpec
+
+from django.conf import settings
+from django.contrib.staticfiles.storage import staticfiles_storage
+from django.core.cache import cache
+from django.http import HttpRequest, HttpResponse
+from django.template.response import SimpleTemplateResponse
+from isal import igzip
+
+from leaderboard.core.cache.fixed import Slots
+from leaderboard.core.cache.memory import LIFETIME, Remembered
+from leaderboard.core.cache.metrics import count
+from leaderboard.core.http.headers import accepts_gzip, names_tag
+from leaderboard.core.http.site_url import is_own_address, site_address
+
+#: A little more than the least: twice the size of the best, for a twentieth of its time.
+COMPRESSION_LEVEL = 2
+
+#: Pages that all processes share: at most 1,024 × 128 KiB in the server that carries the queue.
+SHARED_PAGES, LARGEST_SHARED_BYTES = 1024, 128 * 1024
+#: What a process keeps of them, and what it keeps of other views, compressed.
+RECENT_BYTES, RARE_BYTES = 16 * 2**20, 16 * 2**20
+#: What a page takes beside its bytes, about.
+_AROUND_BYTES = 1024
+
+P = ParamSpec("P")
+View = Callable[Concatenate[HttpRequest, P], HttpResponse]
+
+
+class Asked(NamedTuple):
+    """Which view of a page is meant, and whether it is one of few: those are shared by all processes."""
+
+    view: str = ""
+    common: bool = True
+
+
+class Kept(NamedTuple):
+    """A page as it goes out: its entity tag, its type, and its bytes compressed with gzip."""
+
+    etag: str
+    content_type: str
+    compressed: bytes
+    disposition: str
+
+
+class Recent(Remembered[Kept]):
+    """The pages that this process served last: asking the cache's server costs more than everything else of a hit."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size, lambda page: len(page.compressed) + _AROUND_BYTES)
+
+
+_recent = Recent(RECENT_BYTES)
+#: Views that nobody else may ever ask for push each other out, and no common one.
+_rare = Recent(RARE_BYTES)
+_shared = Slots("page", SHARED_PAGES, LIFETIME)
+
+
+def _find(key: str, *, common: bool) -> Kept | None:
+    page = (_recent if common else _rare).get(key)
+    if page is not None:
+        count("own")
+    elif common and (found := _shared.get(key)) is not None:
+        page = Kept(*found)
+        count("shared")
+        # How old it is, nobody knows: so it is kept here for half as long.
+        _recent.put(key, page, LIFETIME / 2)
+    else:
+        count("made")
+    return page
+
+
+def _put(key: str, page: Kept, *, common: bool) -> None:
+    if not common:
+        _rare.put(key, page)
+        return
+    _recent.put(key, page)
+    if len(page.compressed) <= LARGEST_SHARED_BYTES:
+        _shared.set(key, tuple(page))
+
+
+def forget_pages() -> None:
+    """Forget every kept page of this process and of the shared cache; for commands and tests."""
+    _recent.clear()
+    _rare.clear()
+    cache.clear()
+
+
+def kept_page(
+    revision: Callable[..., str], variant: Callable[[HttpRequest], Asked | None] = lambda request: Asked()
+) -> Callable[[View[P]], View[P]]:
+    """Keep what the view answers.
+
+    `revision(**arguments of the view)` is asked on every request; `variant(request)` says which view of the page is
+    meant, None for one that is not worth keeping.
+    """
+
+    def decorate(view: View[P]) -> View[P]:
+        @wraps(view)
+        def answer(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+            asked = variant(request) if is_nobody(request) else None
+            if asked is None:
+                count("unkept")
+                return _unkept(view(request, *args, **kwargs))
+            key = _key(request.path, asked.view, revision(*args, **kwargs))
+            found = _find(key, common=asked.common)
+            if found is None:
+                response = view(request, *args, **kwargs)
+                if response.status_code != 200:
+                    return response
+                if isinstance(response, SimpleTemplateResponse):  # the API's are rendered late
+                    response.render()
+                found = _keep(response)
+                _put(key, found, common=asked.common)
+            return _served(request, found)
+
+        return answer
+
+    return decorate
+
+
+def with_address(
+    variant: Callable[[HttpRequest], Asked | None] = lambda request: Asked(),
+) -> Callable[[HttpRequest], Asked | None]:
+    """The same views, of a page that writes down the site's address: one by each address that visitors came by."""
+
+    def asked(request: HttpRequest) -> Asked | None:
+        found = variant(request)
+        if found is None:
+            return None
+        return Asked(f"{site_address(request)} {found.view}", found.common and is_own_address(request))
+
+    return asked
+
+
+def is_nobody(request: HttpRequest) -> bool:
+    """Whether the visitor has neither a session nor a message waiting, and only reads.
+
+    A cookie that names no session makes nobody somebody; one that may name one costs a query.
+    """
+    cookies = request.COOKIES
+    if request.method not in ("GET", "HEAD") or "messages" in cookies:
+        return False
+    return settings.SESSION_COOKIE_NAME not in cookies or not request.session.keys()
+
+
+def _key(path: str, variant: str, revision: str) -> str:
+    # Pages name hashed style sheets: those of another release are other pages.
+    release = getattr(staticfiles_storage, "manifest_hash", "")
+    return blake2b(f"{path}\n{variant}\n{revision}\n{release}".encode(), digest_size=16).hexdigest()
+
+
+def _keep(response: HttpResponse) -> Kept:
+    compressed = igzip.compress(response.content, COMPRESSION_LEVEL, mtime=0)
+    return Kept(
+        f'W/"{blake2b(compressed, digest_size=12).hexdigest()}"',
+        response.headers["Content-Type"],
+        compressed,
+        response.headers.get("Content-Disposition", ""),
+    )
+
+
+def _served(request: HttpRequest, page: Kept) -> HttpResponse:
+    if names_tag(request.headers.get("If-None-Match", ""), page.etag):
+        response = HttpResponse(status=304)
+    elif accepts_gzip(request.headers.get("Accept-Encoding", "")):
+        response = HttpResponse(page.compressed, content_type=page.content_type)
+        response.headers["Content-Encoding"] = "gzip"
+    else:
+        response = HttpResponse(gzip.decompress(page.compressed), content_type=page.content_type)
+    if page.disposition:
+        response.headers["Content-Disposition"] = page.disposition
+    response.headers["ETag"] = page.etag
+    response.headers["Vary"] = "Cookie, Accept-Encoding, HX-Request, HX-History-Restore-Request"
+    response.headers["Cache-Control"] = "no-cache"
+    return response
+
+
+def _unkept(response: HttpResponse) -> HttpResponse:
+    response.headers.setdefault("Cache-Control", "private, no-cache")
+    return response

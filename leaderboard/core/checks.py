@@ -1,0 +1,90 @@
+"""Checks of a site on the internet, for `manage.py check --deploy`, and of its database, for `--database default`.
+
+With both, also of the role under which the site works.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from django.apps import AppConfig
+from django.conf import settings
+from django.core.checks import CheckMessage, Warning
+from django.db import connections
+from django.db.backends.utils import CursorWrapper
+
+from leaderboard.core.database_grants import AUDIT_TABLE
+
+
+def check_mail(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Whether a public site can have addresses confirmed."""
+    if settings.EMBEDDED or settings.ACCOUNT_EMAIL_VERIFICATION == "mandatory":
+        return []
+    return [
+        Warning(
+            "This site has no mail server, so anyone can sign up under any e-mail address, unconfirmed.",
+            hint="Set EMAIL_URL, such as smtp+tls://USER:PASSWORD@HOST:587.",
+            id="leaderboard.W001",
+        )
+    ]
+
+
+def check_durability(
+    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """Whether PostgreSQL has on disk what it says is committed: an upload is acknowledged on its word."""
+    found: list[CheckMessage] = []
+    for cursor in _postgresql_among(databases):
+        for name in ("fsync", "synchronous_commit", "full_page_writes"):
+            cursor.execute(f"SHOW {name}")
+            if cursor.fetchone()[0] == "off":
+                found.append(_not_durable(name))
+    return found
+
+
+def _not_durable(name: str) -> Warning:
+    return Warning(
+        f"PostgreSQL runs with {name}=off: a crash may lose submissions that were acknowledged.",
+        hint=f"Set {name} = on in postgresql.conf, or remove it where it was set for the role or the database.",
+        id="leaderboard.W002",
+    )
+
+
+def check_role(
+    app_configs: Sequence[AppConfig] | None, databases: Sequence[str] | None = None, **kwargs: Any
+) -> list[CheckMessage]:
+    """Whether the site's role on PostgreSQL could take away what protects the record of who did what."""
+    found: list[CheckMessage] = []
+    for cursor in _postgresql_among(databases):
+        cursor.execute("SELECT current_user, rolsuper FROM pg_roles WHERE rolname = current_user")
+        role, is_superuser = cursor.fetchone()
+        cursor.execute(
+            "SELECT EXISTS (SELECT FROM pg_class WHERE oid = to_regclass(%s)"
+            " AND pg_has_role(current_user, relowner, 'MEMBER'))",
+            [AUDIT_TABLE],
+        )
+        owns_it = cursor.fetchone()[0]
+        if is_superuser or owns_it:
+            found.append(
+                _can_take_protection_away(role, "is a superuser" if is_superuser else "owns its table")
+            )
+    return found
+
+
+def _postgresql_among(databases: Sequence[str] | None) -> Iterator[CursorWrapper]:
+    """A cursor of each of the databases that is PostgreSQL."""
+    for alias in databases or ():
+        if connections[alias].vendor == "postgresql":
+            with connections[alias].cursor() as cursor:
+                yield cursor
+
+
+def _can_take_protection_away(role: str, why: str) -> Warning:
+    return Warning(
+        f"The site works as PostgreSQL's role {role}, which {why}: it can remove the triggers that keep the audit log "
+        "as it is.",
+        hint="Migrate as another role than the site works as: docker/roles.sql makes both, "
+        "`manage.py database_rights` gives the site's its rights.",
+        id="leaderboard.W003",
+    )

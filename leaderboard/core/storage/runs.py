@@ -1,0 +1,91 @@
+"""Stored runs: the text of a run, zstd-compressed, under the sha256 of the text."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, cast
+
+import zstandard
+from django.conf import settings
+from isal import isal_zlib
+
+from evaluation.archives.compression import Limits, open_blocks
+from leaderboard.core.storage.disk import naming
+from leaderboard.core.storage.store import Area, keep_again, path_of, unfinished, writing
+
+_BLOCK = 1 << 20
+#: What tells zlib to write gzip.
+_GZIP = 31
+#: Runs shrink about fivefold at this level, at some 200 MB a second.
+_LEVEL = 3
+
+
+class StoredRun(NamedTuple):
+    """The key of a stored run and the bytes of its text."""
+
+    sha256: str
+    size: int
+
+
+def store_run(path: Path, limits: Limits | None = None) -> StoredRun:
+    """Store a run file, however it is compressed. The same text is stored once.
+
+    Raises evaluation.core.errors.InvalidContent for a damaged file or one over `limits`, and
+    leaderboard.core.storage.disk.DiskFull.
+    """
+    digest, size = hashlib.sha256(), 0
+    folder = Path(settings.VAR) / Area.RUNS.value
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with naming(folder), unfinished(folder) as temporary:
+        with (
+            temporary.open("wb") as file,
+            zstandard.ZstdCompressor(level=_LEVEL).stream_writer(file) as writer,
+        ):
+            for block in open_blocks(path, limits or Limits()):
+                digest.update(block)
+                size += len(block)
+                writer.write(block)
+        sha256 = digest.hexdigest()
+        _keep(temporary, sha256)
+    return StoredRun(sha256, size)
+
+
+def _keep(compressed: Path, sha256: str) -> None:
+    target = path_of(Area.RUNS, sha256)
+    if keep_again(target):
+        return
+    with writing(target) as whole:
+        whole.unlink()
+        whole.hardlink_to(compressed)
+
+
+def run_path(sha256: str) -> Path:
+    """Where the compressed run lies; every reader of runs in `evaluation` takes it as it is."""
+    return path_of(Area.RUNS, sha256)
+
+
+@contextmanager
+def open_run(sha256: str) -> Iterator[BinaryIO]:
+    """The text of a stored run as a stream of bytes. Raises FileNotFoundError for an unknown run."""
+    with run_path(sha256).open("rb") as stored, zstandard.ZstdDecompressor().stream_reader(stored) as text:
+        yield io.BufferedReader(cast(io.RawIOBase, text), _BLOCK)
+
+
+def write_text(sha256: str, target: Path) -> None:
+    """Write the text of a stored run into a file. Raises FileNotFoundError for an unknown run."""
+    with open_run(sha256) as text, target.open("wb") as file:
+        shutil.copyfileobj(text, file, _BLOCK)
+
+
+def gzipped_run(sha256: str) -> Iterator[bytes]:
+    """The text of a stored run as gzip, piece by piece. Raises FileNotFoundError for an unknown run."""
+    compressor = isal_zlib.compressobj(level=1, wbits=_GZIP)
+    with open_run(sha256) as text:
+        while block := text.read(_BLOCK):
+            yield compressor.compress(block)
+    yield compressor.flush()

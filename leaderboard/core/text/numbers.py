@@ -1,0 +1,38 @@
+"""Numbers as text."""
+
+from __future__ import annotations
+
+from math import floor, isfinite, log10
+
+from leaderboard.core.measures import better
+
+MINUS = "\u2212"
+
+
+def written(value: float | None, decimals: int) -> str:
+    """A value as text, a dash where there is none."""
+    return "—" if value is None else f"{value:.{decimals}f}"
+
+
+def signed(value: float | None, decimals: int, *, percent: bool = False) -> str:
+    """A difference as text, with its sign."""
+    if value is None:
+        return "—"
+    if value == 0:
+        return f"±{0:.{decimals}f}"
+    return f"{value * 100 if percent else value:+.{decimals}f}".replace("-", MINUS)
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """A quantity as people read it: three significant digits, whole numbers in full with commas, never an exponent."""
+    if value == 0 or not isfinite(value):
+        return f"{value:g}"
+    decimals = digits - 1 - floor(log10(abs(value)))
+    return f"{value:,.{max(decimals, 0)}f}"
+
+
+def direction(value: float | None, measure: str) -> str:
+    """The class of a difference: `up` is better and `down` worse, whichever way the measure goes."""
+    if not value:
+        return ""
+    return "up" if (value > 0) == (better(measure) == "higher") else "down"

@@ -1,0 +1,56 @@
+"""Ask for work. The request is a row in the caller's transaction; the bell only saves the wait."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from leaderboard.core import wakeup
+from leaderboard.models import Dataset, WorkRequest
+
+
+def request_work(
+    kind: WorkRequest.Kind, dataset: Dataset, payload: dict[str, Any] | None = None
+) -> WorkRequest:
+    """Record that `dataset` needs work of this kind, once the caller's transaction commits."""
+    request = WorkRequest.objects.create(kind=kind, dataset=dataset, payload=payload or {})
+    wakeup.ring()
+    return request
+
+
+def request_certainty(dataset_id: int, method: str = "") -> None:
+    """Ask for a board's intervals and tests, unless somebody has and nobody has taken it up yet.
+
+    `method` names the way of computing that is asked for, where that is the reason to ask.
+    """
+    waiting = WorkRequest.objects.filter(kind=WorkRequest.Kind.CERTAINTY, dataset=dataset_id, taken_at=None)
+    if not waiting.exists():
+        WorkRequest.objects.create(
+            kind=WorkRequest.Kind.CERTAINTY,
+            dataset_id=dataset_id,
+            payload={"method": method} if method else {},
+        )
+        wakeup.ring()
+
+
+def request_statistics(dataset_id: int) -> None:
+    """Ask for what is not known yet of a dataset's texts and of its runs, unless somebody has just asked.
+
+    Call it in the transaction that brings texts or a run. A dataset without texts here asks for nothing.
+    """
+    waiting = WorkRequest.objects.filter(kind=WorkRequest.Kind.STATISTICS, dataset=dataset_id, taken_at=None)
+    dataset = Dataset.objects.filter(pk=dataset_id, current_version__corpus_sha256__gt="").first()
+    if dataset is not None and not waiting.exists():
+        request_work(WorkRequest.Kind.STATISTICS, dataset)
+
+
+def request_notice(event: str, **payload: Any) -> WorkRequest:
+    """Ask that people be told of an event, in the transaction that makes it; `submissions.notifications` decides whom.
+
+    `event` is a kind of notice: "rescored" (`rescore`, a key), "round_revealed" (`round`), "challenged" (`challenge`).
+    The payload has keys of rows and nothing else: what is told is read when it is written.
+    """
+    request = WorkRequest.objects.create(
+        kind=WorkRequest.Kind.NOTIFY, dataset=None, payload={"event": event, **payload}
+    )
+    wakeup.ring()
+    return request

@@ -1,0 +1,109 @@
+"""What pages read of runs and corpora: small files made of them once. The only writer of both.
+
+The worker makes them when it has scored a run for open judgements. Where they are missing (a dataset was opened later,
+or came with an older release), a page makes those that are quick to make, and does without the others until
+`manage.py prepare_query_pages` was run.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from pathlib import Path
+
+from evaluation.collections.excerpts import DocumentTexts, write_document_texts
+from evaluation.core.errors import InvalidContent
+from evaluation.runs.top_documents import TopDocuments, write_top_documents
+from leaderboard.core.storage.runs import run_path
+from leaderboard.core.storage.store import Area, path_of, writing
+from leaderboard.models import Dataset, Run
+from leaderboard.models.datasets import Visibility
+
+logger = logging.getLogger(__name__)
+
+#: What a page makes itself: a run of half a million lines takes half a second, such a corpus two.
+QUICK_RUN_BYTES = 32 * 2**20
+QUICK_CORPUS_BYTES = 16 * 2**20
+
+
+def top_documents(run: Run) -> TopDocuments | None:
+    """The first documents of each query of a stored run; None where they would take too long to find now."""
+    path = path_of(Area.TOP_DOCUMENTS, run.sha256)
+    if not path.exists() and (run.size > QUICK_RUN_BYTES or not _made(lambda: prepare_run(run.sha256))):
+        return None
+    return _top_documents(path)
+
+
+def excerpts(dataset: Dataset) -> DocumentTexts | None:
+    """Titles and beginnings of the dataset's documents; None where they are not public, not here, or not prepared."""
+    version = dataset.current_version
+    if not _shows_documents(dataset) or version is None:
+        return None
+    path = path_of(Area.EXCERPTS, version.corpus_sha256)
+    if not path.exists():
+        corpus = path_of(Area.FILES, version.corpus_sha256)
+        if not corpus.exists() or corpus.stat().st_size > QUICK_CORPUS_BYTES:
+            return None
+        if not _made(lambda: prepare_corpus(version.corpus_sha256)):
+            return None
+    return _excerpts(path)
+
+
+def _shows_documents(dataset: Dataset) -> bool:
+    """Whether pages show everyone what the documents say."""
+    return bool(
+        dataset.documents_visibility == Visibility.PUBLIC
+        and not dataset.runs_only
+        and dataset.current_version is not None
+        and dataset.current_version.corpus_sha256
+    )
+
+
+def prepare(dataset: Dataset, runs: Iterable[str]) -> None:
+    """Make what pages need of a dataset with open judgements and of runs for it, by their sha256s.
+
+    A fault is logged and no more: results do not depend on it.
+    """
+    if dataset.hidden:
+        return
+    for sha256 in runs:
+        _made(lambda sha256=sha256: prepare_run(sha256))  # type: ignore[misc]
+    version = dataset.current_version
+    if version is not None and _shows_documents(dataset):
+        _made(lambda: prepare_corpus(version.corpus_sha256))
+
+
+def prepare_run(sha256: str) -> None:
+    """Find the first documents of each query of a stored run. Raises FileNotFoundError for an unknown one."""
+    target = path_of(Area.TOP_DOCUMENTS, sha256)
+    if not target.exists():
+        with writing(target) as file:
+            write_top_documents(run_path(sha256), file)
+
+
+def prepare_corpus(sha256: str) -> None:
+    """Write the excerpts of a stored corpus. Raises FileNotFoundError for an unknown one."""
+    target = path_of(Area.EXCERPTS, sha256)
+    if not target.exists():
+        with writing(target) as file:
+            write_document_texts(path_of(Area.FILES, sha256), file)
+
+
+def _made(make: Callable[[], None]) -> bool:
+    try:
+        make()
+    except (OSError, ValueError, InvalidContent) as error:
+        logger.warning("not prepared for pages: %s", error)
+        return False
+    return True
+
+
+@lru_cache(maxsize=128)
+def _top_documents(path: Path) -> TopDocuments:
+    return TopDocuments(path)
+
+
+@lru_cache(maxsize=8)
+def _excerpts(path: Path) -> DocumentTexts:
+    return DocumentTexts(path)

@@ -1,0 +1,129 @@
+"""The files that datasets offer: the only writer of `DatasetFile`, and who may have which.
+
+Judgements that are hidden never become a `DatasetFile`. Should a row come to be all the same, `offered_files` still
+leaves it out.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from django.contrib.auth.models import AnonymousUser
+
+from leaderboard.core.permissions import may_read_judgements, sees
+from leaderboard.core.storage.store import Area, path_of, put
+from leaderboard.models import Dataset, DatasetFile, DatasetVersion, User
+from leaderboard.models.datasets import Visibility
+
+Kind = DatasetFile.Kind
+
+_DESCRIPTIONS = {
+    Kind.QUERIES: "The queries that a run answers, one JSON object a line",
+    Kind.ALL_QUERIES: "All queries, with those of train and dev",
+    Kind.CORPUS: "The documents, one JSON object a line",
+    Kind.DOCUMENT_IDS: "The ids of all documents, one a line",
+    Kind.EXAMPLE_RUN: "The baseline's run, in TREC format",
+    Kind.BROKEN_RUN: "A run with mistakes, to see how they are reported",
+    Kind.EXAMPLE_MODEL: "A checkpoint to upload as it is",
+    Kind.REFUSED_MODEL: "A checkpoint with pickled weights, to see how it is refused",
+}
+
+#: How the names of splits begin that everyone may have beside hidden judgements. Under any other name may be anything.
+_OPEN_SPLITS = ("train", "dev", "valid")
+
+QUERIES_NAME, ALL_QUERIES_NAME = "queries.jsonl.gz", "queries.all.jsonl.gz"
+
+
+class KeptFile(NamedTuple):
+    """A file in the store: the sha256 of its bytes, and how many there are."""
+
+    sha256: str
+    size: int
+
+
+def keep_file(path: Path) -> KeptFile:
+    """Put a copy of the file into the store. It takes as long as reading it, so not inside a transaction."""
+    return kept_file(put(Area.FILES, path))
+
+
+def kept_file(sha256: str) -> KeptFile:
+    """A file that is in the store already."""
+    return KeptFile(sha256, path_of(Area.FILES, sha256).stat().st_size)
+
+
+def offer_kept(
+    version: DatasetVersion, kind: DatasetFile.Kind, kept: KeptFile, name: str, description: str = ""
+) -> DatasetFile:
+    """Offer a file of the store for download under `name`. The same bytes again change nothing."""
+    values = {
+        "kind": kind,
+        "description": description or _DESCRIPTIONS.get(kind, ""),
+        "sha256": kept.sha256,
+        "size": kept.size,
+    }
+    # Not `update_or_create`, which holds the row first: retrievers may add files and change none.
+    row, is_new = DatasetFile.objects.get_or_create(version=version, name=name, defaults=values)
+    if not is_new and any(getattr(row, field) != value for field, value in values.items()):
+        for field, value in values.items():
+            setattr(row, field, value)
+        row.save(update_fields=list(values))
+    return row
+
+
+def withdraw_file(version: DatasetVersion, name: str) -> None:
+    """Offer the file no longer."""
+    DatasetFile.objects.filter(version=version, name=name).delete()
+
+
+def judgements_name(split: str) -> str:
+    """The name under which the judgements of a split are offered."""
+    return f"qrels.{split}.tsv.gz"
+
+
+def may_offer_judgements(split: str, *, scored: str, hidden: bool) -> bool:
+    """Whether everyone may have the judgements of `split`, in a dataset that is scored on those of `scored`."""
+    return not hidden or (split != scored and split.startswith(_OPEN_SPLITS))
+
+
+def offered_files(dataset: Dataset, user: User | AnonymousUser) -> list[DatasetFile]:
+    """What this visitor may download of the dataset's current version, in the order of kinds."""
+    if dataset.current_version is None:
+        return []
+    order = list(Kind.values)
+    files = [file for file in dataset.current_version.files.all() if _may_have(dataset, file, user)]
+    return sorted(files, key=lambda file: (order.index(file.kind), file.name))
+
+
+def find_file(dataset: Dataset, user: User | AnonymousUser, name: str) -> DatasetFile | None:
+    """The file of this name, if the visitor may have it."""
+    return next((file for file in offered_files(dataset, user) if file.name == name), None)
+
+
+def open_file(file: DatasetFile) -> BinaryIO:
+    """The file's bytes, as a stream."""
+    return path_of(Area.FILES, file.sha256).open("rb")
+
+
+def _may_have(dataset: Dataset, file: DatasetFile, user: User | AnonymousUser) -> bool:
+    if file.kind == Kind.QRELS:
+        scored = dataset.current_qrels.split if dataset.current_qrels else "test"
+        split = file.name.removeprefix("qrels.").removesuffix(".tsv.gz")
+        return may_offer_judgements(split, scored=scored, hidden=dataset.hidden)
+    if file.kind in (Kind.CORPUS, Kind.EXAMPLE_MODEL, Kind.REFUSED_MODEL):  # a vocabulary is the documents'
+        return sees(user, dataset.documents_visibility)
+    if is_sealed(dataset, file):
+        return may_read_judgements(user)
+    if file.kind in (Kind.QUERIES, Kind.ALL_QUERIES, Kind.EXAMPLE_RUN, Kind.BROKEN_RUN):
+        return sees(user, dataset.queries_visibility)
+    return True  # document ids carry no text
+
+
+def is_sealed(dataset: Dataset, file: DatasetFile) -> bool:
+    """Whether the file has texts that are kept as judgements are: who reads them has that right, and is recorded."""
+    return file.kind in (Kind.QUERIES, Kind.ALL_QUERIES) and seals_queries(dataset)
+
+
+def seals_queries(dataset: Dataset) -> bool:
+    """Whether the queries' texts are kept as hidden judgements are."""
+    return dataset.hidden and dataset.queries_visibility == Visibility.CURATORS

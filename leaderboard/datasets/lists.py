@@ -1,0 +1,189 @@
+"""Lists of datasets, benchmarks and newest results, read as plain rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import orjson
+from django.db.models import Count, Q, TextField
+from django.db.models.functions import Cast
+
+from leaderboard.core import anonymity
+from leaderboard.core.text import deltas, numbers
+from leaderboard.models import Benchmark, Dataset, Entry
+from leaderboard.models.datasets import DatasetQuerySet
+from leaderboard.models.results import EntryQuerySet
+
+#: How many results the home page calls newest.
+NEWEST = 10
+
+
+class Statistics(NamedTuple):
+    """What Table 1 of the BEIR paper says of a collection; None where it is not known."""
+
+    queries: int | None
+    documents: int | None
+    relevant_per_query: float | None
+    words_per_query: float | None
+    words_per_document: float | None
+    relevance_levels: int | None
+    judgements: int | None
+    reported: bool
+
+
+def statistics_of(dataset: Mapping[str, Any]) -> Statistics:
+    """The statistics of the dataset's current version and judgements, else those reported."""
+    counted = {
+        **(dataset["current_version__statistics"] or {}),
+        **(dataset["current_qrels__statistics"] or {}),
+    }
+    found = counted or dataset["reported_statistics"] or {}
+    names = [name for name in Statistics._fields if name != "reported"]
+    return Statistics(**{name: found.get(name) for name in names}, reported=not counted)
+
+
+def datasets() -> list[dict[str, Any]]:
+    """Every dataset with a page, those that take runs first. One query.
+
+    Each has its columns, `statistics`, the `number` of its public entries, and whether it `takes_runs`.
+    """
+    rows = (
+        DatasetQuerySet(Dataset)
+        .listed()
+        .annotate(number=Count("entries", filter=Q(entries__visibility="public")))
+        .order_by("name")
+        .values(
+            "pk",
+            "slug",
+            "name",
+            "task",
+            "domain",
+            "language",
+            "state",
+            "hidden",
+            "runs_only",
+            "documents_visibility",
+            "primary_measure",
+            "licence",
+            "description",
+            "number",
+            "reported_statistics",
+            "current_version__corpus_sha256",
+            "current_version__statistics",
+            "current_qrels_id",
+            "current_qrels__statistics",
+        )
+    )
+    found = [
+        {**row, "statistics": statistics_of(row), "takes_runs": row["state"] in Dataset.TAKES_RUNS}
+        for row in rows
+    ]
+    return sorted(found, key=lambda row: not row["takes_runs"])
+
+
+def benchmarks() -> list[dict[str, Any]]:
+    """Every benchmark with its numbers of datasets, all and counted. One query."""
+    rows = (
+        Benchmark.objects.annotate(
+            datasets_shown=Count("members"),
+            datasets_counted=Count("members", filter=Q(members__counted=True)),
+        )
+        .order_by("position", "name")
+        .values(
+            "slug",
+            "name",
+            "description",
+            "measure",
+            "source__authors",
+            "datasets_shown",
+            "datasets_counted",
+        )
+    )
+    return [
+        {"source" if name == "source__authors" else name: value for name, value in row.items()}
+        for row in rows
+    ]
+
+
+def benchmarks_with(dataset_id: int) -> list[dict[str, Any]]:
+    """The benchmarks that a dataset belongs to. One query."""
+    return [
+        dict(row) for row in Benchmark.objects.filter(members__dataset_id=dataset_id).values("slug", "name")
+    ]
+
+
+class Newest(NamedTuple):
+    """A new result of the primary measure, and its difference to its baseline."""
+
+    system: str
+    slug: str
+    dataset: str
+    dataset_slug: str
+    measure: str
+    value: str
+    delta: str
+    direction: str
+    team: str | None
+    team_slug: str | None
+    is_baseline: bool
+    published: str
+
+
+def newest() -> list[Newest]:
+    """The newest results scored or measured here, newest first. Two queries."""
+    rows = list(
+        EntryQuerySet(Entry)
+        .public()
+        .exclude(provenance=Entry.Provenance.REPORTED)
+        .order_by("-published_at", "-pk")
+        .values(
+            "system__name",
+            "system__slug",
+            "dataset_id",
+            "dataset__name",
+            "dataset__slug",
+            "dataset__hidden",
+            "dataset__primary_measure",
+            "scores",
+            "comparison_group",
+            "is_baseline",
+            team=anonymity.team_name("system__"),
+            team_slug=anonymity.team_slug("system__"),
+            published=Cast("published_at", TextField()),
+        )[:NEWEST]
+    )
+    baselines = baseline_scores((row["dataset_id"], row["comparison_group"]) for row in rows)
+    return [_newest(row, baselines.get((row["dataset_id"], row["comparison_group"]), {})) for row in rows]
+
+
+def _newest(row: Mapping[str, Any], baseline: Mapping[str, float]) -> Newest:
+    measure = row["dataset__primary_measure"]
+    value, decimals = row["scores"].get(measure), 3 if row["dataset__hidden"] else 4
+    delta = None if row["is_baseline"] else deltas.absolute(value, baseline.get(measure))
+    return Newest(
+        system=row["system__name"],
+        slug=row["system__slug"],
+        dataset=row["dataset__name"],
+        dataset_slug=row["dataset__slug"],
+        measure=measure,
+        value=numbers.written(value, decimals),
+        delta=numbers.signed(delta, decimals),
+        direction=numbers.direction(delta, measure),
+        team=row["team"],
+        team_slug=row["team_slug"],
+        is_baseline=row["is_baseline"],
+        published=row["published"][:10],
+    )
+
+
+def baseline_scores(groups: Iterable[tuple[int, str]]) -> dict[tuple[int, str], dict[str, float]]:
+    """The baselines' scores by dataset and comparison group. One query."""
+    wanted = set(groups)
+    rows = Entry.objects.filter(
+        is_baseline=True,
+        visibility=Entry.Visibility.PUBLIC,
+        dataset_id__in={dataset for dataset, _ in wanted},
+        comparison_group__in={group for _, group in wanted},
+    ).values_list("dataset_id", "comparison_group", Cast("scores", TextField()))
+    return {(dataset, group): orjson.loads(text) for dataset, group, text in rows}

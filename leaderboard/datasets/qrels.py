@@ -1,0 +1,159 @@
+"""What runs are checked and scored against. Only the scorer asks for judgements; intake never reads them, and pages
+get none but open ones, through `open_judgements`.
+
+Content is immutable and named by its checksum, so each process keeps what it has read: a warm worker reads a
+dataset's judgements, topics and document ids once.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+
+from django.conf import settings
+
+from evaluation.collections.beir import read_queries
+from evaluation.collections.document_ids import DocumentIds
+from evaluation.judgements import qrels as judged
+from evaluation.judgements.splits import Parts, read_parts, write_parts
+from evaluation.runs.score import Target
+from leaderboard.core.storage.store import Area, path_of, put
+from leaderboard.models import Dataset, DatasetVersion, Qrels
+
+#: Datasets kept at once. The largest of BEIR's judgements take about 100 MB, most a few.
+_KEPT = 16
+
+
+def load_qrels(row: Qrels) -> judged.Qrels:
+    """The judgements of a row, from private storage."""
+    return _judgements(row.sha256)
+
+
+def load_parts(row: Qrels) -> Parts:
+    """A competition's parts, from private storage. Raises ValueError where none were drawn."""
+    if not row.parts_sha256:
+        raise ValueError(f"no parts were drawn for {row}")
+    return _parts(row.parts_sha256)
+
+
+def keep_parts(row: Qrels, parts: Parts) -> None:
+    """Put parts into private storage, and name them in the row."""
+    with tempfile.TemporaryDirectory(prefix="runboard-") as folder:
+        path = Path(folder) / "parts"
+        write_parts(parts, path)
+        row.parts_sha256 = put(Area.QRELS, path)
+    row.save(update_fields=["parts_sha256"])
+
+
+class NotOpen(Exception):
+    """The dataset's judgements are not everyone's to see, or there are none."""
+
+
+class NotLaidOut(Exception):
+    """Judgements that everyone may see are not yet where a process without private storage reads them."""
+
+
+def open_judgements(dataset: Dataset) -> judged.Qrels:
+    """The present judgements of a dataset, for pages. Raises NotOpen unless everyone may see them."""
+    qrels = dataset.current_qrels
+    published = dataset.state == Dataset.State.PUBLISHED
+    if dataset.hidden or not published or qrels is None or qrels.version_id != dataset.current_version_id:
+        raise NotOpen(dataset.slug)
+    try:
+        return load_open_qrels(qrels)
+    except NotLaidOut as error:  # the scorer lays it out within seconds
+        raise NotOpen(dataset.slug) from error
+
+
+def load_open_qrels(row: Qrels) -> judged.Qrels:
+    """The judgements of a row that are not hidden, for a process that may have no private storage.
+
+    Raises NotLaidOut there until they are laid out.
+    """
+    if settings.PRIVATE_STORAGE:
+        return _judgements(row.sha256)
+    try:
+        return _open_judgements(row.sha256)
+    except FileNotFoundError as error:
+        raise NotLaidOut(row.sha256) from error
+
+
+def lay_out_open_judgements() -> int:
+    """Copy judgements that are not hidden to where processes without private storage read them.
+
+    Removes copies of what is no longer open, or no longer the present. Returns how many there are. Raises
+    FileNotFoundError for judgements that are gone from private storage, when all others are laid out.
+    """
+    open_ones = Dataset.objects.filter(state=Dataset.State.PUBLISHED, hidden=False).exclude(
+        current_qrels=None
+    )
+    wanted = set(open_ones.values_list("current_qrels__sha256", flat=True))
+    gone = []
+    for sha256 in wanted:
+        if path_of(Area.OPEN_QRELS, sha256).exists():
+            continue
+        try:
+            put(Area.OPEN_QRELS, path_of(Area.QRELS, sha256), sha256)
+        except FileNotFoundError:
+            gone.append(sha256)
+    for path in (Path(settings.VAR) / Area.OPEN_QRELS.value).glob("*/*"):
+        if path.name not in wanted and not path.name.startswith(".partial-"):
+            path.unlink(missing_ok=True)
+    if gone:
+        raise FileNotFoundError(f"judgements that are not in private storage: {', '.join(sorted(gone))}")
+    return len(wanted)
+
+
+def scoring_target(version: DatasetVersion, *, qrels: Qrels | None = None) -> Target:
+    """What a run for this version is checked against; with `qrels`, also what it is scored against."""
+    dataset = version.dataset
+    return _target(
+        version.topics_sha256,
+        version.document_ids_sha256,
+        qrels.sha256 if qrels is not None else "",
+        dataset.hidden,
+        dataset.relevance_level,
+        dataset.drop_self_matches,
+    )
+
+
+@lru_cache(maxsize=_KEPT)
+def _target(
+    topics: str, document_ids: str, qrels: str, hidden: bool, relevance_level: int, drop_self_matches: bool
+) -> Target:
+    """The target whose content has these checksums. It keeps its lookup tables, so it is kept itself."""
+    return Target(
+        qrels=_judgements(qrels) if qrels else None,
+        query_ids=topic_ids(topics),
+        document_ids=_document_ids(document_ids) if document_ids else None,
+        hidden=hidden,
+        relevance_level=relevance_level,
+        drop_self_matches=drop_self_matches,
+    )
+
+
+@lru_cache(maxsize=_KEPT)
+def _open_judgements(sha256: str) -> judged.Qrels:
+    return judged.read_qrels(path_of(Area.OPEN_QRELS, sha256))
+
+
+@lru_cache(maxsize=_KEPT)
+def _judgements(sha256: str) -> judged.Qrels:
+    return judged.read_qrels(path_of(Area.QRELS, sha256))
+
+
+@lru_cache(maxsize=_KEPT)
+def _parts(sha256: str) -> Parts:
+    return read_parts(path_of(Area.QRELS, sha256))
+
+
+@lru_cache(maxsize=_KEPT)
+def topic_ids(sha256: str) -> frozenset[str]:
+    """The ids of the queries in a stored file."""
+    return frozenset(query.id for query in read_queries(path_of(Area.FILES, sha256)))
+
+
+@lru_cache(maxsize=_KEPT)
+def _document_ids(sha256: str) -> DocumentIds:
+    return DocumentIds.open(path_of(Area.INDEXES, sha256))

@@ -1,0 +1,63 @@
+"""What a new site is given: reported boards, the demo collection with its rows and its model, a curator to sign in as.
+
+Everything here may be called again: what is there already is left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import tempfile
+from pathlib import Path
+
+from allauth.account.models import EmailAddress
+from django.conf import settings
+from django.db import transaction
+
+from leaderboard.importing.demo.collection import DEMO_SLUG, make_demo_collection
+from leaderboard.importing.reported.loader import load_reported
+from leaderboard.models import Dataset, Entry, Source, User
+from leaderboard.results.history.revisions import record_present
+from leaderboard.results.judged_shares import without_shares
+from leaderboard.results.publishing import refresh_scores
+from leaderboard.systems.baselines import BM25, request_demo_rows, request_sample_model
+
+CURATOR = "curator@runboard.localhost"
+
+
+def prepare() -> None:
+    """Give the site what it starts with."""
+    make_curator()
+    load_reported()
+    record_present()
+    for dataset in without_shares():
+        refresh_scores(dataset)
+    if not Dataset.objects.filter(slug=DEMO_SLUG, current_version__isnull=False).exists():
+        with tempfile.TemporaryDirectory(dir=settings.FILE_UPLOAD_TEMP_DIR) as folder:
+            demo = make_demo_collection(Path(folder))
+        request_demo_rows(demo)
+        request_sample_model(demo)
+
+
+def ready() -> bool:
+    """Whether the reported boards are loaded and the demo's BM25 row is published."""
+    demo = Entry.objects.filter(dataset__slug=DEMO_SLUG, system__slug=BM25.slug, is_baseline=True)
+    return Source.objects.exists() and demo.exists()
+
+
+def password_file() -> Path:
+    """Where the demo curator's password is kept, readable by its owner alone."""
+    return Path(settings.VAR) / "demo-curator-password"
+
+
+@transaction.atomic
+def make_curator() -> None:
+    """The account with every right that the one-command default starts with; nothing where any account exists."""
+    if not settings.EMBEDDED or User.objects.exists():
+        return
+    password = secrets.token_urlsafe(12)
+    descriptor = os.open(password_file(), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(password + "\n")
+    curator = User.objects.create_superuser(CURATOR, password, name="Demo curator")
+    EmailAddress.objects.create(user=curator, email=CURATOR, verified=True, primary=True)

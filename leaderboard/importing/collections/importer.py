@@ -1,0 +1,318 @@
+"""`import_dataset`: from a folder or zip to a dataset that waits for its baseline, in one transaction."""
+
+from __future__ import annotations
+
+import errno
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
+from django.core.exceptions import ValidationError
+from django.db import transaction
+
+from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import Problem
+from leaderboard.core.audit import record
+from leaderboard.datasets.files import offered_files
+from leaderboard.datasets.problems import problem
+from leaderboard.datasets.qrels_records import current_or_next_qrels
+from leaderboard.importing.collections.baseline_run import (
+    BaselineRun,
+    name_run_on_board,
+    read_baseline_run,
+    request_baseline_run,
+)
+from leaderboard.importing.collections.inspection import Inspected, check_split, inspect
+from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import Progress, open_source
+from leaderboard.importing.collections.splits import check_overlap, left_out
+from leaderboard.importing.collections.storing import (
+    StoredContent,
+    create_version,
+    find_version,
+    offer_content,
+    set_topics,
+    store_content,
+)
+from leaderboard.judgements import rescoring
+from leaderboard.models import Dataset, DatasetVersion, Entry, Qrels
+from leaderboard.models.datasets import Protection
+from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
+from leaderboard.results.measure_choice import check_measures, shown_measures
+from leaderboard.results.publishing import refresh_scores
+from leaderboard.systems.baselines import request_baseline
+
+#: Settings that decide what a score means: fixed once there are scores.
+_DECIDING = ("relevance_level", "drop_self_matches")
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What the import did: `changes` in words, empty where the same bytes and settings were there already.
+
+    `offered` are the files that everyone may have now; `left_out` the splits that are not among them, because the
+    scored one is hidden.
+    """
+
+    dataset: Dataset
+    version: DatasetVersion
+    qrels: Qrels | None
+    changes: tuple[str, ...]
+    baseline_requested: bool
+    offered: tuple[str, ...]
+    left_out: tuple[str, ...]
+
+    def disclosure(self) -> str:
+        """Which files everyone may have, and which judgements were left out of them."""
+        text = f"Offered to everyone: {', '.join(self.offered) or 'nothing'}."
+        if self.left_out:
+            text += (
+                f" Left out: the judgements of {', '.join(self.left_out)}; beside hidden judgements only splits "
+                "named train…, dev… or valid… are offered."
+            )
+        return text
+
+
+class NoSpace(Exception):
+    """The disk is full, which is no fault of the collection's."""
+
+
+def _no_progress(stage: str, share: float) -> None:
+    """For callers who do not watch."""
+
+
+def import_dataset(path: Path, options: ImportOptions, progress: Progress = _no_progress) -> Imported:
+    """Take in the collection at `path`, or bring the dataset up to date with it.
+
+    Raises evaluation.core.errors.InvalidContent with every problem found, or NoSpace; nothing is then changed.
+    """
+    existing = Dataset.objects.filter(slug=options.slug).first()
+    options = _resolved(options, existing)
+    if wrong_split := list(check_split(options.split)):
+        raise InvalidContent.of(*wrong_split)
+    refusals = _check_options(options, existing)
+    work_folder = Path(settings.VAR) / "work"
+    work_folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(dir=work_folder, prefix="import-") as folder:
+        work = Path(folder)
+        try:
+            with open_source(path, options, work, progress) as source:
+                inspected = inspect(source, options, work, progress)
+                refusals += check_overlap(inspected, options, existing)
+                if refusals:
+                    raise InvalidContent.of(*refusals)
+                run = read_baseline_run(options.baseline, inspected) if options.baseline else None
+                stored = store_content(source, inspected, options, work, progress)
+                return _record(options, inspected, stored, run)
+        except InvalidContent as error:
+            raise InvalidContent.of(*dict.fromkeys([*refusals, *error.report.problems])) from error
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
+            raise NoSpace("Nothing was imported: the disk is full. Free some space and try again.") from error
+
+
+def _resolved(options: ImportOptions, dataset: Dataset | None) -> ImportOptions:
+    """The options, with what decides the reading taken from the dataset where it was not said."""
+    known = dataset is not None and (dataset.current_version_id or dataset.state != Dataset.State.REPORTED)
+    runs_only = options.runs_only
+    if runs_only is None:
+        runs_only = bool(dataset and known and dataset.runs_only)
+    hidden = options.hidden
+    if hidden is None:
+        hidden = dataset.hidden if dataset and known else True
+    return replace(options, runs_only=runs_only, hidden=hidden)
+
+
+def _check_options(options: ImportOptions, dataset: Dataset | None) -> list[Problem]:
+    primary = options.primary or (dataset.primary_measure if dataset else "nDCG@10")
+    problems = list(check_measures(primary, options.measures, hidden=bool(options.hidden)))
+    if options.baseline is not None and not options.runs_only:
+        problems.append(
+            problem(
+                "baseline",
+                "a dataset with documents gets its BM25 from the worker",
+                "Say --baseline only with --runs-only.",
+            )
+        )
+    if options.protection == Protection.COMPETITION and not options.hidden:
+        problems.append(
+            problem(
+                "nothing_to_protect",
+                "a competition needs hidden judgements",
+                "Leave out --open, or --protection competition.",
+            )
+        )
+    try:
+        Dataset(slug=options.slug, **{"name": options.slug, **options.columns()}).full_clean(
+            exclude=["measures"], validate_unique=False
+        )
+    except ValidationError as error:
+        problems += [
+            problem(f"option_{name}", f"{name}: {' '.join(messages)}", "Correct the option.")
+            for name, messages in error.message_dict.items()
+        ]
+    if dataset is not None:
+        problems += _check_changes(options, dataset)
+    return problems
+
+
+def _check_changes(options: ImportOptions, dataset: Dataset) -> list[Problem]:
+    """Changes that would make what is on the board untrue."""
+    problems = []
+    for name in ("protection", "public_share"):
+        wanted = getattr(options, name)
+        if dataset.current_version_id and wanted is not None and wanted != getattr(dataset, name):
+            problems.append(
+                problem(
+                    "protection_changed",
+                    f"{dataset.slug} is there already: an import cannot change how its judgements are protected",
+                    "Use the action on datasets in the admin, or manage.py protect_dataset.",
+                )
+            )
+    if dataset.current_qrels_id and options.hidden and not dataset.hidden:
+        problems.append(
+            problem(
+                "already_open",
+                f"the judgements of {dataset.slug} are open; whoever downloaded them has them",
+                "Keep the dataset open, or import unseen judgements under another slug.",
+            )
+        )
+    if dataset.hidden and dataset.current_qrels and dataset.current_qrels.split != options.split:
+        problems.append(
+            problem(
+                "split_changed",
+                f"{dataset.slug} is scored on hidden judgements of the split {dataset.current_qrels.split}; "
+                f"with --split {options.split} those would be offered to everyone",
+                f"Say --split {dataset.current_qrels.split}, or import the other split under another slug.",
+            )
+        )
+    scored = dataset.entries.exclude(provenance=Entry.Provenance.REPORTED).exists()
+    for name in _DECIDING:
+        wanted = getattr(options, name)
+        if scored and wanted is not None and wanted != getattr(dataset, name):
+            problems.append(
+                problem(
+                    "already_scored",
+                    f"{name} cannot change: {dataset.slug} has entries scored with {getattr(dataset, name)}",
+                    "Import the collection under another slug.",
+                )
+            )
+    return problems
+
+
+@transaction.atomic
+def _record(
+    options: ImportOptions, inspected: Inspected, stored: StoredContent, run: BaselineRun | None
+) -> Imported:
+    dataset, changes = _settings(options)
+    version = find_version(dataset, inspected)
+    if version is None:
+        version = create_version(dataset, inspected, stored, options)
+        changes.append(f"version {version.number}")
+    judged = inspected.judgements.get(options.split)
+    # Importing again without judgements takes none away.
+    qrels = dataset.current_qrels if dataset.current_version_id == version.pk else None
+    stays = False
+    if judged is not None:
+        wanted = current_or_next_qrels(version, options.split, judged, dataset.relevance_level)
+        stays = dataset.current_version_id == version.pk and rescoring.is_needed(dataset, wanted)
+        qrels = qrels if stays else wanted
+        if stays and _rescore(dataset, wanted):
+            changes.append(f"rescore on {wanted.split} qrels {wanted.number}")
+    if (judged is not None or qrels is None) and not stays and set_topics(version, inspected, stored):
+        changes.append("topics")
+    moved = (dataset.current_version_id, dataset.current_qrels_id) != (
+        version.pk,
+        qrels.pk if qrels else None,
+    )
+    if moved:
+        changes.append(f"board on {version}" + (f", {qrels.split} qrels {qrels.number}" if qrels else ""))
+    dataset.current_version, dataset.current_qrels = version, qrels
+    dataset.state = _state(dataset, options)
+    dataset.save()
+    if offer_content(dataset, version, stored, options.split, with_scored=not stays):
+        changes.append("files")
+    # Without judgements it is retrieved all the same: a pool may be drawn from it.
+    asked = moved and not dataset.runs_only and (qrels is None or not _has_baseline(dataset, qrels))
+    if asked:
+        request_baseline(dataset)
+    named = run is not None and name_run_on_board(dataset, run)
+    if run is not None and not named and request_baseline_run(dataset, run):
+        asked = True
+        changes.append("baseline run")
+    if changes:
+        board_changed(dataset, Kind.IMPORTED)
+    if named:
+        changes.append("baseline run")
+    offered = tuple(file.name for file in offered_files(dataset, AnonymousUser()))
+    return Imported(dataset, version, qrels, tuple(changes), asked, offered, left_out(inspected, options))
+
+
+def _rescore(dataset: Dataset, qrels: Qrels) -> bool:
+    """Have the results that are there evaluated on other judgements, before the board may stand on these.
+
+    False where that is under way. Raises InvalidContent while a rescore on yet others is not decided.
+    """
+    other = rescoring.under_way(dataset)
+    if other is None:
+        rescoring.start(dataset, qrels, "The collection was imported with other judgements.")
+        return True
+    if other.to_qrels_id == qrels.pk:
+        return False
+    raise InvalidContent.of(
+        problem(
+            "rescore_under_way",
+            f"{dataset.slug} is being rescored on qrels {other.to_qrels.number}, which are other judgements than these",
+            "Switch its board to those or throw them away, then import again.",
+        )
+    )
+
+
+def _settings(options: ImportOptions) -> tuple[Dataset, list[str]]:
+    """The dataset's row, locked, with its settings brought up to date, and what changed."""
+    lock_boards(Dataset.objects.filter(slug=options.slug).values_list("pk", flat=True))
+    dataset = Dataset.objects.filter(slug=options.slug).first()
+    wanted: dict[str, Any] = options.columns()
+    first = dataset is None or dataset.current_version_id is None
+    if dataset is None:
+        dataset = Dataset(slug=options.slug, name=options.slug, state=Dataset.State.PREPARING)
+    created = dataset.pk is None
+    if first or options.primary or options.measures or wanted["hidden"] != dataset.hidden:
+        # A dataset known from papers alone brings their measure, which is not a choice of this site's curator.
+        measures = shown_measures(
+            options.primary or dataset.primary_measure, options.measures, hidden=wanted["hidden"]
+        )
+        wanted |= {"primary_measure": measures[0], "measures": measures}
+    changed = sorted(name for name, value in wanted.items() if getattr(dataset, name) != value)
+    before = {name: getattr(dataset, name) for name in changed}
+    for name in changed:
+        setattr(dataset, name, wanted[name])
+    dataset.save()
+    if changed and not created:
+        record(
+            "settings",
+            dataset,
+            dataset=dataset,
+            before=before,
+            after={name: wanted[name] for name in changed},
+        )
+    if {"hidden", "measures"} & set(changed):
+        refresh_scores(dataset)
+    return dataset, ["dataset"] if created else changed
+
+
+def _state(dataset: Dataset, options: ImportOptions) -> str:
+    """Where the dataset stands. One that is public stays so while the baseline of its new content is made."""
+    if dataset.current_qrels is None:
+        return Dataset.State.COLLECTING
+    if dataset.runs_only:
+        return Dataset.State.PUBLISHED
+    return dataset.state
+
+
+def _has_baseline(dataset: Dataset, qrels: Qrels) -> bool:
+    return Entry.objects.filter(dataset=dataset, is_baseline=True, evaluation__qrels=qrels).exists()

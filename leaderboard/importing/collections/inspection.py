@@ -1,0 +1,237 @@
+"""Reading a collection through once: statistics, checksums, document ids, and everything that is wrong with it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from evaluation.archives.compression import open_blocks, open_lines
+from evaluation.collections.check import CorpusStatistics, QueryStatistics, check_corpus, check_queries
+from evaluation.collections.document_ids import DocumentIds
+from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import Problem
+from evaluation.judgements.qrels import Qrels, read_qrels
+from leaderboard.datasets.problems import in_file, problem, unknown_ids
+from leaderboard.datasets.qrels_records import Judgements
+from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import Progress, Source
+from leaderboard.importing.collections.topics import Topics, find_topics, topic_ids
+
+#: Judgements are looked up so many at a time.
+_BATCH = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """A collection that may be stored. `id_list` has one document id a line, `id_table` the same memory-mapped."""
+
+    corpus: CorpusStatistics | None
+    queries: QueryStatistics
+    id_list: Path | None
+    id_table: Path | None
+    topics: Topics
+    judgements: dict[str, Judgements] = field(default_factory=dict)
+
+    @property
+    def content_sha256(self) -> str:
+        """Over the checksums of the expanded corpus and queries, so that compression makes no difference."""
+        documents = self.corpus.sha256 if self.corpus else _sha256(self.id_list) if self.id_list else "none"
+        return hashlib.sha256(f"documents {documents}\nqueries {self.queries.sha256}\n".encode()).hexdigest()
+
+    def statistics(self) -> dict[str, Any]:
+        """What Table 1 of the BEIR paper says of a collection, and the checksums of its expanded files.
+
+        `queries` and `words_per_query` are of the queries to answer, as in that table.
+        """
+        found: dict[str, Any] = {
+            "queries": self.topics.statistics.queries,
+            "all_queries": self.queries.queries,
+            "words_per_query": self.topics.statistics.mean_words,
+            "queries_expanded_sha256": self.queries.sha256,
+        }
+        if self.corpus is not None:
+            found |= {
+                "documents": self.corpus.documents,
+                "words_per_document": self.corpus.mean_words,
+                "empty_documents": self.corpus.empty_documents,
+                "share_with_titles": self.corpus.share_with_titles,
+                "has_titles": int(self.corpus.share_with_titles > 0),
+                "corpus_bytes": self.corpus.bytes,
+                "corpus_expanded_sha256": self.corpus.sha256,
+            }
+        elif self.id_table is not None:
+            found["documents"] = len(DocumentIds.open(self.id_table))
+        return found
+
+
+def inspect(source: Source, options: ImportOptions, work: Path, progress: Progress) -> Inspected:
+    """Read everything once. Raises InvalidContent with all problems of all files together."""
+    problems: list[Problem] = list(source.problems)
+    query_ids: set[str] = set()
+    queries = corpus = None
+    if source.queries is not None:
+        with _collecting(problems):
+            queries = check_queries(source.queries, query_ids.add, partial(progress, "queries"))
+    id_list = work / "document-ids.txt"
+    with _collecting(problems):
+        corpus = _inspect_documents(source, id_list, progress)
+    id_table = _build_table(id_list, work, progress)
+    unreadable = len(problems) > len(source.problems)
+    judgements = {}
+    for split in sorted(source.qrels):
+        progress(f"{split} qrels", 0.0)
+        with _collecting(problems):
+            read = _read_judgements(source.qrels[split], split, work, may_be_empty=options.collecting)
+            if read is not None:
+                judgements[split] = read
+                problems += _strangers(read.qrels, split, query_ids, id_table, whole=not unreadable)
+        progress(f"{split} qrels", 1.0)
+    problems += check_collecting(options, judgements)
+    if problems or queries is None or source.queries is None:
+        raise InvalidContent.of(*problems)
+    wanted = topic_ids(query_ids, {split: each.qrels for split, each in judgements.items()}, options)
+    return Inspected(
+        corpus=corpus if not options.runs_only else None,
+        queries=queries,
+        id_list=id_list if id_table is not None else None,
+        id_table=id_table,
+        topics=find_topics(source.queries, queries, query_ids, wanted, work),
+        judgements=judgements,
+    )
+
+
+@contextmanager
+def _collecting(problems: list[Problem]) -> Iterator[None]:
+    """Add what is wrong with one file to what is wrong with the others."""
+    try:
+        yield
+    except InvalidContent as error:
+        problems += error.report.problems
+
+
+def _inspect_documents(source: Source, id_list: Path, progress: Progress) -> CorpusStatistics | None:
+    """Write the document ids to `id_list`, and say what the corpus holds where there is one."""
+    with id_list.open("w", encoding="utf-8") as file:
+        if source.corpus is not None:
+            return check_corpus(
+                source.corpus, lambda identifier: file.write(identifier + "\n"), partial(progress, "corpus")
+            )
+        if source.document_ids is not None:
+            file.writelines(identifier + "\n" for identifier in _listed_ids(source.document_ids))
+    return None
+
+
+def _listed_ids(path: Path) -> Iterator[str]:
+    """The ids of `document-ids.txt`, one a line. Raises InvalidContent for a line that is no id."""
+    wrong: list[int] = []
+    for number, line in enumerate(open_lines(path), start=1):
+        if not line:
+            continue
+        try:
+            identifier = line.decode()
+        except UnicodeDecodeError:
+            identifier = ""
+        if len(identifier.split()) == 1 and len(line) <= 256:
+            yield identifier.strip()
+        else:
+            wrong.append(number)
+    if wrong:
+        raise InvalidContent.of(
+            Problem(
+                severity="error",
+                code="unusable_id",
+                count=len(wrong),
+                lines=tuple(wrong[:5]),
+                message=f"{path.name}: {len(wrong):,} lines are not one document id",
+                hint="Write one id a line, in UTF-8, without white space, of at most 256 bytes.",
+            )
+        )
+
+
+def _build_table(id_list: Path, work: Path, progress: Progress) -> Path | None:
+    """The memory-mapped set of the listed ids; None where none are listed."""
+    if id_list.stat().st_size == 0:
+        return None
+    progress("document ids", 0.0)
+    with id_list.open(encoding="utf-8") as lines:
+        table = DocumentIds.build((line.rstrip("\n") for line in lines), work / "document-ids")
+    progress("document ids", 1.0)
+    return table.path
+
+
+def _read_judgements(path: Path, split: str, work: Path, *, may_be_empty: bool) -> Judgements | None:
+    """The split's judgements and a plain copy of their file; None for an empty file where that may be."""
+    name = path.name
+    try:
+        qrels = read_qrels(path)
+    except InvalidContent as error:
+        if may_be_empty and {each.code for each in error.report.problems} == {"empty"}:
+            return None
+        raise InvalidContent.of(*in_file(name, error.report.problems)) from error
+    plain = work / f"plain-{split}.tsv"
+    with plain.open("wb") as file:
+        for block in open_blocks(path):
+            file.write(block)
+    return Judgements(qrels, plain, _sha256(plain))
+
+
+def _strangers(
+    qrels: Qrels, split: str, queries: set[str], id_table: Path | None, *, whole: bool
+) -> Iterator[Problem]:
+    """Judged queries and documents that the collection does not have; nothing where it does not say what it has.
+
+    `whole` is False where some of its lines could not be read: a judged document may be on one of them.
+    """
+    name, part = f"{split} qrels", "" if whole else "the readable lines of "
+    if queries:
+        unknown = [query for query in qrels.query_ids if query not in queries]
+        if unknown:
+            yield unknown_ids(name, "query", f"{part}queries.jsonl", unknown)
+    if id_table is not None:
+        known = DocumentIds.open(id_table)
+        missing: dict[str, None] = {}
+        for batch in _batches(qrels):
+            found = known.contain(batch)
+            missing |= {document: None for document, there in zip(batch, found, strict=True) if not there}
+        if missing:
+            yield unknown_ids(name, "document", f"{part}the corpus", list(missing))
+
+
+def _batches(qrels: Qrels) -> Iterator[list[str]]:
+    batch: list[str] = []
+    for _, document, _ in qrels.judgements():
+        batch.append(document)
+        if len(batch) == _BATCH:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_collecting(options: ImportOptions, judgements: dict[str, Judgements]) -> Iterator[Problem]:
+    """Whether a dataset that is to collect runs is without the judgements that they would be scored against."""
+    if options.collecting and options.split in judgements:
+        yield problem(
+            "collecting_with_judgements",
+            f"{options.split} qrels are there, and the dataset is to collect runs before there are judgements",
+            f"Leave out --collecting to have runs scored now; or take qrels/{options.split}.tsv (qrels.txt) out of the "
+            "folder, and import it when the runs are in.",
+        )
+
+
+def check_split(split: str) -> Iterator[Problem]:
+    """Whether the split's name can be a file's name here."""
+    if not split.replace("-", "").replace("_", "").isalnum() or len(split) > 20 or not split.isascii():
+        yield problem(
+            "split", f"“{split}” is no name of a split", "Use letters, digits, - and _, such as test."
+        )

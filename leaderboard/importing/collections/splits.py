@@ -1,0 +1,60 @@
+"""What may be offered beside hidden judgements: other splits, and none that gives those away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from heapq import merge
+from itertools import pairwise
+
+from evaluation.core.problems import Problem
+from evaluation.judgements.qrels import Qrels, read_qrels
+from leaderboard.core.storage.store import Area, path_of
+from leaderboard.datasets.files import may_offer_judgements
+from leaderboard.datasets.problems import problem
+from leaderboard.importing.collections.inspection import Inspected
+from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.models import Dataset
+
+
+def check_overlap(inspected: Inspected, options: ImportOptions, dataset: Dataset | None) -> Iterator[Problem]:
+    """Other splits with judgements that are to stay hidden. An import without those is held against those kept."""
+    if not options.hidden:
+        return
+    if options.split in inspected.judgements:
+        scored = inspected.judgements[options.split].qrels
+    elif dataset is not None and dataset.current_qrels is not None:
+        scored = read_qrels(path_of(Area.QRELS, dataset.current_qrels.sha256))
+    else:
+        return
+    for split, judged in inspected.judgements.items():
+        shared = shared_pairs(scored, judged.qrels) if split != options.split else 0
+        if shared:
+            yield problem(
+                "split_overlaps",
+                f"{split} qrels: {shared:,} of the hidden {options.split} judgements "
+                f"{'is' if shared == 1 else 'are'} there too (the same query and document)",
+                f"Leave qrels/{split}.tsv out, or those lines of it; or say --open, which offers all judgements.",
+                count=shared,
+            )
+
+
+def shared_pairs(first: Qrels, second: Qrels) -> int:
+    """How many (query, document) pairs both judge, whatever their grades."""
+    if set(first.query_ids).isdisjoint(second.query_ids):
+        return 0
+    # Both are in the order of their bytes, and have no pair twice: what both have comes out side by side.
+    return sum(one == other for one, other in pairwise(merge(_pairs(first), _pairs(second))))
+
+
+def _pairs(qrels: Qrels) -> Iterator[tuple[str, str]]:
+    return ((query, document) for query, document, _ in qrels.judgements())
+
+
+def left_out(inspected: Inspected, options: ImportOptions) -> tuple[str, ...]:
+    """The other splits whose judgements are not offered, since the scored ones are hidden."""
+    return tuple(
+        split
+        for split in inspected.judgements
+        if split != options.split
+        and not may_offer_judgements(split, scored=options.split, hidden=bool(options.hidden))
+    )

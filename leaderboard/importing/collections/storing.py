@@ -1,0 +1,148 @@
+"""Keeping an inspected collection: bytes first, then rows that name them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.db.models import Max
+
+from leaderboard.core.storage.gzip import gzipped
+from leaderboard.core.storage.store import Area, put
+from leaderboard.datasets.files import (
+    ALL_QUERIES_NAME,
+    QUERIES_NAME,
+    KeptFile,
+    judgements_name,
+    keep_file,
+    kept_file,
+    may_offer_judgements,
+    offer_kept,
+    withdraw_file,
+)
+from leaderboard.importing.collections.inspection import Inspected
+from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.importing.collections.source import Progress, Source
+from leaderboard.models import Dataset, DatasetFile, DatasetVersion
+
+Kind = DatasetFile.Kind
+
+
+@dataclass(frozen=True, slots=True)
+class StoredContent:
+    """Files in the store, not yet named by rows. `judgements`, by split, are those that may be offered.
+
+    `topics` is None where a run is to answer all queries.
+    """
+
+    queries: KeptFile
+    topics: KeptFile | None
+    corpus: KeptFile | None
+    document_ids: KeptFile | None
+    id_table_sha256: str
+    judgements: dict[str, KeptFile]
+
+
+def store_content(
+    source: Source, inspected: Inspected, options: ImportOptions, work: Path, progress: Progress
+) -> StoredContent:
+    """Compress what is plain and put it into the store, hidden judgements apart. No row is written."""
+    if source.queries is None:
+        raise ValueError("a collection that passed inspection has queries")
+    progress("storing", 0.0)
+    kept = {}
+    for split, judged in inspected.judgements.items():
+        if split == options.split:
+            put(Area.QRELS, judged.path, judged.sha256)
+        if may_offer_judgements(split, scored=options.split, hidden=bool(options.hidden)):
+            kept[split] = keep_file(gzipped(judged.path, work / f"{split}.gz"))
+    corpus = source.corpus if inspected.corpus is not None else None
+    topics = inspected.topics.path
+    stored = StoredContent(
+        queries=keep_file(gzipped(source.queries, work / "queries.gz")),
+        topics=keep_file(gzipped(topics, work / "topics.gz")) if topics else None,
+        corpus=keep_file(gzipped(corpus, work / "corpus.gz")) if corpus else None,
+        document_ids=keep_file(gzipped(inspected.id_list, work / "ids.gz")) if inspected.id_list else None,
+        id_table_sha256=_id_table_sha256(inspected, options.slug),
+        judgements=kept,
+    )
+    progress("storing", 1.0)
+    return stored
+
+
+def _id_table_sha256(inspected: Inspected, slug: str) -> str:
+    """The key of the table of document ids, which no two buildings of the same ids give alike: kept from the first."""
+    if inspected.id_table is None:
+        return ""
+    known = DatasetVersion.objects.filter(dataset__slug=slug, content_sha256=inspected.content_sha256).first()
+    return known.document_ids_sha256 if known else put(Area.INDEXES, inspected.id_table)
+
+
+def find_version(dataset: Dataset, inspected: Inspected) -> DatasetVersion | None:
+    """The dataset's version with exactly this content."""
+    return dataset.versions.filter(content_sha256=inspected.content_sha256).first()
+
+
+def create_version(
+    dataset: Dataset, inspected: Inspected, stored: StoredContent, options: ImportOptions
+) -> DatasetVersion:
+    """The next version of the dataset."""
+    latest = dataset.versions.aggregate(latest=Max("number"))["latest"] or 0
+    return DatasetVersion.objects.create(
+        dataset=dataset,
+        number=latest + 1,
+        label=options.version_label,
+        content_sha256=inspected.content_sha256,
+        corpus_sha256=stored.corpus.sha256 if stored.corpus else "",
+        queries_sha256=stored.queries.sha256,
+        topics_sha256=(stored.topics or stored.queries).sha256,
+        document_ids_sha256=stored.id_table_sha256,
+        statistics=inspected.statistics(),
+    )
+
+
+def set_topics(version: DatasetVersion, inspected: Inspected, stored: StoredContent) -> bool:
+    """Let runs for a version that was there before answer the topics of this import. True if they are others."""
+    wanted = stored.topics.sha256 if stored.topics else version.queries_sha256
+    if version.topics_sha256 == wanted:
+        return False
+    version.topics_sha256, version.statistics = wanted, inspected.statistics()
+    version.save(update_fields=["topics_sha256", "statistics"])
+    return True
+
+
+def offer_content(
+    dataset: Dataset,
+    version: DatasetVersion,
+    stored: StoredContent,
+    scored_split: str,
+    *,
+    with_scored: bool = True,
+) -> bool:
+    """Offer the version's files, and the scored judgements only where they are open. True if an offer changed.
+
+    `with_scored` is False where results are to be rescored first: the scored judgements come with the switch.
+    Beside hidden judgements only those of this import are offered: others have not been held against them.
+    """
+    before = set(version.files.values_list("name", "sha256"))
+    offer_kept(version, Kind.QUERIES, kept_file(version.topics_sha256), QUERIES_NAME)
+    if version.topics_sha256 != version.queries_sha256:
+        offer_kept(version, Kind.ALL_QUERIES, kept_file(version.queries_sha256), ALL_QUERIES_NAME)
+    else:
+        withdraw_file(version, ALL_QUERIES_NAME)
+    if stored.corpus is not None:
+        offer_kept(version, Kind.CORPUS, stored.corpus, "corpus.jsonl.gz")
+    if stored.document_ids is not None:
+        offer_kept(version, Kind.DOCUMENT_IDS, stored.document_ids, "document-ids.txt.gz")
+    offered = {
+        judgements_name(split): (split, kept)
+        for split, kept in stored.judgements.items()
+        if may_offer_judgements(split, scored=scored_split, hidden=dataset.hidden)
+        and (with_scored or split != scored_split)
+    }
+    for file in version.files.filter(kind=Kind.QRELS) if dataset.hidden else ():
+        if file.name not in offered:
+            withdraw_file(version, file.name)
+    for name, (split, kept) in offered.items():
+        offer_kept(version, Kind.QRELS, kept, name, f"The {split} judgements")
+    return set(version.files.values_list("name", "sha256")) != before

@@ -1,0 +1,245 @@
+"""Load the tables as sources, datasets, systems, entries and benchmarks. Loading again changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django.db import transaction
+
+from leaderboard.importing.reported import tables
+from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Source, System
+from leaderboard.results.history.revisions import benchmark_changed
+from leaderboard.results.publishing import ReportedEntry, publish_reported, training_exposure
+from leaderboard.systems.challenges import CLAIMS, settlement_of
+
+#: What a dataset that was imported gets from here where it says nothing itself.
+GAINED = ("ir_datasets_id", "beir_name", "licence", "description", "citation")
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What the boards hold now, and how many entries changed."""
+
+    sources: int
+    datasets: int
+    systems: int
+    entries: int
+    changed: int
+
+
+@transaction.atomic
+def load_reported() -> Loaded:
+    """Bring every reported board up to date with the committed tables."""
+    publications = tables.sources()
+    sources = {key: _source(key, fields) for key, fields in publications.items()}
+    texts = tables.dataset_texts()
+    datasets = {row.slug: _dataset(row, texts.get(row.slug, {})) for row in tables.datasets()}
+    rows = {(row.source, row.name): row for row in tables.systems()}
+    numbers = _numbers()
+    systems = {key: _system(row, sources[row.source], numbers) for key, row in rows.items()}
+    entries = [
+        _entry(
+            place,
+            found,
+            dataset=datasets[place.dataset],
+            system=systems[place.source, place.system],
+            baseline=publications[place.source].get("baseline", "BM25"),
+        )
+        for place, found in numbers.items()
+    ]
+    changed = publish_reported(entries)
+    for position, (slug, fields) in enumerate(tables.benchmarks().items()):
+        _benchmark(slug, fields, position, sources, datasets)
+    return Loaded(len(sources), len(datasets), len(systems), len(entries), changed)
+
+
+@dataclass(slots=True)
+class _Numbers:
+    """What is reported in one place."""
+
+    scores: dict[str, float] = field(default_factory=dict)
+    figures: list[dict[str, Any]] = field(default_factory=list)
+    locators: list[str] = field(default_factory=list)
+
+
+def _numbers() -> dict[tables.Place, _Numbers]:
+    found: dict[tables.Place, _Numbers] = {}
+    for score in tables.scores():
+        numbers = found.setdefault(score.place, _Numbers())
+        numbers.scores[score.measure] = score.value
+        if score.scale != "share":
+            numbers.figures.append(
+                _figure(score.measure, score.value, score.as_printed, score.locator, scale=score.scale)
+            )
+        if score.locator not in numbers.locators:
+            numbers.locators.append(score.locator)
+    for row in tables.figures():
+        figure = _figure(
+            row.name, row.value, row.as_printed, row.locator, row.unit, row.scale, row.hardware, row.doubt
+        )
+        numbers = found.setdefault(row.place, _Numbers())
+        numbers.figures.append(figure)
+        if row.locator not in numbers.locators:
+            numbers.locators.append(row.locator)
+    return found
+
+
+def _figure(
+    name: str,
+    value: float,
+    as_printed: str,
+    locator: str,
+    unit: str = "",
+    scale: str = "",
+    hardware: str = "",
+    doubt: str = "",
+) -> dict[str, Any]:
+    """One figure as `Entry.figures` holds it. A doubtful one is shown as printed and kept out of plots."""
+    return {
+        "name": name,
+        "value": value,
+        "unit": unit,
+        "scale": scale,
+        "hardware": hardware,
+        "as_printed": as_printed,
+        "doubtful": bool(doubt),
+        "doubt": doubt,
+        "locator": locator,
+    }
+
+
+def _source(key: str, fields: dict[str, Any]) -> Source:
+    values = {name: fields[name] for name in ("title", "authors", "year", "venue", "url")}
+    source, _ = Source.objects.update_or_create(key=key, defaults={**values, "bibtex": _bibtex(key, fields)})
+    return source
+
+
+def _bibtex(key: str, fields: Mapping[str, Any]) -> str:
+    kind = fields.get("type", "inproceedings")
+    place = {"inproceedings": "booktitle", "article": "journal"}.get(kind, "howpublished")
+    url = f"https://doi.org/{fields['doi']}" if "doi" in fields else fields.get("url", "")
+    lines = [
+        f"@{kind}{{{key},",
+        f"  title = {{{{{fields['title']}}}}},",
+        f"  author = {{{fields['authors']}}},",
+        f"  {place} = {{{fields['venue']}}},",
+        f"  year = {{{fields['year']}}},",
+        *([f"  url = {{{url}}},"] if url else []),
+        "}",
+    ]
+    return "\n".join(lines)
+
+
+def _dataset(row: tables.DatasetRow, text: Mapping[str, Any]) -> Dataset:
+    """The dataset's row. One that was imported keeps its own settings and gains what it has not said."""
+    fresh = {
+        "name": row.name,
+        "task": row.task,
+        "domain": row.domain,
+        "licence": row.licence,
+        "description": text.get("description", ""),
+        "citation": _bibtex(text["key"], text) if "title" in text else "",
+        "homepage": row.homepage,
+        "hidden": False,
+        "primary_measure": row.measures[0],
+        "measures": row.measures,
+        "drop_self_matches": row.drop_self_matches,
+        "reported_statistics": row.statistics,
+        "ir_datasets_id": row.ir_datasets_id,
+        "beir_name": row.beir_name,
+    }
+    dataset, created = Dataset.objects.get_or_create(
+        slug=row.slug, defaults={**fresh, "state": Dataset.State.REPORTED}
+    )
+    if not created:
+        untouched = dataset.state == Dataset.State.REPORTED and dataset.current_version_id is None
+        gained = {name: fresh[name] for name in GAINED if not getattr(dataset, name)}
+        changes = fresh if untouched else {"reported_statistics": row.statistics, **gained}
+        if any(getattr(dataset, name) != value for name, value in changes.items()):
+            Dataset.objects.filter(pk=dataset.pk).update(**changes)
+            dataset.refresh_from_db()
+    return dataset
+
+
+def _system(row: tables.SystemRow, source: Source, numbers: Mapping[tables.Place, _Numbers]) -> System:
+    """The system's row. What it is beyond that is left open where no source states it."""
+    mine = {
+        place: found
+        for place, found in numbers.items()
+        if (place.source, place.system) == (row.source, row.name)
+    }
+    on = dict.fromkeys(place.dataset for place in mine)
+    printed = {
+        "slug": row.slug,
+        "architecture": row.architecture,
+        "training_declared": row.training_declared,
+        "training_datasets": row.training_datasets,
+        "paper_url": row.paper_url,
+        "adapted_to": [name for name in on if row.adapted and name not in row.training_datasets],
+        "dimension": _dimension(mine.values()),
+    }
+    known = System.objects.filter(source=source, name=row.name).first()
+    if known is not None and settlement_of(known) is not None:
+        printed = {name: value for name, value in printed.items() if name not in CLAIMS}
+    system, _ = System.objects.update_or_create(source=source, name=row.name, defaults=printed)
+    return system
+
+
+def _dimension(numbers: Iterable[_Numbers]) -> int | None:
+    """The dimension of its vectors, where its source prints one."""
+    printed = (figure for found in numbers for figure in found.figures if figure["name"] == "dimension")
+    return next((int(figure["value"]) for figure in printed), None)
+
+
+def _entry(
+    place: tables.Place,
+    numbers: _Numbers,
+    dataset: Dataset,
+    system: System,
+    baseline: str,
+) -> ReportedEntry:
+    return ReportedEntry(
+        dataset=dataset,
+        system=system,
+        configuration=place.configuration,
+        scores=numbers.scores,
+        figures=numbers.figures,
+        comparison_group=place.comparison_group,
+        is_baseline=place.system == baseline,
+        training=training_exposure(system, dataset),
+        locator=", ".join(numbers.locators),
+    )
+
+
+def _benchmark(
+    slug: str,
+    fields: dict[str, Any],
+    position: int,
+    sources: dict[str, Source],
+    datasets: dict[str, Dataset],
+) -> None:
+    source = sources.get(fields.get("source", ""))
+    benchmark, _ = Benchmark.objects.update_or_create(
+        slug=slug,
+        defaults={
+            "name": fields["name"],
+            "description": fields["description"].strip(),
+            "citation": source.bibtex if source else "",
+            "measure": fields["measure"],
+            "source": source,
+            "position": position,
+        },
+    )
+    for place, member in enumerate(fields["members"]):
+        BenchmarkMember.objects.update_or_create(
+            benchmark=benchmark,
+            dataset=datasets[member],
+            defaults={
+                "position": place,
+                "counted": member not in fields.get("shown", []),
+                "stand_ins": fields.get("stand_ins", {}).get(member, {}),
+            },
+        )
+    benchmark_changed(benchmark)

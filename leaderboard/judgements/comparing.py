@@ -1,0 +1,153 @@
+"""New judgements held against the present ones, and merged: for the scorer, which alone reads hidden judgements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from evaluation.judgements.merge import Conflict, Policy, compare, merge, write_judgements
+from evaluation.judgements.qrels import read_grades, read_qrels
+from leaderboard.core.audit import record
+from leaderboard.core.storage.store import Area, path_of, put, sha256_of
+from leaderboard.datasets.qrels_records import Judgements, current_or_next_qrels
+from leaderboard.judgements import rescoring
+from leaderboard.judgements.activate import adopt_qrels
+from leaderboard.judgements.disclosure import is_secret, record_compared
+from leaderboard.judgements.imports import State, compare_again, is_current, read_for
+from leaderboard.judgements.rescoring.content import Content, prepare_content
+from leaderboard.models import JudgementImport, Qrels
+from leaderboard.results.history.revisions import lock_boards
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What comes of a comparison with `against`; the conflicts lie in private storage."""
+
+    against: Qrels | None
+    counts: dict[str, Any]
+    conflicts_sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Merged judgements in private storage, not named by a row yet."""
+
+    judgements: Judgements
+    content: Content
+
+
+def compare_import(brought: JudgementImport, folder: Path) -> Compared:
+    """Hold the import against the judgements that the dataset has now. No row is written."""
+    against = brought.dataset.current_qrels
+    held = compare(present_grades(against), _new(brought, against))
+    key = ""
+    if held.conflicts:
+        listed = folder / "conflicts"
+        listed.write_text(
+            "".join(f"{each.query}\t{each.document}\t{each.old}\t{each.new}\n" for each in held.conflicts)
+        )
+        key = put(Area.CURATION, listed)
+    return Compared(against, held.counts(), key)
+
+
+def record_comparison(brought: JudgementImport, found: Compared) -> None:
+    """Show the curator what was found, within `audit.acting`.
+
+    Where nothing is new there is nothing to decide: the import ends. Beside hidden judgements that would tell grades.
+    """
+    secret = is_secret(brought, found.against)
+    nothing = not secret and not found.counts["new"] and not found.counts["conflicts"]
+    waiting = JudgementImport.objects.filter(pk=brought.pk, state=State.COMPARING)
+    waiting.update(
+        state=State.DISCARDED if nothing else State.READY,
+        settled_at=timezone.now() if nothing else None,
+        version=brought.dataset.current_version,
+        against=found.against,
+        counts={**brought.counts, **found.counts},
+        conflicts_sha256=found.conflicts_sha256,
+    )
+    record_compared(brought, found.against)
+
+
+def merge_import(brought: JudgementImport, folder: Path) -> Merged:
+    """Merge as the curator chose, and store the file. No row is written."""
+    grades = merge(present_grades(brought.against), _new(brought, brought.against), Policy(brought.policy))
+    path = folder / "merged.tsv"
+    write_judgements(grades, path)
+    judged = Judgements(read_qrels(path), path, sha256_of(path))
+    put(Area.QRELS, path, judged.sha256)
+    row = Qrels(version=brought.version, split=split_of(brought), sha256=judged.sha256)
+    return Merged(judged, prepare_content(brought.dataset, row))
+
+
+@transaction.atomic
+def record_merge(brought: JudgementImport, merged: Merged) -> str:
+    """Make the next judgements of the dataset, and adopt them; what came of it, in words for a log.
+
+    Within `audit.acting`. Where the dataset's judgements changed meanwhile they are compared again; while a rescore is
+    to be decided the import waits for the curator.
+    """
+    lock_boards([brought.dataset_id])
+    present = JudgementImport.objects.select_related("dataset", "against").get(pk=brought.pk)
+    if present.state != State.MERGING:
+        return "It was settled meanwhile."
+    if not is_current(present):
+        compare_again(present)
+        return "The judgements have changed meanwhile: they are compared again."
+    if rescoring.under_way(present.dataset_id) is not None:
+        JudgementImport.objects.filter(pk=present.pk).update(state=State.READY)
+        return "A rescore is to be decided first."
+    qrels = current_or_next_qrels(
+        present.version,
+        split_of(present),
+        merged.judgements,
+        present.dataset.relevance_level,
+        made_from=present.against,
+        note=present.note,
+    )
+    JudgementImport.objects.filter(pk=present.pk).update(
+        state=State.MERGED, qrels=qrels, settled_at=timezone.now()
+    )
+    record(
+        "judgements merged",
+        present,
+        dataset=present.dataset,
+        before={"qrels": present.against.number if present.against else None},
+        after={"qrels": qrels.number, "conflicts": present.policy},
+    )
+    rescore = adopt_qrels(present.dataset, qrels, present.note, merged.content)
+    return f"Qrels {qrels.number}: " + ("the stored runs are rescored." if rescore else "adopted.")
+
+
+def split_of(brought: JudgementImport) -> str:
+    """The split that the judgements are for: that of the present ones."""
+    return brought.against.split if brought.against is not None else "test"
+
+
+def present_grades(qrels: Qrels | None) -> dict[bytes, dict[bytes, int]]:
+    """The judgements of a row with their negative grades, none where there is no row."""
+    return read_grades(path_of(Area.QRELS, qrels.sha256)) if qrels is not None else {}
+
+
+def _new(brought: JudgementImport, against: Qrels | None) -> dict[bytes, dict[bytes, int]]:
+    # Whether the scale may grow was asked when the file was brought.
+    return read_for(brought.version, path_of(Area.CURATION, brought.sha256), against, scale_grew=True).grades
+
+
+def listed_conflicts(brought: JudgementImport, first: int = 0, most: int | None = None) -> Iterator[Conflict]:
+    """The conflicts, with both grades: for those who may read judgements, each reading recorded by the caller.
+
+    Of hidden judgements nobody else may see which pairs these are: `hidden.is_blind`.
+    """
+    if not brought.conflicts_sha256:
+        return
+    with path_of(Area.CURATION, brought.conflicts_sha256).open(encoding="utf-8") as lines:
+        for line in islice(lines, first, None if most is None else first + most):
+            query, document, old, new = line.rstrip("\n").split("\t")
+            yield Conflict(query, document, int(old), int(new))

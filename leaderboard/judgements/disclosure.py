@@ -1,0 +1,71 @@
+"""What is told of hidden judgements, and to whom: of single pairs nothing but to those who may read them.
+
+Every comparison with hidden judgements is recorded as one, and every look at what came of it as a reading.
+"""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import AnonymousUser
+
+from leaderboard.core.audit import record
+from leaderboard.core.permissions import may_read_judgements
+from leaderboard.datasets.files import seals_queries
+from leaderboard.datasets.qrels_access import record_reading
+from leaderboard.models import Dataset, JudgementImport, Pool, Qrels, User
+
+#: What a file says of itself, whatever is judged.
+_OF_THE_FILE = ("lines", "pairs", "unjudged")
+
+Person = User | AnonymousUser | None
+
+
+def may_know(dataset: Dataset, person: Person) -> bool:
+    """Whether the person may know what is judged: of open judgements everybody."""
+    return not dataset.hidden or (person is not None and may_read_judgements(person))
+
+
+def is_secret(brought: JudgementImport, against: Qrels | None) -> bool:
+    """Whether what comes of comparing the import tells hidden judgements. Beside none there is nothing to tell."""
+    return brought.dataset.hidden and against is not None
+
+
+def is_blind(brought: JudgementImport, person: Person) -> bool:
+    """Whether the person decides on the import without being told what is new and where grades disagree."""
+    return is_secret(brought, brought.against) and not may_know(brought.dataset, person)
+
+
+def told_counts(brought: JudgementImport, person: Person) -> dict[str, int]:
+    """The import's counts, as far as the person may know them."""
+    if not is_blind(brought, person):
+        return dict(brought.counts)
+    return {name: brought.counts[name] for name in _OF_THE_FILE if name in brought.counts}
+
+
+def record_compared(subject: JudgementImport | Pool, against: Qrels | None) -> None:
+    """Write down that something was held against hidden judgements. Within `audit.acting`; no number is kept."""
+    if subject.dataset.hidden and against is not None:
+        record(
+            "compared with hidden judgements",
+            subject,
+            dataset=subject.dataset,
+            after={"qrels": against.number},
+        )
+
+
+def record_comparison_read(brought: JudgementImport, listed: int) -> None:
+    """Write down that somebody sees what is new and where grades disagree, `listed` conflicts with both grades."""
+    record_reading(brought, brought.dataset_id, what="comparison", conflicts=listed)
+
+
+def record_pool_read(pool: Pool, form: str) -> None:
+    """Write down that somebody downloads a pool: what is missing of a run's first documents is judged."""
+    if pool.dataset.hidden and pool.qrels is not None:
+        record_reading(pool, pool.dataset_id, what="which pairs are judged", qrels=pool.qrels.number)
+    if form == "csv" and seals_queries(pool.dataset):
+        record("read hidden queries", pool, dataset=pool.dataset_id)
+
+
+def offered_forms(pool: Pool, person: Person) -> list[str]:
+    """The forms of the pool that the person may have: hidden queries' texts only with the right to read them."""
+    sealed = seals_queries(pool.dataset) and not may_know(pool.dataset, person)
+    return [form for form in pool.files if form != "csv" or not sealed]

@@ -1,0 +1,198 @@
+"""Judgements that a curator brings: taken in whole or not at all, compared by the scorer, then merged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from django.db import transaction
+from django.utils import timezone
+
+from evaluation.collections.beir import read_queries
+from evaluation.collections.document_ids import DocumentIds
+from evaluation.judgements.import_file import HIGHEST_GRADE, NewJudgements, read_judgements
+from leaderboard.core.audit import actor, record
+from leaderboard.core.storage.store import Area, path_of, put
+from leaderboard.core.work_requests import request_work
+from leaderboard.judgements import rescoring
+from leaderboard.judgements.disclosure import is_secret
+from leaderboard.judgements.errors import JudgingRefused, Overtaken
+from leaderboard.models import Dataset, DatasetVersion, JudgementImport, Pool, Qrels, WorkRequest
+from leaderboard.results.history.revisions import lock_boards
+
+State = JudgementImport.State
+Conflicts = JudgementImport.Conflicts
+#: Those that are not settled, and those that the scorer works on.
+OPEN = (State.COMPARING, State.READY, State.MERGING)
+WORKING = (State.COMPARING, State.MERGING)
+
+
+def check_judgements(dataset: Dataset, path: Path, *, scale_grew: bool = False) -> NewJudgements:
+    """What the file says of the dataset's queries and documents; nothing is stored.
+
+    `scale_grew`: grades above those of the present judgements are meant.
+    Raises evaluation.core.errors.InvalidContent with everything that is wrong, and JudgingRefused for a dataset without
+    content.
+    """
+    return read_for(_version(dataset), path, dataset.current_qrels, scale_grew=scale_grew)
+
+
+def read_for(
+    version: DatasetVersion, path: Path, present: Qrels | None, *, scale_grew: bool
+) -> NewJudgements:
+    """The judgements in a file, for a version that has `present` ones. Raises InvalidContent."""
+    table = version.document_ids_sha256
+    grades = (present.statistics if present is not None else {}).get("grades", {})
+    known = max(map(int, grades), default=0)
+    return read_judgements(
+        path,
+        {query.id for query in read_queries(path_of(Area.FILES, version.queries_sha256))},
+        DocumentIds.open(path_of(Area.INDEXES, table)) if table else None,
+        highest=max(HIGHEST_GRADE, known),
+        # Where nothing is judged relevant yet there is no scale to keep to.
+        scale=known if known > 0 and not scale_grew else None,
+    )
+
+
+def _version(dataset: Dataset) -> DatasetVersion:
+    if dataset.current_version is None:
+        raise JudgingRefused(f"{dataset} has no queries here: import the collection first.")
+    return dataset.current_version
+
+
+def bring_judgements(
+    dataset: Dataset,
+    path: Path,
+    *,
+    name: str = "",
+    note: str = "",
+    pool: Pool | None = None,
+    scale_grew: bool = False,
+) -> JudgementImport:
+    """Take the file in, to be held against the present judgements by the scorer. Within `audit.acting`.
+
+    Raises evaluation.core.errors.InvalidContent with everything that is wrong with it, or JudgingRefused; nothing is
+    stored then.
+    """
+    version = _version(dataset)
+    if pool is not None and pool.version_id != version.pk:
+        raise JudgingRefused(f"{pool} is not of the dataset's present version.")
+    found = check_judgements(dataset, path, scale_grew=scale_grew)
+    sha256 = put(Area.CURATION, path)
+    with transaction.atomic():
+        brought = JudgementImport.objects.create(
+            dataset=dataset,
+            version=version,
+            against=dataset.current_qrels,
+            pool=pool,
+            file_name=(name or path.name)[:200],
+            sha256=sha256,
+            counts={"lines": found.lines, "pairs": found.pairs, "unjudged": found.unjudged},
+            note=note[:300],
+            created_by=actor().person,
+        )
+        ask_for(brought)
+        record("judgements brought", brought, dataset=dataset, after=brought.counts)
+    return brought
+
+
+def request_merge(brought: JudgementImport, policy: Conflicts) -> None:
+    """Merge as the curator says. Within `audit.acting`.
+
+    Raises Overtaken where somebody decided first, or where the judgements have changed since they were compared: then
+    they are compared again. JudgingRefused while a rescore is to be decided, or where nothing would change (judgements
+    that are open).
+    """
+    with transaction.atomic():
+        present = _locked(brought)
+        overtaken = _overtaken(present)
+        if not overtaken:
+            _refuse(present, policy)
+            JudgementImport.objects.filter(pk=present.pk).update(state=State.MERGING, policy=policy)
+            ask_for(present)
+            record("merge requested", present, dataset=present.dataset_id, after={"conflicts": policy.value})
+    brought.refresh_from_db()
+    if overtaken:
+        raise Overtaken(overtaken)
+
+
+def _locked(brought: JudgementImport) -> JudgementImport:
+    lock_boards([brought.dataset_id])
+    return JudgementImport.objects.select_related("dataset__current_qrels", "against").get(pk=brought.pk)
+
+
+def _overtaken(present: JudgementImport) -> str:
+    """What somebody else changed meanwhile, empty where nothing; other judgements are compared with at once."""
+    if present.state != State.READY:
+        return f"Somebody decided before you: this import is {present.get_state_display()}."
+    if is_current(present):
+        return ""
+    compare_again(present)
+    return "The judgements have changed since these were compared with them; they are compared again."
+
+
+def is_current(present: JudgementImport) -> bool:
+    """Whether the judgements that it was compared with are still the dataset's."""
+    dataset = present.dataset
+    return (present.version_id, present.against_id) == (
+        dataset.current_version_id,
+        dataset.current_qrels_id,
+    )
+
+
+def _refuse(present: JudgementImport, policy: Conflicts) -> None:
+    other = rescoring.under_way(present.dataset_id)
+    if other is not None:
+        raise JudgingRefused(f"{rescoring.RescoreUnderWay(other)}.")
+    # Over hidden judgements the refusal would tell grades: the merge then gives what is there.
+    if not is_secret(present, present.against) and not changes(present, policy):
+        raise JudgingRefused(
+            f"Nothing would change: no pair is new, and to {policy.label} leaves every conflict as it is."
+        )
+
+
+def changes(present: JudgementImport, policy: Conflicts) -> int:
+    """How many judgements the merge would add or change, as they were compared."""
+    counts = present.counts
+    changed = {
+        Conflicts.KEEP: 0,
+        Conflicts.REPLACE: counts.get("conflicts", 0),
+        Conflicts.HIGHEST: counts.get("raised", 0),
+    }
+    return int(counts.get("new", 0) + changed[policy])
+
+
+def compare_again(brought: JudgementImport) -> None:
+    """Have the scorer compare once more: with the present judgements, or after a fault of ours.
+
+    Raises Overtaken where it is settled.
+    """
+    waiting = JudgementImport.objects.filter(pk=brought.pk, state__in=[*OPEN, State.FAILED])
+    with transaction.atomic():
+        if not waiting.update(state=State.COMPARING, policy=""):
+            raise Overtaken("This import is settled.")
+        ask_for(brought)
+        record("judgements compared again", brought, dataset=brought.dataset_id)
+
+
+def discard_import(brought: JudgementImport) -> None:
+    """Throw the judgements away: nothing changes. Within `audit.acting`. Raises Overtaken where it is settled."""
+    waiting = JudgementImport.objects.filter(
+        pk=brought.pk, state__in=[State.COMPARING, State.READY, State.FAILED]
+    )
+    with transaction.atomic():
+        if not waiting.update(state=State.DISCARDED, settled_at=timezone.now()):
+            raise Overtaken("This import is settled, or being merged.")
+        record("judgements discarded", brought, dataset=brought.dataset_id)
+    brought.refresh_from_db()
+
+
+def give_up_import(brought: int) -> None:
+    """Say that a fault of ours kept it from being compared or merged."""
+    JudgementImport.objects.filter(pk=brought, state__in=WORKING).update(state=State.FAILED)
+
+
+def ask_for(brought: JudgementImport) -> None:
+    """Ask the scorer for what its state says is to be done, in the name of who acts."""
+    person = actor().person
+    payload = {"import": brought.pk, "by": person.pk if person is not None else None}
+    request_work(WorkRequest.Kind.MERGE, brought.dataset, payload)

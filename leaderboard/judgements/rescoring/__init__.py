@@ -1,0 +1,30 @@
+"""Every stored run of a dataset evaluated again on other judgements, before its board may stand on them.
+
+The only writer of `Rescore`, but for the decision to switch, which is `leaderboard.judgements.rescoring.switch`'s.
+"""
+
+from leaderboard.judgements.rescoring.campaigns import (
+    CannotRescore,
+    RescoreUnderWay,
+    catch_up,
+    discard,
+    give_up,
+    go_on,
+    is_needed,
+    start,
+    under_way,
+)
+from leaderboard.judgements.rescoring.runs import waiting_runs
+
+__all__ = [
+    "CannotRescore",
+    "RescoreUnderWay",
+    "catch_up",
+    "discard",
+    "give_up",
+    "go_on",
+    "is_needed",
+    "start",
+    "under_way",
+    "waiting_runs",
+]

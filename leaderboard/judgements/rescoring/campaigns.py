@@ -1,0 +1,147 @@
+"""The life of a rescore: started, caught up with what came meanwhile, given up, gone on with, thrown away."""
+
+from __future__ import annotations
+
+from django.db import transaction
+from django.utils import timezone
+
+from leaderboard.core.audit import actor, record
+from leaderboard.core.work_requests import request_work
+from leaderboard.models import Dataset, Evaluation, Qrels, Rescore, WorkRequest
+from leaderboard.results.history.revisions import lock_boards
+
+State = Rescore.State
+#: The states of a rescore that is not decided: a dataset has one such at most.
+OPEN = (State.EVALUATING, State.READY)
+
+
+class RescoreUnderWay(ValueError):
+    """The dataset is being rescored already: `rescore` is to be decided first."""
+
+    def __init__(self, rescore: Rescore) -> None:
+        super().__init__(
+            f"{rescore.dataset} is being rescored on qrels {rescore.to_qrels.number} already "
+            f"({rescore.get_state_display()}): switch its board or throw that away first"
+        )
+        self.rescore = rescore
+
+
+class CannotRescore(ValueError):
+    """The judgements are not such that the dataset's runs could be evaluated on them, or the rescore is decided."""
+
+
+def under_way(dataset: Dataset | int) -> Rescore | None:
+    """The dataset's rescore that waits for runs to be evaluated, or for the curator."""
+    rescores = Rescore.objects.filter(dataset=dataset, state__in=OPEN)
+    return rescores.select_related("dataset", "from_qrels", "to_qrels").first()
+
+
+def is_needed(dataset: Dataset, qrels: Qrels) -> bool:
+    """Whether the board cannot stand on these judgements at once, because results of it stand on others.
+
+    Judgements of another version or split are another test, not more of the same: no stored run answers it.
+    """
+    present = dataset.current_qrels
+    if present is None or present.pk == qrels.pk:
+        return False
+    same_test = (present.version_id, present.split) == (qrels.version_id, qrels.split)
+    return same_test and Evaluation.objects.filter(qrels=present).exists()
+
+
+@transaction.atomic
+def start(dataset: Dataset, qrels: Qrels, note: str = "") -> Rescore:
+    """Have every stored run of the dataset evaluated on `qrels`; its board stays as it is until it is switched.
+
+    `note` says what changed the judgements, and is public after the switch; why somebody acts is the record's alone.
+
+    Within `audit.acting`. Raises RescoreUnderWay while there is one that is not decided, and CannotRescore for
+    judgements that the board stands on, or of another version or split.
+    """
+    lock_boards([dataset.pk])
+    present = Dataset.objects.select_related("current_qrels").get(pk=dataset.pk)
+    other = under_way(dataset)
+    if other is not None:
+        raise RescoreUnderWay(other)
+    before = present.current_qrels
+    if before is None:
+        raise CannotRescore(f"{dataset} has no judgements yet: there is nothing to rescore")
+    if before.pk == qrels.pk:
+        raise CannotRescore(f"the board of {dataset} stands on these judgements already")
+    if (before.version_id, before.split) != (qrels.version_id, qrels.split):
+        raise CannotRescore(
+            f"{qrels} are not for the version and split that {dataset} is scored on: {before}"
+        )
+    rescore = Rescore.objects.create(
+        dataset=present, from_qrels=before, to_qrels=qrels, reason=note[:300], created_by=actor().person
+    )
+    record(
+        "rescore started",
+        rescore,
+        dataset=present,
+        before={"qrels": before.number},
+        after={"qrels": qrels.number},
+    )
+    _ask_for(rescore)
+    return rescore
+
+
+def _ask_for(rescore: Rescore) -> None:
+    request_work(WorkRequest.Kind.RESCORE, rescore.dataset, {"rescore": rescore.pk})
+
+
+@transaction.atomic
+def discard(rescore: Rescore) -> None:
+    """Throw the rescore away: no board changes. What was evaluated stays, and need not be evaluated again.
+
+    Raises CannotRescore where it was decided before.
+    """
+    lock_boards([rescore.dataset_id])
+    waiting = Rescore.objects.filter(pk=rescore.pk, state__in=[*OPEN, State.FAILED])
+    if not waiting.update(state=State.DISCARDED, decided_by=actor().person, decided_at=timezone.now()):
+        raise CannotRescore(_decided(rescore))
+    rescore.refresh_from_db()
+    record(
+        "rescore discarded", rescore, dataset=rescore.dataset_id, before={"qrels": rescore.to_qrels.number}
+    )
+
+
+@transaction.atomic
+def go_on(rescore: Rescore) -> None:
+    """Evaluate what is not evaluated: after a failure of ours, or where the dataset's settings changed.
+
+    Raises CannotRescore where it was decided before or is at it, RescoreUnderWay where another was started since.
+    """
+    lock_boards([rescore.dataset_id])
+    other = under_way(rescore.dataset_id)
+    if other is not None and other.pk != rescore.pk:
+        raise RescoreUnderWay(other)
+    if not Rescore.objects.filter(pk=rescore.pk, state__in=[*OPEN, State.FAILED]).update(
+        state=State.EVALUATING
+    ):
+        raise CannotRescore(_decided(rescore))
+    rescore.refresh_from_db()
+    record("rescore went on", rescore, dataset=rescore.dataset_id)
+    _ask_for(rescore)
+
+
+def catch_up(dataset: Dataset | int) -> None:
+    """See to it that a run which has just been scored is evaluated on the judgements of the dataset's rescore too.
+
+    In the transaction that publishes its result, with the board locked. While the rescore evaluates it finds the run
+    by itself.
+    """
+    rescore = under_way(dataset)
+    if rescore is not None and rescore.state == State.READY:
+        Rescore.objects.filter(pk=rescore.pk).update(state=State.EVALUATING)
+        _ask_for(rescore)
+
+
+def give_up(rescore: Rescore) -> bool:
+    """Say that a fault of ours ended the rescore before all runs were evaluated: `go_on` or `discard` it."""
+    return bool(Rescore.objects.filter(pk=rescore.pk, state=State.EVALUATING).update(state=State.FAILED))
+
+
+def _decided(rescore: Rescore) -> str:
+    present = Rescore.objects.select_related("decided_by").get(pk=rescore.pk)
+    by = f" by {present.decided_by}" if present.decided_by else ""
+    return f"it is too late for that, this rescore is: {present.get_state_display()}{by}"

@@ -1,0 +1,110 @@
+"""What comes with other judgements beside numbers: topics that a run is to answer too, and files where all is open.
+
+Made by the scorer before the board is switched, since it takes as long as reading the files.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from evaluation.collections.beir import Findings, iterate_queries, read_queries
+from evaluation.collections.check import check_queries
+from leaderboard.core.storage.gzip import gzipped
+from leaderboard.core.storage.store import Area, path_of
+from leaderboard.datasets.files import (
+    ALL_QUERIES_NAME,
+    QUERIES_NAME,
+    judgements_name,
+    keep_file,
+    kept_file,
+    may_offer_judgements,
+    offer_kept,
+    withdraw_file,
+)
+from leaderboard.datasets.qrels import load_qrels
+from leaderboard.models import Dataset, DatasetFile, DatasetVersion, Qrels
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Keys of the store. `topics_sha256` and `statistics` are empty where the topics stay; `judgements_sha256` where
+    the judgements are not everyone's."""
+
+    topics_sha256: str = ""
+    statistics: dict[str, Any] = field(default_factory=dict)
+    judgements_sha256: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As a rescore keeps it."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, kept: dict[str, Any]) -> Content:
+        """As a rescore has kept it."""
+        return cls(**{name: kept[name] for name in cls.__dataclass_fields__ if name in kept})
+
+
+def prepare_content(dataset: Dataset, qrels: Qrels) -> Content:
+    """Put what the dataset offers on these judgements into the store; no row is written."""
+    work = Path(settings.VAR) / "work"
+    work.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(dir=work, prefix="rescore-") as folder:
+        topics, statistics = _topics(qrels, Path(folder))
+        judgements = ""
+        if may_offer_judgements(qrels.split, scored=qrels.split, hidden=dataset.hidden):
+            packed = gzipped(path_of(Area.QRELS, qrels.sha256), Path(folder) / "qrels.gz")
+            judgements = keep_file(packed).sha256
+    return Content(topics, statistics, judgements)
+
+
+def _topics(qrels: Qrels, work: Path) -> tuple[str, dict[str, Any]]:
+    """Topics and statistics with the judged queries that were no topics before; empty where all of them were.
+
+    No topic is taken away: the runs that are there answer it, and over hidden judgements that would tell something.
+    """
+    version = qrels.version
+    if version.topics_sha256 == version.queries_sha256:
+        return "", {}
+    path = path_of(Area.FILES, version.topics_sha256)
+    known = {query.id for query in read_queries(path)}
+    judged = set(load_qrels(qrels).query_ids)
+    if judged <= known:
+        return "", {}
+    wanted, plain = known | judged, work / "topics.jsonl"
+    line = b""
+
+    def remember(read: bytes) -> None:
+        nonlocal line
+        line = read
+
+    every = path_of(Area.FILES, version.queries_sha256)
+    with plain.open("wb") as file:
+        for _, query in iterate_queries(every, Findings(every.name), on_bytes=remember):
+            if query.id in wanted:
+                file.write(line if line.endswith(b"\n") else line + b"\n")
+    found = check_queries(plain)
+    told = {**version.statistics, "queries": found.queries, "words_per_query": found.mean_words}
+    return keep_file(gzipped(plain, work / "topics.gz")).sha256, told
+
+
+def offer_with(dataset: Dataset, version: DatasetVersion, qrels: Qrels, content: Content) -> None:
+    """Let runs answer the new topics, and offer the files that go with the judgements. In the switch's transaction."""
+    if content.topics_sha256:
+        version.topics_sha256, version.statistics = content.topics_sha256, content.statistics
+        version.save(update_fields=["topics_sha256", "statistics"])
+        offer_kept(version, DatasetFile.Kind.QUERIES, kept_file(content.topics_sha256), QUERIES_NAME)
+        if version.topics_sha256 == version.queries_sha256:
+            withdraw_file(version, ALL_QUERIES_NAME)
+    if content.judgements_sha256 and not dataset.hidden:
+        offer_kept(
+            version,
+            DatasetFile.Kind.QRELS,
+            kept_file(content.judgements_sha256),
+            judgements_name(qrels.split),
+            f"The {qrels.split} judgements",
+        )

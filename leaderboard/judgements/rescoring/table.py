@@ -1,0 +1,192 @@
+"""A rescore's comparison as a table for people: one measure in focus, sorted as asked, and all of it as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from leaderboard.core.measures import better
+from leaderboard.core.text import deltas, numbers
+from leaderboard.core.text.csv import harmless
+from leaderboard.results.values import HIDDEN_DECIMALS, published_value
+
+OPEN_DECIMALS = 4
+#: The columns by which a table may be sorted, with their headings.
+COLUMNS = {
+    "system": "System",
+    "rank_before": "Rank before",
+    "rank_after": "Rank after",
+    "before": "Before",
+    "after": "After",
+    "delta": "Δ",
+    "hole_before": "Hole@10 before",
+    "hole_after": "Hole@10 after",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One result: what it was and what it comes to, as values and as text."""
+
+    system: str
+    slug: str
+    configuration: str
+    visibility: str
+    is_baseline: bool
+    seeds: int
+    before: float | None
+    after: float | None
+    delta: float | None
+    rank_before: int | None
+    rank_after: int | None
+    hole_before: float | None
+    hole_after: float | None
+    decimals: int
+    direction: str
+
+    @property
+    def text(self) -> dict[str, str]:
+        """The numbers as people read them."""
+        return {
+            "before": numbers.written(self.before, self.decimals),
+            "after": numbers.written(self.after, self.decimals),
+            "delta": numbers.signed(self.delta, self.decimals),
+            "hole_before": numbers.written(self.hole_before, self.decimals),
+            "hole_after": numbers.written(self.hole_after, self.decimals),
+        }
+
+    @property
+    def climbed(self) -> int | None:
+        """Places won; negative: lost. None where it has no rank on both sides."""
+        if self.rank_before is None or self.rank_after is None:
+            return None
+        return self.rank_before - self.rank_after
+
+    @property
+    def lost(self) -> int:
+        """Places lost, where it lost any."""
+        return max(0, -(self.climbed or 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """A column's heading: what it says, the `sort` of its link, and how the table is sorted by it now."""
+
+    key: str
+    words: str
+    link: str
+    sorted: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The lines in their order, and what a page needs to offer others."""
+
+    measure: str
+    measures: Sequence[str]
+    sort: str
+    headings: Sequence[Heading]
+    lines: Sequence[Line]
+    has_holes: bool
+
+    @property
+    def moved(self) -> int:
+        """How many change their rank."""
+        return sum(bool(line.climbed) for line in self.lines)
+
+
+def table_of(
+    comparison: Mapping[str, Any], *, measure: str = "", sort: str = "", hidden: bool, public: bool = False
+) -> Table:
+    """The comparison by one measure; what is asked for and is not there is the primary measure, and the new ranks.
+
+    `hidden` is whether the judgements are hidden now: rounded values are what everyone gets then, whatever was kept.
+    `public` leaves out all but public results, and holes where judgements are hidden.
+    """
+    measures = [name for name in comparison["measures"] if name != "Hole@10"] or comparison["measures"]
+    chosen = measure if measure in measures else comparison["primary"]
+    key = sort.lstrip("-") if sort.lstrip("-") in COLUMNS else "rank_after"
+    falling = sort.startswith("-") and key in sort
+    rows = [row for row in comparison["rows"] if not public or row["visibility"] == "public"]
+    hide_holes = public and (hidden or comparison["hidden"])
+    lines = [line_of(row, chosen, hidden=hidden, holes=not hide_holes) for row in rows]
+    lines.sort(key=lambda line: (line.system.casefold(), line.configuration))
+    known = [line for line in lines if getattr(line, key) is not None]
+    known.sort(key=lambda line: _sortable(getattr(line, key)), reverse=falling)
+    lines = [*known, *(line for line in lines if getattr(line, key) is None)]
+    has_holes = any(line.hole_before is not None or line.hole_after is not None for line in lines)
+    return Table(chosen, measures, f"-{key}" if falling else key, _headings(key, falling), lines, has_holes)
+
+
+def _sortable(value: Any) -> Any:
+    return value.casefold() if isinstance(value, str) else value
+
+
+def _headings(key: str, falling: bool) -> list[Heading]:
+    """A link sorts the other way where the table is sorted by its column; numbers begin with the highest."""
+    found = []
+    for name, words in COLUMNS.items():
+        first = name if name in ("system", "rank_before", "rank_after") else f"-{name}"
+        now = f"-{key}" if falling else key
+        other = name if now == f"-{name}" else f"-{name}"
+        order = ("descending" if falling else "ascending") if name == key else ""
+        found.append(Heading(name, words, other if name == key else first, order))
+    return found
+
+
+def line_of(row: Mapping[str, Any], measure: str, *, hidden: bool, holes: bool = False) -> Line:
+    """A row of the comparison by one measure."""
+
+    def value(found: float | None) -> float | None:
+        return None if found is None else published_value(found, hidden=hidden)
+
+    before, after = value(row["before"].get(measure)), value(row["after"].get(measure))
+    delta = deltas.absolute(after, before)
+    return Line(
+        system=row["system"],
+        slug=row["slug"],
+        configuration=row["configuration"],
+        visibility=row["visibility"],
+        is_baseline=row["is_baseline"],
+        seeds=row["seeds"],
+        before=before,
+        after=after,
+        delta=delta,
+        rank_before=row["rank_before"].get(measure),
+        rank_after=row["rank_after"].get(measure),
+        hole_before=value(row["hole_before"]) if holes else None,
+        hole_after=value(row["hole_after"]) if holes else None,
+        decimals=HIDDEN_DECIMALS if hidden else OPEN_DECIMALS,
+        direction=numbers.direction(delta, measure),
+    )
+
+
+def as_csv(comparison: Mapping[str, Any], *, hidden: bool, public: bool = False) -> str:
+    """Every measure, a line for each result and measure; results that do not move at the end, with why."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(
+        ["system", "configuration", "visibility", "baseline", "measure", "before", "after", "delta", "better",
+         "rank_before", "rank_after", "hole_10_before", "hole_10_after", "not_rescored"]
+    )  # fmt: skip
+    for measure in table_of(comparison, hidden=hidden).measures:
+        for line in table_of(comparison, measure=measure, hidden=hidden, public=public).lines:
+            writer.writerow(
+                [harmless(line.system), harmless(line.configuration), line.visibility, int(line.is_baseline), measure,
+                 line.before, line.after, line.delta, better(measure), line.rank_before, line.rank_after,
+                 line.hole_before, line.hole_after, ""]
+            )  # fmt: skip
+    for stay in stays_of(comparison, public=public):
+        writer.writerow(
+            [harmless(stay["system"]), harmless(stay["configuration"]), stay["visibility"], int(stay["is_baseline"]),
+             *[""] * 9, stay["why"]]
+        )  # fmt: skip
+    return out.getvalue()
+
+
+def stays_of(comparison: Mapping[str, Any], *, public: bool = False) -> list[Mapping[str, Any]]:
+    """The results that do not move."""
+    return [stay for stay in comparison["stays"] if not public or stay["visibility"] == "public"]

@@ -1,0 +1,90 @@
+"""The site's own processes: how each is run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from leaderboard.management.supervisor.processes import Command
+
+WEB_WORKERS = 2
+WEB_THREADS = 4
+#: Runs are scored beside each other; what is measured runs alone.
+SCORING_PROCESSES = 2
+#: Of workers and their clock: readers' pages come first where all share a machine. On an idle one it changes nothing.
+NICENESS = 10
+#: What the driver of an NVIDIA GPU makes.
+_GPU = Path("/dev/nvidiactl")
+
+
+def web(port: int, environment: Mapping[str, str]) -> Command:
+    """gunicorn on the loopback address. It loads before it forks, so its workers share their memory."""
+    options = [
+        *("--bind", f"127.0.0.1:{port}", "--workers", str(WEB_WORKERS), "--preload"),
+        *("--worker-class", "gthread", "--threads", str(WEB_THREADS), "--keep-alive", "5"),
+        *("--timeout", "60", "--graceful-timeout", "4", "--no-control-socket"),
+    ]
+    if os.access("/dev/shm", os.W_OK):  # noqa: S108  heartbeats must not wait for a disk
+        options += ["--worker-tmp-dir", "/dev/shm"]  # noqa: S108
+    return Command(
+        "web", [sys.executable, "-m", "gunicorn", *options, "leaderboard.wsgi:application"], environment
+    )
+
+
+def scorer(environment: Mapping[str, str]) -> Command:
+    """A Celery worker that scores runs and dispatches."""
+    return worker("scorer", "score,dispatch", SCORING_PROCESSES, environment)
+
+
+def notifier(environment: Mapping[str, str]) -> Command:
+    """A Celery worker that sends mail and webhooks, apart from whoever may read private storage.
+
+    It works in the process that takes messages, without a pool: it waits for servers, and the memory counts.
+    """
+    return worker("notifier", "notices", 0, {**environment, "PRIVATE_STORAGE": "off"})
+
+
+def retriever(environment: Mapping[str, str]) -> Command:
+    """A Celery worker that retrieves, one job at a time so that measuring runs alone; on a GPU where there is one."""
+    queues = "cpu,gpu" if _GPU.exists() else "cpu"
+    return worker("retriever", queues, 1, environment)
+
+
+def worker(name: str, queues: str, processes: int, environment: Mapping[str, str]) -> Command:
+    """A Celery worker of so many processes for these queues, separated by commas; of 0, it works in its own."""
+    pool = ("prefork", "--concurrency", str(processes)) if processes else ("solo",)
+    options = [
+        *("--pool", *pool, "--queues", queues, "--hostname", f"{name}@%h"),
+        *("--prefetch-multiplier", "1", "--without-gossip", "--without-mingle", "--loglevel", "INFO"),
+    ]
+    return Command(name, [*_nicely(), *_celery("worker"), *options], environment)
+
+
+def beat(run_folder: Path, environment: Mapping[str, str]) -> Command:
+    """The clock that rings for the dispatcher."""
+    options = ["--schedule", str(run_folder / "beat-schedule"), "--pidfile", "", "--loglevel", "INFO"]
+    return Command("beat", [*_nicely(), *_celery("beat"), *options], environment)
+
+
+def manage(name: str, *arguments: str, environment: Mapping[str, str], loud: bool = False) -> Command:
+    """A step: one management command that ends by itself."""
+    return Command(
+        name,
+        [sys.executable, "manage.py", *arguments],
+        environment,
+        lasting=False,
+        shown="everything" if loud else "warnings",
+    )
+
+
+def _nicely() -> list[str]:
+    """What gives way to the web processes: the process becomes the one that is named after it."""
+    nice = shutil.which("nice")
+    return [nice, "-n", str(NICENESS)] if nice else []
+
+
+def _celery(command: str) -> list[str]:
+    return [sys.executable, "-m", "celery", "--app", "leaderboard.celery", "--quiet", command]

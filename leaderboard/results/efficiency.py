@@ -1,0 +1,79 @@
+"""What systems cost: the only writer of `HardwareClass` and `Measurement`. Prices are curators', in the admin."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from evaluation.efficiency import PROTOCOL, Figures, Hardware
+from leaderboard.models import BoardChange, Dataset, Entry, HardwareClass, Measurement, Price
+from leaderboard.results.history.revisions import Kind, board_changed, boards_changed
+
+
+@transaction.atomic
+def record_measurement(
+    entry: Entry, hardware: Mapping[str, Any], figures: Mapping[str, Any], baseline: Mapping[str, Any]
+) -> Measurement:
+    """Keep what an entry's system cost on a hardware class, and what BM25 did there in the same job.
+
+    All come as `as_data` of `evaluation.efficiency` gives them; `baseline` may be empty, or of the system itself. An
+    earlier measurement of the entry on the same class under the same protocol is replaced. Raises ValueError for what
+    is no measurement: a job's result is read as a stranger's.
+    """
+    of_machine, of_system = Hardware.from_data(hardware), Figures.from_data(figures)
+    of_baseline = Figures.from_data(baseline) if baseline else None
+    for measured in filter(None, (of_system, of_baseline)):
+        if measured.protocol != PROTOCOL:
+            raise ValueError(f"measured under {measured.protocol!r}; figures are kept of {PROTOCOL}")
+    hardware_class, _ = HardwareClass.objects.get_or_create(
+        slug=of_machine.slug, defaults={"name": of_machine.name, "details": dict(of_machine.details)}
+    )
+    measurement, _ = Measurement.objects.update_or_create(
+        entry=entry,
+        hardware=hardware_class,
+        protocol=of_system.protocol,
+        defaults={
+            "figures": of_system.as_data(),
+            "baseline": of_baseline.as_data() if of_baseline else {},
+            "measured_at": timezone.now(),
+        },
+    )
+    if entry.visibility == Entry.Visibility.PUBLIC:
+        board_changed(entry.dataset, Kind.MEASURED, entry)
+    return measurement
+
+
+def cost_per_million(mean_latency_ms: float, per_hour: float) -> float:
+    """What a million queries cost, one after the other: mean latency in seconds × 10⁶ × price per hour / 3600."""
+    return mean_latency_ms / 1000 * 1e6 * per_hour / 3600
+
+
+def price_changed(hardware: HardwareClass) -> None:
+    """Count a change of every board that shows costs on the class."""
+    boards_changed(showing_costs([hardware.pk]), Kind.PRICE)
+
+
+def prices_come_into_force() -> int:
+    """Count a change of the boards whose machines have a price from today on, once. Returns how many boards those are.
+
+    The dispatcher asks this every few seconds: nothing else happens at midnight that would tell a kept page.
+    """
+    today = timezone.now().replace(hour=0, minute=0, second=0, microsecond=0)
+    hardware = list(Price.objects.filter(valid_from=today.date()).values_list("hardware_id", flat=True))
+    if not hardware:
+        return 0
+    told = BoardChange.objects.filter(kind=Kind.PRICE, at__gte=today).values("dataset")
+    waiting = showing_costs(hardware) - set(Dataset.objects.filter(pk__in=told).values_list("pk", flat=True))
+    boards_changed(waiting, Kind.PRICE)
+    return len(waiting)
+
+
+def showing_costs(hardware: Iterable[int]) -> set[int]:
+    """The ids of the datasets whose boards show costs on these classes."""
+    found = Entry.objects.filter(
+        measurements__hardware__in=list(hardware), visibility=Entry.Visibility.PUBLIC
+    )
+    return set(found.values_list("dataset_id", flat=True))

@@ -1,0 +1,304 @@
+"""What workers find of collections and runs: the only writer of `CollectionProfile`, `Overlap` and `RunProfile`.
+
+Finding reads files and writes no row; recording writes the rows, in the transaction that moves the job on.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from evaluation.collections.beir import Document, Findings, Query, iterate_documents, iterate_queries
+from evaluation.collections.profiles.corpus import (
+    CorpusProfile,
+    DocumentLengths,
+    profile_corpus,
+    read_document_lengths,
+    read_unigrams,
+    write_profile,
+)
+from evaluation.collections.profiles.lengths import LengthDistribution
+from evaluation.collections.profiles.unigrams import weighted_jaccard
+from evaluation.judgements.qrels import Qrels as Judgements
+from evaluation.runs.top_documents import TopDocuments, shown
+from leaderboard.core.storage.store import Area, path_of, put
+from leaderboard.core.work_requests import request_statistics
+from leaderboard.datasets.derived_files import prepare_run
+from leaderboard.datasets.qrels import load_open_qrels
+from leaderboard.models import (
+    CollectionProfile,
+    Dataset,
+    DatasetVersion,
+    Entry,
+    Overlap,
+    Qrels,
+    Run,
+    RunProfile,
+    WorkRequest,
+)
+from leaderboard.models.datasets import Visibility
+from leaderboard.results.history.revisions import lock_boards
+
+#: So many of each query's first documents are looked at: what nDCG@10 sees, and Figure 4 of the BEIR paper.
+DEPTH = 10
+#: So many runs are profiled by one job; the others wait for the next.
+RUNS_AT_ONCE = 50
+
+#: Told the share of the work that is done, 0 to 1. It may raise to stop it.
+Progress = Callable[[float], None]
+
+
+def _no_progress(share: float) -> None:
+    """For callers who do not watch."""
+
+
+def request_missing_statistics() -> int:
+    """Ask for the profiles of collections for which nobody has asked since they came. Returns how many."""
+    asked = WorkRequest.objects.filter(
+        kind=WorkRequest.Kind.STATISTICS,
+        dataset=OuterRef("pk"),
+        created_at__gte=OuterRef("current_version__created_at"),
+    )
+    missing = Dataset.objects.filter(
+        ~Exists(asked), current_version__profile=None, current_version__isnull=False
+    ).exclude(current_version__corpus_sha256="")
+    found = list(missing.order_by("pk").values_list("pk", flat=True))
+    for dataset in found:
+        request_statistics(dataset)
+    return len(found)
+
+
+@dataclass(frozen=True)
+class FoundCollection:
+    """What was found of a version's texts; `values` are columns of its profile."""
+
+    version: DatasetVersion
+    values: dict[str, Any] = field(default_factory=dict)
+
+
+def find_collection(
+    dataset: Dataset, work: Path, progress: Progress = _no_progress
+) -> FoundCollection | None:
+    """Read what is not known yet of the dataset's current texts; None where it has none here.
+
+    One pass over the corpus where there is no profile; with other judgements or visibilities than the last time, the
+    lengths of relevant documents and the example are found anew. `work` is an empty folder.
+    """
+    version, judged = dataset.current_version, _open_judgements(dataset)
+    if version is None or not version.corpus_sha256:
+        return None
+    corpus = path_of(Area.FILES, version.corpus_sha256)
+    known = CollectionProfile.objects.filter(version=version).first()
+    basis = _basis(dataset)
+    if known is not None and known.example.get("basis") == basis:
+        return FoundCollection(version)
+    chosen = _choose(version, judged)
+    wanted = [chosen.document] if chosen.document else []
+    if known is None:
+        profile = profile_corpus(corpus, progress, examples=wanted)
+        values, documents = _stored(profile, work), profile.examples
+        lengths = profile.documents
+    else:
+        values, documents = {}, _documents(corpus, wanted, progress)
+        lengths = read_document_lengths(path_of(Area.PROFILES, known.terms_sha256))
+    values["example"] = {"basis": basis}
+    if basis["public"]:
+        values["example"] |= chosen.as_data(documents)
+    values["relevance_by_length"] = {}
+    if judged is not None:
+        relevant = _relevant(load_open_qrels(judged), dataset.relevance_level)
+        found = LengthDistribution.of(lengths.find(relevant))
+        values["relevance_by_length"] = {"qrels": judged.pk, "lengths": found.as_data()}
+    return FoundCollection(version, values)
+
+
+def _basis(dataset: Dataset) -> dict[str, Any]:
+    """What decides, beside the texts themselves, what is found of them."""
+    judged = _open_judgements(dataset)
+    public = dataset.queries_visibility == dataset.documents_visibility == Visibility.PUBLIC
+    return {"qrels": judged.pk if judged else None, "public": public}
+
+
+def _open_judgements(dataset: Dataset) -> Qrels | None:
+    """The judgements, where everyone may have them. Hidden ones are not even read."""
+    return None if dataset.hidden else dataset.current_qrels
+
+
+def _stored(profile: CorpusProfile, work: Path) -> dict[str, Any]:
+    file = work / "profile"
+    write_profile(profile, file)
+    return {
+        "terms_sha256": put(Area.PROFILES, file),
+        "tokens": profile.unigrams.total,
+        "dropped": profile.unigrams.dropped,
+        "vocabulary": profile.unigrams.vocabulary,
+        "document_lengths": profile.lengths.as_data(),
+    }
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """An example: a query, and by id a document relevant to it with its grade, or none in particular."""
+
+    query: Query
+    document: str = ""
+    grade: int | None = None
+
+    def as_data(self, documents: dict[str, Document]) -> dict[str, Any]:
+        document = documents.get(self.document) if self.document else next(iter(documents.values()), None)
+        if document is None:
+            return {}
+        return {"query": self.query._asdict(), "document": document._asdict(), "grade": self.grade}
+
+
+def _choose(version: DatasetVersion, judged: Qrels | None) -> _Choice:
+    """The first query with a relevant document, and of these the best, of equal ones the first by id.
+
+    Without open judgements: the first query, and no document in particular, since any choice would say something.
+    """
+    dataset = version.dataset
+    topics = path_of(Area.FILES, version.topics_sha256)
+    relevant: dict[str, tuple[int, str]] = {}
+    if judged is not None:
+        for query, document, grade in load_open_qrels(judged).judgements():
+            best = relevant.get(query)
+            is_itself = dataset.drop_self_matches and document == query
+            if grade >= dataset.relevance_level and not is_itself and (best is None or grade > best[0]):
+                relevant[query] = (grade, document)
+    first: Query | None = None
+    for _, query_read in iterate_queries(topics, Findings(topics.name)):
+        first = first or query_read
+        if query_read.id in relevant:
+            grade, document = relevant[query_read.id]
+            return _Choice(query_read, document, grade)
+        if not relevant:
+            break
+    return _Choice(first or Query("", ""))
+
+
+def _documents(corpus: Path, wanted: Sequence[str], progress: Progress) -> dict[str, Document]:
+    """These documents, or, with none named, the first that has a text."""
+    found: dict[str, Document] = {}
+    for _, document in iterate_documents(corpus, Findings(corpus.name), progress):
+        if document.id in wanted or (not wanted and document.text.strip()):
+            found[document.id] = document
+            if len(found) >= max(len(wanted), 1):
+                break
+    return found
+
+
+def _relevant(judgements: Judgements, level: int) -> Iterable[str]:
+    """The document of every relevant pair: one relevant to two queries comes twice."""
+    return (document for _, document, grade in judgements.judgements() if grade >= level)
+
+
+def record_collection(found: FoundCollection) -> None:
+    """Write the profile of a version's texts."""
+    if found.values:
+        CollectionProfile.objects.update_or_create(version=found.version, defaults=found.values)
+
+
+@dataclass(frozen=True)
+class FoundBeside:
+    """What was found between collections, and of runs."""
+
+    overlaps: list[Overlap] = field(default_factory=list)
+    runs: list[RunProfile] = field(default_factory=list)
+
+
+def find_beside(dataset: Dataset, progress: Progress = _no_progress) -> FoundBeside:
+    """Compare the dataset's texts with all others, and look at its runs. Its own profile is recorded already.
+
+    Of two jobs that end together the one that records its profile later sees the other's, so no pair is missed.
+    """
+    own = CollectionProfile.objects.filter(version=dataset.current_version_id).first()
+    if own is None:
+        return FoundBeside()
+    overlaps = _overlaps(own, progress)
+    waiting = list(runs_without_profile(dataset)[:RUNS_AT_ONCE])
+    profiles = []
+    if waiting:
+        lengths = read_document_lengths(path_of(Area.PROFILES, own.terms_sha256))
+        for number, run in enumerate(waiting):
+            progress(number / len(waiting))
+            profiles.append(_run_profile(run, lengths))
+    return FoundBeside(overlaps, profiles)
+
+
+def _overlaps(own: CollectionProfile, progress: Progress) -> list[Overlap]:
+    """The overlaps that are not known yet of these texts with the current ones of other datasets."""
+    pairs = Overlap.objects.filter(Q(first=own.version_id) | Q(second=own.version_id))
+    known = {version for pair in pairs.values_list("first_id", "second_id") for version in pair}
+    current = Dataset.objects.filter(current_version__isnull=False).values("current_version_id")
+    others = CollectionProfile.objects.filter(version_id__in=current).exclude(
+        version_id__in={own.version_id, *known}
+    )
+    unigrams = None
+    found = []
+    for other in others.order_by("version_id"):
+        progress(0.0)
+        unigrams = unigrams or read_unigrams(path_of(Area.PROFILES, own.terms_sha256))
+        similarity = weighted_jaccard(unigrams, read_unigrams(path_of(Area.PROFILES, other.terms_sha256)))
+        first, second = sorted((own.version_id, other.version_id))
+        found.append(Overlap(first_id=first, second_id=second, weighted_jaccard=similarity))
+    return found
+
+
+def runs_without_profile(dataset: Dataset) -> QuerySet[Run]:
+    """The runs behind public results on open judgements of the current version whose documents were not looked at."""
+    if dataset.hidden:
+        return Run.objects.none()
+    public = Entry.objects.filter(dataset=dataset, visibility=Entry.Visibility.PUBLIC)
+    public_run = Q(evaluations__entry__in=public) | Q(evaluations__seed__entry__in=public)
+    return (
+        Run.objects.filter(public_run, version=dataset.current_version_id, profile=None)
+        .select_related("version__dataset")
+        .distinct()
+        .order_by("pk")
+    )
+
+
+def _run_profile(run: Run, lengths: DocumentLengths) -> RunProfile:
+    prepare_run(run.sha256)
+    drop = run.version.dataset.drop_self_matches
+    ranked = TopDocuments(path_of(Area.TOP_DOCUMENTS, run.sha256))
+    found = lengths.find(
+        document
+        for query, documents in ranked
+        for document in shown(documents, query, depth=DEPTH, drop_self_matches=drop)
+    )
+    return RunProfile(run=run, depth=DEPTH, document_lengths=LengthDistribution.of(found).as_data())
+
+
+def record_beside(dataset: Dataset, found: FoundBeside) -> None:
+    """Write overlaps and run profiles, and ask again where there is more to find by now.
+
+    What somebody else wrote meanwhile is the same and stays.
+    """
+    Overlap.objects.bulk_create(found.overlaps, ignore_conflicts=True)
+    RunProfile.objects.bulk_create(found.runs, ignore_conflicts=True)
+    # A change that was not committed when its request was taken up has been looked for in vain. It holds the board's
+    # row, so with that locked it is either seen here or still to ask.
+    lock_boards([dataset.pk])
+    present = Dataset.objects.select_related("current_version").get(pk=dataset.pk)
+    if runs_without_profile(present).exists() or not _is_known(present):
+        request_statistics(dataset.pk)
+
+
+def _is_known(dataset: Dataset) -> bool:
+    """Whether what is recorded of the dataset's texts is what would be found now."""
+    known = CollectionProfile.objects.filter(version=dataset.current_version_id).first()
+    return known is not None and known.example.get("basis") == _basis(dataset)
+
+
+def work_folder() -> tempfile.TemporaryDirectory[str]:
+    """A folder to find things in, removed with the block that uses it."""
+    work = Path(settings.VAR) / "work"
+    work.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return tempfile.TemporaryDirectory(dir=work, prefix="statistics-")

@@ -1,0 +1,25 @@
+"""What leaves the scorer for hidden judgements, by the policy of their dataset (docs/decisions/0022).
+
+`protection.changing` changes a policy, `publishing.holding` is the Ladder, `publishing.revealing` ends a competition.
+"""
+
+from leaderboard.results.protection.policy import (
+    HIDDEN_DECIMALS,
+    MOST_MEASURES,
+    Policy,
+    policy_of,
+    policy_of_columns,
+)
+from leaderboard.results.protection.splits import draw_parts, evaluate_parts, private_means, public_means
+
+__all__ = [
+    "HIDDEN_DECIMALS",
+    "MOST_MEASURES",
+    "Policy",
+    "draw_parts",
+    "evaluate_parts",
+    "policy_of",
+    "policy_of_columns",
+    "private_means",
+    "public_means",
+]

@@ -1,0 +1,129 @@
+"""The policy of a dataset: what a submission may learn of its judgements, as facts and as sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evaluation.statistics.ladder import STEP
+from leaderboard.models import Dataset
+from leaderboard.models.datasets import Protection, Visibility
+
+#: Decimals of a published value where the judgements are hidden. Three leave a probing run 1.7 to 6.2 bits.
+HIDDEN_DECIMALS = 3
+#: With hidden judgements every measure shown is another look at them.
+MOST_MEASURES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How a dataset's judgements are protected. Of open ones nothing is: `decimals` is None, nothing is limited.
+
+    `public_share` is the share of the judged queries that a competition's board shows, else 1.
+    """
+
+    hidden: bool
+    competition: bool
+    measures: tuple[str, ...]
+    public_share: float
+    queries_hidden: bool
+    daily_quota: int | None
+    monthly_quota: int | None
+
+    @property
+    def name(self) -> str:
+        """What it is called on pages."""
+        if not self.hidden:
+            return "open"
+        return "competition" if self.competition else "standard"
+
+    @property
+    def decimals(self) -> int | None:
+        """Decimals of every published value; None where values are published in full."""
+        return HIDDEN_DECIMALS if self.hidden else None
+
+    @property
+    def most_measures(self) -> int | None:
+        """How many measures the board may show; None without a limit."""
+        return MOST_MEASURES if self.hidden else None
+
+    @property
+    def sentences(self) -> list[str]:
+        """The policy in plain English, for pages; empty where judgements are open."""
+        return list(self._sentences()) if self.hidden else []
+
+    def _sentences(self) -> Iterator[str]:
+        texts = " So are the queries' texts." if self.queries_hidden else ""
+        yield (
+            "The judgements stay with the scorer and are offered to nobody. A curator with a permission of its own may "
+            "read them. Who downloads a pool to have it judged learns which pairs are judged already. Each reading of "
+            f"either kind is logged.{texts}"
+        )
+        yield (
+            f"Published: {' and '.join(_listed(self.measures))}, rounded to {HIDDEN_DECIMALS} decimals. Differences, "
+            "means and ranks are computed from the rounded values."
+        )
+        yield "Not published: scores by query, intervals, tests, wins, and how many judged queries a run has."
+        if limits := " and ".join(self._limits()):
+            yield f"A person, and a team, may submit {limits} (UTC). The seeds of one system are one submission."
+        yield "Of seeds their mean and standard deviation are told, and nothing of single ones."
+        yield "Runs that look like probes are taken, and looked at by a curator."
+        if self.competition:
+            yield from self._of_competition()
+
+    def _limits(self) -> Iterator[str]:
+        if self.daily_quota is not None:
+            yield f"{_times(self.daily_quota)} a day"
+        if self.monthly_quota is not None:
+            yield f"{_times(self.monthly_quota)} a month"
+
+    def _of_competition(self) -> Iterator[str]:
+        yield (
+            f"The board shows the public part, about {100 * self.public_share:.0f} % of the judged queries. Which ones "
+            "is secret, and fixed. The others are the private part: a curator reveals it at the end of a round."
+        )
+        yield (
+            "A result appears only when it is better than the best that its team or its submitter knows of, by more "
+            f"than {STEP} and more than the standard error of the difference on the public part. Otherwise its team is "
+            "told “no significant change”, and nothing moves. This keeps noise and guesses off the board."
+        )
+        yield (
+            "A team has one place on the board, or as many as its round says, and so has a person over all their "
+            "teams. The better result takes it."
+        )
+
+
+def _times(count: int) -> str:
+    return {1: "once", 2: "twice"}.get(count, f"{count} times")
+
+
+def _listed(names: tuple[str, ...]) -> tuple[str, ...]:
+    """At most two items to be joined by “and”."""
+    return names if len(names) < 3 else (", ".join(names[:-1]), names[-1])
+
+
+#: The columns of `Dataset` that decide.
+COLUMNS = (
+    "hidden", "protection", "measures", "public_share", "queries_visibility", "daily_quota", "monthly_quota",
+)  # fmt: skip
+
+
+def policy_of(dataset: Dataset) -> Policy:
+    """The dataset's policy. One that hides nothing is in no competition, whatever its row says."""
+    return policy_of_columns({name: getattr(dataset, name) for name in COLUMNS})
+
+
+def policy_of_columns(dataset: Mapping[str, Any]) -> Policy:
+    """The same of a dataset's COLUMNS as a mapping, for pages that read no more."""
+    hidden = dataset["hidden"]
+    competition = hidden and dataset["protection"] == Protection.COMPETITION
+    return Policy(
+        hidden=hidden,
+        competition=competition,
+        measures=tuple(dataset["measures"]),
+        public_share=dataset["public_share"] if competition else 1.0,
+        queries_hidden=dataset["queries_visibility"] == Visibility.CURATORS,
+        daily_quota=dataset["daily_quota"] if hidden else None,
+        monthly_quota=dataset["monthly_quota"] if hidden else None,
+    )

@@ -1,0 +1,161 @@
+"""What a competition's Ladder holds back, and how many results of a team or a person stand on its board.
+
+A result of a team is told only where it beats the best that the team or its submitter knows of
+(`evaluation.statistics.ladder` has the formula). Else it is kept as a HELD entry without scores, and nothing that
+anybody can see moves. Of those that are told the best of each team stand on the board; the others are SUPERSEDED: kept,
+and not ranked.
+
+Call what is here with the dataset's board locked: of two results that end at once the second sees the first.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from django.db.models import Q
+from numpy.typing import NDArray
+
+from evaluation.statistics.ladder import paired_standard_error, rung
+from leaderboard.models import Dataset, Entry, Evaluation, Round, Team, User
+from leaderboard.results.protection import policy_of
+from leaderboard.results.protection.splits import evaluate_parts, public_queries
+from leaderboard.results.records import per_query_values
+from leaderboard.results.values import over_seeds, published_scores
+
+Visibility = Entry.Visibility
+#: Results of one team, and of one person over all teams, that a competition's board shows outside of a round.
+PLACES = 1
+
+
+def is_significant(
+    dataset: Dataset, evaluations: Sequence[Evaluation], score: float | None, submitter: User | None
+) -> bool:
+    """Whether a new result of a team is told: always, but in a competition where it is no significant change.
+
+    `evaluations` are one, or those of a seed set; `score` is the published value of the primary measure. The site's own
+    results are always told. Within a competition this reads private storage.
+    """
+    team = evaluations[0].run.system.team_id
+    if not policy_of(dataset).competition or score is None or (team is None and submitter is None):
+        return True
+    known = _known_to(dataset, team, submitter, evaluations)
+    if not known:
+        return True
+    best_score, best = max(known, key=lambda each: each[0])
+    public, measure = public_queries(evaluations[0].qrels), dataset.primary_measure
+    error = paired_standard_error(_by_query(evaluations, measure)[public], _by_query(best, measure)[public])
+    return rung(score, best_score, error).passed
+
+
+def _known_to(
+    dataset: Dataset, team: int | None, submitter: User | None, new: Sequence[Evaluation]
+) -> list[tuple[float, list[Evaluation]]]:
+    """What the team, or the submitter with any team, was told: published values with the evaluations behind them.
+
+    Whether it is shown, kept private, withdrawn or taken off does not matter: it was told. Results of earlier
+    judgements count with what their runs have on the present ones.
+    """
+    told = Q(system__team=team) if team is not None else Q(pk=None)
+    if submitter is not None:
+        told |= Q(submitter=submitter) | Q(system__team__in=Team.objects.filter(members=submitter))
+    entries = (
+        Entry.objects.filter(told, dataset=dataset)
+        .exclude(visibility=Visibility.HELD)
+        .exclude(provenance=Entry.Provenance.REPORTED)
+        .select_related("evaluation")
+        .defer("evaluation__values")
+        .prefetch_related("seeds__evaluation")
+        .order_by("pk")
+    )
+    own = {each.run_id for each in new}
+    found = []
+    for entry in entries:
+        runs = [each.run_id for each in evaluations_of(entry)]
+        now = [] if own.intersection(runs) else _on_judgements_of(new[0], runs)
+        if now and len(now) == len(runs):
+            value = _published(dataset, now)
+            if value is not None:
+                found.append((value, now))
+    return found
+
+
+def evaluations_of(entry: Entry) -> list[Evaluation]:
+    """The evaluations that an entry shows: its own, or those of its seeds."""
+    if entry.evaluation is not None:
+        return [entry.evaluation]
+    return [seed.evaluation for seed in entry.seeds.all()]
+
+
+def _on_judgements_of(new: Evaluation, runs: list[int]) -> list[Evaluation]:
+    same = Evaluation.objects.filter(qrels=new.qrels_id, specification=new.specification)
+    return list(same.filter(run__in=runs).order_by("pk"))
+
+
+def _published(dataset: Dataset, evaluations: Sequence[Evaluation]) -> float | None:
+    for each in evaluations:
+        evaluate_parts(each)
+    scores = [published_scores(each, dataset) for each in evaluations]
+    means = scores[0] if len(scores) == 1 else over_seeds(scores, hidden=dataset.hidden)[0]
+    return means.get(dataset.primary_measure)
+
+
+def _by_query(evaluations: Sequence[Evaluation], measure: str) -> NDArray[np.float64]:
+    """Each query's value, shape (queries,): of a seed set the mean over its seeds."""
+    values = [per_query_values(each)[:, each.measures.index(measure)] for each in evaluations]
+    return np.asarray(np.mean(values, axis=0), dtype=np.float64)
+
+
+def shown_instead(entry: Entry) -> Entry | None:
+    """The best result that the held one's team has on the board, or keeps for itself; None where it has none.
+
+    Of its team alone: what its submitter knows from another team is not for this one to read.
+    """
+    told = Entry.objects.filter(
+        dataset=entry.dataset_id,
+        comparison_group=entry.comparison_group,
+        system__team=entry.system.team_id,
+        system__team__isnull=False,
+        visibility__in=(Visibility.PUBLIC, Visibility.PRIVATE, Visibility.SUPERSEDED),
+    )
+    measure = entry.dataset.primary_measure
+    return max(told.order_by("pk"), key=lambda each: each.scores.get(measure, float("-inf")), default=None)
+
+
+def settle_places(dataset: Dataset) -> bool:
+    """Leave on the board the best results of each team and person, as many as a round says; True if any came or went.
+
+    The others are superseded, or come back where a better one is gone. Of equal ones the earlier stays. Outside of a
+    competition all are shown. Always the whole board: one person's results tie the places of several teams together.
+    """
+    ranked = Entry.objects.filter(
+        dataset=dataset, system__team__isnull=False, visibility__in=(Visibility.PUBLIC, Visibility.SUPERSEDED)
+    ).exclude(provenance=Entry.Provenance.REPORTED)
+    if not policy_of(dataset).competition:
+        return bool(ranked.filter(visibility=Visibility.SUPERSEDED).update(visibility=Visibility.PUBLIC))
+    entries = list(ranked.select_related("system").order_by("published_at", "pk"))
+    kept = _best(entries, dataset.primary_measure)
+    changed = 0
+    for to, standing in ((Visibility.PUBLIC, True), (Visibility.SUPERSEDED, False)):
+        moving = [each.pk for each in entries if (each.pk in kept) == standing and each.visibility != to]
+        changed += Entry.objects.filter(pk__in=moving).update(visibility=to)
+    return bool(changed)
+
+
+def _best(entries: Sequence[Entry], measure: str) -> set[int]:
+    """In each round, and outside of rounds, the best of every comparison group for whose team and sender is a place."""
+    places = dict(Round.objects.filter(entries__in=entries).values_list("pk", "visible_per_team"))
+    taken: Counter[tuple[Any, ...]] = Counter()
+    kept: set[int] = set()
+    for entry in sorted(entries, key=lambda each: each.scores.get(measure, float("-inf")), reverse=True):
+        board = (entry.round_id, entry.comparison_group)
+        holders: list[tuple[Any, ...]] = [("team", entry.system.team_id, *board)]
+        if entry.submitter_id is not None:
+            holders.append(("person", entry.submitter_id, *board))
+        limit = PLACES if entry.round_id is None else places[entry.round_id]
+        if all(taken[holder] < limit for holder in holders):
+            taken.update(holders)
+            kept.add(entry.pk)
+    return kept

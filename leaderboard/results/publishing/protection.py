@@ -1,0 +1,175 @@
+"""Change how a dataset's hidden judgements are protected: the only writer of `Dataset.protection`.
+
+Parts are drawn and means over them are found by the scorer, in a job (`request_change`, `find_parts`); then the policy
+and all published values change in one transaction (`switch`). No board ever mixes the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.db import transaction
+from django.db.models import Count, Q, QuerySet
+
+from leaderboard.core.audit import actor, record
+from leaderboard.core.work_requests import request_work
+from leaderboard.models import Dataset, Entry, Evaluation, Qrels, WorkRequest
+from leaderboard.models.datasets import Protection
+from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
+from leaderboard.results.protection.splits import Part, draw_parts, evaluate_parts
+from leaderboard.results.publishing.ladder_places import settle_places
+from leaderboard.results.publishing.republish import fill_scores
+from leaderboard.results.publishing.revealing import record_reveal
+
+
+class CannotProtect(ValueError):
+    """The policy cannot be changed so; the message says why, and what would be right."""
+
+
+def told_in_full(dataset: Dataset) -> int:
+    """How many results that people sent were told over all judged queries of the present judgements.
+
+    In a competition their private part can be computed from both values, and what was learnt from them stays learnt.
+    """
+    if dataset.protection == Protection.COMPETITION:
+        return 0
+    entries = Entry.objects.filter(dataset=dataset).exclude(submission_reference="")
+    return (
+        entries.filter(
+            Q(evaluation__qrels=dataset.current_qrels_id)
+            | Q(seeds__evaluation__qrels=dataset.current_qrels_id)
+        )
+        .distinct()
+        .count()
+    )
+
+
+@transaction.atomic
+def request_change(
+    dataset: Dataset,
+    *,
+    competition: bool,
+    share: float | None = None,
+    although_told: bool = False,
+    although_reveals: bool = False,
+) -> WorkRequest:
+    """Ask for a competition, or for the standard policy; a job of the scorer makes the change. Within `audit.acting`.
+
+    `share` is the public part's; None leaves it. Raises CannotProtect where nothing is hidden, nothing would change,
+    parts of another share were drawn, results were told in full and `although_told` does not say that this is known, or
+    the standard policy would tell private parts and `although_reveals` does not.
+    """
+    lock_boards([dataset.pk])
+    present = Dataset.objects.get(pk=dataset.pk)
+    wanted = Protection.COMPETITION if competition else Protection.STANDARD
+    if not present.hidden:
+        raise CannotProtect(f"the judgements of {present} are open: there is nothing to protect")
+    if present.protection == wanted:
+        raise CannotProtect(f"{present} is under the {wanted.label} policy already")
+    if competition:
+        _require_parts(present, share, although_told)
+        if share is not None:
+            Dataset.objects.filter(pk=present.pk).update(public_share=share)
+    else:
+        _require_revealed(present, although_reveals)
+    record(
+        "protection asked for",
+        present,
+        dataset=present,
+        before={"protection": present.protection},
+        after={"protection": wanted.value, **({"public_share": share} if share is not None else {})},
+    )
+    who = actor()
+    by = who.person.pk if who.person is not None else None
+    return request_work(
+        WorkRequest.Kind.PROTECT, present, {"protection": wanted.value, "by": by, "why": who.reason}
+    )
+
+
+def _require_parts(dataset: Dataset, share: float | None, although_told: bool) -> None:
+    if share is not None and not 0 < share < 1:
+        raise CannotProtect(f"the public share is a part, between 0 and 1, not {share}")
+    drawn = Qrels.objects.filter(version__dataset=dataset).exclude(parts_sha256="")
+    if share is not None and share != dataset.public_share and drawn.exists():
+        raise CannotProtect(
+            f"the parts of {dataset} were drawn with a public share of {dataset.public_share:.4g}, and stay: with "
+            "another one private queries would become public, or public ones private"
+        )
+    told = told_in_full(dataset)
+    if told and not although_told:
+        raise CannotProtect(
+            f"{told} result{'s' if told > 1 else ''} on {dataset} told their teams the mean over all judged queries: "
+            "with the public part's beside it their private part is known, and what was tuned on it stays tuned. Start "
+            "a competition before results come, or on new judgements, or say that you know this (although told)"
+        )
+
+
+def not_revealed(dataset: Dataset) -> int:
+    """How many results of a competition would tell their private part under the standard policy, and have not yet.
+
+    With the public part's mean, which boards and permalinks keep, the mean over all queries gives it by subtraction.
+    """
+    told = Entry.objects.filter(dataset=dataset, private_scores={}).exclude(scores={})
+    return told.exclude(provenance=Entry.Provenance.REPORTED).count()
+
+
+def _require_revealed(dataset: Dataset, although_reveals: bool) -> None:
+    found = not_revealed(dataset)
+    if found and not although_reveals:
+        raise CannotProtect(
+            f"this would tell the private part of {found} result{'s' if found > 1 else ''} on {dataset}: means over "
+            "all judged queries, beside those over the public part, give it away. Reveal first what the board shows, "
+            "or say that you know this (although it reveals)"
+        )
+
+
+def find_parts(dataset: Dataset, progress: Callable[[float], None]) -> int:
+    """Draw parts, and find the means over both of every evaluation that has none; returns how many. The scorer's.
+
+    Older judgements first, so that queries keep the part they got there. `progress` may raise.
+    """
+    missing = list(_without_parts(dataset).order_by("qrels_id", "pk").values_list("pk", flat=True))
+    for number, key in enumerate(missing):
+        progress(number / len(missing))
+        evaluate_parts(Evaluation.objects.select_related("qrels", "run").get(pk=key))
+    if dataset.current_qrels is not None:
+        draw_parts(dataset.current_qrels)
+    return len(missing)
+
+
+def _without_parts(dataset: Dataset) -> QuerySet[Evaluation]:
+    return (
+        Evaluation.objects.filter(run__version__dataset=dataset)
+        .alias(found=Count("parts"))
+        .filter(found__lt=len(Part))
+    )
+
+
+@transaction.atomic
+def switch(dataset: Dataset, protection: Protection) -> bool:
+    """Change the policy and every published value at once; False, with nothing changed, while parts are missing.
+
+    Results that the Ladder held stay held: reveal them first, or never. Leaving a competition is recorded as a reveal
+    of what was not revealed. Within `audit.acting`.
+    """
+    lock_boards([dataset.pk])
+    present = Dataset.objects.get(pk=dataset.pk)
+    if protection == Protection.COMPETITION and _without_parts(present).exists():
+        return False
+    before = present.protection
+    if before == Protection.COMPETITION and (results := not_revealed(present)):
+        record_reveal(present, str(present), results=results, held=0)
+    present.protection = protection
+    present.save(update_fields=["protection"])
+    fill_scores(present, list(Entry.objects.filter(dataset=present)))
+    settle_places(present)
+    record(
+        "protection changed",
+        present,
+        dataset=present,
+        before={"protection": before},
+        after={"protection": protection.value, "public_share": present.public_share},
+    )
+    board_changed(present, Kind.PROTECTED)
+    dataset.refresh_from_db()
+    return True

@@ -1,0 +1,172 @@
+"""Results scored here, on their dataset's board: single ones and seed sets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from leaderboard.models import Dataset, Entry, Evaluation, Seed, User
+from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
+from leaderboard.results.protection import evaluate_parts, policy_of
+from leaderboard.results.publishing.ladder_places import is_significant, settle_places
+from leaderboard.results.publishing.provenance import UNMARKED, EntryMarks
+from leaderboard.results.values import (
+    comparison_group,
+    over_seeds,
+    published_scores,
+    told_of_seed,
+    training_exposure,
+)
+
+#: How many runs one seed set may have: fewer have no deviation.
+SEEDS = range(2, 6)
+
+
+@transaction.atomic
+def publish_entry(
+    *,
+    evaluation: Evaluation,
+    provenance: Entry.Provenance,
+    public: bool,
+    submission_reference: str = "",
+    submitter: User | None = None,
+    is_baseline: bool = False,
+    facts: Mapping[str, str | int | float] | None = None,
+    marks: EntryMarks = UNMARKED,
+) -> Entry:
+    """Show an evaluation on its dataset's board (or keep it for its team). Publishing it again changes nothing.
+
+    In a competition it may come back HELD, without scores: then it is told to nobody.
+    """
+    dataset = evaluation.run.version.dataset
+    lock_boards([dataset.pk])
+    known = Entry.objects.filter(evaluation=evaluation).first()
+    if known is not None:
+        return known
+    dataset = Dataset.objects.get(pk=dataset.pk)  # its policy may have changed before we had the lock
+    scores = _scores_of(evaluation, dataset)
+    entry = Entry.objects.create(
+        evaluation=evaluation,
+        provenance=provenance,
+        configuration=evaluation.run.configuration,
+        is_baseline=is_baseline,
+        facts=dict(facts or {}),
+        submission_reference=submission_reference,
+        submitter=submitter,
+        **_columns(dataset, [evaluation], scores, public=public, submitter=submitter),
+        **marks.columns([evaluation]),
+    )
+    _shown(dataset, entry)
+    return entry
+
+
+@transaction.atomic
+def publish_seed_set(
+    seeds: Mapping[str, Evaluation],
+    *,
+    provenance: Entry.Provenance,
+    public: bool,
+    configuration: str = "",
+    submission_reference: str = "",
+    submitter: User | None = None,
+    facts: Mapping[str, str | int | float] | None = None,
+    marks: EntryMarks = UNMARKED,
+) -> Entry:
+    """Show the runs of one system that differ by their seeds, by label, as one entry: their mean and deviation.
+
+    All of them together, since a mean over those that are there already would change with each. Publishing the set
+    again changes nothing. In a competition it may come back HELD, as a single result may: its mean decides. Over hidden
+    judgements mean and deviation are all that is stored for readers.
+    Raises ValueError for runs that are no set: of too few or too many seeds, several systems, or not comparable.
+    """
+    first, *others = seeds.values()
+    _require_set([first, *others])
+    lock_boards([first.run.version.dataset_id])  # of two who publish the same set at once the second finds it
+    known = Seed.objects.filter(evaluation__in=seeds.values()).select_related("entry").first()
+    if known is not None:
+        return known.entry
+    dataset = Dataset.objects.get(pk=first.run.version.dataset_id)
+    published = {label: _scores_of(evaluation, dataset) for label, evaluation in seeds.items()}
+    scores, deviations = over_seeds(list(published.values()), hidden=dataset.hidden)
+    columns = _columns(dataset, list(seeds.values()), scores, public=public, submitter=submitter)
+    held = columns["visibility"] == Entry.Visibility.HELD
+    entry = Entry.objects.create(
+        provenance=provenance,
+        configuration=configuration,
+        deviations={} if held else deviations,
+        seed_count=len(seeds),
+        facts=dict(facts or {}),
+        submission_reference=submission_reference,
+        submitter=submitter,
+        **columns,
+        **marks.columns(seeds.values()),
+    )
+    Seed.objects.bulk_create(
+        Seed(
+            entry=entry,
+            evaluation=evaluation,
+            label=label,
+            scores={} if held else told_of_seed(published[label], dataset),
+            published_at=entry.published_at,
+        )
+        for label, evaluation in seeds.items()
+    )
+    _shown(dataset, entry)
+    return entry
+
+
+def _scores_of(evaluation: Evaluation, dataset: Dataset) -> dict[str, float]:
+    """The published values, the parts of a competition being found first."""
+    if policy_of(dataset).competition:
+        evaluate_parts(evaluation)
+    return published_scores(evaluation, dataset)
+
+
+def _columns(
+    dataset: Dataset,
+    evaluations: Sequence[Evaluation],
+    scores: Mapping[str, float],
+    *,
+    public: bool,
+    submitter: User | None,
+) -> dict[str, Any]:
+    """What a single result and a seed set have alike; whether it is told is decided here."""
+    first = evaluations[0]
+    visibility = Entry.Visibility.PUBLIC if public else Entry.Visibility.PRIVATE
+    if not is_significant(dataset, evaluations, scores.get(dataset.primary_measure), submitter):
+        visibility = Entry.Visibility.HELD
+    # What a reader of a hidden board may learn stops at the scores. Of a seed set it is the seed that misses most.
+    missing = None if dataset.hidden else max(each.missing_queries for each in evaluations)
+    return {
+        "dataset": dataset,
+        "system": first.run.system,
+        "scores": {} if visibility == Entry.Visibility.HELD else dict(scores),
+        "comparison_group": comparison_group(first),
+        "training": training_exposure(first.run.system, dataset),
+        "visibility": visibility,
+        "public_wanted": public,
+        "missing_queries": missing,
+        "published_at": timezone.now(),
+    }
+
+
+def _shown(dataset: Dataset, entry: Entry) -> None:
+    """Count the change of the board, where the new entry is one."""
+    if entry.visibility == Entry.Visibility.PUBLIC:
+        if entry.system.team_id is not None:
+            settle_places(dataset)
+            entry.refresh_from_db(fields=["visibility"])
+        board_changed(dataset, Kind.PUBLISHED, entry)
+
+
+def _require_set(evaluations: Sequence[Evaluation]) -> None:
+    """Raises ValueError for evaluations that cannot be one entry."""
+    if len(evaluations) not in SEEDS:
+        raise ValueError(f"a seed set has {SEEDS.start} to {SEEDS.stop - 1} runs, not {len(evaluations)}")
+    if len({each.run.system_id for each in evaluations}) > 1:
+        raise ValueError("the runs of a seed set are of one system")
+    if len({comparison_group(each) for each in evaluations}) > 1:
+        raise ValueError("the runs of a seed set are of one version, judgements and measures")

@@ -1,0 +1,93 @@
+"""What a team or a curator does to entries that are there: show, keep back, withdraw, name the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef
+
+from leaderboard.models import Entry, EntryVersion
+from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
+from leaderboard.results.publishing.ladder_places import settle_places
+
+
+@transaction.atomic
+def set_visibility(submission_reference: str, *, public: bool) -> None:
+    """Show or keep back every entry of a submission that is not withdrawn; boards change where it was not so before.
+
+    What a curator took off stays off: for it the wish is noted, until a curator restores it.
+    """
+    wanted = Entry.Visibility.PUBLIC if public else Entry.Visibility.PRIVATE
+    of_submission = Entry.objects.filter(submission_reference=submission_reference)
+    lock_boards(of_submission.values_list("dataset_id", flat=True))
+    of_submission.update(public_wanted=public)
+    # What gave way to a better result is shown already, as far as that goes.
+    there = [
+        Entry.Visibility.WITHDRAWN,
+        *Entry.CURATED,
+        wanted,
+        *([Entry.Visibility.SUPERSEDED] if public else []),
+    ]
+    entries = of_submission.exclude(visibility__in=there)
+    seen_before = Exists(EntryVersion.objects.filter(entry=OuterRef("pk")))
+    touched = list(
+        entries.annotate(seen_before=seen_before).select_related("dataset", "system").order_by("pk")
+    )
+    entries.update(visibility=wanted)
+    _settle(touched)
+    if not public:
+        _hand_on_baseline(touched)
+    for entry in touched:
+        # What comes back is no news: everyone has seen it.
+        first_seen = public and not entry.seen_before
+        board_changed(entry.dataset, Kind.PUBLISHED if first_seen else Kind.VISIBILITY, entry)
+
+
+@transaction.atomic
+def withdraw_entries(submission_reference: str, reason: str) -> None:
+    """Take a submission's entries off every board. A tombstone stays where they were seen, and nowhere else.
+
+    One that a curator quarantined keeps the curator's reason, and is no longer shown when it is restored.
+    """
+    entries = Entry.objects.filter(submission_reference=submission_reference)
+    lock_boards(entries.values_list("dataset_id", flat=True))
+    seen = entries.filter(visibility__in=[Entry.Visibility.PUBLIC, Entry.Visibility.SUPERSEDED])
+    touched = list(seen.select_related("dataset", "system").order_by("pk"))
+    entries.update(withdrawal_reason=reason[:300], public_wanted=False)
+    seen.update(visibility=Entry.Visibility.WITHDRAWN)
+    _settle(touched)
+    _hand_on_baseline(touched)
+    for entry in touched:
+        board_changed(entry.dataset, Kind.WITHDRAWN, entry)
+
+
+def _settle(touched: Sequence[Entry]) -> None:
+    """In competitions another result of the team may take a place on the board, or lose it."""
+    for entry in touched:
+        if entry.system.team_id is not None:
+            settle_places(entry.dataset)
+
+
+def _hand_on_baseline(gone: Sequence[Entry]) -> None:
+    """Where a team takes away what a board's deltas are taken against, the site's own first result is it again."""
+    for entry in gone:
+        if entry.is_baseline:
+            group = Entry.objects.filter(dataset=entry.dataset_id, comparison_group=entry.comparison_group)
+            own = group.filter(visibility=Entry.Visibility.PUBLIC, system__team=None)
+            first = own.exclude(pk=entry.pk).order_by("published_at", "pk").first()
+            group.filter(is_baseline=True).update(is_baseline=False)
+            if first is not None:
+                group.filter(pk=first.pk).update(is_baseline=True)
+                board_changed(entry.dataset, Kind.BASELINE, first)
+
+
+@transaction.atomic
+def name_baseline(entry: Entry) -> None:
+    """Make the entry the one that its comparison group's deltas are taken against."""
+    lock_boards([entry.dataset_id])
+    Entry.objects.filter(
+        dataset=entry.dataset, comparison_group=entry.comparison_group, is_baseline=True
+    ).update(is_baseline=False)
+    Entry.objects.filter(pk=entry.pk).update(is_baseline=True)
+    board_changed(entry.dataset, Kind.BASELINE, entry)

@@ -1,0 +1,21 @@
+"""What papers report of a system beside its effectiveness, as pages write it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from evaluation.engines.facts import FACTS
+
+
+def fact_texts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Label and value of what papers report of such a system, in the order of FACTS."""
+    found = []
+    for name, fact in FACTS.items():
+        value = facts.get(name)
+        if value is None:
+            continue
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        text = f"{value:,.{fact.decimals}f}" if number else str(value)
+        found.append((fact.label, f"{text} {fact.unit}".strip()))
+    return found

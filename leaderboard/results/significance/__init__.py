@@ -1,0 +1,30 @@
+"""How sure the differences on a board are: found by a worker once per change of the board, kept, and read by pages.
+
+Over open judgements only: of hidden ones an interval, a test or a count by query would tell more than the rounded
+means that are published.
+"""
+
+from leaderboard.results.significance.computing import (
+    Finding,
+    compute_certainty,
+    find_certainty,
+    keep_certainty,
+)
+from leaderboard.results.significance.reading import read, read_at
+from leaderboard.results.significance.requests import request_if_changed, request_missing_certainty
+from leaderboard.results.significance.types import BoardCertainty, EntryCertainty, MeasureCertainty, Settings
+
+__all__ = [
+    "BoardCertainty",
+    "EntryCertainty",
+    "Finding",
+    "MeasureCertainty",
+    "Settings",
+    "compute_certainty",
+    "find_certainty",
+    "keep_certainty",
+    "read",
+    "read_at",
+    "request_if_changed",
+    "request_missing_certainty",
+]

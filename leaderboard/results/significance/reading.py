@@ -1,0 +1,91 @@
+"""Reading what was found: four queries at most for any number of datasets, one where all of it is known here."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import orjson
+from django.db.models import JSONField, OuterRef, Subquery, TextField
+from django.db.models.functions import Cast, Coalesce
+
+from leaderboard.core.cache.memory import Remembered
+from leaderboard.models import Certainty, Dataset
+from leaderboard.results.significance.board import compared_boards
+from leaderboard.results.significance.types import BoardCertainty, Settings
+
+#: By dataset, revision of its board, and the row that was found last.
+_remembered: Remembered[BoardCertainty] = Remembered(64)
+
+
+def forget_certainty() -> None:
+    """Read everything again next time; for measuring."""
+    _remembered.clear()
+
+
+def read(dataset_ids: Collection[int]) -> dict[int, BoardCertainty]:
+    """What was found last of each dataset's board, by id; nothing of hidden ones, nor where nothing was found yet."""
+    latest = Certainty.objects.filter(dataset=OuterRef("pk")).order_by("-from_revision").values("pk")[:1]
+    rows = (
+        Dataset.objects.filter(pk__in=dataset_ids, hidden=False)
+        .annotate(latest=Subquery(latest))
+        .exclude(latest=None)
+        .values_list("pk", "created_at", "board_revision", "latest")
+    )
+    # Whatever changes a board, such as its list of measures, counts its revision up. The date is for a database that
+    # was put back to an earlier state: there, other rows get the same ids.
+    keys = {
+        dataset: (found, f"{dataset}:{created.timestamp()}:{revision}:{found}")
+        for dataset, created, revision, found in rows
+    }
+    known = {dataset: _remembered.get(key) for dataset, (_, key) in keys.items()}
+    missing = {dataset: keys[dataset][0] for dataset, found in known.items() if found is None}
+    if missing:
+        present = compared_boards(missing)
+        for found in _rows(list(missing.values())):
+            board = present.get(found["dataset_id"])
+            if board is not None and board.comparison_group != found["comparison_group"]:
+                continue  # of the same results on earlier judgements: nothing of it holds for these numbers
+            certainty = _certainty(found, current=board is not None and board.key == found["key"])
+            known[certainty.dataset] = certainty
+            _remembered.put(keys[certainty.dataset][1], certainty)
+    return {dataset: found for dataset, found in known.items() if found is not None}
+
+
+def read_at(
+    dataset_id: int, revision: int, entries: Collection[int], group: str = ""
+) -> BoardCertainty | None:
+    """What was found of a dataset's board when it had this revision; `entries` are those it showed, by their ids.
+
+    Current where it was found of exactly these entries of its comparison group. None where there was nothing yet, or
+    nothing of the comparison group that is named, and where the judgements are hidden now. Two queries.
+    """
+    known = Certainty.objects.filter(dataset=dataset_id, dataset__hidden=False, from_revision__lte=revision)
+    latest = known.order_by("-from_revision").values_list("pk", flat=True).first()
+    if latest is None:
+        return None
+    (row,) = _rows([latest])
+    if group and row["comparison_group"] != group:
+        return None
+    found = _certainty(row, current=True)
+    compared = {entry for measure in found.content.values() for entry in measure["entries"]}
+    return found if compared == set(entries) else _certainty(row, current=False)
+
+
+def _rows(ids: Sequence[int]) -> list[dict[str, Any]]:
+    # As text, since JSON of a thousand systems is read thrice as fast by orjson.
+    content = Coalesce("same_as__content", "content", output_field=JSONField())
+    fields = ("dataset_id", "key", "comparison_group", "from_revision", "settings")
+    return list(Certainty.objects.filter(pk__in=ids).values(*fields, text=Cast(content, TextField())))
+
+
+def _certainty(row: Mapping[str, Any], *, current: bool) -> BoardCertainty:
+    return BoardCertainty(
+        dataset=row["dataset_id"],
+        key=row["key"],
+        comparison_group=row["comparison_group"],
+        from_revision=row["from_revision"],
+        settings=Settings(**row["settings"]),
+        current=current,
+        content=orjson.loads(row["text"]),
+    )

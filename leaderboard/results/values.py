@@ -1,0 +1,100 @@
+"""Every number as it leaves the scorer: where judgements are hidden, through `published_value` and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
+from typing import Any
+
+from leaderboard.models import Dataset, Entry, Evaluation, System
+from leaderboard.results.judged_shares import shares_beside
+from leaderboard.results.protection import HIDDEN_DECIMALS, policy_of, private_means, public_means
+
+
+def published_value(value: float, *, hidden: bool) -> float:
+    """The value as it leaves the scorer: rounded to three decimals where the judgements are hidden."""
+    return round(value, HIDDEN_DECIMALS) if hidden else value
+
+
+def published_statistics(statistics: Mapping[str, Any], *, hidden: bool) -> dict[str, Any]:
+    """A dataset's statistics as everyone may have them.
+
+    Where the judgements are hidden the number of judgements is left out, and the mean of relevant documents has one
+    decimal: in full it gives their number away. What a publication reports (`reported`) is known already.
+    """
+    found = dict(statistics)
+    if not hidden or found.get("reported"):
+        return found
+    found.pop("judgements", None)
+    if found.get("relevant_per_query") is not None:
+        found["relevant_per_query"] = round(found["relevant_per_query"], 1)
+    return found
+
+
+def comparison_group(evaluation: Evaluation) -> str:
+    """Entries share deltas and ranks only on the same version, judgements and measure specification."""
+    return f"scored:{evaluation.run.version_id}:{evaluation.qrels_id}:{evaluation.specification}"
+
+
+def present_group(dataset: Dataset) -> str:
+    """What the comparison groups begin with of entries that are scored on the dataset's present judgements."""
+    return f"scored:{dataset.current_version_id}:{dataset.current_qrels_id}:"
+
+
+def training_exposure(system: System, dataset: Dataset) -> Entry.Training:
+    """What the system says it had seen of the dataset: labels before the corpus alone."""
+    names = {dataset.slug, dataset.name}
+    if names.intersection(system.training_datasets):
+        return Entry.Training.IN_DOMAIN
+    if names.intersection(system.adapted_to):
+        return Entry.Training.ADAPTED
+    return Entry.Training.ZERO_SHOT if system.training_declared else Entry.Training.UNDECLARED
+
+
+def published_scores(evaluation: Evaluation, dataset: Dataset) -> dict[str, float]:
+    """The means that the dataset's board shows, as they leave the scorer: in a competition over its public part.
+
+    Nothing of an evaluation whose parts were not computed. What the Ladder holds is not for this function to know.
+    """
+    competition = policy_of(dataset).competition
+    means = public_means(evaluation) if competition else evaluation.means
+    return _shown(means, dataset) | shares_beside(evaluation, dataset)
+
+
+def published_private_scores(evaluation: Evaluation, dataset: Dataset) -> dict[str, float]:
+    """The means over a competition's private part, as they leave the scorer when they are revealed."""
+    return _shown(private_means(evaluation), dataset) if policy_of(dataset).competition else {}
+
+
+def _shown(means: Mapping[str, float], dataset: Dataset) -> dict[str, float]:
+    return {
+        name: published_value(means[name], hidden=dataset.hidden)
+        for name in dataset.measures
+        if name in means
+    }
+
+
+def told_of_seed(scores: Mapping[str, float], dataset: Dataset) -> dict[str, float]:
+    """What is told of one run of a seed set: its published `scores`, and over hidden judgements nothing.
+
+    A set costs one unit of a quota, and would otherwise be up to five readings of the judgements.
+    """
+    return {} if dataset.hidden else dict(scores)
+
+
+def over_seeds(
+    seeds: Sequence[Mapping[str, float]], *, hidden: bool
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Mean and sample standard deviation (n − 1) of the published values, for the measures that all seeds have.
+
+    Both leave as single values do. Over hidden judgements they are all that is told of a set: see `told_of_seed`.
+    """
+    columns = {
+        measure: [scores[measure] for scores in seeds]
+        for measure in seeds[0]
+        if all(measure in scores for scores in seeds)
+    }
+    return (
+        {name: published_value(fmean(values), hidden=hidden) for name, values in columns.items()},
+        {name: published_value(stdev(values), hidden=hidden) for name, values in columns.items()},
+    )

@@ -1,0 +1,266 @@
+"""Rounds: in which phase one is, which one governs a dataset, and what a curator does with one.
+
+A round is *announced* until it opens, *open* until it closes, *closed* until a curator reveals it, then *revealed*.
+All times are UTC. A round of a benchmark is one of every dataset that it has now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from django.core.exceptions import ValidationError
+from django.db import transaction
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from leaderboard.core import audit
+from leaderboard.core.work_requests import request_notice, request_work
+from leaderboard.models import Dataset, Round, RoundSummary, WorkRequest
+from leaderboard.results.history.revisions import Kind, boards_changed, lock_boards
+from leaderboard.results.protection import policy_of
+from leaderboard.results.publishing import mark_pooled, reveal_private, settle_places
+
+
+class Phase(StrEnum):
+    """Where a round is between its announcement and its results."""
+
+    BEFORE = "before opening"
+    OPEN = "open"
+    CLOSED = "closed"
+    REVEALED = "revealed"
+
+
+class NotYet(Exception):
+    """The round cannot be revealed now; the text says why, and when it can be."""
+
+
+def phase(row: Round, now: datetime) -> Phase:
+    """In which phase the round is at `now`. It is open from the second it opens until before the one it closes."""
+    if row.revealed_at is not None:
+        return Phase.REVEALED
+    if now < row.opens_at:
+        return Phase.BEFORE
+    return Phase.OPEN if now < row.closes_at else Phase.CLOSED
+
+
+def rounds_of(dataset: Dataset | int) -> list[Round]:
+    """The dataset's own rounds and those of benchmarks that it is in, by opening."""
+    key = dataset if isinstance(dataset, int) else dataset.pk
+    of_dataset = Q(dataset=key) | Q(benchmark__members__dataset=key)
+    return list(Round.objects.filter(of_dataset).order_by("opens_at", "pk").distinct())
+
+
+def current_round(dataset: Dataset | int, now: datetime) -> Round | None:
+    """The round that says what becomes of a run that comes at `now`; None where any may come, as outside of rounds.
+
+    That is the open one; else the last one that has closed and is not revealed yet; else the next that is announced.
+    """
+    return governing(rounds_of(dataset), now)
+
+
+def governing(rounds: Sequence[Round], now: datetime) -> Round | None:
+    """Of a dataset's rounds, by opening, the one that `current_round` names."""
+    phases = [(row, phase(row, now)) for row in rounds]
+    for wanted, among in ((Phase.OPEN, phases), (Phase.CLOSED, phases[::-1]), (Phase.BEFORE, phases)):
+        found = next((row for row, is_in in among if is_in == wanted), None)
+        if found is not None:
+            return found
+    return None
+
+
+def datasets_of(row: Round) -> list[Dataset]:
+    """The datasets that the round takes runs for, in the benchmark's order."""
+    if row.dataset is not None:
+        return [row.dataset]
+    if row.benchmark is None:
+        return []
+    members = row.benchmark.members.order_by("position", "pk").select_related("dataset")
+    return [member.dataset for member in members]
+
+
+def listed_rounds() -> QuerySet[Round]:
+    """Every round that anybody may know of, with its datasets; not one of a dataset in preparation."""
+    rounds = Round.objects.exclude(dataset__state=Dataset.State.PREPARING).select_related(
+        "dataset", "benchmark"
+    )
+    return rounds.prefetch_related("benchmark__members__dataset")
+
+
+def listed_datasets(row: Round) -> list[Dataset]:
+    """Those of `datasets_of` that have a page: what is in preparation is named to nobody."""
+    if row.benchmark is None:
+        found = [row.dataset] if row.dataset is not None else []
+    else:  # as listed_rounds has read them
+        members = sorted(row.benchmark.members.all(), key=lambda member: (member.position, member.pk))
+        found = [member.dataset for member in members]
+    return [dataset for dataset in found if dataset.state != Dataset.State.PREPARING]
+
+
+def utc(moment: datetime) -> str:
+    """`5 December 2026, 12:00 UTC`, as pages and answers write a round's times."""
+    return f"{moment.astimezone(UTC):%-d %B %Y, %H:%M} UTC"
+
+
+def in_words(moment: datetime, now: datetime) -> str:
+    """How far off: `in 3 days`, `in 5 hours`, `2 days ago`; the next smaller unit is left out."""
+    seconds = abs((moment - now).total_seconds())
+    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
+        # From two of a unit on: "in 30 hours" says more than "in 1 day".
+        if seconds >= 2 * length or unit == "minute":
+            count = int(seconds // length)
+            break
+    if count == 0:
+        return "in less than a minute" if moment > now else "just now"
+    words = f"{count} {unit}{'s' if count != 1 else ''}"
+    return f"in {words}" if moment > now else f"{words} ago"
+
+
+def check_round(row: Round) -> None:
+    """Raises ValidationError, by field, for a round that cannot be as it is written, saying what would be right."""
+    problems: dict[str, str] = {}
+    if (row.dataset_id is None) == (row.benchmark_id is None):
+        problems["dataset"] = "Name either a dataset or a benchmark: a round is of the one or the other."
+    if row.opens_at and row.closes_at and row.closes_at <= row.opens_at:
+        problems["closes_at"] = f"It closes before it opens. Give a time after {utc(row.opens_at)}."
+    if row.closes_at and row.reveals_at and row.reveals_at < row.closes_at:
+        problems["reveals_at"] = (
+            f"Results are not revealed while runs still come. Give {utc(row.closes_at)} or later."
+        )
+    if row.runs_per_team is not None and row.runs_per_team < 1:
+        problems["runs_per_team"] = "A team sends at least one run. Give 1 or more; five is usual."
+    if not problems:
+        problems = {**_overlaps(row), **_too_late(row)}
+    if problems:
+        raise ValidationError(problems)
+
+
+def _overlaps(row: Round) -> dict[str, str]:
+    for dataset in datasets_of(row):
+        for other in rounds_of(dataset):
+            if other.pk != row.pk and other.opens_at < row.closes_at and row.opens_at < other.closes_at:
+                return {
+                    "opens_at": f"{dataset} has a round then: {other} is open from {utc(other.opens_at)} to "
+                    f"{utc(other.closes_at)}. Open after that, or close before it."
+                }
+    return {}
+
+
+def _too_late(row: Round) -> dict[str, str]:
+    """What cannot change any more: of a round that was revealed nothing, of one with runs whose it is."""
+    before = Round.objects.filter(pk=row.pk).first() if row.pk else None
+    if before is None:
+        return {}
+    if before.revealed_at is not None:
+        return {"slug": "The round was revealed, and stays as it is. Make another one."}
+    moved = (before.dataset_id, before.benchmark_id) != (row.dataset_id, row.benchmark_id)
+    if before.runs.exists():
+        if moved:
+            return {
+                "dataset": "Runs have come to this round. Leave its dataset or benchmark, or make another."
+            }
+        if row.opens_at > before.opens_at:
+            return {
+                "opens_at": f"Runs have come since {utc(before.opens_at)}. Leave the time, or an earlier one."
+            }
+    return {}
+
+
+@transaction.atomic
+def save_round(row: Round) -> Round:
+    """Write a round that is right, new or changed. Raises ValidationError; of two at once the second sees the first.
+
+    Where it gives teams more places on a competition's board, or fewer, the board follows.
+    """
+    hold_round(row)
+    row.full_clean(validate_constraints=False)
+    check_round(row)
+    new = row.pk is None
+    places = Round.objects.filter(pk=row.pk).values_list("visible_per_team", flat=True).first()
+    row.save()
+    if places not in (None, row.visible_per_team):
+        follow_places(row)
+    audit.record("round created" if new else "round changed", row, dataset=row.dataset_id, after=_facts(row))
+    return row
+
+
+def hold_round(row: Round) -> None:
+    """Lock the boards that the round is of, as it was and as it is to be, then its row, until the commit."""
+    rows = [row, *Round.objects.filter(pk=row.pk)]
+    lock_boards(dataset.pk for each in rows for dataset in datasets_of(each))
+    list(Round.objects.select_for_update(no_key=True).filter(pk=row.pk).values_list("pk"))
+
+
+def follow_places(row: Round) -> None:
+    """Bring the boards of competitions up to date with how many results of a team the round shows at a time."""
+    changed = [dataset.pk for dataset in datasets_of(row) if settle_places(dataset)]
+    boards_changed(changed, Kind.VISIBILITY)
+
+
+def _facts(row: Round) -> dict[str, str | int | bool]:
+    return {
+        "opens_at": utc(row.opens_at),
+        "closes_at": utc(row.closes_at),
+        "reveals_at": utc(row.reveals_at),
+        "runs_per_team": row.runs_per_team,
+        "visible_per_team": row.visible_per_team,
+        "takes_late": row.takes_late,
+        "per_topic_at_reveal": row.per_topic_at_reveal,
+    }
+
+
+@transaction.atomic
+def reveal(row: Round, now: datetime | None = None) -> Round:
+    """End the round: what was kept back until now is shown. Once, and not before its time: raises NotYet.
+
+    A competition's private part comes onto the board; results whose runs fed a pool are marked; the scorer sums up
+    best, median and worst by topic, where the round gives these to its teams. Who acts is audit's.
+    """
+    now = now or timezone.now()
+    hold_round(row)
+    row = Round.objects.get(pk=row.pk)
+    if row.revealed_at is not None:
+        raise NotYet(f"{row} was revealed already, at {utc(row.revealed_at)}.")
+    if now < row.reveals_at:
+        raise NotYet(
+            f"{row} can be revealed from {utc(row.reveals_at)} on ({in_words(row.reveals_at, now)})."
+        )
+    datasets = datasets_of(row)
+    if waiting := [dataset.name for dataset in datasets if dataset.awaits_judgements]:
+        raise NotYet(f"{', '.join(waiting)}: there are no judgements yet, and so no results to reveal.")
+    row.revealed_at, row.revealed_by = now, audit.actor().person
+    row.save(update_fields=["revealed_at", "revealed_by"])
+    audit.record("round revealed", row, dataset=row.dataset_id, after=_facts(row))
+    for dataset in datasets:
+        mark_pooled(dataset)
+        if policy_of(dataset).competition:
+            reveal_private(dataset, row)
+        if row.per_topic_at_reveal and dataset.current_qrels_id is not None:
+            request_work(WorkRequest.Kind.REVEAL, dataset, {"round": row.pk})
+    boards_changed([dataset.pk for dataset in datasets], Kind.REVEALED)
+    request_notice("round_revealed", round=row.pk)
+    return row
+
+
+def summary_of(row: Round, dataset: Dataset) -> RoundSummary | None:
+    """Best, median and worst by topic, once the scorer has found them."""
+    return RoundSummary.objects.filter(round=row, dataset=dataset).select_related("qrels").first()
+
+
+def not_over() -> list[Round]:
+    """Every round that pages point to: announced, open, or closed until the reveal; by opening."""
+    return sorted(listed_rounds().filter(revealed_at=None), key=lambda row: (row.opens_at, row.pk))
+
+
+def announced(datasets: Iterable[int]) -> list[Round]:
+    """Those of these datasets, their benchmarks' among them."""
+    wanted = set(datasets)
+    of_these = Q(dataset__in=wanted) | Q(benchmark__members__dataset__in=wanted)
+    rows = listed_rounds().filter(of_these, revealed_at=None).distinct()
+    return sorted(rows, key=lambda row: (row.opens_at, row.pk))
+
+
+def of_benchmark(benchmark: int) -> list[Round]:
+    """Those of the benchmark itself."""
+    return [row for row in not_over() if row.benchmark_id == benchmark]

@@ -1,0 +1,99 @@
+"""What pages and API say of a round: its phase in words, its timeline, how many runs have come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.db.models import Count, Q
+
+from leaderboard.models import Round, Run
+from leaderboard.rounds.lifecycle import Phase, in_words, phase
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A round as lists show it. `next` is what happens next, and when; `subject` whose it is, with its address."""
+
+    row: Round
+    phase: Phase
+    next: str
+    moment: datetime
+    subject: str
+    address: str
+
+    @property
+    def label(self) -> str:
+        """The phase as a badge says it."""
+        return "announced" if self.phase == Phase.BEFORE else self.phase.value
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One point of a round's timeline: `when` is past, now or to come."""
+
+    label: str
+    moment: datetime
+    when: str
+    how_far: str
+
+
+@dataclass(frozen=True, slots=True)
+class Came:
+    """How many runs a round has: counts, and nothing of whose or which."""
+
+    runs: int
+    teams: int
+    late: int
+
+
+def described(row: Round, now: datetime) -> Described:
+    """The round at `now`."""
+    is_in = phase(row, now)
+    ahead = {
+        Phase.BEFORE: ("opens", row.opens_at),
+        Phase.OPEN: ("closes", row.closes_at),
+        Phase.CLOSED: ("is revealed", row.reveals_at),
+    }
+    verb, moment = ahead.get(is_in, ("was revealed", row.revealed_at or row.reveals_at))
+    if is_in == Phase.CLOSED and now >= row.reveals_at:
+        text = "is to be revealed: its curator decides when"
+    else:
+        text = f"{verb} {in_words(moment, now)}"
+    subject = row.dataset or row.benchmark
+    return Described(
+        row, is_in, text, moment, str(subject), subject.get_absolute_url() if subject is not None else ""
+    )
+
+
+def timeline(row: Round, now: datetime) -> list[Step]:
+    """Opening, closing and reveal, in order, each past or to come; the one that comes next is marked."""
+    points = [("Opens", row.opens_at), ("Closes", row.closes_at)]
+    points.append(
+        ("Revealed", row.revealed_at) if row.revealed_at else ("Reveal, at the earliest", row.reveals_at)
+    )
+    steps, next_is_marked = [], False
+    for label, moment in points:
+        done = now >= moment and not (moment == row.reveals_at and row.revealed_at is None)
+        when = "past" if done else "to come" if next_is_marked else "next"
+        next_is_marked = next_is_marked or not done
+        steps.append(Step(label, moment, when, in_words(moment, now)))
+    return steps
+
+
+def runs_that_came(rows: Iterable[Round]) -> dict[int, Came]:
+    """By round: how many submissions it has whose runs are stored, of how many teams, and how many late. One query."""
+    wanted = [row.pk for row in rows]
+    in_time, late = Q(late=False), Q(late=True)
+    counted = (
+        Run.objects.filter(round__in=wanted)
+        .values("round")
+        .annotate(
+            runs=Count("submission_reference", filter=in_time, distinct=True),
+            teams=Count("system__team", filter=in_time, distinct=True),
+            late_runs=Count("submission_reference", filter=late, distinct=True),
+        )
+    )
+    found = {each["round"]: Came(each["runs"], each["teams"], each["late_runs"]) for each in counted}
+    return {key: found.get(key, Came(0, 0, 0)) for key in wanted}

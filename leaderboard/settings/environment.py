@@ -1,0 +1,125 @@
+"""The environment: what variables are read with, where the site keeps its state, its key, its names."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import environ
+from django.core.exceptions import ImproperlyConfigured
+
+# --- what readers return
+
+
+def usable_cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def three_quarters_of_memory() -> int:
+    """Three quarters of the machine's memory, in bytes."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 3 // 4
+
+
+def site_address(url: str) -> str:
+    """The site's address without a slash at its end, empty where there is none. Raises ImproperlyConfigured."""
+    parts = urlsplit(url)
+    if url and (
+        parts.scheme not in ("http", "https") or url.rstrip("/") != f"{parts.scheme}://{parts.netloc}"
+    ):
+        raise ImproperlyConfigured("SITE_ADDRESS is to be https://HOST or http://HOST:PORT, without a path.")
+    return url.rstrip("/")
+
+
+def embeddings_storage(url: str, folder: Path) -> dict[str, Any]:
+    """The entry of `STORAGES` for encoded corpora: the folder, or the bucket that the URL names.
+
+    Keys stay in the environment, where boto3 looks for them, so that no setting holds a secret. Raises
+    ImproperlyConfigured, without repeating what may hold one.
+    """
+    if not url:
+        return {
+            "BACKEND": "django.core.files.storage.FileSystemStorage",
+            "OPTIONS": {"location": str(folder)},
+        }
+    parts = urlsplit(url)
+    if (
+        parts.scheme != "s3"
+        or not parts.netloc
+        or parts.netloc != parts.hostname
+        or parts.query
+        or parts.fragment
+    ):
+        raise ImproperlyConfigured(
+            "EMBEDDINGS_STORAGE is to be s3://BUCKET or s3://BUCKET/PREFIX. Keys and address of the server belong into "
+            "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_ENDPOINT_URL."
+        )
+    own_server = any(os.environ.get(name) for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"))
+    return {
+        "BACKEND": "storages.backends.s3.S3Storage",
+        "OPTIONS": {
+            "bucket_name": parts.netloc,
+            "location": parts.path.strip("/"),
+            "file_overwrite": True,
+            # Servers other than Amazon's seldom have a host name for each bucket.
+            "addressing_style": "path" if own_server else None,
+            # What is brought lies on disk beyond this, not in memory.
+            "max_memory_size": 16 * 2**20,
+        },
+    }
+
+
+# --- state, key and names
+
+env = environ.Env()
+
+BASE_DIR = Path(__file__).resolve().parent.parent.parent
+#: The folder of all state.
+VAR = Path(env.str("RUNBOARD_VAR", default=str(BASE_DIR / "var"))).resolve()
+VAR.mkdir(parents=True, exist_ok=True, mode=0o700)  # it holds judgements and a database of unrounded values
+#: Whether this process may have the paths of what is private. Off in the one that sends to strangers' addresses.
+PRIVATE_STORAGE = env.bool("PRIVATE_STORAGE", default=True)
+
+# Read in `evaluation` on first use: where the reader of runs (C) and BM25 (numba) keep what was compiled.
+os.environ.setdefault("RUNBOARD_KERNEL_CACHE", str(VAR / "cache" / "kernel"))
+os.environ.setdefault("NUMBA_CACHE_DIR", str(VAR / "cache" / "numba"))
+
+
+def secret_key() -> str:
+    """The key from `SECRET_KEY`, else one generated once and kept in `var/secret-key`, readable by its owner.
+
+    `none` is a key that is forgotten with the process: workers sign nothing, and then cannot sign a session either.
+    """
+    if key := env.str("SECRET_KEY", default=""):
+        return key if key != "none" else secrets.token_urlsafe(50)
+    path = VAR / "secret-key"
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return path.read_text()
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secrets.token_urlsafe(50))
+    return path.read_text()
+
+
+DEBUG = env.bool("DEBUG", default=False)
+SECRET_KEY = secret_key()
+#: Keys that it replaced: what they signed or encrypted can still be read.
+SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
+#: Whether the site is the one-command default, reachable from this machine only.
+EMBEDDED = env.bool("RUNBOARD_EMBEDDED", default="ALLOWED_HOSTS" not in os.environ)
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
+CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
+SITE_NAME = env.str("SITE_NAME", default="Runboard")
+#: `https://host`: the address that pages, feeds and exports write; empty: the one by which a visitor came.
+SITE_ADDRESS = site_address(env.str("SITE_ADDRESS", default=""))
+
+# --- language and time
+LANGUAGE_CODE = "en-gb"
+FORMAT_MODULE_PATH = "leaderboard.core.formats"
+TIME_ZONE = "UTC"
+USE_I18N = True
+USE_TZ = True

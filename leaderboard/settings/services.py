@@ -1,0 +1,183 @@
+"""The database, the broker and the cache, how long work may take, and what models may use.
+
+What is acknowledged is on disk (docs/decisions/0032): every commit is synced, on SQLite by `synchronous=FULL`, on
+PostgreSQL by its own defaults, which `manage.py check --database default` looks at.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
+
+from leaderboard.settings.environment import VAR, env, three_quarters_of_memory, usable_cores
+
+# --- broker, cache and queue
+
+
+def broker_url() -> str:
+    """`REDIS_URL`, else the server that a running `manage.py runboard` wrote down, else one that fails fast."""
+    if url := env.str("REDIS_URL", default=""):
+        return url
+    written = VAR / "run" / "redis-url"
+    return written.read_text().strip() if written.exists() else "redis://127.0.0.1:1/0"
+
+
+def cache_location(url: str) -> str:
+    """The same server as a Django cache names it: kombu says `redis+socket:///path`, redis-py `unix:///path`."""
+    return url.replace("redis+socket://", "unix://", 1)
+
+
+REDIS_URL = broker_url()
+CACHES = {
+    "default": {
+        "BACKEND": "leaderboard.core.cache.redis.ForgivingRedisCache",
+        "LOCATION": cache_location(REDIS_URL),
+        "KEY_PREFIX": "runboard",
+        "TIMEOUT": 3600,
+        # A page is sooner computed than waited for; `leaderboard.core.cache.redis` then leaves the server alone.
+        "OPTIONS": {"socket_timeout": 1.0, "socket_connect_timeout": 1.0},
+    }
+}
+CELERY_BROKER_URL = REDIS_URL
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+# For ever: a worker without a broker still works, since it looks into the database.
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
+# What runs was acknowledged when it came: a lost connection says nothing about it.
+CELERY_WORKER_CANCEL_LONG_RUNNING_TASKS_ON_CONNECTION_LOSS = False
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "visibility_timeout": 24 * 3600,
+    "unacked_restore_interval": 5,
+    "socket_connect_timeout": 2,
+    "socket_timeout": 10,
+    # A bell that cannot be rung is not waited for: without this, six seconds whenever the broker is away.
+    "max_retries": 0,
+}
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TASK_DEFAULT_QUEUE = "dispatch"
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+# A new pool process compiles the kernels before it says that it is there; the default of 4 s would kill it.
+CELERY_WORKER_PROC_ALIVE_TIMEOUT = 120.0
+CELERY_TIMEZONE = "UTC"
+
+#: Every time of the queue (leases, heartbeats, backoff, how often somebody looks) times this. Below 1 for tests that
+#: kill workers by the hundred; production leaves it alone. Not the wall clock of a job, which is about the work.
+QUEUE_TIME_SCALE = env.float("QUEUE_TIME_SCALE", default=1.0)
+#: The longest a job may run, in seconds.
+JOB_WALL_CLOCK_SECONDS = env.int("JOB_WALL_CLOCK_SECONDS", default=6 * 3600)
+#: How long, in seconds, a worker may be silent before its job is given to another.
+LEASE_SECONDS = env.float("LEASE_SECONDS", default=60.0) * QUEUE_TIME_SCALE
+#: Seconds between two signs of life of a claim, which also look for a wish to cancel; a lease is thirty times as long.
+LEASE_LOOK_SECONDS = 2.0 * QUEUE_TIME_SCALE
+#: Seconds after which a process is ended whose work does not stop when it must.
+UNHEARD_SECONDS = 30.0 * QUEUE_TIME_SCALE
+#: Seconds between two signs of life of a worker, and how long it may be silent before it counts as dead.
+HEARTBEAT_SECONDS = 10.0 * QUEUE_TIME_SCALE
+WORKER_SILENCE_SECONDS = 30.0 * QUEUE_TIME_SCALE
+#: A file that a worker touches at each sign of life, for checks of containers; empty: none.
+HEARTBEAT_FILE = env.str("HEARTBEAT_FILE", default="")
+#: Seconds a job waits before its next attempt, by how many were made.
+BACKOFF_SECONDS = tuple(seconds * QUEUE_TIME_SCALE for seconds in (0.0, 60.0))
+#: Seconds between two turns of the dispatcher.
+DISPATCH_SECONDS = 5.0 * QUEUE_TIME_SCALE
+#: Seconds between two looks of an idle worker into the database, for bells that it did not hear.
+IDLE_POLL_SECONDS = 10.0 * QUEUE_TIME_SCALE
+
+CELERY_BEAT_SCHEDULE = {
+    "dispatch": {
+        "task": "runboard.dispatch",
+        "schedule": DISPATCH_SECONDS,
+        "options": {"expires": DISPATCH_SECONDS},
+    },
+    "sweep": {"task": "runboard.sweep", "schedule": 3600.0, "options": {"expires": 3600.0}},
+}
+
+
+# --- database
+
+#: Seconds to wait for a server that does not answer at all: a page then says so, and hangs no longer.
+_CONNECT_SECONDS = 5
+#: A connection whose other end is gone without a word is given up after about half a minute.
+_SERVER_OPTIONS = {
+    "connect_timeout": _CONNECT_SECONDS,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+
+
+#: Seconds that a transaction may stand still between two statements before the server ends it. A process that is
+#: frozen, or a machine that is suspended, in the middle of one holds its locks no longer. No work of ours computes for
+#: so long between two statements.
+IDLE_TRANSACTION_SECONDS = env.float("IDLE_TRANSACTION_SECONDS", default=60.0) * QUEUE_TIME_SCALE
+
+
+def _limits() -> str:
+    """What each session asks of the server."""
+    return f"-c idle_in_transaction_session_timeout={round(IDLE_TRANSACTION_SECONDS * 1000)}"
+
+
+def databases() -> dict[str, dict[str, Any]]:
+    """SQLite tuned so that web and workers write side by side, or the server that `DATABASE_URL` names."""
+    if "DATABASE_URL" in os.environ:
+        database = env.db_url("DATABASE_URL")
+        database.setdefault("CONN_MAX_AGE", 60)
+        database["CONN_HEALTH_CHECKS"] = True
+        if "postgresql" in database["ENGINE"]:
+            database["OPTIONS"] = {**_SERVER_OPTIONS, "options": _limits(), **database.get("OPTIONS", {})}
+        return {"default": database}
+    synchronous = env.str("SQLITE_SYNCHRONOUS", default="FULL")
+    if synchronous not in ("FULL", "EXTRA", "NORMAL", "OFF"):
+        raise ImproperlyConfigured("SQLITE_SYNCHRONOUS is to be FULL, EXTRA, NORMAL or OFF.")
+    return {
+        "default": {
+            "ENGINE": "django.db.backends.sqlite3",
+            "NAME": VAR / "db.sqlite3",
+            "CONN_MAX_AGE": 60,
+            "OPTIONS": {
+                "transaction_mode": "IMMEDIATE",
+                "timeout": 20,
+                # Without recursive triggers a row that REPLACE takes away fires none: the audit log would not be kept.
+                "init_command": "PRAGMA journal_mode=WAL; PRAGMA recursive_triggers=ON; "
+                f"PRAGMA synchronous={synchronous}; PRAGMA busy_timeout=20000;",
+            },
+        }
+    }
+
+
+DATABASES = databases()
+# knox would make a table for its own token model, which ours replaces: unused, but in the way of every TRUNCATE.
+MIGRATION_MODULES = {"knox": None}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+#: The folder of pg_dump and pg_restore, for backups; empty: those on PATH.
+POSTGRESQL_BIN = env.str("POSTGRESQL_BIN", default="")
+
+
+# --- models
+
+#: Documents that are encoded as one piece of work; larger corpora are shared out between workers.
+SHARD_SIZE = env.int("SHARD_SIZE", default=50_000)
+#: What kept embeddings may take on disk, in bytes; those that were used longest ago go first.
+EMBEDDINGS_CACHE_BYTES = env.int("EMBEDDINGS_CACHE_BYTES", default=50 * 2**30)
+
+#: auto (the first of bwrap and docker that works), bwrap, docker, or none (staff on this machine only).
+SANDBOX = env.str("SANDBOX", default="auto")
+#: The image that the docker sandbox runs.
+SANDBOX_IMAGE = env.str("SANDBOX_IMAGE", default="runboard")
+#: A control group, version 2, whose children have memory.max and pids.max; empty: the worker's own.
+SANDBOX_CGROUP = env.str("SANDBOX_CGROUP", default="")
+#: What one model may use: memory, wall clock, bytes written (index and run), and cores.
+MODEL_MEMORY_BYTES = env.int("MODEL_MEMORY_BYTES", default=three_quarters_of_memory())
+MODEL_WALL_CLOCK_SECONDS = env.int("MODEL_WALL_CLOCK_SECONDS", default=JOB_WALL_CLOCK_SECONDS * 9 // 10)
+MODEL_OUTPUT_BYTES = env.int("MODEL_OUTPUT_BYTES", default=64 * 1024**3)
+MODEL_THREADS = env.int("MODEL_THREADS", default=usable_cores())
+#: How long, in seconds, a model may wait for the machine to itself; then it goes on without being measured.
+MEASURING_WAIT_SECONDS = env.int("MEASURING_WAIT_SECONDS", default=30 * 60)
+#: The lock of everybody who works or measures on this machine; containers on one machine must share it.
+TIMING_LOCK = env.str("TIMING_LOCK", default=f"{tempfile.gettempdir()}/runboard-timing-{os.geteuid()}.lock")

@@ -1,0 +1,95 @@
+"""The retrievals that the site makes by itself: every dataset's BM25, and the demo's other rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from evaluation.text import analyser_for
+from leaderboard.core.work_requests import request_work
+from leaderboard.models import Architecture, Dataset, System, WorkRequest
+from leaderboard.systems.records import house_system
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """An engine with its parameters, and the system under which its results are shown."""
+
+    slug: str
+    name: str
+    description: str
+    engine: str = "bm25"
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+
+
+BM25 = Configuration(
+    "bm25",
+    "BM25",
+    "Lucene's BM25 with k1 = 0.9 and b = 0.4, Porter stemming and English stop words, title and text in one "
+    "field. The baseline that every delta is taken against.",
+)
+
+#: What stands beside the baseline on the demo's board from the start.
+DEMO_ROWS = (
+    Configuration(
+        "bm25-k1-1-2-b-0-75",
+        "BM25 (k1 = 1.2, b = 0.75)",
+        "The same analysis with the parameters that Lucene and Elasticsearch come with.",
+        parameters={"k1": 1.2, "b": 0.75},
+    ),
+    Configuration(
+        "bm25-titles",
+        "BM25 (titles only)",
+        "The same BM25 over titles alone: how far a name goes.",
+        parameters={"fields": "title"},
+    ),
+    Configuration(
+        "bm25-no-stemming",
+        "BM25 (no stemming)",
+        "The same BM25 over unstemmed words.",
+        parameters={"stemming": False},
+    ),
+)
+
+CONFIGURATIONS: Mapping[str, Configuration] = {each.slug: each for each in (BM25, *DEMO_ROWS)}
+
+
+def bm25_in_words(language: str) -> str:
+    """How the site's BM25 of a dataset was made, as it stands beside differences to it."""
+    analyser = analyser_for(language)
+    method = analyser.name.rpartition(", ")[2]
+    if analyser.stem is None:
+        words = method
+    elif analyser.stop_words:
+        words = f"{method} stemming, English stop words"
+    else:
+        words = f"{method} stemming for {analyser.name.partition(',')[0]}, no stop words"
+    return f"BM25: k1 = 0.9, b = 0.4, {words}, title and text in one field."
+
+
+def system_of(configuration: Configuration) -> System:
+    """The system under which a configuration's results are shown, made where it is missing."""
+    return house_system(
+        slug=configuration.slug,
+        name=configuration.name,
+        architecture=Architecture.LEXICAL,
+        description=configuration.description,
+        parameters={"engine": configuration.engine, **configuration.parameters},
+    )
+
+
+def request_baseline(dataset: Dataset) -> None:
+    """Ask for the dataset's BM25; the dataset is published when it is done."""
+    request_work(WorkRequest.Kind.BASELINE, dataset, {"configuration": BM25.slug})
+
+
+def request_demo_rows(dataset: Dataset) -> None:
+    """Ask for the other rows of the demo."""
+    for configuration in DEMO_ROWS:
+        request_work(WorkRequest.Kind.RETRIEVE, dataset, {"configuration": configuration.slug})
+
+
+def request_sample_model(dataset: Dataset) -> None:
+    """Ask for the demo's model, to be made, run and measured; whatever was asked for before comes first."""
+    request_work(WorkRequest.Kind.SAMPLE_MODEL, dataset)

@@ -1,0 +1,89 @@
+"""What a system's runs were made with, where they were made here: engine, parameters, model, and the runs built on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from django.db.models import Q
+
+from evaluation.engines import ENGINES
+from leaderboard.core import anonymity
+from leaderboard.models import Entry, Run, System
+from leaderboard.models.results import EntryQuerySet
+
+#: Runs of public entries, be they single ones or of a seed set.
+_PUBLIC = EntryQuerySet(Entry).public()
+_SHOWN = Q(evaluations__entry__in=_PUBLIC) | Q(evaluations__seed__entry__in=_PUBLIC)
+
+
+class Credit(NamedTuple):
+    """A system whose run was re-ranked or fused."""
+
+    slug: str
+    name: str
+
+
+class MadeBy(NamedTuple):
+    """One way in which the system's runs were made; `checkpoint` is empty where no model was run."""
+
+    engine: str
+    parameters: list[tuple[str, str]]
+    checkpoint: Mapping[str, Any]
+    credits: list[Credit]
+    datasets: list[str]
+
+
+def made_by(system_id: int) -> list[MadeBy]:
+    """Every way in which the system's public runs were made here, each once. Three queries."""
+    runs = (
+        Run.objects.filter(_SHOWN, system_id=system_id)
+        .exclude(metadata={})
+        .select_related("version__dataset")
+        .order_by("version__dataset__name", "pk")
+        .distinct()
+    )
+    made = [run for run in runs if "made_by" in run.metadata]
+    sources = _credits([run.pk for run in made])
+    kept_back = System.objects.filter(anonymity.kept_back(), pk=system_id).exists()
+    found: list[MadeBy] = []
+    for run in made:
+        one = _made(run.metadata["made_by"], sources.get(run.pk, []))
+        if kept_back:  # a checkpoint may be known elsewhere, and other runs are mostly the team's own
+            one = one._replace(checkpoint={}, credits=[])
+        known = next((each for each in found if each[:4] == one[:4]), one)
+        if known is one:
+            found.append(one)
+        if run.version.dataset.name not in known.datasets:
+            known.datasets.append(run.version.dataset.name)
+    return found
+
+
+def _made(told: Mapping[str, Any], credits: list[Credit]) -> MadeBy:
+    engine = told.get("engine", "")
+    label = ENGINES[engine].label if engine in ENGINES else engine
+    parameters = [(name, parameter_text(value)) for name, value in told.get("parameters", {}).items()]
+    return MadeBy(label, parameters, told.get("checkpoint", {}), credits, [])
+
+
+def parameter_text(value: object) -> str:
+    """A parameter's value as requests write it; a text whose blanks would not be seen stands in quotes."""
+    if isinstance(value, str) and value != " ".join(value.split()):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _credits(runs: list[int]) -> dict[int, list[Credit]]:
+    """Of each run, the systems whose runs it was built on, as far as they are public."""
+    rows = (
+        Run.objects.filter(_SHOWN, used_by__in=runs)
+        .exclude(anonymity.kept_back("system__"))
+        .order_by("system__name")
+        .values_list("used_by", "system__slug", "system__name")
+        .distinct()
+    )
+    found: dict[int, list[Credit]] = {}
+    for run, slug, name in rows:
+        found.setdefault(run, []).append(Credit(slug, name))
+    return found

@@ -1,0 +1,94 @@
+"""What happens when someone signs up or in, beyond what allauth does."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+from allauth.account import app_settings
+from allauth.account.adapter import DefaultAccountAdapter
+from allauth.core import context as allauth_context
+from allauth.core import ratelimit
+from allauth.core.exceptions import ImmediateHttpResponse
+from django.conf import settings
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.contrib.auth.models import AnonymousUser
+from django.core.exceptions import ValidationError
+from django.http import HttpRequest
+
+from leaderboard.core.http.site_url import is_own_address, own_address, site_address
+from leaderboard.models import User
+from submissions.accounts.outbox import one_line, write_account_mail
+from submissions.accounts.sessions import known_device
+from submissions.accounts.teams import personal_team
+
+_DAY = 86400
+
+
+class AccountAdapter(DefaultAccountAdapter):
+    """allauth's account handling, giving everyone a team of one, and a plain 429 to who fails too often."""
+
+    error_messages = DefaultAccountAdapter.error_messages | {
+        "account_inactive": "This account is closed.",
+        "cannot_remove_primary_email": "This is your primary address. Make another one primary first.",
+        "duplicate_email": "This address is in your list already.",
+        "email_password_mismatch": "No account has this e-mail address and this password.",
+        "email_taken": "Another account has this e-mail address.",
+        "enter_current_password": "This is not your present password.",
+        "incorrect_code": "This code is wrong, was used already, or is too old. Type the one that is shown now.",
+        "incorrect_password": "This is not your password.",
+        "invalid_password_reset": "This link works no longer. Ask for another.",
+        "max_email_addresses": "An account has %d e-mail addresses at most. Remove one first.",
+        "rate_limited": "Too many attempts in a short time. Wait a few minutes.",
+        "too_many_login_attempts": "Too many failed attempts. Wait a few minutes.",
+        "too_many_codes": "Too many wrong codes for this account. Wait an hour; after 50 in a day, a day.",
+        "unknown_email": "No account has this e-mail address.",
+        "unverified_primary_email": "Verify an address before you make it primary.",
+    }
+
+    def save_user(
+        self, request: HttpRequest, user: AbstractBaseUser, form: Any, commit: bool = True
+    ) -> AbstractBaseUser:
+        """Store the new account and its team."""
+        saved = super().save_user(request, user, form, commit)
+        if commit and isinstance(saved, User):
+            personal_team(saved)
+        return saved
+
+    def send_mail(self, template_prefix: str, email: str, context: dict[str, Any]) -> None:
+        """Write the mail down; the notifier sends it, so that nobody waits for a mail server or fails by one.
+
+        What people typed or their browsers say is one line of text in it; its links lead to the site's own address.
+        """
+        request: HttpRequest = allauth_context.request
+        address = site_address(request) if is_own_address(request) else own_address()
+        whole: dict[str, Any] = {
+            "site_name": settings.SITE_NAME,
+            "site_address": address,
+            "email": email,
+            "device": known_device(str(context.get("user_agent", ""))),
+            "confirmation_days": app_settings.EMAIL_CONFIRMATION_EXPIRE_DAYS,
+            "reset_days": settings.PASSWORD_RESET_TIMEOUT // _DAY,
+        }
+        for name, value in context.items():
+            if name.endswith("_url"):
+                whole[name] = address + urlsplit(str(value)).path
+            else:
+                whole[name] = one_line(value) if isinstance(value, str) else value
+        write_account_mail(self.render_mail(template_prefix, email, whole))
+
+    def get_reauthentication_methods(self, user: AbstractBaseUser | AnonymousUser) -> list[dict[str, Any]]:
+        """How the person shows again who they are: with the second factor where they have one, and by it alone.
+
+        Who has stolen a session and the password would pass otherwise, as they cannot when signing in.
+        """
+        methods: list[dict[str, Any]] = super().get_reauthentication_methods(user)
+        stronger = [each for each in methods if each["id"] == "mfa_reauthenticate"]
+        return stronger or methods
+
+    def pre_authenticate(self, request: HttpRequest, **credentials: Any) -> None:
+        """Count the attempt. Raises ImmediateHttpResponse (429) where there were too many."""
+        try:
+            super().pre_authenticate(request, **credentials)
+        except ValidationError as error:
+            raise ImmediateHttpResponse(ratelimit.respond_429(request)) from error

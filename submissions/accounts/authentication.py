@@ -1,0 +1,135 @@
+"""`Authorization: Bearer <token>`: whose token it is, whether it is good now, and whether it may be used for this.
+
+A call says in `required_scope` what a token needs for it: one scope, or one for each method. Without a word no token
+is taken, so that a call whose author forgot is closed to tokens, not open to all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any
+
+from allauth.account.models import EmailAddress
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.utils import timezone
+from django.utils.cache import patch_vary_headers
+from knox.auth import TokenAuthentication as KnoxTokenAuthentication
+from knox.crypto import hash_token
+from rest_framework import status
+from rest_framework.exceptions import APIException, AuthenticationFailed
+from rest_framework.request import Request
+
+from leaderboard.core.http.api_errors import ApiError, problem
+from leaderboard.models import User
+from submissions.models import ApiToken, Scope
+
+
+class TokenAuthentication(KnoxTokenAuthentication):
+    """Our check of a token, noting to the minute when it was last used."""
+
+    def __init__(self, scope: Scope | None = None) -> None:
+        self.scope = scope
+
+    def authenticate(self, request: Request) -> tuple[Any, Any] | None:
+        """The person and the token, None where none is sent.
+
+        Raises AuthenticationFailed for one that is not good, ApiError (403) for one that is not good for this call.
+        """
+        found: tuple[Any, Any] | None = super().authenticate(request)
+        if found is None:
+            return None
+        token = found[1]
+        if request.method != "OPTIONS":
+            check_scope(token, self.scope or scope_of(request))
+        now = timezone.now()
+        if token.last_used_at is None or (now - token.last_used_at).total_seconds() > 60:
+            ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
+        return found
+
+    def authenticate_credentials(self, token: bytes) -> tuple[User, ApiToken]:
+        """The token's person, who has here no rights of staff: a token shows no second factor."""
+        text = token.decode("ascii", errors="replace")
+        found = ApiToken.objects.select_related("user").filter(digest=hash_token(text)).first()
+        if found is None:
+            raise AuthenticationFailed("There is no such token: it was revoked, or is not written as it was.")
+        if found.expiry is not None and found.expiry < timezone.now():
+            raise AuthenticationFailed(
+                f"This token expired on {found.expiry:%-d %B %Y}. Make a new one on the account page."
+            )
+        person: User = found.user
+        if not person.is_active:
+            raise AuthenticationFailed("The account of this token is closed.")
+        if not has_good_address(person):
+            raise AuthenticationFailed(
+                "Verify the e-mail address of your account first: sign in to have mail sent."
+            )
+        person.restrained = settings.STAFF_MFA_REQUIRED
+        return person, found
+
+
+def has_good_address(person: User) -> bool:
+    """Whether the person verified an address, where the site can send mail to have one verified."""
+    if settings.ACCOUNT_EMAIL_VERIFICATION != "mandatory":
+        return True
+    return EmailAddress.objects.filter(user=person, verified=True).exists()
+
+
+def scope_of(request: Request) -> Scope | None:
+    """What the call that is asked needs a token to have; None where it says nothing."""
+    view = request.parser_context.get("view") if request.parser_context else None
+    declared = getattr(view, "required_scope", None)
+    if isinstance(declared, Mapping):
+        declared = declared.get("GET" if request.method == "HEAD" else request.method)
+    return Scope(declared) if declared else None
+
+
+def check_scope(token: ApiToken, scope: Scope | None) -> None:
+    """Raises ApiError (403) where the token may not be used for this."""
+    if scope is None:
+        raise ApiError(
+            "no_tokens", "This call takes no tokens: use it signed in.", status_code=status.HTTP_403_FORBIDDEN
+        )
+    if scope in token.scopes:
+        return
+    message = f"This token lacks the scope “{scope.value}” ({scope.label})."
+    held = ", ".join(token.scopes) or "none"
+    hint = f"It has: {held}. Make a token with “{scope.value}” on the account page."
+    raise ApiError(
+        "missing_scope",
+        message,
+        status_code=status.HTTP_403_FORBIDDEN,
+        problems=[problem("missing_scope", message, hint)],
+        extra={"required_scope": scope.value},
+    )
+
+
+def takes_tokens(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
+    """A page that scripts may read as well: a token that may read counts as its person's session.
+
+    One that is not good is answered 401, one that may not read 403. Only for views that change nothing, for a token is
+    asked for no CSRF token.
+    """
+
+    @wraps(view)
+    def answer(request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponseBase:
+        authentication = TokenAuthentication(Scope.READ)
+        try:
+            found = authentication.authenticate(Request(request))
+        except APIException as error:
+            response: HttpResponseBase = HttpResponse(
+                f"{error.detail}\n", status=error.status_code, content_type="text/plain; charset=utf-8"
+            )
+            if isinstance(error, AuthenticationFailed):
+                response.status_code = status.HTTP_401_UNAUTHORIZED
+                response.headers["WWW-Authenticate"] = authentication.authenticate_header(request)
+        else:
+            if found is not None:
+                request.user = found[0]
+            response = view(request, *arguments, **options)
+        patch_vary_headers(response, ["Authorization", "Cookie"])
+        return response
+
+    answer.required_scope = Scope.READ  # type: ignore[attr-defined]
+    return answer

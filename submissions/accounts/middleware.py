@@ -1,0 +1,88 @@
+"""What happens around each request of somebody signed in: rights of staff rest, sessions are seen, waits are said."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from allauth.usersessions.models import UserSession
+from django.conf import settings
+from django.core.cache import cache
+from django.core.exceptions import PermissionDenied
+from django.http import HttpRequest, HttpResponseBase
+from django.utils.functional import SimpleLazyObject
+
+from leaderboard.models import User
+from submissions.accounts.second_factor import has_shown
+
+logger = logging.getLogger(__name__)
+
+Answer = Callable[[HttpRequest], HttpResponseBase]
+
+#: A session's place and time in the list are at most so many seconds old.
+SEEN_SECONDS = 300
+
+
+class StaffMiddleware:
+    """Lets the rights of staff rest in a session that has not shown their second factor.
+
+    Whoever is asked for later is marked before anybody can ask what they may, so that no page has to remember.
+    """
+
+    def __init__(self, get_response: Answer) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer, with the person marked where their rights rest."""
+        if settings.STAFF_MFA_REQUIRED:
+            found = request.user
+            request.user = SimpleLazyObject(lambda: _marked(request, found))  # type: ignore[assignment]
+        return self.get_response(request)
+
+
+def _marked(request: HttpRequest, person: object) -> object:
+    if isinstance(person, User) and (person.is_staff or person.is_superuser):
+        person.restrained = not has_shown(request, person)
+    return person
+
+
+class SessionListMiddleware:
+    """Notes from where and when a session was used, every few minutes, for its owner's list."""
+
+    def __init__(self, get_response: Answer) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer, then note it: only where the answer itself looked at who asks."""
+        response = self.get_response(request)
+        if request.session.accessed and not request.session.is_empty() and request.session.session_key:
+            _note(request)
+        return response
+
+
+def _note(request: HttpRequest) -> None:
+    """Once in `SEEN_SECONDS` a session; without a cache not at all, or every page would write."""
+    key = f"seen:{request.session.session_key}"
+    if cache.get(key) or not request.user.is_authenticated:
+        return
+    cache.set(key, True, SEEN_SECONDS)
+    if not cache.get(key):
+        return
+    try:
+        UserSession.objects.create_from_request(request)
+    except PermissionDenied:  # no address, as over a socket without a proxy
+        logger.warning("a session is not in its list: the request has no address")
+
+
+class RetryAfterMiddleware:
+    """Says in a header of every 429 after how many seconds the same may be asked again."""
+
+    def __init__(self, get_response: Answer) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """Answer; what counted the request has left how long to wait with it."""
+        response = self.get_response(request)
+        if response.status_code == 429 and "Retry-After" not in response.headers:
+            response.headers["Retry-After"] = str(getattr(request, "retry_after", 60))
+        return response

@@ -1,0 +1,129 @@
+"""Who may see and do what with a submission. Views and API ask here and nowhere else."""
+
+from __future__ import annotations
+
+from django.contrib.auth.models import AnonymousUser
+from django.core.exceptions import PermissionDenied
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from rest_framework.request import Request
+
+from leaderboard.core.permissions import has_right, sees
+from leaderboard.models import Entry, System, Team, User
+from leaderboard.models.datasets import Visibility
+from submissions.models import Checkpoint, Job, Submission
+
+Person = User | AnonymousUser
+
+
+def signed_in(request: HttpRequest | Request) -> User:
+    """Who asks. Raises PermissionDenied for nobody in particular."""
+    if not isinstance(request.user, User):
+        raise PermissionDenied
+    return request.user
+
+
+def teams_of(person: Person) -> QuerySet[Team]:
+    """The teams the person belongs to, their first one first."""
+    if not isinstance(person, User):
+        return Team.objects.none()
+    return Team.objects.filter(memberships__user=person).order_by("memberships__pk")
+
+
+def systems_of(person: Person) -> QuerySet[System]:
+    """The systems that the person may submit results for."""
+    return System.objects.filter(team__in=teams_of(person))
+
+
+def editable_systems(person: Person) -> QuerySet[System]:
+    """The systems whose description the person may change: their teams', and for curators everybody's."""
+    if has_right(person, "leaderboard.change_system"):
+        return System.objects.exclude(team=None)
+    return systems_of(person)
+
+
+def submissions_of(person: Person) -> QuerySet[Submission]:
+    """The submissions of the person's teams. Who left a team leaves what they submitted for it there."""
+    return Submission.objects.filter(team__in=teams_of(person))
+
+
+def checkpoints_of(person: Person) -> QuerySet[Checkpoint]:
+    """The models that the person's teams have sent, newest first."""
+    return Checkpoint.objects.filter(team__in=teams_of(person))
+
+
+def may_manage(person: Person, submission: Submission) -> bool:
+    """Whether the person may see everything of the submission, cancel, withdraw and show or hide it."""
+    if not isinstance(person, User):
+        return False
+    return moderates(person) or submissions_of(person).filter(pk=submission.pk).exists()
+
+
+def moderates(person: Person) -> bool:
+    """Whether the person may take any team's results off the boards, and so sees and manages its submissions."""
+    return has_right(person, "leaderboard.moderate_entry")
+
+
+def may_go_unprotected(person: Person, *, local: bool) -> bool:
+    """Whether the person's models may run without a sandbox: who has the machine itself, at the machine itself."""
+    return local and isinstance(person, User) and person.curates
+
+
+def may_see_facts(submission: Submission) -> bool:
+    """Whether anyone may see the public facts of the submission: those that a board, or a tombstone, shows."""
+    if not submission.public:
+        return False
+    shown = [Entry.Visibility.PUBLIC, Entry.Visibility.WITHDRAWN, Entry.Visibility.SUPERSEDED]
+    return Entry.objects.filter(submission_reference=submission.pk, visibility__in=shown).exists()
+
+
+def may_see(person: Person, submission: Submission) -> bool:
+    """Whether the submission exists at all for this person."""
+    return may_manage(person, submission) or may_see_facts(submission)
+
+
+def downloadable_runs(person: Person, submission: Submission, *, own: bool | None = None) -> list[Job]:
+    """The submission's scored jobs whose run the person may download.
+
+    Its team has its own, but what a model retrieved here only over open judgements and public queries: a model may
+    write into its run what it saw. Others, curators among them, have none over hidden judgements, which many runs
+    with their scores would give away, and of the rest those of public results, where the dataset's setting names them.
+    `own` is whether it is known to be the person's or their teams'; None asks.
+    """
+    scored = [job for job in submission.jobs.all() if evaluation_of(job) is not None and not keeps_run(job)]
+    if own is None:
+        own = bool(scored) and submissions_of(person).filter(pk=submission.pk).exists()
+    if own:
+        return scored
+    return [
+        job
+        for job in scored
+        if job.entry is not None
+        and job.entry.visibility == Entry.Visibility.PUBLIC
+        and not job.dataset.hidden
+        and submission.system.anonymous_until is None  # its tag may say whose it is
+        and sees(person, job.dataset.runs_visibility)
+    ]
+
+
+def evaluation_of(job: Job) -> int | None:
+    """The key of the evaluation that the job made: of its own entry, or of its seed, published or not."""
+    return job.evaluation_id or (job.entry.evaluation_id if job.entry is not None else None)
+
+
+def keeps_run(job: Job) -> bool:
+    """Whether the run stays here: a model made it beside hidden judgements, or from queries that not all may see."""
+    open_to_all = not job.dataset.hidden and job.dataset.queries_visibility == Visibility.PUBLIC
+    return job.kind == Job.Kind.MODEL and not open_to_all
+
+
+def may_challenge(person: Person, system: System) -> bool:
+    """Whether the person may doubt what the system says: anyone signed in, but those who can correct it themselves."""
+    return isinstance(person, User) and not systems_of(person).filter(pk=system.pk).exists()
+
+
+def is_owner(person: Person, team: Team) -> bool:
+    """Whether the person decides for the team: who is in it, in which role, and how it is called."""
+    if not isinstance(person, User):
+        return False
+    return team.memberships.filter(user=person, owner=True).exists()

@@ -1,0 +1,354 @@
+"""`/api/v1/uploads/`: files in pieces, by tus 1.0.0. Doors: translate in, one domain call, translate out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.http import Http404, HttpRequest
+from django.http.response import HttpResponseBase
+from django.urls import reverse
+from django.utils.http import http_date
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework import status
+from rest_framework.permissions import IsAuthenticated
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from leaderboard.core.http.api_errors import ApiError, problem
+from leaderboard.core.http.site_url import absolute
+from submissions.accounts.permissions import signed_in
+from submissions.accounts.throttling import SubmitThrottle
+from submissions.api.schema import ErrorSerializer
+from submissions.api.uploads_schema import UploadSerializer, header
+from submissions.core.errors import Refused
+from submissions.models import Scope, Upload
+from submissions.uploads import concurrency, protocol, service
+from submissions.uploads.protocol import blocks_of, number_of, refuse
+from submissions.uploads.storage import InUse, TooLong
+
+_ID = OpenApiParameter("identifier", str, OpenApiParameter.PATH, description="The upload's id.")
+_VERSION = header("Tus-Resumable", str, "The protocol's version, 1.0.0.", required=True)
+_CHECKSUM = header("Upload-Checksum", str, "sha1 or sha256, a blank, and the digest of this request's bytes.")
+_BYTES = {protocol.CONTENT_TYPE: OpenApiTypes.BINARY}
+
+
+class _TusView(APIView):
+    """What all calls about uploads have in common."""
+
+    permission_classes = [IsAuthenticated]
+    required_scope = Scope.SUBMIT
+
+    def dispatch(self, request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponseBase:
+        """Answer; X-HTTP-Method-Override stands for the method where something between knows only a few."""
+        override = request.headers.get("X-HTTP-Method-Override", "").upper()
+        if request.method == "POST" and override in ("PATCH", "DELETE", "HEAD"):
+            request.method = override
+        return super().dispatch(request, *arguments, **options)
+
+    def initial(self, request: Request, *arguments: Any, **options: Any) -> None:
+        """Before each call: who asks, and whether in the protocol's version. Reading with GET needs none."""
+        super().initial(request, *arguments, **options)
+        if request.method not in ("GET", "OPTIONS"):
+            protocol.require_version(request)
+
+    def finalize_response(self, request: Request, response: Any, *arguments: Any, **options: Any) -> Response:
+        """Every answer names the version, and nobody keeps one."""
+        answer = super().finalize_response(request, response, *arguments, **options)
+        answer["Tus-Resumable"] = protocol.VERSION
+        answer["Cache-Control"] = "no-store"
+        if answer.status_code == status.HTTP_412_PRECONDITION_FAILED:
+            answer["Tus-Version"] = protocol.VERSION
+        return answer
+
+    def get_permissions(self) -> list[Any]:
+        """Anybody may ask what is spoken here."""
+        return [] if self.request.method == "OPTIONS" else list(super().get_permissions())
+
+    def options(self, request: Request, *arguments: Any, **options: Any) -> Response:  # type: ignore[override]
+        """Versions, extensions, and the size of the largest file."""
+        told = {
+            "Tus-Version": protocol.VERSION,
+            "Tus-Extension": ",".join(protocol.EXTENSIONS),
+            "Tus-Max-Size": str(max(service.limit_of(kind) for kind in Upload.Kind.values)),
+            "Tus-Checksum-Algorithm": ",".join(protocol.ALGORITHMS),
+            "Allow": ", ".join(self.allowed_methods),
+        }
+        return Response(status=status.HTTP_204_NO_CONTENT, headers=told)
+
+    def receive(self, request: Request, upload: Upload, offset: int) -> Upload:
+        """Write what the request brings. Raises ApiError with the protocol's status."""
+        announced, checksum = protocol.body_length(request._request), protocol.checksum_of(request)
+        if offset != upload.offset:
+            raise _elsewhere(upload, offset)
+        if announced is not None and announced > upload.length - offset:
+            raise _too_long(upload)
+        try:
+            with concurrency.place(upload.owner_id):
+                return service.receive(upload, offset, blocks_of(request._request), checksum)
+        except concurrency.NoPlace as error:
+            raise _no_place() from error
+        except Upload.DoesNotExist as error:
+            raise Http404("There is no such upload.") from error
+        except service.OtherOffset as error:
+            raise _elsewhere(upload, offset) from error
+        except service.OtherChecksum as error:
+            raise refuse(
+                protocol.CHECKSUM_MISMATCH,
+                "upload_checksum",
+                "What arrived has another checksum than was sent: nothing of it was kept.",
+                "Send it again.",
+            ) from error
+        except TooLong as error:
+            raise _too_long(upload) from error
+        except InUse as error:
+            raise _in_use() from error
+
+
+def _no_place() -> ApiError:
+    """503, which the published clients try again after."""
+    return ApiError(
+        "too_many_pieces",
+        f"You send {concurrency.EACH} pieces already, or this site takes as many as it can at once.",
+        status_code=status.HTTP_503_SERVICE_UNAVAILABLE,
+        problems=[
+            problem("too_many_pieces", "No thread is free for this piece.", "Send it in a few seconds.")
+        ],
+        wait=concurrency.RETRY_SECONDS,
+    )
+
+
+def _elsewhere(upload: Upload, offset: int) -> ApiError:
+    return refuse(
+        status.HTTP_409_CONFLICT,
+        "upload_offset",
+        f"The upload has {upload.offset:,} bytes, and these begin at {offset:,}.",
+        "Ask with HEAD how far it is, and go on from there.",
+    )
+
+
+def _too_long(upload: Upload) -> ApiError:
+    return refuse(
+        status.HTTP_413_REQUEST_ENTITY_TOO_LARGE,
+        "upload_too_large",
+        f"More came than the {upload.length:,} bytes that were announced.",
+        "Begin another upload, with the file's length in Upload-Length.",
+    )
+
+
+def _in_use() -> ApiError:
+    return refuse(
+        status.HTTP_423_LOCKED,
+        "upload_in_use",
+        "Another request writes to this upload, or a submission or a backup of the site takes it.",
+        "Wait for that to end, then ask with HEAD how far the upload is.",
+    )
+
+
+class UploadsView(_TusView):
+    """Begin an upload, and list one's own."""
+
+    def get_throttles(self) -> list[Any]:
+        """Only what is begun is counted."""
+        return [SubmitThrottle()] if self.request.method == "POST" else []
+
+    @extend_schema(
+        summary="My uploads",
+        operation_id="uploads_list",
+        responses={200: UploadSerializer(many=True), 401: ErrorSerializer},
+        tags=["uploads"],
+    )
+    def get(self, request: Request) -> Response:
+        """Files that came in pieces, or are on their way, and that no submission has taken; newest first."""
+        return Response([_answer(each, request) for each in service.uploads_of(signed_in(request))])
+
+    @extend_schema(
+        summary="Begin an upload",
+        operation_id="uploads_create",
+        extensions={"x-curl": '-X POST -H "Tus-Resumable: 1.0.0" -H "Upload-Length: 1048576"'},
+        parameters=[
+            _VERSION,
+            header("Upload-Length", int, "The file's bytes.", required=True),
+            header(
+                "Upload-Metadata", str, "filename, and kind (run, the default, or model), each in base64."
+            ),
+            _CHECKSUM,
+            header("Location", str, "The upload's address.", answers=[201]),
+            header("Upload-Offset", int, "How many bytes came with this request.", answers=[201]),
+            header("Upload-Expires", str, "When it is given up, unless bytes come before.", answers=[201]),
+        ],
+        request=_BYTES,
+        responses={
+            201: OpenApiResponse(UploadSerializer, "Begun; `Location` is where its bytes go."),
+            400: ErrorSerializer,
+            401: ErrorSerializer,
+            412: OpenApiResponse(ErrorSerializer, "Another version of tus than 1.0.0."),
+            413: OpenApiResponse(ErrorSerializer, "Over the limit for its kind, `Tus-Max-Size` at most."),
+            415: ErrorSerializer,
+            429: OpenApiResponse(ErrorSerializer, "Too many uploads begun."),
+            460: OpenApiResponse(ErrorSerializer, "The bytes are not those of the checksum."),
+        },
+        tags=["uploads"],
+    )
+    def post(self, request: Request) -> Response:
+        """Announce a file by its length; its first bytes may come with this (creation-with-upload).
+
+        The protocol is [tus](https://tus.io/protocols/resumable-upload) 1.0.0, so its published clients work.
+        """
+        length = number_of(request, "Upload-Length")
+        metadata = protocol.metadata_of(request)
+        brings = protocol.body_length(request._request) != 0
+        if brings:
+            protocol.require_content_type(request)
+        name, kind = protocol.file_of(metadata)
+        said = request.headers.get("Upload-Metadata", "")
+        try:
+            upload = service.begin(
+                signed_in(request), length=length, kind=kind, file_name=name, metadata=said
+            )
+        except Refused as refusal:
+            codes = {
+                service.TOO_LARGE: status.HTTP_413_REQUEST_ENTITY_TOO_LARGE,
+                service.TOO_MANY: status.HTTP_429_TOO_MANY_REQUESTS,
+            }
+            raise refuse(
+                codes[refusal.code], refusal.code, refusal.detail, refusal.problems[0].hint
+            ) from None
+        if brings:
+            upload = self.receive(request, upload, 0)
+        answer = _answer(upload, request)
+        headers = {"Location": answer["url"], **_position(upload)}
+        return Response(answer, status=status.HTTP_201_CREATED, headers=headers)
+
+
+class UploadView(_TusView):
+    """One upload, which exists for its sender alone."""
+
+    @extend_schema(
+        summary="An upload",
+        parameters=[_ID],
+        operation_id="uploads_retrieve",
+        responses={200: UploadSerializer, 401: ErrorSerializer, 404: ErrorSerializer, 410: ErrorSerializer},
+        tags=["uploads"],
+    )
+    def get(self, request: Request, identifier: str) -> Response:
+        """How far it is; once it is whole, its sha256. (HEAD says the same in the protocol's headers.)"""
+        return Response(_answer(_finished(request, identifier), request))
+
+    @extend_schema(exclude=True)
+    def head(self, request: Request, identifier: str) -> Response:
+        """How far it is, in headers."""
+        upload = _finished(request, identifier)
+        headers = {"Upload-Length": str(upload.length), **_position(upload)}
+        if upload.metadata:
+            headers["Upload-Metadata"] = upload.metadata
+        return Response(headers=headers)
+
+    @extend_schema(
+        summary="Go on with an upload",
+        parameters=[
+            _ID,
+            _VERSION,
+            header("Upload-Offset", int, "Where these bytes begin: how many came before.", required=True),
+            _CHECKSUM,
+            header("Upload-Offset", int, "How many bytes are here now.", answers=[204]),
+            header("Upload-Expires", str, "When it is given up, unless bytes come before.", answers=[204]),
+        ],
+        operation_id="uploads_partial_update",
+        extensions={
+            "x-curl": '-X PATCH -H "Tus-Resumable: 1.0.0" -H "Upload-Offset: 0" '
+            f'-H "Content-Type: {protocol.CONTENT_TYPE}" -T model.zip'
+        },
+        request=_BYTES,
+        responses={
+            204: OpenApiResponse(description="Written; `Upload-Offset` says how far it is."),
+            400: ErrorSerializer,
+            401: ErrorSerializer,
+            404: ErrorSerializer,
+            409: OpenApiResponse(ErrorSerializer, "The upload is elsewhere: ask with HEAD."),
+            410: OpenApiResponse(ErrorSerializer, "It was given up; begin another."),
+            412: ErrorSerializer,
+            413: ErrorSerializer,
+            415: ErrorSerializer,
+            423: OpenApiResponse(ErrorSerializer, "Another request writes to it."),
+            460: OpenApiResponse(ErrorSerializer, "The bytes are not those of the checksum; none was kept."),
+        },
+        tags=["uploads"],
+    )
+    def patch(self, request: Request, identifier: str) -> Response:
+        """Write the next bytes. Where the connection breaks, what came is kept: ask with HEAD and go on."""
+        upload = _find(request, identifier)
+        protocol.require_content_type(request)
+        upload = self.receive(request, upload, number_of(request, "Upload-Offset"))
+        return Response(status=status.HTTP_204_NO_CONTENT, headers=_position(upload))
+
+    @extend_schema(
+        summary="Delete an upload",
+        parameters=[_ID, _VERSION],
+        operation_id="uploads_destroy",
+        extensions={"x-curl": '-X DELETE -H "Tus-Resumable: 1.0.0"'},
+        request=None,
+        responses={
+            204: OpenApiResponse(description="It is gone, whole or not."),
+            401: ErrorSerializer,
+            404: ErrorSerializer,
+            410: ErrorSerializer,
+            412: ErrorSerializer,
+            423: OpenApiResponse(
+                ErrorSerializer, "It is being written, or taken by a submission or a backup."
+            ),
+        },
+        tags=["uploads"],
+    )
+    def delete(self, request: Request, identifier: str) -> Response:
+        """Give the upload up; its bytes are deleted."""
+        try:
+            service.discard(_find(request, identifier))
+        except InUse as error:
+            raise _in_use() from error
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def _find(request: Request, identifier: str) -> Upload:
+    try:
+        upload = service.find(signed_in(request), identifier)
+    except service.Expired as error:
+        hours = settings.UPLOAD_LIFETIME_SECONDS // 3600
+        message = f"No bytes came for {hours} hours, so the upload was given up."
+        raise refuse(status.HTTP_410_GONE, "upload_expired", message, "Begin another.") from error
+    if upload is None:
+        raise Http404("There is no such upload.")
+    return upload
+
+
+def _finished(request: Request, identifier: str) -> Upload:
+    """The upload; who asks how far it is and hears "all of it" may submit it."""
+    try:
+        return service.finish(_find(request, identifier))
+    except Upload.DoesNotExist as error:
+        raise Http404("There is no such upload.") from error
+
+
+def _position(upload: Upload) -> dict[str, str]:
+    """How far it is, and until when it waits."""
+    return {
+        "Upload-Offset": str(upload.offset),
+        "Upload-Expires": http_date(service.expires_at(upload).timestamp()),
+    }
+
+
+def _answer(upload: Upload, request: Request) -> dict[str, Any]:
+    return {
+        "id": upload.pk,
+        "kind": upload.kind,
+        "file_name": upload.file_name,
+        "length": upload.length,
+        "offset": upload.offset,
+        "complete": upload.completed_at is not None,
+        "sha256": upload.sha256,
+        "created": upload.created_at,
+        "expires": service.expires_at(upload),
+        "url": absolute(request._request, reverse("api-upload", args=[upload.pk])),
+    }

@@ -1,0 +1,264 @@
+"""Checkpoints that teams bring: validated, rebuilt and kept once per owner. The only writer of `Checkpoint`.
+
+Rebuilt files lie under `store/checkpoints/<owner>/<sha256 of the model>/`, one folder for every team and one of the
+house, so that nobody learns from a quick answer that somebody else has the same model. Files come first, the row that
+names them after: a crash leaves at most a folder that no row names, which `sweeping` removes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from evaluation.checkpoints import (
+    CheckpointDescription,
+    CheckpointKind,
+    Validation,
+    rebuild,
+    validate_archive,
+)
+from evaluation.checkpoints.description import FILE_NAME
+from leaderboard.core.storage import deletion_lock
+from leaderboard.core.storage.store import Area, sha256_of, sync
+from leaderboard.models import Team, User
+from submissions.checkpoints.concurrency import checking_slot
+from submissions.core.errors import FileReport, Refused
+from submissions.models import Checkpoint
+from submissions.sandbox.watching import remove
+from submissions.uploads.service import reading
+
+#: Kinds of checkpoints in words.
+KIND_NAMES = {
+    CheckpointKind.SENTENCE_ENCODER: "a sentence encoder (one or two, with pooling)",
+    CheckpointKind.STATIC_EMBEDDINGS: "static embeddings",
+    CheckpointKind.SPARSE_ENCODER: "a sparse encoder (SPLADE and the like)",
+    CheckpointKind.MULTI_VECTOR: "a multi-vector encoder (ColBERT)",
+    CheckpointKind.CROSS_ENCODER: "a cross-encoder",
+    CheckpointKind.SEQ2SEQ: "a sequence-to-sequence model (T5)",
+    CheckpointKind.TERM_WEIGHTING: "a term weighter (DeepCT)",
+    CheckpointKind.QUERY_AUGMENTATION: "an encoder with augmentation.safetensors (W and u)",
+}
+#: The folder of checkpoints that belong to no team: the site's own.
+HOUSE = "house"
+_PARTIAL = ".partial-"
+
+
+Kinds = tuple[CheckpointKind, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """An archive with a checkpoint: its name, where its bytes lie for now, and the pooling asked for, if any.
+
+    `sha256` is of its bytes, where it was found as they came; `upload` names the upload that brought it in pieces.
+    """
+
+    name: str
+    path: Path
+    pooling: str = ""
+    sha256: str | None = None
+    upload: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFiles:
+    """A rebuilt checkpoint whose files lie in their owner's folder; no row names it yet."""
+
+    sha256: str
+    file_name: str
+    description: CheckpointDescription
+
+
+def folder_of(checkpoint: Checkpoint) -> Path:
+    """Where the checkpoint's rebuilt files lie."""
+    return _folder(checkpoint.team, checkpoint.model_sha256)
+
+
+def check_checkpoint(source: Source, wanted: Kinds = ()) -> FileReport:
+    """The verdict on an archive, with every finding; nothing is stored. Raises Busy where too many are checked."""
+    uploads = [source.upload] if source.upload else []
+    with reading(uploads, shared=True), checking_slot(), _validated(source, wanted) as (validation, _):
+        return FileReport(source.name, "", validation.report, _told(validation))
+
+
+def _told(validation: Validation) -> dict[str, Any]:
+    """What a valid checkpoint is, by the names of its description; empty where it is none."""
+    plan = validation.plan
+    if plan is None:
+        return {}
+    return {
+        "kind": plan.kind.value,
+        "model_type": plan.model_type,
+        "parameters": sum(part.parameters for part in plan.parts.values()),
+        "dimension": plan.dimension,
+        "maximum_length": plan.maximum_length,
+        "pooling": plan.pooling,
+        "similarity": plan.similarity,
+        "prompts": dict(plan.prompts),
+    }
+
+
+def keep_checkpoint(
+    *,
+    team: Team | None,
+    archive: Path,
+    file_name: str,
+    person: User | None,
+    wanted: Kinds = (),
+    pooling: str = "",
+    hub_name: str = "",
+    hub_commit: str = "",
+) -> Checkpoint:
+    """Validate, rebuild and keep an archive for its owner, once; `wanted` are the kinds that it may be of.
+
+    For workers and commands, who wait as long as it takes. Raises Refused with every finding.
+    """
+    source = Source(file_name, archive, pooling)
+    files = _kept_files(team, source, wanted, _identity(source))
+    return record(files, team=team, person=person, hub_name=hub_name, hub_commit=hub_commit)
+
+
+def keep_files(team: Team | None, source: Source, wanted: Kinds = ()) -> KeptFiles:
+    """The files of `keep_checkpoint`, without the row, while somebody waits for an answer.
+
+    It takes as long as copying a model: not in a transaction. Raises Refused with every finding, and Busy where
+    too many are checked.
+    """
+    sha256 = _identity(source)
+    if known := _known(team, sha256, wanted):
+        return known
+    with checking_slot():
+        return _kept_files(team, source, wanted, sha256)
+
+
+def _kept_files(team: Team | None, source: Source, wanted: Kinds, sha256: str) -> KeptFiles:
+    if known := _known(team, sha256, wanted):  # perhaps it was sent twice, and kept while this one waited
+        return known
+    with _validated(source, wanted) as (validation, scratch):
+        if not validation.report.valid:
+            raise Refused.for_checkpoint(FileReport(source.name, "", validation.report))
+        rebuilt = scratch / "rebuilt of it"
+        description = rebuild(validation, rebuilt)
+        _move(rebuilt, _folder(team, description.sha256))
+    return KeptFiles(sha256, source.name, description)
+
+
+def record(
+    files: KeptFiles,
+    *,
+    team: Team | None,
+    person: User | None,
+    hub_name: str = "",
+    hub_commit: str = "",
+) -> Checkpoint:
+    """The row of kept files; the same archive of the same owner is one checkpoint."""
+    row, _ = Checkpoint.objects.get_or_create(
+        team=team,
+        sha256=files.sha256,
+        kind=files.description.kind.value,
+        defaults={
+            "model_sha256": files.description.sha256,
+            "description": asdict(files.description),
+            "file_name": files.file_name[:200],
+            "size": files.description.size,
+            "hub_name": hub_name,
+            "hub_commit": hub_commit,
+            "created_by": person,
+        },
+    )
+    return row
+
+
+def describe(checkpoint: Checkpoint) -> CheckpointDescription:
+    """What is known of the model, from its row."""
+    values = checkpoint.description
+    kind, parts = CheckpointKind(values["kind"]), tuple(values["parts"])
+    return CheckpointDescription(**{**values, "kind": kind, "parts": parts})
+
+
+def _known(team: Team | None, sha256: str, wanted: Kinds) -> KeptFiles | None:
+    """What the owner has already of these bytes, as one of the wanted kinds, its files still there."""
+    rows = Checkpoint.objects.filter(team=team, sha256=sha256)
+    for row in rows.filter(kind__in=[kind.value for kind in wanted]) if wanted else rows:
+        folder = folder_of(row)
+        if (folder / FILE_NAME).exists():
+            os.utime(folder)  # the sweep leaves alone what is new
+            return KeptFiles(sha256, row.file_name, describe(row))
+    return None
+
+
+def _identity(source: Source) -> str:
+    """The archive's sha256; where a pooling was asked for, which makes another model of it, of both."""
+    sha256 = source.sha256 or sha256_of(source.path)
+    return hashlib.sha256(f"{sha256} {source.pooling}".encode()).hexdigest() if source.pooling else sha256
+
+
+@contextmanager
+def _validated(source: Source, wanted: Kinds) -> Iterator[tuple[Validation, Path]]:
+    """The verdict, and the scratch folder on the store's own disk that holds what the archive expanded to."""
+    area = Path(settings.VAR) / Area.CHECKPOINTS.value
+    area.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with tempfile.TemporaryDirectory(dir=area, prefix=_PARTIAL) as folder:
+        scratch = Path(folder)
+        named = scratch / (re.sub(r"[^\w.-]", "_", source.name)[-80:].lstrip(".") or "checkpoint")
+        named.symlink_to(
+            source.path.absolute()
+        )  # findings name the file as its sender does, not our copy of it
+        unpacked = scratch / "unpacked of it"
+        unpacked.mkdir()
+        yield validate_archive(named, unpacked, wanted or None, source.pooling), scratch
+
+
+def wrong_kind(name: str, kind: CheckpointKind | None, wanted: Iterable[CheckpointKind]) -> Refused:
+    """The refusal of a good checkpoint that the chosen engine does not run."""
+    takes = " or ".join(KIND_NAMES[each] for each in wanted)
+    return Refused.of(
+        "wrong_checkpoint_kind",
+        f"{name} is {KIND_NAMES[kind] if kind else 'of another kind'}; the engine runs {takes}.",
+        "Choose the engine that runs it, or send the checkpoint that this engine needs.",
+    )
+
+
+def _folder(team: Team | None, model_sha256: str) -> Path:
+    owner = str(team.pk) if team is not None else HOUSE
+    return Path(settings.VAR) / Area.CHECKPOINTS.value / owner / model_sha256
+
+
+def _move(rebuilt: Path, target: Path) -> None:
+    """Put the rebuilt files in place, whole and synced; the same model that is there already stays."""
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for path in (*rebuilt.rglob("*"), rebuilt):
+        sync(path)
+    try:
+        rebuilt.rename(target)
+    except OSError:  # it is there: a rename replaces an empty folder only
+        if not (target / FILE_NAME).exists():
+            raise
+        os.utime(target)
+        shutil.rmtree(rebuilt)
+    sync(target.parent)
+
+
+def sweep_checkpoints(grace: float) -> int:
+    """Remove the folders that no row names, and unfinished ones, untouched for `grace` seconds. Returns how many."""
+    area = Path(settings.VAR) / Area.CHECKPOINTS.value
+    named = {folder_of(row) for row in Checkpoint.objects.select_related("team")}
+    if deletion_lock.are_paused():  # by whoever copied rows that were gone when we asked
+        return 0
+    folders = [*area.glob(f"{_PARTIAL}*"), *(path for path in area.glob("[!.]*/*") if path not in named)]
+    limit = time.time() - grace
+    old = [folder for folder in folders if folder.is_dir() and folder.stat().st_mtime < limit]
+    for folder in old:
+        remove(folder)
+    return len(old)

@@ -1,0 +1,69 @@
+"""What a submission is refused with: the sender's problems, never a fault of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from evaluation.core.problems import Problem, Report
+
+
+@dataclass(frozen=True, slots=True)
+class FileReport:
+    """The verdict on one file. `dataset` is a slug, empty where none could be told.
+
+    `model` is what a checkpoint that can be run is: its kind, weights, dimension and so on; empty for runs.
+    """
+
+    name: str
+    dataset: str
+    report: Report
+    model: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The verdict as the API and the job's row hold it."""
+        return {"file": self.name, "dataset": self.dataset, **self.report.as_dict()}
+
+
+class Refused(Exception):
+    """Nothing was stored. `problems` are about the request, `files` the verdict on each file that was read."""
+
+    def __init__(
+        self,
+        code: str,
+        detail: str,
+        problems: Iterable[Problem] = (),
+        files: Iterable[FileReport] = (),
+    ) -> None:
+        self.code, self.detail = code, detail
+        self.problems, self.files = tuple(problems), tuple(files)
+        super().__init__(detail)
+
+    @classmethod
+    def of(cls, code: str, message: str, hint: str = "") -> Refused:
+        """A refusal for one reason that lies in the request."""
+        return cls(code, message, [Problem("error", code, 1, message, hint)])
+
+    @classmethod
+    def for_files(cls, files: Iterable[FileReport]) -> Refused:
+        """A refusal because of what the files contain."""
+        files = tuple(files)
+        bad = [file for file in files if not file.report.valid]
+        named = bad[0].name if len(bad) == 1 else f"{len(bad)} of {len(files)} files"
+        return cls("invalid_run", f"Nothing was submitted: {named} cannot be scored.", files=files)
+
+    @classmethod
+    def for_checkpoint(cls, file: FileReport) -> Refused:
+        """A refusal because of what a checkpoint contains, or lacks."""
+        detail = f"Nothing was submitted: {file.name} is not a checkpoint that can be run here."
+        return cls("invalid_checkpoint", detail, files=[file])
+
+    def all_problems(self) -> list[dict[str, Any]]:
+        """Every problem, those of files named by file where there are several."""
+        found = [problem.as_dict() for problem in self.problems]
+        for file in self.files:
+            for problem in file.report.problems:
+                message = f"{file.name}: {problem.message}" if len(self.files) > 1 else problem.message
+                found.append({**problem.as_dict(), "message": message})
+        return found

@@ -1,0 +1,207 @@
+"""Which file is for which dataset: pairs files with datasets, and takes zips apart."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from django.conf import settings
+
+from evaluation.archives.compression import Limits
+from evaluation.archives.zip import Allowance, Policy, is_zip, open_archive
+from evaluation.core.errors import InvalidContent
+from evaluation.core.problems import Problem
+from leaderboard.core.storage.disk import naming
+from leaderboard.models import Dataset
+from submissions.core.errors import FileReport, Refused
+
+#: Runs in one submission.
+MOST_FILES = 64
+
+ZIP_POLICY = Policy(
+    max_members=MOST_FILES,
+    members_hint=f"Pack at most {MOST_FILES}, a run, or the seeds of one, for each dataset.",
+    expansion_hint="Real run files shrink by a factor of 3 to 7; send the files one by one if these are real.",
+    max_ratio=Limits().max_ratio,
+    ratio_floor_bytes=Limits().ratio_floor_bytes,
+    max_expanded_bytes=Limits().max_expanded_bytes,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class IncomingFile:
+    """A file as it was sent: its name, where its bytes lie for now, and the slug of its dataset where one was said.
+
+    `sha256` is of its bytes, where it was found as they came; `upload` names the upload that brought it in pieces.
+    """
+
+    name: str
+    path: Path
+    dataset: str | None = None
+    sha256: str | None = None
+    upload: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RunFile:
+    """One run file for one dataset; `seed` is its label where the dataset has several, see `seed_labels`."""
+
+    name: str
+    path: Path
+    dataset: Dataset
+    seed: str = ""
+    sha256: str | None = None
+
+
+def pair(files: Sequence[IncomingFile], datasets: Sequence[str]) -> list[IncomingFile]:
+    """Files with datasets by their order; zips name their own. Raises Refused."""
+    slugs: list[str | None] = list(datasets)
+    if not slugs or not files:
+        return list(files)
+    if len(slugs) == 1 and not any(is_zip(file.path) for file in files):
+        slugs *= len(files)
+    if len(slugs) == len(files):
+        return [replace(file, dataset=slug) for file, slug in zip(files, slugs, strict=True)]
+    plain = [file for file in files if not is_zip(file.path)]
+    if len(slugs) != len(plain):
+        raise Refused.of(
+            "pairing",
+            f"There are {len(files)} files and {len(slugs)} datasets.",
+            "Give one dataset for each file, in the same order, or one for all of them, which are its seeds then; "
+            "only a zip names its files by itself.",
+        )
+    remaining = iter(slugs)
+    return [file if is_zip(file.path) else replace(file, dataset=next(remaining)) for file in files]
+
+
+@contextmanager
+def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
+    """The run files that were sent, zips taken apart into a folder that is gone afterwards.
+
+    Runs are counted in the zips' own lists before any is expanded, and all zips of a request share one allowance: what
+    it takes of the disk does not grow with how often something small is in it. Raises Refused; DiskFull where less
+    than DISK_RESERVE_BYTES would be left.
+    """
+    if not files:
+        raise Refused.of("no_file", "No run file was sent.", "Choose at least one file.")
+    _refuse([*_repeats(files), *_too_many(len(files))])
+    zips = _listed(files)
+    _refuse(_too_many(sum(len(zips.get(file.path, (file.name,))) for file in files)))
+    policy = replace(ZIP_POLICY, free_bytes=settings.DISK_RESERVE_BYTES)
+    shared = _allowance(policy, zips)
+    with tempfile.TemporaryDirectory(dir=settings.FILE_UPLOAD_TEMP_DIR, prefix="zip-") as folder:
+        runs = []
+        with naming(Path(folder)):
+            for number, file in enumerate(files):
+                if file.path in zips:
+                    runs += _expanded(file, Path(folder, str(number)), policy, shared)
+                else:
+                    dataset = _dataset_of(file.dataset, file.name)
+                    runs.append(RunFile(file.name, file.path, dataset, sha256=file.sha256))
+        yield runs
+
+
+def _refuse(problems: Sequence[Problem]) -> None:
+    """Raise Refused where there are any, with all of them."""
+    if problems:
+        raise Refused(problems[0].code, problems[0].message, problems)
+
+
+def _repeats(files: Sequence[IncomingFile]) -> list[Problem]:
+    named = Counter(file.upload for file in files if file.upload)
+    names = {file.upload: file.name for file in files}
+    return [
+        Problem(
+            "error",
+            "upload_twice",
+            1,
+            f"The upload {identifier} ({names[identifier]}) is named {count} times.",
+            "Name each upload once; seeds that are the same run would be refused too.",
+        )
+        for identifier, count in named.items()
+        if count > 1
+    ]
+
+
+def _too_many(count: int) -> list[Problem]:
+    if count <= MOST_FILES:
+        return []
+    hint = f"Send at most {MOST_FILES} in one submission, those in zips counted."
+    return [Problem("error", "too_many_files", 1, f"There are {count:,} run files.", hint)]
+
+
+def _listed(files: Sequence[IncomingFile]) -> dict[Path, tuple[str, ...]]:
+    """The names in each zip among the files; none is expanded. Raises Refused with what is wrong with any of them."""
+    found, wrong = {}, []
+    for file in files:
+        if not is_zip(file.path):
+            continue
+        try:
+            found[file.path] = _names_in(file)
+        except InvalidContent as error:
+            wrong.append(FileReport(file.name, file.dataset or "", error.report))
+    if wrong:
+        raise Refused.for_files(wrong)
+    return found
+
+
+def _names_in(file: IncomingFile) -> tuple[str, ...]:
+    with open_archive(file.path, ZIP_POLICY) as archive:
+        names = archive.names
+    if not names:
+        hint = "Pack one run for each dataset: <dataset>.txt."
+        raise InvalidContent.of(Problem("error", "empty", 1, "the zip holds no files", hint))
+    if file.dataset and len(names) > 1:
+        raise Refused.of(
+            "pairing",
+            f"{file.name} holds {len(names)} files, and one dataset ({file.dataset}) was given for it.",
+            "Name the files in the zip <dataset>.txt, or <dataset>.<seed>.txt, and leave the dataset out.",
+        )
+    return names
+
+
+def _allowance(policy: Policy, zips: Collection[Path]) -> Allowance:
+    """How many bytes may come out of all zips of a request together: no more than out of one as large as they are."""
+    total = policy.allowance(sum(path.stat().st_size for path in zips))
+    return Allowance(
+        total, "the zip expands" if len(zips) == 1 else "the zips of the request expand together"
+    )
+
+
+def _expanded(file: IncomingFile, folder: Path, policy: Policy, shared: Allowance) -> list[RunFile]:
+    """The runs in a zip, its members taken out into the folder. Raises Refused."""
+    folder.mkdir()
+    try:
+        with open_archive(file.path, policy, shared) as archive:
+            members = {name: folder / str(number) for number, name in enumerate(archive.names)}
+            archive.extract(members)
+    except InvalidContent as error:
+        raise Refused.for_files([FileReport(file.name, file.dataset or "", error.report)]) from error
+    return [
+        RunFile(f"{file.name}/{name}", path, _dataset_of(file.dataset, name))
+        for name, path in members.items()
+    ]
+
+
+def _dataset_of(slug: str | None, name: str) -> Dataset:
+    """The dataset that was said, else the one that the file is named after: `nfcorpus.txt.gz`."""
+    wanted = (slug or Path(name).name.split(".")[0]).replace("\0", "")
+    dataset = (
+        Dataset.objects.open_for_runs()
+        .select_related("current_version", "current_qrels")
+        .filter(slug=wanted)
+        .first()
+    )
+    if dataset is not None and dataset.current_version is not None:
+        return dataset
+    known = ", ".join(Dataset.objects.open_for_runs().values_list("slug", flat=True)[:20])
+    message = (
+        f"There is no dataset “{wanted}” that takes runs."
+        if slug
+        else f"{name}: no dataset was given, and none that takes runs is called “{wanted}”."
+    )
+    raise Refused.of("unknown_dataset", message, f"Datasets that take runs: {known or 'none yet'}.")

@@ -1,0 +1,240 @@
+"""The forms of a submission, used by the page and the API alike: is the request well formed?"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from django import forms
+from django.forms import ValidationError
+
+from leaderboard.models import Challenge, Dataset, System, Team
+from leaderboard.systems.anonymity import ADVICE, LONGEST_MONTHS
+from leaderboard.systems.challenges import LONGEST_TEXT, SHORTEST_TEXT
+from submissions.core.json import read_json
+from submissions.core.names import NameField, TextField, validate_name, validate_text
+from submissions.intake.rounds import Said
+
+
+class WebAddressField(forms.URLField):
+    """A link that pages may show: http or https only."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(assume_scheme="https", max_length=200, required=False, **options)
+
+    def clean(self, value: Any) -> str:
+        """The address. Raises ValidationError for any scheme that is not the web's."""
+        address: str = super().clean(value)
+        if address and not address.startswith(("http://", "https://")):
+            raise ValidationError("Give an address that begins with https:// or http://.")
+        return address
+
+
+class ParametersField(forms.CharField):
+    """Parameters as a JSON object, or as `key=value`, one a line or separated by commas.
+
+    A comma with no further `key=` after it belongs to the value: weights=1,0.5. The values of those that `verbatim`
+    names stand as they were written, blanks and all, unless they are JSON strings; of others blanks do not count.
+    """
+
+    def __init__(self, *, verbatim: Collection[str] = (), **options: Any) -> None:
+        super().__init__(strip=False, **options)
+        self.verbatim = frozenset(verbatim)
+
+    def clean(self, value: Any) -> dict[str, Any]:
+        """The parameters. Raises ValidationError saying what would be right."""
+        text = super().clean(value)
+        found = self._from_json(text) if text.lstrip().startswith("{") else self._from_pairs(text)
+        for name in found:
+            validate_name(name)
+        _validate_texts(found)
+        return found
+
+    @staticmethod
+    def _from_json(text: str) -> dict[str, Any]:
+        try:
+            return dict(read_json(text))
+        except ValueError as error:
+            raise ValidationError(f'Not a JSON object such as {{"k1": 0.9}}: {error}') from None
+
+    def _from_pairs(self, text: str) -> dict[str, Any]:
+        parameters: dict[str, Any] = {}
+        parts = (part for line in re.split(r"\r?\n", text) for part in _BETWEEN_PAIRS.split(line))
+        for part in parts:
+            key, equals, value = part.partition("=")
+            if not part.strip(_UNSAID):
+                continue
+            if not equals or not key.strip():
+                raise ValidationError(f"“{part.strip()}” is not key=value, such as k1=0.9.")
+            parameters[key.strip()] = self._value(key.strip(), value)
+        return parameters
+
+    def _value(self, name: str, text: str) -> Any:
+        said = text.strip().rstrip(_UNSAID)
+        try:
+            value = read_json(said)
+        except ValueError:
+            value = said
+        if name in self.verbatim and (value == said or not isinstance(value, str)):
+            return text  # 1e3 and true are texts here, and blanks are part of them
+        return value
+
+
+#: A comma or semicolon with another `key=` after it.
+_BETWEEN_PAIRS = re.compile(r"[,;](?=[^,;=]*=)")
+#: What may stand after a value and means nothing.
+_UNSAID = " \t,;"
+
+
+def _validate_texts(value: Any) -> None:
+    """Raises ValidationError for characters that no text needs, in any text of a value: pages show it."""
+    if isinstance(value, str):
+        validate_text(value)
+    elif isinstance(value, dict):
+        _validate_texts([*value, *value.values()])
+    elif isinstance(value, list):
+        for each in value:
+            _validate_texts(each)
+
+
+class AnonymityField(forms.DateField):
+    """The day until which a system is anonymous."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(
+            label="Anonymous until",
+            required=False,
+            widget=forms.DateInput(format="%Y-%m-%d", attrs={"type": "date"}),
+            help_text=f"For a review, {LONGEST_MONTHS} months at most; empty: not at all. {ADVICE}",
+            **options,
+        )
+
+
+class SubmissionForm(forms.Form):
+    """What belongs to this one submission. `system` is the slug of one of the sender's, empty for a new one."""
+
+    system = forms.ChoiceField(required=False)
+    configuration = NameField(
+        label="Configuration",
+        required=False,
+        max_length=80,
+        help_text="For example “top 200”: tells several results of one system on one dataset apart.",
+    )
+    seeds = forms.CharField(
+        label="Seeds",
+        required=False,
+        max_length=500,
+        help_text="Several files for one dataset are seeds of the system, and one result: mean ± deviation. Their "
+        "labels in the order of the files, separated by commas; left empty, the files' names tell.",
+    )
+    public = forms.ChoiceField(
+        label="Visibility",
+        required=False,
+        choices=[
+            ("yes", "Public: shown on the board as soon as it is scored"),
+            ("no", "Private: only your team sees it until you make it public"),
+        ],
+        widget=forms.RadioSelect,
+        initial="yes",
+    )
+    reusable = forms.BooleanField(
+        label="Others may build on its runs: re-rank or fuse them here, with credit",
+        required=False,
+        help_text="Once the results are public. The run files themselves are not handed out by this.",
+    )
+    run_type = forms.ChoiceField(
+        label="Type of run",
+        required=False,
+        choices=[
+            ("", "Not said"),
+            ("automatic", "Automatic: nobody had a hand in queries or ranking"),
+            ("manual", "Manual: somebody had"),
+        ],
+    )
+    tag = NameField(
+        label="Run tag",
+        required=False,
+        max_length=24,
+        help_text="Left empty, the one in the file. Letters, digits, dots, hyphens and underscores.",
+    )
+    priority = forms.IntegerField(
+        label="Priority",
+        required=False,
+        min_value=1,
+        max_value=999,
+        help_text="Your team’s own order of its runs: pools are drawn from 1 first. Left empty, the next that is free.",
+    )
+    note = TextField(rows=2, required=False, max_length=2000, help_text="For your team alone.")
+
+    team = forms.ChoiceField(required=False, label="Team", help_text="Whose the new system is.")
+    anonymous_until = AnonymityField()
+
+    def __init__(
+        self, *arguments: Any, systems: list[System], teams: Iterable[Team] = (), **options: Any
+    ) -> None:
+        super().__init__(*arguments, **options)
+        mine = [(system.slug, system.name) for system in systems]
+        self.fields["system"] = forms.ChoiceField(required=False, choices=[("", "A new system"), *mine])
+        self.teams = {team.slug: team for team in teams}
+        self.fields["team"].choices = [(slug, team.name) for slug, team in self.teams.items()]  # type: ignore[attr-defined]
+
+    def clean_team(self) -> Team | None:
+        """One of the sender's teams; None where none was chosen."""
+        return self.teams.get(self.cleaned_data["team"])
+
+    def said(self) -> Said:
+        """What was said of the runs, from a valid form."""
+        values = self.cleaned_data
+        return Said(values["tag"], values["priority"], values["run_type"])
+
+    def clean_public(self) -> bool:
+        """Public unless said otherwise."""
+        return bool(self.cleaned_data["public"] != "no")
+
+
+class AnonymityForm(forms.Form):
+    """Until when a system's team is kept back."""
+
+    anonymous_until = AnonymityField()
+
+    def __init__(self, *arguments: Any, system: System, **options: Any) -> None:
+        day = system.anonymous_until.date() if system.anonymous_until else None
+        super().__init__(*arguments, **options)
+        self.fields["anonymous_until"].initial = day
+        self.fields["anonymous_until"].required = True
+        self.fields["anonymous_until"].help_text = ""
+
+
+class ChallengeForm(forms.Form):
+    """What is doubted of a system, and why; `datasets` are those that it has public results on."""
+
+    claim = forms.ChoiceField(label="What you doubt", choices=Challenge.Claim.choices)
+    dataset = forms.ChoiceField(required=False, help_text="Where it is about one dataset.")
+    text = TextField(
+        label="Why",
+        rows=8,
+        min_length=SHORTEST_TEXT,
+        max_length=LONGEST_TEXT,
+        help_text="What can be checked: a source, a passage, a number. Public, and sent to the system's team. Markdown "
+        "is understood.",
+    )
+
+    def __init__(self, *arguments: Any, datasets: Iterable[Dataset], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.datasets = {dataset.slug: dataset for dataset in datasets}
+        choices = [("", "All of them"), *((slug, each.name) for slug, each in self.datasets.items())]
+        self.fields["dataset"].choices = choices  # type: ignore[attr-defined]
+
+    def clean_dataset(self) -> Dataset | None:
+        """One of the datasets; None where it is about no single one."""
+        return self.datasets.get(self.cleaned_data["dataset"])
+
+
+class WithdrawalForm(forms.Form):
+    """Why a submission is withdrawn; the reason stays on the dataset's page."""
+
+    reason = NameField(
+        max_length=300,
+        error_messages={"required": "Say why, for example “wrong index used”: the reason stays visible."},
+    )

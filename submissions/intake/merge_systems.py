@@ -1,0 +1,25 @@
+"""Two systems that are one, with what was submitted for them."""
+
+from __future__ import annotations
+
+from django.db import transaction
+
+from leaderboard.models import System
+from leaderboard.results.publishing import hold_systems
+from leaderboard.systems import merge
+from submissions.models import Submission
+
+
+@transaction.atomic
+def merge_systems(duplicate: System, into: System) -> System:
+    """Move the duplicate's submissions and everything else of it to the other system, in one transaction.
+
+    Submissions stay their team's and their submitter's. Raises leaderboard.systems.merge.CannotMerge with all
+    conflicts, and nothing is changed. Call within `leaderboard.core.audit.acting`.
+    """
+    hold_systems(duplicate, into)
+    conflicts = merge.conflicts_of(duplicate, into)
+    if conflicts:
+        raise merge.CannotMerge(conflicts)
+    Submission.objects.filter(system=duplicate).update(system=into)
+    return merge.merge_systems(duplicate, into)

@@ -1,0 +1,170 @@
+"""The forms of the page for models: an engine's parameters, and which model, datasets and runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django import forms
+from django.http import QueryDict
+from django.utils.html import escape
+
+from evaluation.engines import EngineDescription, InvalidParameter, Parameter
+from leaderboard.models import Benchmark, Dataset
+from leaderboard.templatetags.runboard import size
+from submissions.intake.models.intake import POOLINGS
+from submissions.intake.models.runs import RunSource
+from submissions.models import Checkpoint
+
+
+class ParametersForm(forms.Form):
+    """One field for each of an engine's parameters, with its default in it.
+
+    A prompt is taken to the last blank, and an empty text is empty; a number or choice left empty is the default.
+    """
+
+    def __init__(self, engine: EngineDescription, data: QueryDict | None, **options: Any) -> None:
+        prefix = options.get("prefix", "")
+        super().__init__(None if data is None else _filled(engine, data, prefix), **options)
+        self.engine = engine
+        for parameter in engine.parameters:
+            self.fields[parameter.name] = _field(parameter)
+
+    def clean(self) -> dict[str, Any]:
+        """Each value in its parameter's type. Adds the error of each that does not fit."""
+        cleaned = super().clean() or self.cleaned_data
+        for parameter in self.engine.parameters:
+            value = cleaned.get(parameter.name, "")
+            taken = value != "" or parameter.is_text
+            try:
+                cleaned[parameter.name] = parameter.parse(value) if taken else parameter.default
+            except InvalidParameter as error:
+                self.add_error(parameter.name, str(error))
+        return cleaned
+
+
+def _filled(engine: EngineDescription, data: QueryDict, prefix: str) -> dict[str, str]:
+    """What was entered for the engine's parameters, with the default where nothing was."""
+    filled = {}
+    for parameter in engine.parameters:
+        name = f"{prefix}-{parameter.name}"
+        entered: str | None = data.get(name)
+        if entered is None or (not entered and not parameter.is_text):
+            entered = _text(parameter.default)
+        filled[name] = entered
+    return filled
+
+
+def _field(parameter: Parameter) -> forms.Field:
+    default = _text(parameter.default)
+    label, choices = parameter.name.replace("_", " ").capitalize(), parameter.choices
+    if isinstance(parameter.default, bool):
+        choices = ("true", "false")
+    options: dict[str, Any] = {
+        "label": label,
+        "required": not parameter.is_text,
+        "initial": default,
+        "help_text": f"{_escaped(_sentence(parameter.description))} Default: {_escaped(default) or 'empty'}.",
+    }
+    if choices:
+        return forms.ChoiceField(choices=[(choice, choice) for choice in choices], **options)
+    if parameter.is_text:
+        return _text_field(parameter, options)
+    whole = isinstance(parameter.default, int)
+    bounds = {"min": parameter.least, "max": parameter.most, "step": 1 if whole else "any"}
+    attributes = {name: _text(value) for name, value in bounds.items() if value is not None}
+    return forms.CharField(max_length=40, widget=forms.NumberInput(attributes), **options)
+
+
+def _sentence(text: str) -> str:
+    """With a capital, unless it begins with a name such as “pq:”, and a full stop."""
+    named = text.split()[0].endswith(":")
+    return (text if named else text[0].upper() + text[1:]).rstrip(".") + "."
+
+
+def _text_field(parameter: Parameter, options: dict[str, Any]) -> forms.Field:
+    if not parameter.keeps_blanks:
+        return forms.CharField(max_length=1000, **options)
+    # Prompts may have lines, which a field of one line would join without a word.
+    lines = forms.Textarea(attrs={"rows": 1, "spellcheck": "false"})
+    options["help_text"] += " Taken as it stands, blanks at its end too; empty for none."
+    return _PromptField(max_length=1000, strip=False, widget=lines, **options)
+
+
+class _PromptField(forms.CharField):
+    """A text as it stands, with the line ends that models were trained with."""
+
+    def to_python(self, value: Any) -> str:
+        """The text. Browsers send lines with carriage returns, whatever was typed."""
+        return (super().to_python(value) or "").replace("\r\n", "\n")
+
+
+class ModelForm(forms.Form):
+    """Which model, on what. What it means, and whether it is possible, the intake says; this keeps what was chosen."""
+
+    checkpoint_id = forms.ChoiceField(label="One that your team sent before", required=False)
+    pooling = forms.ChoiceField(
+        label="Pooling, if the files do not say it",
+        required=False,
+        choices=[("", "As the files say"), *((each, each) for each in POOLINGS)],
+        help_text="For a plain encoder: how the outputs of its tokens become one. SPLADE: max or sum.",
+    )
+    hub_model = forms.CharField(
+        label="Model on the hub", required=False, max_length=200, help_text="As owner/name."
+    )
+    hub_commit = forms.CharField(
+        label="Its commit", required=False, max_length=40, help_text="All 40 digits: a branch may move."
+    )
+    dataset = forms.MultipleChoiceField(label="Datasets", required=False, widget=forms.CheckboxSelectMultiple)
+    benchmark = forms.ChoiceField(label="Or a whole benchmark", required=False)
+    run = forms.MultipleChoiceField(required=False, widget=forms.CheckboxSelectMultiple)
+    device = forms.ChoiceField(
+        label="Run on",
+        required=False,
+        choices=[("auto", "A GPU if there is one, else CPU"), ("cpu", "CPU"), ("gpu", "GPU")],
+        help_text="Timings are compared within one hardware class.",
+    )
+
+    def __init__(
+        self,
+        *arguments: Any,
+        checkpoints: Iterable[Checkpoint],
+        datasets: Iterable[Dataset],
+        benchmarks: Iterable[Benchmark],
+        sources: Iterable[RunSource],
+        **options: Any,
+    ) -> None:
+        super().__init__(*arguments, **options)
+        choices: Mapping[str, list[tuple[str, str]]] = {
+            "checkpoint_id": [("", "None of these"), *((str(row.pk), _shown(row)) for row in checkpoints)],
+            "dataset": [(dataset.slug, dataset.name) for dataset in datasets],
+            "benchmark": [("", "The datasets chosen above"), *((one.slug, one.name) for one in benchmarks)],
+            "run": [(source.reference, _named(source)) for source in sources],
+        }
+        for name, offered in choices.items():
+            field = self.fields[name]
+            if isinstance(field, forms.ChoiceField):
+                field.choices = offered
+
+
+def _shown(checkpoint: Checkpoint) -> str:
+    return f"{checkpoint.file_name} · {checkpoint.kind} · {size(checkpoint.size)} · {checkpoint.created_at:%-d %B %Y}"
+
+
+def _named(source: RunSource) -> str:
+    label = f" ({source.configuration})" if source.configuration else ""
+    return f"{source.system}{label}, {source.owner}: {', '.join(source.datasets)}"
+
+
+def _text(value: object) -> str:
+    return (
+        str(value).lower()
+        if isinstance(value, bool)
+        else f"{value:g}"
+        if isinstance(value, float)
+        else str(value)
+    )
+
+
+def _escaped(text: str) -> str:
+    return str(escape(text))

@@ -1,0 +1,336 @@
+"""From a model to queued jobs: the one way in, used by the page and the API.
+
+Either everything is stored or nothing is. What costs nothing is asked first: the checkpoint is unpacked, validated and
+rebuilt only for a request that is right in everything else, and its row is written in the transaction of the jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from typing import Any, Literal
+
+from django.db import transaction
+
+from evaluation.checkpoints.description import CheckpointKind
+from evaluation.engines import ENGINES, EngineDescription, InvalidParameter
+from evaluation.engines import describe as describe_engine
+from leaderboard.models import Architecture, Dataset, Run, System, Team, User
+from leaderboard.systems.records import SystemFields
+from submissions import quotas
+from submissions.checkpoints import service as checkpoints
+from submissions.checkpoints.hub import HubModel, refuse_hub
+from submissions.checkpoints.service import KeptFiles, Source
+from submissions.core.errors import Refused
+from submissions.intake.models.datasets import chosen_datasets
+from submissions.intake.models.quota import refuse_beyond_quota
+from submissions.intake.models.readiness import refuse_unready, refuse_without_gpu
+from submissions.intake.models.runs import runs_for
+from submissions.intake.rounds import NOTHING, Said, admit
+from submissions.intake.runs import admitted, expected_team, system_row
+from submissions.models import Checkpoint, Job, State, Submission
+from submissions.queue import queue
+from submissions.queue.capability import UNPROTECTED, told_within
+from submissions.queue.lifecycle import write_log
+from submissions.uploads.service import reading, take
+
+#: What may be asked for where a plain encoder does not say how its tokens' outputs become one.
+POOLINGS = ("mean", "cls", "max", "sum", "lasttoken")
+Device = Literal["auto", "cpu", "gpu"]
+
+
+Model = Source | Checkpoint | HubModel
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRequest:
+    """What is to be run, and on what. `model` is an archive, a checkpoint of the team's, or a model on the hub.
+
+    `runs` are references as `model_runs` takes them; the datasets are named one by one or by a benchmark.
+    """
+
+    engine: str
+    parameters: Mapping[str, object] = field(default_factory=dict)
+    model: Model | None = None
+    datasets: tuple[str, ...] = ()
+    benchmark: str = ""
+    runs: tuple[str, ...] = ()
+    device: Device = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A request of which everything but the checkpoint's content is known to be right."""
+
+    engine: EngineDescription
+    parameters: dict[str, Any]
+    datasets: Sequence[Dataset]
+    runs: Mapping[int, Sequence[Run]]
+    device: Device
+    hub: HubModel | None
+    unprotected: bool
+
+    def payload(self, dataset: Dataset) -> dict[str, Any]:
+        """What the dataset's job is told beside what its submission says."""
+        told: dict[str, Any] = {"run_ids": [run.pk for run in self.runs[dataset.pk]]}
+        return {**told, "hub_name": self.hub.name, "hub_commit": self.hub.commit} if self.hub else told
+
+
+def accept_model(
+    *,
+    submitter: User,
+    system: System | SystemFields,
+    request: ModelRequest,
+    local: bool = False,
+    configuration: str = "",
+    public: bool = True,
+    reusable: bool = False,
+    note: str = "",
+    team: Team | None = None,
+    anonymous_until: date | None = None,
+    said: Said = NOTHING,
+) -> Submission:
+    """Store a submission and queue its jobs, one for each dataset. Raises Refused, and then nothing is stored.
+
+    `team` and `anonymous_until` are for a new system, as `accept_submission` has them.
+    `local`: the request comes from this machine, which alone may run models without a sandbox.
+    """
+    ready = refuse_unready(submitter, local=local)
+    team = expected_team(submitter, system, team)
+    plan = _plan(request, team, system, unprotected=ready.unprotected)
+    refuse_beyond_quota(team, len(plan.datasets))
+    admit(submitter, team, plan.datasets, said, ())
+    uploads = _uploads(request.model)
+    with reading(uploads):
+        with quotas.reading_for(submitter, plan.datasets):
+            kept = _kept(request.model, plan.engine, team)
+        with transaction.atomic():
+            quotas.hold(submitter, team)
+            refuse_beyond_quota(team, len(plan.datasets))
+            admission = admit(submitter, team, plan.datasets, said, ())
+            submission = Submission(
+                kind=Submission.Kind.MODEL,
+                submitter=submitter,
+                team=team,
+                system=system_row(submitter, _completed(system, kept), team, anonymous_until),
+                configuration=configuration,
+                engine=plan.engine.name,
+                parameters=plan.parameters,
+                checkpoint=_checkpoint_row(kept, team, submitter),
+                public=public,
+                reusable=reusable,
+                note=note,
+                **admitted(admission),
+            )
+            for dataset in plan.datasets:
+                _refuse_repeat(submission, dataset, plan)
+            submission.save()
+            for dataset in plan.datasets:
+                _create_job(submission, dataset, plan, admission.said.tag)
+            take(submitter, uploads)
+            quotas.charge(submission, plan.datasets)
+    return submission
+
+
+def _uploads(model: Model | None) -> list[str]:
+    """The upload that brought the checkpoint in pieces, if one did."""
+    return [model.upload] if isinstance(model, Source) and model.upload else []
+
+
+def engine_of(name: str) -> EngineDescription:
+    """The engine that a request names. Raises Refused."""
+    if not name:
+        raise Refused.of("no_engine", "No engine was named.", f"Choose one of: {', '.join(ENGINES)}.")
+    try:
+        return describe_engine(name)
+    except InvalidParameter as error:
+        raise Refused.of("unknown_engine", str(error), "Choose one of these.") from error
+
+
+def kinds_of(engine: EngineDescription) -> tuple[CheckpointKind, ...]:
+    """The kinds of checkpoint that the engine runs."""
+    return tuple(CheckpointKind(kind) for kind in engine.checkpoints)
+
+
+def _plan(request: ModelRequest, team: Team, system: System | SystemFields, *, unprotected: bool) -> _Plan:
+    """The request in the domain's words. Raises Refused for anything wrong but the checkpoint's content."""
+    engine = engine_of(request.engine)
+    _refuse_other_architecture(engine, system)
+    try:
+        parameters = engine.complete(request.parameters)
+    except InvalidParameter as error:
+        hint = "The form and the API's documentation list every parameter with its default."
+        raise Refused.of("invalid_parameters", str(error), hint) from error
+    _refuse_wrong_model(engine, request.model)
+    if request.device == "gpu" and not engine.needs_checkpoint:
+        message = f"{engine.label} runs no model, so that a GPU is of no use to it."
+        raise Refused.of("gpu_not_wanted", message, "Leave device out, or send device=cpu.")
+    if request.device == "gpu":
+        refuse_without_gpu(unprotected=unprotected)
+    datasets = chosen_datasets(request.datasets, request.benchmark, engine)
+    _refuse_wrong_number_of_runs(engine, len(request.runs))
+    runs = {dataset.pk: runs_for(request.runs, dataset, team) for dataset in datasets}
+    hub = request.model if isinstance(request.model, HubModel) else None
+    return _Plan(engine, dict(parameters), datasets, runs, request.device, hub, unprotected)
+
+
+def _refuse_other_architecture(engine: EngineDescription, system: System | SystemFields) -> None:
+    if system.architecture != engine.architecture:
+        is_now, would_be = (Architecture(each).label for each in (system.architecture, engine.architecture))
+        raise Refused.of(
+            "architecture_mismatch",
+            f"{system.name} is said to be “{is_now}”, and {engine.label} is “{would_be}”.",
+            "Choose the engine of its architecture, or submit this as another system.",
+        )
+
+
+def _refuse_wrong_model(engine: EngineDescription, model: Model | None) -> None:
+    wanted = kinds_of(engine)
+    if wanted and model is None:
+        every = len(wanted) == len(CheckpointKind)
+        takes = "of any kind" if every else " or ".join(checkpoints.KIND_NAMES[kind] for kind in wanted)
+        raise Refused.of(
+            "no_checkpoint",
+            f"{engine.label} runs a model, and none was given.",
+            f"Upload a checkpoint, or choose one sent before: {takes}.",
+        )
+    if not wanted and model is not None:
+        raise Refused.of(
+            "checkpoint_not_wanted",
+            f"{engine.label} runs no model.",
+            "Leave the checkpoint out, or choose the engine that runs it.",
+        )
+    if isinstance(model, HubModel):
+        refuse_hub(model)
+    if isinstance(model, Checkpoint) and CheckpointKind(model.kind) not in wanted:
+        raise checkpoints.wrong_kind(model.file_name, CheckpointKind(model.kind), wanted)
+
+
+def _refuse_wrong_number_of_runs(engine: EngineDescription, given: int) -> None:
+    least, most = engine.runs
+    if least <= given <= most:
+        return
+    wanted = f"{least}" if least == most else f"{least} to {most}"
+    raise Refused.of(
+        "number_of_runs",
+        f"{engine.label} takes {wanted if most else 'no'} run{'s' if most != 1 else ''}, and {given} were named.",
+        "Name them by the submission's id, or by the address of one of the site's own systems, such as bm25.",
+    )
+
+
+def _kept(model: Model | None, engine: EngineDescription, team: Team) -> KeptFiles | Checkpoint | None:
+    """The checkpoint, its files in their place. Of one on the hub there is none yet: a worker fetches it."""
+    if isinstance(model, Source):
+        return checkpoints.keep_files(team, model, kinds_of(engine))
+    return model if isinstance(model, Checkpoint) else None
+
+
+def _checkpoint_row(kept: KeptFiles | Checkpoint | None, team: Team, person: User) -> Checkpoint | None:
+    return checkpoints.record(kept, team=team, person=person) if isinstance(kept, KeptFiles) else kept
+
+
+def _completed(system: System | SystemFields, kept: KeptFiles | Checkpoint | None) -> System | SystemFields:
+    """What a new system says of itself, with what its checkpoint says where it was silent."""
+    if isinstance(system, System) or kept is None:
+        return system
+    known = kept.description if isinstance(kept, KeptFiles) else checkpoints.describe(kept)
+    return replace(
+        system,
+        dimension=system.dimension or known.dimension,
+        maximum_length=system.maximum_length or known.maximum_length,
+        parameter_count=system.parameter_count or known.parameters or None,
+    )
+
+
+def _refuse_repeat(submission: Submission, dataset: Dataset, plan: _Plan) -> None:
+    """Raises Refused where this could not be told from a result of the team's on this dataset, under the same label.
+
+    That is the same model run in the same way, or the same system with another engine or other parameters.
+    """
+    earlier = (
+        Job.objects.in_the_way()
+        .filter(
+            kind=Job.Kind.MODEL,
+            dataset=dataset,
+            submission__team=submission.team,
+            submission__configuration=submission.configuration,
+        )
+        .select_related("submission__checkpoint", "submission__system", "dataset")
+    )
+    payload = plan.payload(dataset)
+    for job in earlier:
+        if job.submission is None:
+            continue
+        if others := _differences(job.submission, submission):
+            if job.submission.system == submission.system and job.submission.withdrawn_at is None:
+                raise _needs_label(job, job.submission, others)
+            continue
+        # Of one on the hub the payload says which it is; it has a checkpoint only once it was fetched.
+        same_model = plan.hub is not None or _model_of(job.submission) == _model_of(submission)
+        if same_model and {**job.payload, **payload} == job.payload:
+            raise _repeated(job, job.submission)
+
+
+def _differences(earlier: Submission, submission: Submission) -> dict[str, object]:
+    """How this one is run otherwise than the earlier one: by another engine, or the parameters with their values."""
+    if earlier.engine != submission.engine:
+        return {"engine": submission.engine}
+    now, before = submission.parameters, earlier.parameters
+    return {name: value for name, value in now.items() if name not in before or before[name] != value}
+
+
+def _needs_label(job: Job, earlier: Submission, others: Mapping[str, object]) -> Refused:
+    """The refusal of a second way to run a system that a board could not tell from the first."""
+    label = f"the label “{earlier.configuration}”" if earlier.configuration else "no label"
+    shown = ", ".join(f"{name} {value}" for name, value in list(others.items())[:2])[:60]
+    return Refused.of(
+        "label_needed",
+        f"{earlier.system.name} has a result on {job.dataset} with {label} already, from another "
+        f"{', '.join(others)}: the board could not tell the two apart.",
+        f"Label this one, for example “{shown}” (configuration=…), or withdraw {earlier.get_absolute_url()} first.",
+    )
+
+
+def _model_of(submission: Submission) -> str:
+    return submission.checkpoint.model_sha256 if submission.checkpoint else ""
+
+
+def _repeated(job: Job, earlier: Submission) -> Refused:
+    return Refused.of(
+        "already_submitted",
+        f"{earlier.system.name} has had this model run on {job.dataset} with these parameters already: it came with "
+        f"submission {earlier.pk} of {job.created_at:%-d %B %Y}.",
+        f"See {earlier.get_absolute_url()}. If it is another seed or configuration, label it.",
+    )
+
+
+def _create_job(submission: Submission, dataset: Dataset, plan: _Plan, run_tag: str) -> None:
+    job = Job.objects.create(
+        kind=Job.Kind.MODEL,
+        queue=_queue(plan),
+        submission=submission,
+        dataset=dataset,
+        file_name=submission.checkpoint.file_name if submission.checkpoint else "",
+        state=State.QUEUED,
+        validated=True,
+        payload={
+            **plan.payload(dataset),
+            **({UNPROTECTED: True} if plan.unprotected else {}),
+            **({"run_tag": run_tag} if run_tag else {}),
+        },
+    )
+    named = f" of {submission.checkpoint.file_name}" if submission.checkpoint else ""
+    write_log(
+        job.pk, f"Received: {plan.engine.label}{named} over {dataset}. Queued for a {job.queue} worker."
+    )
+    queue.ring(job.queue)
+
+
+def _queue(plan: _Plan) -> Job.Queue:
+    """As was asked for; else a GPU where a model can use one and a worker that runs models has one now."""
+    if plan.device != "auto":
+        return Job.Queue(plan.device)
+    able = told_within(queues=[Job.Queue.GPU])
+    gpu = plan.engine.needs_checkpoint and any(each.runs(unprotected=plan.unprotected) for each in able)
+    return Job.Queue.GPU if gpu else Job.Queue.CPU

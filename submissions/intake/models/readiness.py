@@ -1,0 +1,104 @@
+"""Whether models may be run here, and by whom: what the workers say of their sandboxes, and what the operator set."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+
+from django.conf import settings
+from django.http import HttpRequest
+from rest_framework.request import Request
+
+from leaderboard.models import User
+from submissions.accounts.permissions import may_go_unprotected
+from submissions.core.errors import Refused
+from submissions.models import Job
+from submissions.queue.capability import Capability, missing, told_within
+from submissions.queue.heartbeat import MEMORY
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Whether this person's models run, else why not and what would help; `unprotected`: without a sandbox.
+
+    `asleep`: what is sent now waits, since no worker is alive that could run it.
+    """
+
+    ready: bool
+    reason: str = ""
+    remedy: str = ""
+    unprotected: bool = False
+    asleep: bool = False
+
+
+def readiness(person: User, *, local: bool) -> Readiness:
+    """Whether the person may submit a model now; `local`: the request comes from this machine.
+
+    The workers that are alive decide; where there are none, those that were within a day.
+    """
+    told = told_within()
+    asleep = not told
+    told = told or told_within(MEMORY)
+    if any(each.works and each.isolates for each in told):
+        return Readiness(True, asleep=asleep)
+    if any(each.works for each in told):
+        return _unprotected(person, local=local, asleep=asleep)
+    return _nowhere(told, asleep=asleep)
+
+
+def _unprotected(person: User, *, local: bool, asleep: bool) -> Readiness:
+    if may_go_unprotected(person, local=local):
+        return Readiness(True, unprotected=True, asleep=asleep)
+    return Readiness(
+        False,
+        "Models run here without a sandbox (SANDBOX=none), which is for staff alone, on the machine itself.",
+        "The operator sets SANDBOX=auto, with bubblewrap or docker installed.",
+        unprotected=True,
+        asleep=asleep,
+    )
+
+
+def _nowhere(told: Sequence[Capability], *, asleep: bool) -> Readiness:
+    lack = missing(told)
+    if lack is None:
+        return Readiness(
+            False,
+            "No worker that runs models is alive, nor was one within a day. One that has just been started says within "
+            "seconds what it can do.",
+            "The operator starts a worker of the queue cpu or gpu.",
+            asleep=True,
+        )
+    who = "the last worker that was alive had none" if asleep else "no worker that is alive has one"
+    return Readiness(
+        False, f"Models need a sandbox, and {who} that works: {lack.because}", lack.remedy, asleep=asleep
+    )
+
+
+def refuse_unready(person: User, *, local: bool) -> Readiness:
+    """Raises Refused where models do not run, with the reason and what would help."""
+    found = readiness(person, local=local)
+    if not found.ready:
+        raise Refused.of("sandbox_unavailable", found.reason, found.remedy)
+    return found
+
+
+def refuse_without_gpu(*, unprotected: bool) -> None:
+    """Raises Refused where no worker with a GPU was there within a day that would run it: it might wait for ever."""
+    if any(each.runs(unprotected=unprotected) for each in told_within(MEMORY, [Job.Queue.GPU])):
+        return
+    raise Refused.of(
+        "no_gpu",
+        "No worker with a GPU that runs models is alive, nor was one within a day.",
+        "Leave device out, or send auto (“A GPU if there is one, else CPU”) or cpu.",
+    )
+
+
+def is_local(request: HttpRequest | Request) -> bool:
+    """Whether the request comes from this very machine: over loopback, and not through a proxy."""
+    if settings.BEHIND_PROXY or "HTTP_X_FORWARDED_FOR" in request.META:
+        return False
+    try:
+        return ip_address(request.META.get("REMOTE_ADDR", "")).is_loopback
+    except ValueError:
+        return False

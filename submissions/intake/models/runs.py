@@ -1,0 +1,157 @@
+"""Which runs a model may build on: what it re-ranks, and what is fused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from django.db.models import Exists, OuterRef, Q, QuerySet
+
+from evaluation.runs.score import check_run
+from leaderboard.core import anonymity
+from leaderboard.core.storage.runs import run_path
+from leaderboard.datasets.qrels import scoring_target
+from leaderboard.models import Dataset, Entry, Run, Team
+from leaderboard.models.datasets import Visibility
+from submissions.core.errors import Refused
+from submissions.models import Job, Submission
+
+#: Of the queries of a dataset with hidden judgements, what a submitter's run must name to be built on.
+LEAST_COVERAGE = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class RunSource:
+    """Results that a model may build on, named as requests name them: a submission's id, or one of our systems."""
+
+    reference: str
+    system: str
+    owner: str
+    configuration: str
+    datasets: tuple[str, ...]
+
+
+def sources_for(teams: Iterable[Team]) -> list[RunSource]:
+    """Everything that these teams may build on, their own first, newest first."""
+    own = {team.pk for team in teams}
+    entries = (
+        _usable(own)
+        .select_related("system__team", "dataset", "evaluation__run")
+        .order_by("-published_at", "-pk")
+    )
+    found: dict[str, list[Entry]] = {}
+    for entry in entries:
+        if _counts(entry):
+            found.setdefault(_reference(entry), []).append(entry)
+    ordered = sorted(found.values(), key=lambda group: group[0].system.team_id not in own)
+    return [_source(group, own) for group in ordered]
+
+
+def runs_for(references: Sequence[str], dataset: Dataset, team: Team) -> list[Run]:
+    """The run of each reference on the dataset. Raises Refused where there is none that the team may use."""
+    runs = [_run_of(reference, dataset, team) for reference in references]
+    if len({run.pk for run in runs}) != len(runs):
+        raise Refused.of(
+            "run_twice", f"The same run on {dataset} was named twice.", "Name each run that is fused once."
+        )
+    return runs
+
+
+def built_on(submission: Submission, *, complete: bool) -> list[Run]:
+    """The runs that the submission's jobs re-rank or fuse, as far as they are public, which `is_public` says.
+
+    With `complete`, as its team sees it, those of the team's own that are not public too.
+    """
+    keys = {key for job in submission.jobs.all() for key in job.payload.get("run_ids", [])}
+    public = Exists(Entry.objects.public().filter(evaluation__run=OuterRef("pk")))
+    shown = Q(is_public=True) | Q(system__team=submission.team) if complete else Q(is_public=True)
+    runs = Run.objects.filter(pk__in=keys).annotate(is_public=public).filter(shown)
+    if not complete:
+        if submission.system.anonymous_until is not None:
+            return []
+        runs = runs.exclude(anonymity.kept_back("system__"))
+    return list(runs.select_related("system", "version__dataset").order_by("version", "pk"))
+
+
+def _run_of(reference: str, dataset: Dataset, team: Team) -> Run:
+    named = Q(submission_reference=reference) | Q(
+        system__slug=reference, system__team=None, submission_reference=""
+    )
+    entries = (
+        _usable({team.pk})
+        .filter(named, dataset=dataset)
+        .select_related("evaluation__run__version", "system")
+        .prefetch_related("jobs")
+    )
+    usable = [entry for entry in entries.order_by("-published_at", "-pk") if _counts(entry)]
+    # Of a submission with variants, the one that stands for it: its job's own entry.
+    main = next((entry for entry in usable if entry.jobs.all()), usable[0] if usable else None)
+    if main is None or main.evaluation is None:
+        raise Refused.of(
+            "no_usable_run",
+            f"“{reference}” has no run on {dataset} that your team may build on.",
+            "Name a submission of your own, one whose owner lets others build on it, or one of the site's own "
+            "systems such as bm25; its run has to be of the dataset's present version.",
+        )
+    if dataset.hidden and main.system.team_id is not None:
+        _refuse_probe(reference, main, main.evaluation.run)
+    return main.evaluation.run
+
+
+def _refuse_probe(reference: str, entry: Entry, run: Run) -> None:
+    """Raises Refused for a run of few queries: what is built on it would tell how each of these was judged."""
+    named, queries = _queries_named(entry, run), int(run.version.statistics["queries"])
+    if named < LEAST_COVERAGE * queries:
+        raise Refused.of(
+            "few_queries",
+            f"“{reference}” names {named:,} of the {queries:,} queries of {entry.dataset}, which has hidden "
+            "judgements.",
+            f"To be built on there, a run names at least {100 * LEAST_COVERAGE:.0f} % of the queries. Submit one for "
+            "all of them, or build on BM25.",
+        )
+
+
+def _queries_named(entry: Entry, run: Run) -> int:
+    """How many of the dataset's queries the run names: as was found when it was scored, else read again."""
+    job: Job | None = next(iter(entry.jobs.all()), None)
+    known = job.report.get("statistics", {}).get("known_queries") if job else None
+    if known is None:
+        known = check_run(run_path(run.sha256), scoring_target(run.version)).statistics.known_queries
+    return int(known)
+
+
+def _usable(own: set[int]) -> QuerySet[Entry]:
+    """Entries whose runs these teams may use: their own, the site's, and public ones that their owners lent.
+
+    Runs over queries that are not public are never used across teams.
+    """
+    public = Q(visibility=Entry.Visibility.PUBLIC)
+    lent = Q(evaluation__run__reusable=True, dataset__queries_visibility=Visibility.PUBLIC)
+    mine = Q(system__team__in=own) & ~Q(visibility=Entry.Visibility.WITHDRAWN)
+    house = Q(system__team=None, system__source=None)
+    return Entry.objects.filter(mine | (public & (lent | house)), evaluation__isnull=False)
+
+
+def _counts(entry: Entry) -> bool:
+    """Whether the run answers the dataset as it is now."""
+    return (
+        entry.evaluation is not None and entry.evaluation.run.version_id == entry.dataset.current_version_id
+    )
+
+
+def _reference(entry: Entry) -> str:
+    return entry.submission_reference or entry.system.slug
+
+
+def _source(entries: Sequence[Entry], own: set[int]) -> RunSource:
+    first = entries[0]
+    team = first.system.team
+    owner = (
+        "yours"
+        if team and team.pk in own
+        else anonymity.team_shown(first.system)
+        if team
+        else "the site's own"
+    )
+    datasets = tuple(dict.fromkeys(entry.dataset.slug for entry in entries))
+    return RunSource(_reference(first), first.system.name, owner, first.configuration, datasets)

@@ -1,0 +1,316 @@
+"""Admission to rounds: whether a submission may come now, as which of its team's runs, and what its team may change.
+
+The page and the API, runs and models come through `admit`, under the locks of the quota: of two at once the second one
+sees the first. A submission counts once in its round, however many of the round's datasets it is for. One whose runs
+were all refused, cancelled or lost, or that was withdrawn, does not count: withdrawing before the round closes frees
+its place. A place is taken of the team and of the person who sends: more teams give nobody more runs. What comes late
+is marked, and takes no place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, QuerySet
+from django.utils import timezone
+
+from evaluation.core.problems import Problem
+from leaderboard.models import Dataset, Round, Team, User
+from leaderboard.results.records import set_priority as set_priority_of_runs
+from leaderboard.rounds.lifecycle import (
+    Phase,
+    announced,
+    current_round,
+    in_words,
+    listed_datasets,
+    phase,
+    utc,
+)
+from leaderboard.rounds.quotas import within_quota
+from submissions.core.errors import Refused
+from submissions.intake.actors import record_curators
+from submissions.models import Job, State, Submission
+
+#: What a run may be called: it stands in files, tables and footnotes.
+TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,23}")
+#: How a run ends that is no run of its round.
+LOST = (State.REJECTED, State.FAILED, State.CANCELLED, State.TIMED_OUT, State.WITHDRAWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a submitter says of a run beyond its file: `tag` empty, `priority` None and `run_type` empty if nothing."""
+
+    tag: str = ""
+    priority: int | None = None
+    run_type: str = ""
+
+
+NOTHING = Said()
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """How a submission comes in: its round if there is one, whether late, and what is kept of what was said."""
+
+    round: Round | None = None
+    late: bool = False
+    said: Said = NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What a team has in a round, for the submit page; `used` counts what the person sent for other teams, if more."""
+
+    round: Round
+    datasets: Sequence[Dataset]
+    phase: Phase
+    used: int
+    free_priorities: Sequence[int]
+    until: str
+
+    @property
+    def left(self) -> int:
+        """How many more runs the person may send for the team."""
+        return max(0, self.round.runs_per_team - self.used)
+
+    @property
+    def limited(self) -> bool:
+        """Whether a dataset's quota counts beside the round's places."""
+        return any(within_quota(self.round, dataset) is not None for dataset in self.datasets)
+
+
+def counted(row: Round, team: Team | None) -> QuerySet[Submission]:
+    """The team's submissions that take a place in the round, oldest first."""
+    return _standing(row).filter(team=team)
+
+
+def sent_by(row: Round, person: User) -> QuerySet[Submission]:
+    """What the person sent, for any team, that takes a place in the round, oldest first."""
+    return _standing(row).filter(submitter=person)
+
+
+def _standing(row: Round) -> QuerySet[Submission]:
+    alive = Job.objects.filter(submission=OuterRef("pk")).exclude(state__in=LOST)
+    found = Submission.objects.filter(Exists(alive), round=row, late=False, withdrawn_at=None)
+    return found.order_by("created_at")
+
+
+def admit(
+    person: User,
+    team: Team | None,
+    datasets: Iterable[Dataset],
+    said: Said,
+    tags: Sequence[str | None],
+    now: datetime | None = None,
+) -> Admission:
+    """Let a submission in. Raises Refused with everything that stands in its way, saying what would be right.
+
+    `tags` are those of its files, None for one that nobody has read yet, empty for a model.
+    """
+    found, problems = examine(person, team, datasets, said, tags, now)
+    if problems:
+        raise Refused(problems[0].code, problems[0].message, problems)
+    return found
+
+
+def examine(
+    person: User,
+    team: Team | None,
+    datasets: Iterable[Dataset],
+    said: Said,
+    tags: Sequence[str | None],
+    now: datetime | None = None,
+) -> tuple[Admission, list[Problem]]:
+    """The same with the problems, so that what is wrong with files can be told in the same answer."""
+    now = now or timezone.now()
+    problems: list[Problem] = []
+    governing = {dataset.pk: (dataset, current_round(dataset, now)) for dataset in datasets}
+    rounds = {row.pk: row for _, row in governing.values() if row is not None}
+    if not rounds:
+        return Admission(said=said), [*problems, *_wrong_tag(said)]
+    if len(rounds) > 1 or any(row is None for _, row in governing.values()):
+        return Admission(), [*problems, _several(list(governing.values()))]
+    row = next(iter(rounds.values()))
+    is_in = phase(row, now)
+    if is_in == Phase.BEFORE:
+        return Admission(), [*problems, _not_open(row, now)]
+    if is_in == Phase.CLOSED and not row.takes_late:
+        return Admission(), [*problems, _closed(row)]
+    late = is_in == Phase.CLOSED
+    problems += _asked_for(row, team, said, tags)
+    if late:
+        return Admission(row, True, replace(said, priority=None)), problems
+    priority, more = _place(row, person, team, said)
+    return Admission(row, False, replace(said, priority=priority)), [*problems, *more]
+
+
+def _asked_for(row: Round, team: Team | None, said: Said, tags: Sequence[str | None]) -> list[Problem]:
+    """What a round asks of every run: its type and its tag."""
+    problems = []
+    if not said.run_type:
+        problems.append(
+            _problem(
+                "run_type_needed",
+                f"{row} asks whether the run is automatic or manual.",
+                "Send run_type=automatic, or run_type=manual where a person had a hand in its queries or its ranking.",
+            )
+        )
+    if said.tag:
+        problems += _wrong_tag(said)
+    elif not tags or any(tag is None or not TAG.fullmatch(tag) for tag in tags):
+        why = "the file is read later" if None in tags else "its file has none that can be used"
+        problems.append(
+            _problem(
+                "tag_needed",
+                f"{row} asks for a run tag, and {why if tags else 'none was given'}.",
+                "Send tag=…: 1 to 24 letters, digits, dots, hyphens and underscores.",
+            )
+        )
+    wanted = {said.tag} if said.tag else {tag for tag in tags if tag}
+    jobs = Job.objects.filter(submission__round=row, submission__team=team).exclude(state__in=LOST)
+    taken = {
+        payload.get("run_tag") or payload.get("tag") for payload in jobs.values_list("payload", flat=True)
+    }
+    for tag in sorted(wanted & taken):
+        problems.append(
+            _problem("tag_taken", f"Your team has a run {tag} in {row} already.", "Send another tag=….")
+        )
+    return problems
+
+
+def _place(row: Round, person: User, team: Team | None, said: Said) -> tuple[int | None, list[Problem]]:
+    """The run's priority among its team's, and what is wrong: no place is left, or the priority is another's."""
+    there = list(counted(row, team))
+    if len(there) >= row.runs_per_team:
+        return None, [_full(row, there, "of each team, and yours has sent")]
+    own = list(sent_by(row, person))
+    if len(own) >= row.runs_per_team:
+        return None, [_full(row, own, "of each person, over all teams, and you have sent")]
+    free = free_priorities(row, there)
+    if said.priority is None:
+        return free[0], []
+    if said.priority in free:
+        return said.priority, []
+    choose = f"Send one of {', '.join(map(str, free))}, or leave it out to get {free[0]}."
+    if not 1 <= said.priority <= row.runs_per_team:
+        message = f"Priority {said.priority} is not between 1 and {row.runs_per_team}, the runs of a team."
+        return None, [_problem("invalid_priority", message, choose)]
+    other = next(each for each in there if each.priority == said.priority)
+    message = f"Priority {said.priority} is that of {other.get_absolute_url()}."
+    return None, [_problem("priority_taken", message, choose)]
+
+
+def _full(row: Round, there: Sequence[Submission], whose: str) -> Problem:
+    runs = "run" if row.runs_per_team == 1 else "runs"
+    return _problem(
+        "round_full",
+        f"{row} takes {row.runs_per_team} {runs} {whose} {len(there)}.",
+        f"Withdraw one before the round closes at {utc(row.closes_at)}: {_listed(there)}.",
+    )
+
+
+def free_priorities(row: Round, there: Iterable[Submission]) -> list[int]:
+    """The places in the team's order that no run has."""
+    taken = {each.priority for each in there}
+    return [number for number in range(1, row.runs_per_team + 1) if number not in taken]
+
+
+def _wrong_tag(said: Said) -> list[Problem]:
+    if not said.tag or TAG.fullmatch(said.tag):
+        return []
+    message = f"“{said.tag[:40]}” cannot be a run tag."
+    hint = (
+        "A tag has 1 to 24 letters, digits, dots, hyphens and underscores, and begins with a letter or digit."
+    )
+    return [_problem("invalid_tag", message, hint)]
+
+
+def _several(governing: Sequence[tuple[Dataset, Round | None]]) -> Problem:
+    said = "; ".join(f"{dataset}: {row or 'in no round'}" for dataset, row in governing)
+    hint = "Send what is for one round in one submission, and the others in another."
+    return _problem("rounds_differ", f"These datasets are not in one round: {said}.", hint)
+
+
+def _not_open(row: Round, now: datetime) -> Problem:
+    return _problem(
+        "round_not_open",
+        f"{row} opens at {utc(row.opens_at)} ({in_words(row.opens_at, now)}); runs are taken from then on.",
+        f"Check the file meanwhile: that stores nothing. It closes at {utc(row.closes_at)}.",
+    )
+
+
+def _closed(row: Round) -> Problem:
+    return _problem(
+        "round_closed",
+        f"{row} closed at {utc(row.closes_at)} and takes no late runs.",
+        "After the reveal runs are taken again, outside of the round.",
+    )
+
+
+def _listed(submissions: Sequence[Submission]) -> str:
+    return ", ".join(each.get_absolute_url() for each in submissions)
+
+
+def _problem(code: str, message: str, hint: str) -> Problem:
+    return Problem("error", code, 1, message, hint)
+
+
+def may_reorder(submission: Submission, now: datetime | None = None) -> bool:
+    """Whether the submission's place among its team's runs may change now."""
+    row = submission.round
+    if row is None or submission.late or submission.withdrawn_at is not None:
+        return False
+    return phase(row, now or timezone.now()) == Phase.OPEN
+
+
+@transaction.atomic
+def set_priority(submission: Submission, priority: int, by: User, now: datetime | None = None) -> None:
+    """Give the submission another place among its team's runs; a run that has that place gets the old one.
+
+    Raises Refused for one that is in no open round, and for a place that the round does not have.
+    """
+    now = now or timezone.now()
+    Team.objects.select_for_update(no_key=True).get(pk=submission.team_id)
+    found = Submission.objects.select_related("round").get(pk=submission.pk)
+    row = found.round
+    if row is None or not may_reorder(found, now):
+        when = (
+            f"{row} closed at {utc(row.closes_at)}."
+            if row and now >= row.closes_at
+            else "It is in no open round."
+        )
+        raise Refused.of(
+            "round_closed", f"The priority stays. {when}", "Priorities change until a round closes."
+        )
+    if not 1 <= priority <= row.runs_per_team:
+        message = f"Priority {priority} is not between 1 and {row.runs_per_team}, the runs of a team."
+        raise Refused.of("invalid_priority", message, f"Send one of 1 to {row.runs_per_team}.")
+    other = counted(row, found.team).filter(priority=priority).exclude(pk=found.pk).first()
+    for each, place in ((other, found.priority), (found, priority)):
+        if each is not None:
+            Submission.objects.filter(pk=each.pk).update(priority=place)
+            set_priority_of_runs(each.pk, place)
+            before, after = {"priority": each.priority}, {"priority": place}
+            record_curators("priority", each, by, before=before, after=after)
+    submission.priority = priority
+
+
+def standings(person: User, team: Team | None, now: datetime | None = None) -> list[Standing]:
+    """The rounds that take runs now, or will, with what the person and the team have in each, by opening."""
+    now = now or timezone.now()
+    taking = Dataset.objects.open_for_runs().values_list("pk", flat=True)
+    found = []
+    for row in announced(taking):
+        is_in = phase(row, now)
+        there = list(counted(row, team)) if team is not None else []
+        used = max(len(there), sent_by(row, person).count())
+        moment = row.opens_at if is_in == Phase.BEFORE else row.closes_at
+        verb = {Phase.BEFORE: "opens", Phase.OPEN: "closes"}.get(is_in, "closed")
+        until = f"{verb} {in_words(moment, now)}, {utc(moment)}"
+        found.append(Standing(row, listed_datasets(row), is_in, used, free_priorities(row, there), until))
+    return found

@@ -1,0 +1,95 @@
+"""The rows of the runs of a submission."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evaluation.core.problems import RunStatistics
+from leaderboard.core.storage.runs import StoredRun
+from leaderboard.models import DatasetVersion, Run, System
+from leaderboard.results.history.revisions import Kind, board_changed
+from leaderboard.results.records import Sent, record_run
+from submissions.models import Job, Submission
+
+
+def keep_run(
+    job: Job,
+    submission: Submission | None,
+    system: System,
+    stored: StoredRun,
+    statistics: RunStatistics,
+    version: DatasetVersion,
+    *,
+    origin: Run.Origin,
+    label: str = "",
+) -> Run:
+    """The row of a job's run: when it is scored, or before, where that has to wait for judgements."""
+    configuration = submission.configuration if submission else ""
+    return record_run(
+        version=version,
+        system=system,
+        sha256=stored.sha256,
+        origin=origin,
+        size=stored.size,
+        lines=statistics.lines,
+        # As its team gave it, else as the file has it.
+        tag=job.payload.get("run_tag") or (statistics.tags[0] if statistics.tags else ""),
+        # The variant first: what tells runs apart must survive the cut.
+        configuration=" · ".join(filter(None, [label, configuration]))[:80],
+        metadata={**statistics.metadata, **(made_by(submission) if submission else {})},
+        reusable=submission.reusable if submission else False,
+        built_from=job.payload.get("run_ids", []),
+        sent=sent_with(submission),
+    )
+
+
+def sent_with(submission: Submission | None) -> Sent:
+    """How the runs of the submission came."""
+    if submission is None:
+        return Sent()
+    return Sent(
+        submission_reference=submission.pk,
+        public=submission.public,
+        round_id=submission.round_id,
+        late=submission.late,
+        run_type=submission.run_type,
+        priority=submission.priority,
+    )
+
+
+def made_by(submission: Submission) -> dict[str, Any]:
+    """What a run made here says of the model and engine that made it; nothing of one that was sent."""
+    if submission.kind != Submission.Kind.MODEL:
+        return {}
+    made: dict[str, Any] = {"engine": submission.engine, "parameters": submission.parameters}
+    if submission.checkpoint is not None:
+        made["checkpoint"] = {
+            "kind": submission.checkpoint.kind,
+            "sha256": submission.checkpoint.model_sha256,
+            "parameters": submission.checkpoint.description.get("parameters"),
+            "hub_name": submission.checkpoint.hub_name,
+            "hub_commit": submission.checkpoint.hub_commit,
+        }
+    return {"made_by": made}
+
+
+def waiting_payload(stored: StoredRun, statistics: RunStatistics) -> dict[str, Any]:
+    """What the job of a validated run knows of it."""
+    tag = statistics.tags[0] if statistics.tags else ""
+    return {"run_sha256": stored.sha256, "size": stored.size, "tag": tag, "lines": statistics.lines}
+
+
+def keep_waiting_run(
+    job: Job, submission: Submission, stored: StoredRun, statistics: RunStatistics, version: DatasetVersion
+) -> Run:
+    """The row of a run that waits for judgements: pools are drawn from these, and the dataset's page lists them.
+
+    Call it, and what is below, with the boards of the submission's datasets locked.
+    """
+    run = keep_run(
+        job, submission, submission.system, stored, statistics, version,
+        origin=Run.Origin.UPLOADED, label=job.seed,
+    )  # fmt: skip
+    if submission.public:
+        board_changed(job.dataset, Kind.VISIBILITY)
+    return run

@@ -1,0 +1,152 @@
+"""Files that no row names: what a crash between writing bytes and committing their row leaves behind."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Container, Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from django.conf import settings
+
+from leaderboard.core.storage import deletion_lock
+from leaderboard.core.storage.store import PARTIAL, Area
+from leaderboard.models import CollectionProfile, Run, WorkRequest
+from submissions.checkpoints.service import sweep_checkpoints
+from submissions.jobs.cleanup.referenced_checksums import named_checksums
+from submissions.jobs.kinds.handover import Retrieved
+from submissions.jobs.models.embedding_cache import sweep_embeddings
+from submissions.models import TERMINAL, Job
+from submissions.sandbox.watching import remove
+from submissions.uploads.service import sweep_uploads
+
+logger = logging.getLogger(__name__)
+
+#: A file younger than this, in seconds, may belong to a transaction that is still open.
+GRACE = 24 * 3600
+#: So many files that no row names may be what crashes left, however few others there are.
+_FEW = 20
+
+
+def sweep(grace: float = GRACE) -> int:
+    """Remove what no row names and nobody touched for `grace` seconds; returns how many files and folders.
+
+    What cannot be removed in one place does not keep the others from being swept. While a backup runs nothing is: the
+    database that it copied may name what no row names now. One may begin at any moment, so each step looks again.
+    """
+    if deletion_lock.are_paused():
+        logger.info("nothing is swept while a backup runs")
+        return 0
+    steps: dict[str, Callable[[], int]] = {
+        "runs": lambda: _sweep_files(_folder(Area.RUNS), named_runs(), grace),
+        "top documents": lambda: _sweep_files(_folder(Area.TOP_DOCUMENTS), named_runs(), grace),
+        "profiles": lambda: _sweep_files(_folder(Area.PROFILES), _named_profiles(), grace),
+        "uploads": lambda: _sweep_files(_folder(Area.UPLOADS), _named_uploads(), grace),
+        "datasets' files": lambda: _sweep_datasets(grace),
+        "unfinished uploads": lambda: _sweep_unfinished(Path(settings.FILE_UPLOAD_TEMP_DIR), grace),
+        "uploads in pieces": lambda: sweep_uploads(grace),
+        "work": lambda: _sweep_work(grace),
+        "embeddings": sweep_embeddings,
+        "checkpoints": lambda: sweep_checkpoints(grace),
+    }
+    count = 0
+    for name, step in steps.items():
+        try:
+            count += step()
+        except Exception:
+            logger.exception("%s could not be swept", name)
+    if count:
+        logger.info("swept %s files that no row names", count)
+    return count
+
+
+def _folder(area: Area) -> Path:
+    return Path(settings.VAR) / area.value
+
+
+def _sweep_files(folder: Path, named: Container[str], grace: float) -> int:
+    """Remove old files but for the named ones; none where a backup has begun by the time that these are known."""
+    if deletion_lock.are_paused():
+        return 0
+    return _remove_old([path for path in _old_files(folder, grace) if path.name not in named], grace)
+
+
+def _remove_old(paths: Iterable[Path], grace: float) -> int:
+    """Remove files, but for those that somebody has touched since they were found: a row is about to name them."""
+    count = 0
+    for path in paths:
+        with suppress(FileNotFoundError):
+            if path.stat().st_mtime < time.time() - grace:
+                path.unlink()
+                count += 1
+    return count
+
+
+def _sweep_datasets(grace: float) -> int:
+    """What datasets are made of, judgements among it. There every checksum in any row keeps its file.
+
+    Where most of an area would go, nothing does: this is another site's database, or an empty one.
+    """
+    named = named_checksums()
+    if deletion_lock.are_paused():
+        return 0
+    count = 0
+    for area in (Area.FILES, Area.INDEXES, Area.EXCERPTS, Area.QRELS, Area.CURATION):
+        files = [path for path in _folder(area).rglob("*") if path.is_file()]
+        unnamed = [path for path in files if path.name not in named]
+        whole = [path for path in unnamed if not path.name.startswith(PARTIAL)]
+        if len(whole) > _FEW and 2 * len(whole) > len(files):
+            logger.error(
+                "no row names %s of %s files in %s: none is removed", len(whole), len(files), area.value
+            )
+            unnamed = [path for path in unnamed if path.name.startswith(PARTIAL)]
+        count += _remove_old(unnamed, grace)
+    return count
+
+
+def _sweep_unfinished(folder: Path, grace: float) -> int:
+    """Files on their way in, and the folders that zips were taken apart into."""
+    limit = time.time() - grace
+    old = [path for path in folder.glob("zip-*") if path.is_dir() and path.stat().st_mtime < limit]
+    for path in old:
+        remove(path)
+    return len(old) + _sweep_files(folder, set(), grace)
+
+
+def _sweep_work(grace: float) -> int:
+    """Remove the scratch folders of workers that were killed: a job takes no longer than its wall clock."""
+    work = Path(settings.VAR) / "work"
+    limit = time.time() - max(grace, settings.JOB_WALL_CLOCK_SECONDS)
+    old = [folder for folder in work.glob("*") if folder.is_dir() and folder.stat().st_mtime < limit]
+    for folder in old:
+        remove(folder)
+    return len(old)
+
+
+def _old_files(folder: Path, grace: float) -> Iterator[Path]:
+    limit = time.time() - grace
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError):  # whoever wrote it has finished meanwhile
+            if path.is_file() and path.stat().st_mtime < limit:
+                yield path
+
+
+def named_runs() -> set[str]:
+    """The checksums of the runs that any row names, or a job that has not ended."""
+    named = set(Run.objects.values_list("sha256", flat=True))
+    # A job that has not run yet, or was put back, names its run in its payload alone.
+    waiting = Job.objects.exclude(state__in=TERMINAL).values_list("payload", flat=True)
+    requested = WorkRequest.objects.filter(taken_at=None).values_list("payload", flat=True)
+    for payload in (*waiting, *requested):
+        found = Retrieved.from_payload(payload)
+        named |= {payload.get("run_sha256", ""), *(found.sha256s if found else ())}
+    return named
+
+
+def _named_profiles() -> set[str]:
+    return set(CollectionProfile.objects.values_list("terms_sha256", flat=True))
+
+
+def _named_uploads() -> set[str]:
+    return set(Job.objects.exclude(state__in=TERMINAL).values_list("upload_sha256", flat=True))

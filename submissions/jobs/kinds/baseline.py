@@ -1,0 +1,125 @@
+"""Retrieve with one of our own engines, then score: baselines and the demo's other rows.
+
+The baseline of a dataset that collects runs is retrieved at once, so that pools can be drawn from it too, and scored
+with all others when the first judgements come.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from django.conf import settings
+from django.db import transaction
+
+from evaluation.core.problems import RunStatistics
+from evaluation.engines import retrieve
+from evaluation.runs.score import check_run
+from leaderboard.core.storage.runs import run_path, store_run, write_text
+from leaderboard.core.storage.store import Area, path_of
+from leaderboard.datasets.qrels import scoring_target, topic_ids
+from leaderboard.models import DatasetVersion, Run
+from leaderboard.systems.baselines import BM25, CONFIGURATIONS, Configuration, system_of
+from submissions.intake.run_records import keep_run
+from submissions.jobs.kinds.handover import Retrieved, finish, keep_found, score_handed_over
+from submissions.jobs.kinds.score import current_qrels
+from submissions.models import Job, State
+from submissions.queue.lease import Cancelled, Lease, LeaseLost
+from submissions.queue.lifecycle import advance, write_log
+
+#: Where a run's metadata says which queries it was retrieved for.
+TOPICS = "topics_sha256"
+
+
+def retrieve_job(job: Job, lease: Lease) -> None:
+    """Run the job's configuration over its dataset and publish the result. Raises LeaseLost or Cancelled.
+
+    Without judgements yet the run is kept, and the job is done.
+    """
+    if score_handed_over(job, lease):
+        return
+    configuration = CONFIGURATIONS[job.payload.get("configuration", BM25.slug)]
+    if not advance(job.pk, State.RETRIEVING, fence=job.fence, stage="loading"):
+        raise LeaseLost
+    work = Path(settings.VAR) / "work"
+    work.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=work) as folder:
+        if job.dataset.awaits_judgements:
+            _retrieve_and_keep(job, lease, configuration, Path(folder))
+        else:
+            _retrieve_and_score(job, lease, configuration, Path(folder))
+
+
+def _retrieve_and_score(job: Job, lease: Lease, configuration: Configuration, folder: Path) -> None:
+    version = current_qrels(job.dataset).version
+    out = folder / "run.txt"
+    if (kept := _kept_run(configuration, version)) is not None:
+        write_log(job.pk, f"{configuration.name} over {version}, retrieved while runs were collected")
+        write_text(kept.sha256, out)
+    else:
+        _retrieve(job, lease, configuration, version, out)
+    run = keep_found(out, version)
+    finish(job, lease, Retrieved(system_of(configuration).slug, version.pk, job.queue, [run]))
+
+
+def _retrieve_and_keep(job: Job, lease: Lease, configuration: Configuration, folder: Path) -> None:
+    version, out = job.dataset.current_version, folder / "run.txt"
+    if version is None:
+        raise RuntimeError(f"{job.dataset.slug} collects runs and has no version")
+    if _kept_run(configuration, version) is None:
+        _retrieve(job, lease, configuration, version, out)
+        read = check_run(out, scoring_target(version)).statistics
+        statistics = RunStatistics(lines=read.lines, tags=read.tags, metadata={TOPICS: version.topics_sha256})
+        stored = store_run(out)
+        with transaction.atomic():
+            _done(job)
+            keep_run(
+                job, None, system_of(configuration), stored, statistics, version, origin=Run.Origin.RETRIEVED
+            )
+            write_log(job.pk, "Kept. It is scored when the first judgements come.")
+    else:
+        _done(job)
+
+
+def _done(job: Job) -> None:
+    if not advance(job.pk, State.DONE, fence=job.fence, unless_cancelled=True, progress=1.0):
+        stopped = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
+        raise Cancelled if stopped else LeaseLost
+
+
+def _retrieve(
+    job: Job, lease: Lease, configuration: Configuration, version: DatasetVersion, out: Path
+) -> None:
+    write_log(job.pk, f"{configuration.name} over {version}")
+    retrieval = retrieve(
+        configuration.engine,
+        corpus=path_of(Area.FILES, version.corpus_sha256),
+        queries=path_of(Area.FILES, version.topics_sha256),
+        out=out,
+        parameters={"language": job.dataset.language, **configuration.parameters},
+        drop_self_matches=job.dataset.drop_self_matches,
+        progress=lease.report_stage,
+        work_folder=out.parent,
+    )
+    write_log(
+        job.pk,
+        f"{retrieval.documents:,} documents indexed in {retrieval.build_seconds:.1f} s, "
+        f"{retrieval.queries:,} queries searched in {retrieval.search_seconds:.1f} s "
+        f"({retrieval.index_bytes / 2**20:.1f} MiB, analyser {retrieval.analyser})",
+    )
+
+
+def _kept_run(configuration: Configuration, version: DatasetVersion) -> Run | None:
+    """The configuration's run that was kept while the dataset collected, if it answers all queries of now."""
+    runs = Run.objects.filter(
+        version=version,
+        system=system_of(configuration),
+        origin=Run.Origin.RETRIEVED,
+        metadata__has_key=TOPICS,
+    )
+    now = topic_ids(version.topics_sha256)
+    for run in runs.order_by("-pk"):
+        then = topic_ids(run.metadata[TOPICS])
+        if run_path(run.sha256).exists() and now <= then:
+            return run
+    return None

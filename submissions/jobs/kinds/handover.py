@@ -1,0 +1,221 @@
+"""From retrieving to scoring: whoever retrieves may have no judgements, and then hands what it found to a scorer.
+
+What was found lies in the store, and is named in the job's payload: the rest of the job is then the scorers' queue's.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from django.conf import settings
+from django.db import transaction
+
+from evaluation.core.errors import InvalidRun
+from evaluation.runs.score import check_run
+from leaderboard.core.storage.runs import StoredRun, run_path, store_run, write_text
+from leaderboard.datasets.qrels import scoring_target
+from leaderboard.importing.examples_runs import keep_example_runs, offer_example_runs
+from leaderboard.models import DatasetVersion, Entry, Qrels, System
+from leaderboard.results.efficiency import record_measurement
+from leaderboard.results.publishing.datasets import mark_published
+from leaderboard.systems.baselines import BM25
+from submissions.jobs.kinds.score import (
+    Result,
+    begin_scoring,
+    current_qrels,
+    evaluate,
+    publish_on_present,
+    publish_results,
+)
+from submissions.models import Job, State
+from submissions.queue.lease import Cancelled, Lease, LeaseLost
+from submissions.queue.lifecycle import advance, write_log
+from submissions.queue.queue import ATTEMPTS, ring
+
+logger = logging.getLogger(__name__)
+
+#: In a job's payload: what was found, and how often that was not there for who should score it.
+KEY = "retrieved"
+MISSED = "retrieved_missed"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRun:
+    """A ranking in the store: the main one has no label; `facts` are by names of evaluation.engines.FACTS."""
+
+    sha256: str
+    size: int
+    label: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieved:
+    """What a retrieving worker found: for which system and version, the runs with the main one last, what it cost.
+
+    `figures` are by label; empty where nothing may be said of times. `baseline` is BM25's measurement beside it.
+    """
+
+    system: str
+    version: int
+    queue: str
+    runs: Sequence[FoundRun]
+    hardware: Mapping[str, Any] = field(default_factory=dict)
+    figures: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    baseline: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_payload(cls, payload: Mapping[str, Any]) -> Self | None:
+        """What a job's payload names; None where nothing was retrieved yet."""
+        told = payload.get(KEY)
+        if not told:
+            return None
+        return cls(**{**told, "runs": [FoundRun(**run) for run in told["runs"]]})
+
+    @property
+    def sha256s(self) -> list[str]:
+        """The runs' keys in the store."""
+        return [run.sha256 for run in self.runs]
+
+
+def keep_found(
+    path: Path, version: DatasetVersion, label: str = "", facts: Mapping[str, Any] | None = None
+) -> FoundRun:
+    """Check a run as an upload is checked, without judgements, and store it. Raises InvalidRun."""
+    report = check_run(path, scoring_target(version))
+    if not report.valid:
+        raise InvalidRun(report)
+    return FoundRun(*store_run(path), label, dict(facts or {}))
+
+
+def finish(job: Job, lease: Lease, found: Retrieved) -> None:
+    """Score and publish what was found, or leave that to a scorer where judgements are not for this process.
+
+    Raises LeaseLost, Cancelled, or JudgementsChanged.
+    """
+    if settings.PRIVATE_STORAGE:
+        score_found(job, lease, found)
+    else:
+        _hand_over(job, found)
+
+
+def score_handed_over(job: Job, lease: Lease) -> bool:
+    """Score what another worker found for this job; False where that is still to be retrieved.
+
+    Retrieved over content that the dataset no longer has, or not in this worker's store, it goes back to where it came
+    from; what is not there for the third time fails.
+    """
+    found = Retrieved.from_payload(job.payload)
+    if found is None:
+        return False
+    if found.version != current_qrels(job.dataset).version_id:
+        write_log(job.pk, "The dataset has other content now: it is retrieved again.")
+        _send_back(job, found)
+    elif missing := [sha256 for sha256 in found.sha256s if not run_path(sha256).exists()]:
+        _miss(job, found, missing)
+    else:
+        score_found(job, lease, found)
+    return True
+
+
+def _miss(job: Job, found: Retrieved, missing: Sequence[str]) -> None:
+    """Retrieve again what is not in this worker's store, which may be another than the retriever's, or give up."""
+    missed = job.payload.get(MISSED, 0) + 1
+    fault = secrets.token_hex(4)
+    logger.error(
+        "fault %s in job %s (%s): %s is not in the store (time %d of %d); do retriever and scorer share one?",
+        fault, job.pk, job.kind, run_path(missing[0]), missed, ATTEMPTS,
+    )  # fmt: skip
+    if missed < ATTEMPTS:
+        write_log(
+            job.pk, f"What was retrieved is not here: a fault of ours ({fault}); it is retrieved again."
+        )
+        _send_back(job, found, **{MISSED: missed})
+    elif advance(job.pk, State.FAILED, fence=job.fence, error_code="run_missing", fault=fault):
+        write_log(
+            job.pk, f"What was retrieved is not here: a fault of ours ({fault}), three times. We are sorry."
+        )
+
+
+def _send_back(job: Job, found: Retrieved, **noted: int) -> None:
+    payload = {name: value for name, value in job.payload.items() if name != KEY}
+    _move(job, found.queue, {**payload, **noted})
+
+
+def score_found(job: Job, lease: Lease, found: Retrieved) -> None:
+    """Score, publish, and record what it cost. Raises as `finish`."""
+    qrels = current_qrels(job.dataset)
+    begin_scoring(job)
+    system = System.objects.get(slug=found.system)
+    results = [
+        Result(
+            StoredRun(run.sha256, run.size),
+            evaluate(run_path(run.sha256), job.dataset, qrels, lease),
+            run.label,
+            run.facts,
+        )
+        for run in found.runs
+    ]
+    is_baseline = job.kind == Job.Kind.BASELINE
+    examples = _examples(job, found) if is_baseline else []
+
+    @transaction.atomic
+    def publish(results: Sequence[Result], present: Qrels) -> None:
+        entries = publish_results(job, system, results, present, Entry.Provenance.MEASURED)
+        if found.figures and entries:
+            _record_measurements(results, entries, found)
+        if is_baseline:
+            offer_example_runs(qrels.version, examples)
+            mark_published(job.dataset)
+
+    publish_on_present(job, lease, results, qrels, publish)
+
+
+def _examples(job: Job, found: Retrieved) -> list[Any]:
+    with tempfile.TemporaryDirectory(prefix="runboard-") as name:
+        folder = Path(name)
+        text = folder / "run.txt"
+        write_text(found.runs[-1].sha256, text)
+        return keep_example_runs(job.dataset, text, folder)
+
+
+def _hand_over(job: Job, found: Retrieved) -> None:
+    """Put the job into the scorers' queue, with what was found. Its attempts begin anew: the work is another."""
+    _move(job, Job.Queue.SCORE, {**job.payload, KEY: asdict(found)})
+    write_log(job.pk, "Retrieved; a scorer goes on.")
+
+
+def _move(job: Job, queue: str, payload: Mapping[str, Any]) -> None:
+    anew = {"lease_expires_at": None, "attempts": 0, "progress": 0.0, "stage": "", "progress_note": ""}
+    if not advance(
+        job.pk,
+        State.QUEUED,
+        fence=job.fence,
+        unless_cancelled=True,
+        queue=queue,
+        payload=dict(payload),
+        **anew,
+    ):
+        stopped = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
+        raise Cancelled if stopped else LeaseLost
+    ring(queue)
+
+
+def _record_measurements(results: Sequence[Result], entries: Sequence[Entry], found: Retrieved) -> None:
+    """What each entry's system cost, and what BM25 did, which stands on its own entry too."""
+    baseline = found.baseline.get("figures") or {}
+    for result, entry in zip(results[-len(entries) :], entries, strict=True):
+        if figures := found.figures.get(result.label):
+            record_measurement(entry, found.hardware, figures, baseline)
+    own = entries[-1]
+    row = Entry.objects.filter(
+        dataset=own.dataset, comparison_group=own.comparison_group, is_baseline=True, system__slug=BM25.slug
+    ).first()
+    if baseline and row is not None:
+        record_measurement(row, found.baseline["hardware"], baseline, baseline)

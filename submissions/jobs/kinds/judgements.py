@@ -1,0 +1,92 @@
+"""Pools drawn and judgements merged: the work of POOL and MERGE jobs. Both read judgements, so the scorer does them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from django.db import transaction
+
+from evaluation.runs.pooling import PoolTooLarge
+from leaderboard.core.audit import acting
+from leaderboard.judgements.comparing import compare_import, merge_import, record_comparison, record_merge
+from leaderboard.judgements.drawing import draw, record_pool
+from leaderboard.judgements.imports import State as ImportState
+from leaderboard.judgements.imports import give_up_import
+from leaderboard.judgements.pools import give_up_pool
+from leaderboard.judgements.sync_commands import scratch
+from leaderboard.models import JudgementImport, Pool, User
+from submissions.jobs.kinds.score import begin_scoring
+from submissions.models import Job, State
+from submissions.queue.lease import Cancelled, Lease, LeaseLost
+from submissions.queue.lifecycle import advance, write_log
+from submissions.queue.queue import ATTEMPTS
+
+
+def pool_job(job: Job, lease: Lease) -> None:
+    """Draw the pool that the payload names. Again, nothing changes. Raises LeaseLost or Cancelled."""
+    key = job.payload["pool"]
+    begin_scoring(job)
+    with _giving_up(job, lambda: give_up_pool(key)), scratch() as folder:
+        pool = Pool.objects.select_related("dataset__current_qrels", "version", "created_by").get(pk=key)
+        if pool.state != Pool.State.DRAWING:
+            _end(job, "It is drawn already.")
+            return
+        try:
+            stored = draw(pool, folder, lease.report)
+        except PoolTooLarge as error:
+            with transaction.atomic():
+                _end(job, str(error))
+                give_up_pool(key, str(error))
+            return
+        with acting(pool.created_by), transaction.atomic():
+            _end(job, f"{stored.statistics['pairs']:,} pairs to be judged.")
+            record_pool(pool, stored)
+
+
+def merge_job(job: Job, lease: Lease) -> None:
+    """Compare or merge the judgements that the payload names, as their state says. Raises LeaseLost or Cancelled."""
+    key = job.payload["import"]
+    begin_scoring(job)
+    with _giving_up(job, lambda: give_up_import(key)), scratch() as folder:
+        related = ("dataset__current_qrels", "dataset__current_version", "version", "against")
+        brought = JudgementImport.objects.select_related(*related).get(pk=key)
+        person = User.objects.filter(pk=job.payload.get("by")).first()
+        if brought.state == ImportState.COMPARING:
+            found = compare_import(brought, folder)
+            lease.check()
+            with acting(person, brought.note), transaction.atomic():
+                _end(job, "Compared.")
+                record_comparison(brought, found)
+        elif brought.state == ImportState.MERGING:
+            merged = merge_import(brought, folder)
+            lease.check()
+            with acting(person, brought.note), transaction.atomic():
+                _end(job, "Merged.")
+                write_log(job.pk, record_merge(brought, merged))
+        else:
+            _end(job, "It was settled meanwhile.")
+
+
+def _end(job: Job, line: str) -> None:
+    """The job is done; within the transaction that writes its result. Raises LeaseLost or Cancelled."""
+    if not advance(job.pk, State.DONE, fence=job.fence, unless_cancelled=True, progress=1.0):
+        stopped = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
+        raise Cancelled if stopped else LeaseLost
+    write_log(job.pk, line)
+
+
+@contextmanager
+def _giving_up(job: Job, give_up: Callable[[], None]) -> Iterator[None]:
+    """Say on its own page that the work failed, where it is not tried again."""
+    try:
+        yield
+    except LeaseLost:
+        raise
+    except Cancelled:
+        give_up()
+        raise
+    except Exception:
+        if job.attempts >= ATTEMPTS:
+            give_up()
+        raise

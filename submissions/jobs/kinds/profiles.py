@@ -1,0 +1,57 @@
+"""Profile a collection and what runs rank first of it: the work of a STATISTICS job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from django.db import transaction
+
+from leaderboard.results.profiles.store import (
+    FoundCollection,
+    find_beside,
+    find_collection,
+    record_beside,
+    record_collection,
+    work_folder,
+)
+from submissions.models import Job, State
+from submissions.queue.lease import Cancelled, Lease, LeaseLost
+from submissions.queue.lifecycle import advance, write_log
+
+
+def statistics_job(job: Job, lease: Lease) -> None:
+    """Find what is not known yet of the dataset's texts and runs. Again, nothing changes.
+
+    The texts are recorded first, and only then compared with others. Raises LeaseLost or Cancelled.
+    """
+    if not advance(job.pk, State.RETRIEVING, fence=job.fence, stage="reading"):
+        raise LeaseLost
+    with work_folder() as folder:
+        found = find_collection(
+            job.dataset, Path(folder), lambda share: lease.report_stage("reading", 0.9 * share)
+        )
+    _record(job, found)
+    beside = find_beside(job.dataset, lambda share: lease.report_stage("comparing", 0.9 + 0.1 * share))
+    with transaction.atomic():
+        if not advance(job.pk, State.DONE, fence=job.fence, unless_cancelled=True, progress=1.0):
+            stopped = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
+            raise Cancelled if stopped else LeaseLost
+        record_beside(job.dataset, beside)
+        write_log(
+            job.pk,
+            f"Compared with {len(beside.overlaps):,} other collections; looked at {len(beside.runs):,} runs.",
+        )
+
+
+def _record(job: Job, found: FoundCollection | None) -> None:
+    """The texts' profile, as long as the claim is ours."""
+    with transaction.atomic():
+        if not advance(job.pk, State.SCORING, fence=job.fence, stage="comparing"):
+            raise LeaseLost
+        if found is None:
+            write_log(job.pk, "The dataset has no texts here: nothing to look at.")
+            return
+        record_collection(found)
+        if "tokens" in found.values:
+            tokens, vocabulary = found.values["tokens"], found.values["vocabulary"]
+            write_log(job.pk, f"{tokens:,} words, {vocabulary:,} different ones.")

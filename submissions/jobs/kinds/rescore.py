@@ -1,0 +1,141 @@
+"""The job that evaluates every stored run of a dataset on other judgements.
+
+What is evaluated is a row, so a worker that is lost costs the run that it was at: whoever comes next finds the others
+done. It works in slices, so that verdicts which people wait for come between.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from django.db import transaction
+
+from evaluation.core.errors import InvalidContent
+from leaderboard.core.storage.runs import run_path
+from leaderboard.judgements.rescoring import give_up
+from leaderboard.judgements.rescoring.content import prepare_content
+from leaderboard.judgements.rescoring.runs import (
+    begin_run,
+    end_run,
+    finish,
+    lose_run,
+    note_progress,
+    settings_of,
+    waiting_runs,
+)
+from leaderboard.models import Dataset, Evaluation, Rescore, Run, WorkRequest
+from leaderboard.results.protection import evaluate_parts, policy_of
+from submissions.jobs.kinds.score import evaluate_run, record_scored
+from submissions.models import Job, State
+from submissions.queue.lease import Cancelled, Lease, LeaseLost
+from submissions.queue.lifecycle import advance, write_log
+from submissions.queue.queue import put_back
+
+#: Seconds after which the job lets others have their turn.
+SLICE = 20.0
+
+
+def rescore_job(job: Job, lease: Lease) -> None:
+    """Evaluate the runs that wait, then let the curator decide. Raises LeaseLost, or Cancelled once thrown away."""
+    if not advance(job.pk, State.SCORING, fence=job.fence, stage=""):
+        raise LeaseLost
+    began = time.monotonic()
+    while True:
+        rescore = _evaluating(job)
+        dataset = Dataset.objects.get(pk=rescore.dataset_id)
+        settings = settings_of(dataset)
+        while (run := waiting_runs(rescore).select_related("version").first()) is not None:
+            if time.monotonic() - began > SLICE:
+                put_back(job, counted=False)
+                return
+            _evaluate(job, lease, rescore, run)
+            rescore = _evaluating(job)
+        if policy_of(dataset).competition:
+            _find_parts(rescore, lease)
+        content = prepare_content(dataset, rescore.to_qrels)
+        with transaction.atomic():
+            # The state goes first: a lost claim lets nobody decide.
+            if not advance(job.pk, State.DONE, fence=job.fence, unless_cancelled=True, progress=1.0):
+                raise LeaseLost
+            if finish(rescore, content, settings):
+                write_log(job.pk, f"{rescore.done:,} runs are evaluated, {len(rescore.lost):,} cannot be.")
+                return
+            transaction.set_rollback(True)
+
+
+def _evaluating(job: Job) -> Rescore:
+    """The job's rescore as it is now. Raises Cancelled where nobody waits for it any more."""
+    wanted = Rescore.objects.filter(pk=job.payload["rescore"], state=Rescore.State.EVALUATING)
+    rescore = wanted.select_related("to_qrels__version__dataset", "from_qrels").first()
+    if rescore is None:
+        raise Cancelled
+    return rescore
+
+
+def _evaluate(job: Job, lease: Lease, rescore: Rescore, run: Run) -> None:
+    """Give one run its evaluation, or list it among those that cannot have one."""
+    if not begin_run(rescore, run):
+        note_progress(rescore)
+        return
+    total = max(rescore.total, 1)
+    path = run_path(run.sha256)
+    try:
+        scored = evaluate_run(
+            path,
+            rescore.to_qrels.version.dataset,
+            rescore.to_qrels,
+            lambda share: lease.report((min(rescore.done, total - 1) + share) / total),
+        )
+        record_scored(run, rescore.to_qrels, scored)
+    except FileNotFoundError:
+        lose_run(rescore, run, _missing(path))
+    except InvalidContent as error:
+        codes = ", ".join(sorted({problem.code for problem in error.report.problems}))
+        lose_run(rescore, run, f"its file does not pass validation any more ({codes})")
+    except (SystemExit, KeyboardInterrupt, LeaseLost, Cancelled):
+        end_run(rescore)
+        raise
+    else:
+        end_run(rescore)
+        _count_anew(job)
+    note_progress(rescore)
+
+
+def _find_parts(rescore: Rescore, lease: Lease) -> None:
+    """The means over a competition's parts, where they are not there yet, one evaluation after the other."""
+    evaluations = Evaluation.objects.filter(qrels=rescore.to_qrels).order_by("pk")
+    for key in list(evaluations.values_list("pk", flat=True)):
+        lease.check()
+        evaluate_parts(evaluations.select_related("qrels").get(pk=key))
+
+
+def _missing(path: Path) -> str:
+    if path.exists():  # it is there: something else that scoring needs is not
+        raise FileNotFoundError("judgements, topics or document ids of the dataset are not in the store")
+    return "its file is no longer stored"
+
+
+def _count_anew(job: Job) -> None:
+    """Forget earlier attempts: a long campaign may lose any number of workers, as long as each gets on."""
+    if job.attempts > 1:
+        job.attempts = 1
+        Job.objects.filter(pk=job.pk, fence=job.fence).update(attempts=1)
+
+
+def give_up_lost() -> int:
+    """Say of rescores whose job failed that they did, so that the curator may go on with them; how many."""
+    count = 0
+    for rescore in Rescore.objects.filter(state=Rescore.State.EVALUATING):
+        asked = {"kind": WorkRequest.Kind.RESCORE, "payload__rescore": rescore.pk}
+        if WorkRequest.objects.filter(**asked, taken_at=None).exists():
+            continue
+        last = Job.objects.filter(**asked).order_by("-pk").first()
+        if last is not None and last.state in (
+            State.FAILED,
+            State.TIMED_OUT,
+            State.REJECTED,
+            State.CANCELLED,
+        ):
+            count += give_up(rescore)
+    return count

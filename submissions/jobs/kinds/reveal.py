@@ -1,0 +1,28 @@
+"""The scorer's part of a round's reveal: which queries are judged, and best, median and worst on each."""
+
+from __future__ import annotations
+
+from django.db import transaction
+
+from leaderboard.datasets.qrels import load_qrels
+from leaderboard.models import Round
+from leaderboard.rounds.topics import sum_up
+from submissions.jobs.kinds.score import begin_scoring, current_qrels
+from submissions.models import Job, State
+from submissions.queue.lease import Cancelled, Lease, LeaseLost
+from submissions.queue.lifecycle import advance, write_log
+
+
+def reveal_job(job: Job, lease: Lease) -> None:
+    """Sum up the round that the job names on its dataset. Raises LeaseLost or Cancelled."""
+    row = Round.objects.get(pk=job.payload["round"])
+    qrels = current_qrels(job.dataset)
+    begin_scoring(job)
+    queries = load_qrels(qrels).query_ids
+    lease.report(0.5)
+    with transaction.atomic():
+        if not advance(job.pk, State.DONE, fence=job.fence, unless_cancelled=True, progress=1.0):
+            stopped = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
+            raise Cancelled if stopped else LeaseLost
+        summary = sum_up(row, job.dataset, qrels, queries)
+        write_log(job.pk, f"Summed up {summary.runs} runs of {row}.")

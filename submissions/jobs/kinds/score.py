@@ -1,0 +1,295 @@
+"""Score a job's run: one pass over the file, one transaction for result and state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from django.db import transaction
+
+from evaluation.core.errors import InvalidRun
+from evaluation.core.problems import Problem
+from evaluation.measures import DEFAULT_MEASURES, SPEC_VERSION
+from evaluation.runs.score import ScoredRun, score_run
+from evaluation.runs.similarity import SignedRun
+from leaderboard.core.storage import deletion_lock
+from leaderboard.core.storage.runs import StoredRun, run_path, store_run
+from leaderboard.core.storage.store import Area, path_of, remove
+from leaderboard.datasets.qrels import scoring_target
+from leaderboard.judgements import rescoring
+from leaderboard.models import Dataset, Entry, Evaluation, Qrels, Run, System
+from leaderboard.results.history.revisions import lock_boards
+from leaderboard.results.judged_shares import JUDGED_MEASURES
+from leaderboard.results.protection import evaluate_parts, policy_of
+from leaderboard.results.publishing import EntryMarks, publish_entry
+from leaderboard.results.records import record_evaluation
+from submissions.intake.run_records import keep_run
+from submissions.jobs.kinds.seed_sets import publish_seed
+from submissions.models import Job, State, Submission
+from submissions.queue.lease import Cancelled, Lease, LeaseLost
+from submissions.queue.lifecycle import advance, write_log
+from submissions.quotas import probes
+
+#: What the log says of a result, by who sees it.
+_LOGGED: Mapping[str, str] = {
+    Entry.Visibility.PUBLIC: "Scored and published.",
+    Entry.Visibility.HELD: "Scored: no significant change.",
+    Entry.Visibility.SUPERSEDED: "Scored; a better result of the team or of its sender stands on the board.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A run that was evaluated, and what is known of how it came to be.
+
+    `label` tells the variants of one job apart; `facts` are by names of evaluation.engines.FACTS. `signed` is what is
+    kept of runs over hidden judgements.
+    """
+
+    stored: StoredRun
+    scored: ScoredRun
+    label: str = ""
+    facts: Mapping[str, str | int | float] = field(default_factory=dict)
+    signed: SignedRun | None = None
+
+
+def score_job(job: Job, lease: Lease) -> None:
+    """Validate (where that was left to us), score and publish an uploaded run.
+
+    Raises evaluation.core.errors.InvalidRun for a file that does not pass, LeaseLost when the claim is gone.
+    """
+    qrels = current_qrels(job.dataset)
+    if job.validated:
+        stored = StoredRun(job.payload["run_sha256"], job.payload["size"])
+        begin_scoring(job)
+        scored = evaluate(run_path(stored.sha256), job.dataset, qrels, lease)
+    else:
+        upload = path_of(Area.UPLOADS, job.upload_sha256)
+        scored = evaluate(upload, job.dataset, qrels, lease)
+        begin_scoring(job)
+        stored = store_run(upload)
+    system = job.submission.system if job.submission else System.objects.get(slug=job.payload["system_slug"])
+    publish_on_present(
+        job,
+        lease,
+        [Result(stored, scored)],
+        qrels,
+        lambda results, present: publish_results(job, system, results, present, Entry.Provenance.SCORED),
+    )
+    forget_upload(job)
+
+
+class JudgementsChanged(Exception):
+    """The dataset stands on other judgements than those that the job scored against: nothing was published."""
+
+
+def evaluate(path: Path, dataset: Dataset, qrels: Qrels, lease: Lease) -> ScoredRun:
+    """The run's values for every measure that the dataset shows, or may come to show."""
+    lease.clock.enter("scoring")
+    return evaluate_run(path, dataset, qrels, lease.report)
+
+
+def evaluate_run(path: Path, dataset: Dataset, qrels: Qrels, progress: Callable[[float], None]) -> ScoredRun:
+    """The same for whoever tells of the progress otherwise. Every evaluation of the site is made here."""
+    return score_run(
+        path, scoring_target(qrels.version, qrels=qrels), measures_of(dataset), progress=progress
+    )
+
+
+def measures_of(dataset: Dataset) -> Sequence[str]:
+    """The dataset's own measures, then the default ones: kept for all, shown as the dataset says."""
+    return list(dict.fromkeys([*dataset.measures, *DEFAULT_MEASURES, *JUDGED_MEASURES]))
+
+
+def current_qrels(dataset: Dataset) -> Qrels:
+    """The judgements that the board stands on. Raises RuntimeError where there are none: such jobs do not start."""
+    if dataset.current_qrels is None:
+        raise RuntimeError(f"{dataset.slug} has no judgements")
+    return dataset.current_qrels
+
+
+def begin_scoring(job: Job) -> None:
+    """Say that the job is being scored. Raises LeaseLost when the claim is gone."""
+    if not advance(job.pk, State.SCORING, fence=job.fence, stage=""):
+        raise LeaseLost
+
+
+def publish_on_present(
+    job: Job,
+    lease: Lease,
+    results: Sequence[Result],
+    qrels: Qrels,
+    publish: Callable[[Sequence[Result], Qrels], object],
+) -> None:
+    """Publish results, after scoring the stored runs again where the board was switched to other judgements meanwhile.
+
+    Outside of transactions. Raises JudgementsChanged where the content changed too: then the job is to be done again.
+    """
+    while True:
+        lease.clock.enter("publishing")
+        try:
+            publish(results, qrels)
+            return
+        except JudgementsChanged:
+            present = current_qrels(Dataset.objects.select_related("current_qrels").get(pk=job.dataset_id))
+            if (present.version_id, present.split) != (qrels.version_id, qrels.split):
+                raise
+        qrels = present
+        write_log(job.pk, f"The board stands on qrels {qrels.number} now: scored again on these.")
+        results = [
+            replace(each, scored=evaluate(run_path(each.stored.sha256), job.dataset, qrels, lease))
+            for each in results
+        ]
+
+
+def _require_present(dataset: Dataset, qrels: Qrels) -> None:
+    """Raises JudgementsChanged where the board, locked, stands on other judgements: no number is born stale."""
+    if Dataset.objects.values_list("current_qrels_id", flat=True).get(pk=dataset.pk) != qrels.pk:
+        raise JudgementsChanged
+
+
+def publish_results(
+    job: Job, system: System, results: Sequence[Result], qrels: Qrels, provenance: Entry.Provenance
+) -> list[Entry]:
+    """Write results and state together. The state goes first: a lost claim publishes nothing.
+
+    The last result is the job's own, those before it are variants with a label and an entry each. Over hidden
+    judgements variants are dropped: a job is one reading of these, however many rankings it makes. The run of a seed
+    set makes an entry only with all others of the set; until then nothing is returned.
+    Raises LeaseLost, Cancelled where the submitter asked to stop before this moment, or JudgementsChanged.
+    """
+    if job.dataset.hidden:
+        results = [replace(each, signed=probes.sign(job, each.stored, qrels)) for each in results[-1:]]
+    with transaction.atomic():
+        lock_boards([job.dataset_id])
+        # As it is now: its team may have made it private, or withdrawn it, while we scored.
+        submission = Submission.objects.select_for_update(no_key=True).filter(pk=job.submission_id).first()
+        finished = {"progress": 1.0, "report": results[-1].scored.report.as_dict()}
+        if not advance(job.pk, State.DONE, fence=job.fence, unless_cancelled=True, **finished):
+            stopped = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
+            raise Cancelled if stopped else LeaseLost
+        _require_present(job.dataset, qrels)
+        rescoring.catch_up(job.dataset)
+        if submission is not None and job.seed:
+            result = replace(results[-1], label=job.seed)
+            evaluation = record(job, submission, system, result, qrels, provenance)
+            entry = publish_seed(job, submission, evaluation, provenance)
+            entries = [entry] if entry else []
+            _log_publication(job, entries)
+            return entries
+        entries = [
+            publish_entry(
+                evaluation=record(job, submission, system, result, qrels, provenance),
+                provenance=provenance,
+                public=submission.public if submission else True,
+                submission_reference=submission.pk if submission else "",
+                submitter=submission.submitter if submission else None,
+                is_baseline=job.kind == Job.Kind.BASELINE or bool(job.payload.get("baseline")),
+                facts=result.facts,
+                marks=marks_of(submission),
+            )
+            for result in results
+        ]
+        _tie(job, submission, entries)
+        _log_publication(job, entries)
+    return entries
+
+
+def marks_of(submission: Submission | None) -> EntryMarks:
+    """What a board says of how the submission's runs came."""
+    if submission is None:
+        return EntryMarks()
+    return EntryMarks(submission.round_id, submission.late, submission.run_type)
+
+
+def _log_publication(job: Job, entries: Sequence[Entry]) -> None:
+    if entries:
+        write_log(job.pk, _LOGGED.get(entries[-1].visibility, "Scored."))
+
+
+def _tie(job: Job, submission: Submission | None, entries: Sequence[Entry]) -> None:
+    """Note on the job what it made: an entry of its own and, for each variant, a further one.
+
+    A run that is there already is refused where it was uploaded; a model that was run again, or a retrieval of ours
+    that was asked for again, comes to the same entry. Raises InvalidRun.
+    """
+    *further, main = entries
+    already_there = Job.objects.filter(entry=main).exclude(pk=job.pk).exists()
+    if already_there and submission is not None:
+        withdrawn = main.visibility == Entry.Visibility.WITHDRAWN
+        if job.kind != Job.Kind.MODEL or withdrawn:
+            raise InvalidRun.of(_already_there(job))
+        write_log(job.pk, "It found what it had found before: the entry stays, and is measured again.")
+    if already_there:
+        further = list(entries) if submission is not None else []
+    else:
+        Job.objects.filter(pk=job.pk).update(entry=main)
+    if further:
+        job.further_entries.set(further)
+
+
+def record(
+    job: Job,
+    submission: Submission | None,
+    system: System,
+    result: Result,
+    qrels: Qrels,
+    provenance: Entry.Provenance,
+) -> Evaluation:
+    """The rows of the run and of its evaluation, unrounded; it is looked at for what a probe looks like."""
+    scored = result.scored
+    statistics = scored.report.statistics
+    origin = Run.Origin.UPLOADED if provenance == Entry.Provenance.SCORED else Run.Origin.RETRIEVED
+    run = keep_run(
+        job, submission, system, result.stored, statistics, qrels.version, origin=origin, label=result.label
+    )
+    evaluation = record_scored(run, qrels, scored)
+    if submission is not None and result.signed is not None:
+        probes.look(job, submission, evaluation, result.signed)
+    return evaluation
+
+
+def record_scored(run: Run, qrels: Qrels, scored: ScoredRun) -> Evaluation:
+    """The row of a stored run's evaluation, unrounded; in a competition with its means over both parts."""
+    evaluation = record_evaluation(
+        run=run,
+        qrels=qrels,
+        specification=SPEC_VERSION,
+        measures=[measure.name for measure in scored.measures],
+        means=scored.means,
+        per_query=scored.per_query,
+        missing_queries=scored.missing_queries,
+    )
+    if policy_of(qrels.version.dataset).competition:
+        evaluate_parts(evaluation)
+    return evaluation
+
+
+def _already_there(job: Job) -> Problem:
+    """The same text sent again, compressed otherwise, which its bytes alone did not show."""
+    return Problem(
+        "error",
+        "already_submitted",
+        1,
+        f"this system has the same run on {job.dataset} already",
+        "If it is another seed or configuration, label it.",
+    )
+
+
+def forget_upload(job: Job) -> None:
+    """Drop the uploaded bytes once the verdict is there, unless somebody else needs the same ones.
+
+    Bytes that came again since may belong to a submission whose row is not committed yet: the sweep sees to those, and
+    to all that is forgotten while a backup runs.
+    """
+    if not job.upload_sha256:
+        return
+    others = Job.objects.filter(upload_sha256=job.upload_sha256, state__in=[State.VALIDATING, State.SCORING])
+    path = path_of(Area.UPLOADS, job.upload_sha256)
+    came_again = path.exists() and path.stat().st_mtime > job.created_at.timestamp()
+    needed = came_again or others.exclude(pk=job.pk).exists()
+    if (
+        not needed and not deletion_lock.are_paused()
+    ):  # asked last: a backup that began since has copied the rows
+        remove(Area.UPLOADS, job.upload_sha256)

@@ -1,0 +1,116 @@
+"""Keep what embeddings take within its bound: what was used longest ago goes first, what is in use stays."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import time
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Sum
+
+from submissions.jobs.models import embedding_files, embedding_storage
+from submissions.jobs.models.embedding_files import GRACE, folders, old_folders, remove_embeddings
+from submissions.jobs.models.embedding_storage import is_remote, remove_stored, stored_keys
+from submissions.models import TERMINAL, Encoding, Job
+from submissions.queue.queue import ring
+from submissions.sandbox.watching import size_of
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two sweeps of a storage elsewhere by one process.
+_PAUSE = 3600.0
+_swept_at = -_PAUSE
+
+
+def sweep_embeddings() -> int:
+    """Remove what no row names, and whole encodings beyond `EMBEDDINGS_CACHE_BYTES`; returns how many.
+
+    A storage elsewhere is for workers that run models to sweep (`tidy_up`): one of them is woken.
+    """
+    if is_remote():
+        ring(Job.Queue.CPU)
+        return 0
+    return _sweep()
+
+
+def tidy_up() -> None:
+    """Sweep the storage elsewhere, if there is one, once an hour, and this machine's part of it. Logs what fails."""
+    global _swept_at
+    if not is_remote():
+        return
+    try:
+        _make_room_here()
+        if time.monotonic() - _swept_at >= _PAUSE:
+            _swept_at = time.monotonic()
+            _sweep()
+    except Exception:
+        logger.exception("the embeddings could not be swept")
+
+
+def _sweep() -> int:
+    count = _sweep_unnamed()
+    sizes = dict(Encoding.objects.annotate(size=Sum("shards__size")).values_list("key", "size"))
+    total = sum(size or 0 for size in sizes.values())
+    if total > settings.EMBEDDINGS_CACHE_BYTES:
+        for key in sorted(sizes, key=_last_used):
+            if total <= settings.EMBEDDINGS_CACHE_BYTES:
+                break
+            if _remove(key):
+                total -= sizes[key] or 0
+                count += 1
+    if count:
+        logger.info("swept the embeddings of %s encodings", count)
+    return count
+
+
+def _last_used(key: str) -> float:
+    return embedding_storage.last_used(key) if is_remote() else embedding_files.last_used(key)
+
+
+def _sweep_unnamed() -> int:
+    named = set(Encoding.objects.values_list("key", flat=True))
+    unnamed = [folder for folder in old_folders() if folder.name not in named]
+    for folder in unnamed:
+        shutil.rmtree(folder, ignore_errors=True)
+    if not is_remote():
+        return len(unnamed)
+    limit = time.time() - GRACE
+    stored = [key for key in stored_keys() if key not in named and embedding_storage.last_used(key) < limit]
+    for key in stored:
+        remove_stored(key)
+    return len(unnamed) + len(stored)
+
+
+def _make_room_here() -> None:
+    """Remove this machine's copies beyond the bound. They can be brought again."""
+    sizes = {folder.name: size_of([folder]) for folder in folders()}
+    total = sum(sizes.values())
+    for key in sorted(sizes, key=embedding_files.last_used):
+        if total <= settings.EMBEDDINGS_CACHE_BYTES:
+            break
+        with transaction.atomic():
+            encoding = Encoding.objects.select_for_update().filter(key=key).first()
+            if encoding is not None and not _is_in_use(encoding):
+                remove_embeddings(key)
+                total -= sizes[key]
+
+
+def _remove(key: str) -> bool:
+    """Forget the encoding and delete its files, unless it is in use."""
+    with transaction.atomic():
+        encoding = Encoding.objects.select_for_update().filter(key=key).first()
+        if encoding is None or _is_in_use(encoding):
+            return False
+        encoding.delete()
+        remove_embeddings(key)
+    if is_remote():  # a shard that is made anew in this moment is missed, and made again, by whoever needs it
+        remove_stored(key)
+    return True
+
+
+def _is_in_use(encoding: Encoding) -> bool:
+    """Whether a job uses it, waits for it, or makes a part of it."""
+    made = encoding.shards.filter(job__isnull=False).exclude(job__state__in=TERMINAL)
+    return encoding.waiting_jobs.exists() or made.exists()

@@ -1,0 +1,128 @@
+"""Encoded shards in a folder: `<key>/00000`, `00001` and so on, beside the rows that name them.
+
+The folder is the shared storage itself, or what a machine has of a storage elsewhere (`embedding_storage`). A shard
+comes out of a sandbox, so it is looked at as a stranger's before it is moved here, and takes its name whole.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from django.conf import settings
+
+from evaluation.engines.base import shard_name
+from evaluation.execution.outcome import is_plain_file
+from leaderboard.core.storage.store import Area, sync
+from submissions.sandbox.watching import remove
+
+#: A folder younger than this, in seconds, may be about to be named by a row.
+GRACE = 24 * 3600
+
+
+class UnusableOutput(RuntimeError):
+    """A child left something else than plain files: a link, a device, nothing at all."""
+
+
+def area() -> Path:
+    """The folder of all embeddings on this machine."""
+    return Path(settings.EMBEDDINGS_FOLDER or Path(settings.VAR) / Area.EMBEDDINGS.value)
+
+
+def embeddings_folder(key: str) -> Path:
+    """Where the shards of an encoding lie."""
+    return area() / key
+
+
+def shard_folder(key: str, number: int) -> Path:
+    """Where a shard of an encoding lies."""
+    return embeddings_folder(key) / shard_name(number)
+
+
+def keep_shard(source: Path, key: str, number: int) -> int:
+    """Move an encoded shard in place, synced, and return its bytes. What lies there already, unnamed, makes way.
+
+    Raises UnusableOutput. Nobody else may keep the same shard at the same time: hold the encoding's row.
+    """
+    size = checked_size(source)
+    put_in_place(source, shard_folder(key, number))
+    return size
+
+
+def put_in_place(source: Path, target: Path) -> None:
+    """Move a folder, synced, under a name that it takes whole. What has the name already makes way."""
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if target.exists():
+        remove(target)
+    for path in (*source.rglob("*"), source):
+        sync(path)
+    try:
+        source.rename(target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        copy = Path(tempfile.mkdtemp(prefix=".arriving-", dir=area()))
+        shutil.copytree(source, copy, dirs_exist_ok=True)
+        put_in_place(copy, target)
+    sync(target.parent)
+
+
+def forget_strangers(key: str, shards: int) -> None:
+    """Remove what is no shard: a child that searches may write beside those that it reads."""
+    known = {shard_name(number) for number in range(shards)}
+    for path in list(embeddings_folder(key).iterdir()):
+        if path.name not in known:
+            remove(path)
+
+
+def note_use(key: str) -> None:
+    """Remember that the embeddings were used now: what was used longest ago goes first."""
+    os.utime(embeddings_folder(key))
+
+
+def last_used(key: str) -> float:
+    """When the embeddings were used, in seconds since the epoch; 0 where there are none."""
+    folder = embeddings_folder(key)
+    return folder.stat().st_mtime if folder.exists() else 0.0
+
+
+def remove_embeddings(key: str) -> None:
+    """Delete an encoding's folder; of a removal that is cut off, nothing is left under the name."""
+    folder = embeddings_folder(key)
+    if folder.exists():
+        leaving = folder.with_name(f".leaving-{key}")
+        folder.rename(leaving)
+        shutil.rmtree(leaving, ignore_errors=True)
+
+
+def old_folders() -> Iterator[Path]:
+    """The folders that have lain here for longer than a transaction can be open."""
+    limit = time.time() - GRACE
+    yield from (folder for folder in folders() if folder.stat().st_mtime < limit)
+
+
+def folders() -> list[Path]:
+    """The folders that lie here, of encodings and of what is on its way."""
+    return [path for path in area().iterdir() if path.is_dir()] if area().exists() else []
+
+
+def checked_size(folder: Path) -> int:
+    """Bytes of the folder's files. Raises UnusableOutput for anything but plain files in plain folders."""
+    if not stat.S_ISDIR(folder.lstat().st_mode):
+        raise UnusableOutput(f"{folder.name} is no folder")
+    size = 0
+    for entry in list(os.scandir(folder)):
+        path = Path(entry.path)
+        if entry.is_dir(follow_symlinks=False):
+            size += checked_size(path)
+        elif is_plain_file(path):
+            size += path.stat().st_size
+        else:
+            raise UnusableOutput(f"{path.name!r} is no plain file")
+    return size

@@ -1,0 +1,343 @@
+"""Embeddings of a dataset version: made in shards by any worker of a queue, kept, and shared by jobs.
+
+A shard is a row that one job makes, under the lease and the fence of every job. The job that needs the whole corpus
+gives its claim up and waits; the transaction that finishes the last shard puts it back into the queue. Whoever writes
+here holds the encoding's row, so that of two last shards one sees the other.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.db import transaction
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from submissions.jobs.models import embedding_storage
+from submissions.jobs.models.embedding_files import embeddings_folder, keep_shard, note_use, shard_folder
+from submissions.jobs.models.embedding_storage import (
+    Report,
+    bring_shards,
+    is_remote,
+    keep_here,
+    publish,
+    send_shard,
+)
+from submissions.jobs.models.encoding_setting import Setting
+from submissions.jobs.models.shard_manifest import Manifest
+from submissions.models import TERMINAL, Encoding, Job, Shard, State
+from submissions.queue.capability import UNPROTECTED
+from submissions.queue.lease import Cancelled, LeaseLost
+from submissions.queue.lifecycle import advance, write_log
+from submissions.queue.queue import request_cancel, ring
+
+logger = logging.getLogger(__name__)
+
+#: States of a shard's job that end the jobs which wait for it. A cancelled one is made again if somebody waits.
+_ENDED_BADLY = frozenset({State.FAILED, State.REJECTED, State.TIMED_OUT})
+#: How many workers are woken at once for the shards of a corpus.
+_BELLS = 32
+
+
+class WaitsForShards(Exception):
+    """The job can go on once all shards of its corpus are there; `setting` says which."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        super().__init__(f"{setting.shards} shards")
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A whole encoded corpus: what it took, in seconds, and on which hardware classes it was made."""
+
+    key: str
+    shards: int
+    shard_size: int
+    documents: int
+    seconds: float
+    hardware: frozenset[str]
+
+    @property
+    def folder(self) -> Path:
+        """Where the shards lie."""
+        return embeddings_folder(self.key)
+
+
+def _silent(stage: str, share: float, note: str) -> None:
+    """Report to nobody."""
+
+
+def use(job: Job, setting: Setting, report: Report = _silent) -> Encoded | None:
+    """The embeddings, if all are there: those that the job waited for, or that another job left behind.
+
+    They are kept for as long as the job is under way. Where they lie elsewhere, they are brought here first; what is
+    damaged there is forgotten, and made again for whoever waits. Raises whatever `report` does.
+    """
+    with transaction.atomic():
+        waited_for = Encoding.objects.filter(waiting_jobs=job.pk) if job.waits_for_id else None
+        encoding = _locked(waited_for if waited_for is not None else Encoding.objects.filter(key=setting.key))
+        if encoding is None:
+            return None
+        if not is_remote():
+            _forget_lost(encoding)
+        shards = list(encoding.shards.exclude(done_at=None))
+        if len(shards) < encoding.shards_expected:
+            return None
+        Job.objects.filter(pk=job.pk, fence=job.fence).update(waits_for=encoding)
+    if is_remote() and not _brought(job, encoding, {shard.number: shard.size for shard in shards}, report):
+        return None
+    note_use(encoding.key)
+    return Encoded(
+        encoding.key,
+        encoding.shards_expected,
+        encoding.shard_size,
+        sum(shard.documents for shard in shards),
+        sum(shard.seconds for shard in shards),
+        frozenset(shard.hardware for shard in shards),
+    )
+
+
+def wait_for_shards(job: Job, setting: Setting) -> bool:
+    """Give the claim up until the shards are there: rows for all, and a job for each that nobody makes.
+
+    To be called once nothing keeps the job's lease alive any more. False when the claim was lost.
+    """
+    with transaction.atomic():
+        encoding = _made(setting)
+        moved = advance(
+            job.pk,
+            State.RETRIEVING,
+            fence=job.fence,
+            unless_cancelled=True,
+            waits_for=encoding,
+            lease_expires_at=None,
+            attempts=max(job.attempts - 1, 0),
+            stage="encoding",
+        )
+        if not moved:
+            return advance(job.pk, State.CANCELLED, fence=job.fence) if _is_cancelled(job) else False
+        bells = _make_jobs(encoding, job)
+        write_log(
+            job.pk, f"The corpus is encoded in {encoding.shards_expected} shards, by any worker that is free."
+        )
+        _tell_progress(encoding)
+        if not encoding.shards.filter(done_at=None).exists():
+            _release(encoding)
+        for _ in range(min(bells, _BELLS)):
+            ring(job.queue)
+    return True
+
+
+def finish_shard(
+    job: Job,
+    shard: Shard,
+    folder: Path,
+    *,
+    documents: int,
+    seconds: float,
+    hardware: str,
+    report: Report = _silent,
+) -> None:
+    """Keep the encoded shard, end its job, and wake whoever waited for it alone. Raises LeaseLost or Cancelled.
+
+    Its bytes travel before the transaction, in which it is there or not.
+    """
+    manifest = send_shard(folder, shard.encoding.key, shard.number, report)
+    with transaction.atomic():
+        encoding = Encoding.objects.select_for_update().get(pk=shard.encoding_id)
+        if not advance(job.pk, State.DONE, fence=job.fence, unless_cancelled=True, progress=1.0):
+            raise Cancelled if _is_cancelled(job) else LeaseLost
+        _keep(encoding, shard, folder, manifest, documents=documents, seconds=seconds, hardware=hardware)
+        write_log(job.pk, f"{documents:,} documents encoded in {seconds:.1f} s.")
+        _tell_progress(encoding)
+        if not encoding.shards.filter(done_at=None).exists():
+            _release(encoding)
+    if manifest is not None:
+        keep_here(folder, manifest, encoding.key, shard.number)
+
+
+def keep_single(
+    setting: Setting,
+    folder: Path,
+    *,
+    documents: int,
+    seconds: float,
+    hardware: str,
+    report: Report = _silent,
+) -> None:
+    """Keep the one shard of a small corpus, which the job that needed it encoded itself."""
+    manifest = send_shard(folder, setting.key, 0, report)
+    with transaction.atomic():
+        encoding = _made(setting)
+        shard = encoding.shards.get()
+        if shard.done_at is None:
+            _keep(encoding, shard, folder, manifest, documents=documents, seconds=seconds, hardware=hardware)
+    if manifest is not None:
+        keep_here(folder, manifest, encoding.key, 0)
+
+
+def settle_shard(job: Job) -> None:
+    """See to those who wait for a shard whose job has just ended, or may have."""
+    for pk in Encoding.objects.filter(shards__job=job.pk).values_list("pk", flat=True):
+        _settle(pk)
+
+
+def settle() -> None:
+    """See to every job that waits, whatever a crash or a lost bell left behind, and to shards that nobody needs."""
+    for pk in Encoding.objects.filter(waiting_jobs__in=_waiting()).distinct().values_list("pk", flat=True):
+        _settle(pk)
+    stop_unneeded()
+
+
+def stop_unneeded() -> None:
+    """Cancel the shards that no job waits for any more."""
+    under_way = Job.objects.filter(kind=Job.Kind.SHARD, cancel_requested=False).exclude(state__in=TERMINAL)
+    for job in under_way.filter(shard__encoding__waiting_jobs=None):
+        request_cancel(job)
+
+
+def _settle(encoding_id: int) -> None:
+    with transaction.atomic():
+        encoding = _locked(Encoding.objects.filter(pk=encoding_id))
+        waiting = list(_waiting().filter(waits_for=encoding_id))
+        if encoding is None or not waiting:
+            return
+        missing = list(encoding.shards.filter(done_at=None).select_related("job"))
+        failed = next((shard for shard in missing if shard.job and shard.job.state in _ENDED_BADLY), None)
+        if not missing:
+            _release(encoding)
+        elif failed is not None and failed.job is not None:
+            _fail(waiting, failed, failed.job)
+        elif _make_jobs(encoding, waiting[0]):
+            ring(waiting[0].queue)
+        else:
+            _tell_progress(encoding)
+
+
+def _waiting() -> QuerySet[Job]:
+    """Jobs that gave their claim up for an encoding."""
+    return Job.objects.filter(state=State.RETRIEVING, lease_expires_at=None, waits_for__isnull=False)
+
+
+def _is_cancelled(job: Job) -> bool:
+    return Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
+
+
+def _locked(encodings: QuerySet[Encoding]) -> Encoding | None:
+    return encodings.select_for_update(of=("self",)).first()
+
+
+def _made(setting: Setting) -> Encoding:
+    """The encoding's row, held, with a row for every shard."""
+    encoding, created = Encoding.objects.select_for_update().get_or_create(
+        key=setting.key,
+        defaults={
+            "checkpoint": setting.checkpoint,
+            "version": setting.version,
+            "engine": setting.engine,
+            "parameters": setting.parameters,
+            "shard_size": setting.shard_size,
+            "shards_expected": setting.shards,
+        },
+    )
+    if created:
+        Shard.objects.bulk_create(Shard(encoding=encoding, number=number) for number in range(setting.shards))
+    return encoding
+
+
+def _make_jobs(encoding: Encoding, like: Job) -> int:
+    """A job, in the queue of the one that waits, for every shard that nobody makes; returns how many."""
+    count = 0
+    for shard in encoding.shards.filter(done_at=None).select_related("job"):
+        if shard.job is None or shard.job.state in TERMINAL:
+            shard.job = Job.objects.create(
+                kind=Job.Kind.SHARD,
+                queue=like.queue,
+                dataset=like.dataset,
+                state=State.QUEUED,
+                validated=True,
+                payload={**_leave(like), "shard": shard.number, "shards": encoding.shards_expected},
+            )
+            shard.save(update_fields=["job"])
+            count += 1
+    return count
+
+
+def _leave(job: Job) -> dict[str, bool]:
+    """Whether the job, and so its shards, may run without a sandbox."""
+    return {UNPROTECTED: True} if job.payload.get(UNPROTECTED) is True else {}
+
+
+def _keep(
+    encoding: Encoding,
+    shard: Shard,
+    folder: Path,
+    manifest: Manifest | None,
+    *,
+    documents: int,
+    seconds: float,
+    hardware: str,
+) -> None:
+    if manifest is not None:
+        publish(manifest, encoding.key, shard.number)
+    size = manifest.size if manifest is not None else keep_shard(folder, encoding.key, shard.number)
+    Shard.objects.filter(pk=shard.pk).update(
+        done_at=timezone.now(), documents=documents, size=size, seconds=seconds, hardware=hardware
+    )
+
+
+def _tell_progress(encoding: Encoding) -> None:
+    """Show whoever waits how far the shards are, those under way by their own progress."""
+    done = encoding.shards.exclude(done_at=None).count()
+    under_way = encoding.shards.filter(done_at=None, job__lease_expires_at__isnull=False)
+    shares: Iterable[float] = under_way.values_list("job__progress", flat=True)
+    _waiting().filter(waits_for=encoding).update(
+        progress=min((done + sum(shares)) / encoding.shards_expected, 1.0),
+    )
+
+
+def _forget_lost(encoding: Encoding) -> None:
+    """Shards whose files somebody removed are to be made again."""
+    for shard in encoding.shards.exclude(done_at=None):
+        if not shard_folder(encoding.key, shard.number).is_dir():
+            Shard.objects.filter(pk=shard.pk).update(done_at=None)
+
+
+def _brought(job: Job, encoding: Encoding, sizes: Mapping[int, int], report: Report) -> bool:
+    """Whether all shards of the encoding are on this machine now. Those that cannot be are to be made again."""
+    embedding_storage.note_use(encoding.key)
+    lost = bring_shards(encoding.key, sizes, report)
+    with transaction.atomic():
+        _locked(Encoding.objects.filter(pk=encoding.pk))
+        encoding.shards.filter(number__in=lost).update(done_at=None)
+    for number in sorted(lost):
+        write_log(
+            job.pk, f"Shard {number + 1} of the corpus is missing or damaged on the storage: made again."
+        )
+    return not lost
+
+
+def _release(encoding: Encoding) -> None:
+    """Put everyone who waits back into the queue: all shards are there."""
+    for job in _waiting().filter(waits_for=encoding):
+        if advance(job.pk, State.QUEUED, stage="", progress=0.0, progress_note="", not_before=None):
+            write_log(job.pk, "All shards are encoded.")
+            ring(job.queue)
+
+
+def _fail(waiting: Iterable[Job], shard: Shard, cause: Job) -> None:
+    """End those who wait as the shard ended, with its reason."""
+    for job in waiting:
+        write_log(job.pk, f"Shard {shard.number + 1} of the corpus could not be encoded.")
+        advance(
+            job.pk,
+            State(cause.state),
+            report=cause.report,
+            error_code=cause.error_code,
+            fault=cause.fault,
+        )
+    logger.warning("shard %s failed %s", shard.pk, cause.error_code)

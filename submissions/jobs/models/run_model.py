@@ -1,0 +1,261 @@
+"""Run a model over a dataset: retrieve in the sandbox, look at what comes out as a stranger's, score, publish, measure.
+
+A corpus of several shards is encoded by as many workers as there are; the job then waits, and goes on where all shards
+are there. The one shard of a small corpus is encoded by the job itself, in the same process, and kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from evaluation.core.errors import ModelFailure
+from evaluation.efficiency import describe as describe_hardware
+from evaluation.engines import EngineDescription
+from evaluation.engines import describe as describe_engine
+from evaluation.engines.base import shard_name
+from evaluation.execution.job import RUN_NAME, ExecutionJob
+from leaderboard.core.storage.runs import write_text
+from leaderboard.core.storage.store import Area, path_of
+from leaderboard.models import Dataset, DatasetVersion, Run, System
+from leaderboard.systems.baselines import BM25
+from submissions.checkpoints.service import folder_of
+from submissions.jobs.kinds.handover import Retrieved, finish, keep_found, score_handed_over
+from submissions.jobs.kinds.score import current_qrels
+from submissions.jobs.models.embedding_files import forget_strangers
+from submissions.jobs.models.encodings import Encoded, Setting, WaitsForShards, keep_single, use
+from submissions.jobs.models.hub_checkpoint import fetched_checkpoint
+from submissions.jobs.models.running import TimedOut, device_of, run_child, workplace
+from submissions.models import Checkpoint, Job, State
+from submissions.queue.lease import Lease, LeaseLost
+from submissions.queue.lifecycle import advance, write_log
+from submissions.sandbox.watching import tidy
+
+#: How deep a run goes.
+DEPTH = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class ModelTask:
+    """What is run: an engine with all its parameters, what it is given, and the system that shows the result."""
+
+    system: System
+    engine: EngineDescription
+    parameters: Mapping[str, Any]
+    checkpoint: Checkpoint | None = None
+    run_ids: Sequence[int] = field(default_factory=tuple)
+
+    def parameters_on(self, dataset: Dataset) -> dict[str, Any]:
+        """All parameters; where the judgements are hidden without variants, each of which would be one reading more."""
+        return {**self.parameters, **(self.engine.main_alone if dataset.hidden else {})}
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the model, if there is one, is the site's own."""
+        return self.checkpoint is None or self.checkpoint.team_id is None
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """A child's finished work: where its files are, what it says, and BM25's figures beside it."""
+
+    out: Path
+    retrieval: Mapping[str, Any]
+    hardware: Mapping[str, Any]
+    figures: Mapping[str, Mapping[str, Any]]
+    baseline: Mapping[str, Any] = field(default_factory=dict)
+
+
+def model_job(job: Job, lease: Lease) -> None:
+    """Run a submission's model over one dataset and publish what it finds.
+
+    Raises ModelFailure, TimedOut, WaitsForShards, InvalidRun, LeaseLost or Cancelled.
+    """
+    if score_handed_over(job, lease):
+        return
+    submission = job.submission
+    if submission is None:
+        raise RuntimeError(f"job {job.pk} belongs to no submission")
+    engine = describe_engine(submission.engine)
+    task = ModelTask(
+        submission.system,
+        engine,
+        engine.complete(submission.parameters),
+        submission.checkpoint or fetched_checkpoint(job),
+        job.payload.get("run_ids", ()),
+    )
+    run_model(job, lease, task)
+
+
+def run_model(job: Job, lease: Lease, task: ModelTask) -> None:
+    """Do a task and have what it finds scored and published. Raises as `model_job`."""
+    version = current_qrels(job.dataset).version
+    if not advance(job.pk, State.RETRIEVING, fence=job.fence, stage="loading"):
+        raise LeaseLost
+    setting = _setting(job, task, version)
+    encoded = use(job, setting, lease.report_stage) if setting else None
+    if setting and not encoded and setting.shards > 1:
+        raise WaitsForShards(setting)
+    write_log(job.pk, f"{task.engine.label} over {version}")
+    if task.parameters_on(job.dataset) != task.parameters:
+        write_log(job.pk, "Its judgements are hidden: the main result alone is made and scored.")
+    with workplace() as folder:
+        done = _retrieve(job, lease, task, version, folder, setting, encoded)
+        found = _kept(job, task, version, done, encoded)
+    finish(job, lease, found)
+
+
+def _setting(job: Job, task: ModelTask, version: DatasetVersion) -> Setting | None:
+    """What the encoded corpus is named by; None for an engine that encodes no documents."""
+    names = task.engine.encoding_parameters
+    if names is None or task.checkpoint is None:
+        return None
+    device, threads = device_of(job), settings.MODEL_THREADS
+    return Setting(
+        checkpoint=task.checkpoint,
+        version=version,
+        engine=task.engine.name,
+        parameters={name: task.parameters[name] for name in names},
+        hardware=describe_hardware(threads, device).slug,
+        device=device,
+        threads=threads,
+    )
+
+
+def _retrieve(
+    job: Job,
+    lease: Lease,
+    task: ModelTask,
+    version: DatasetVersion,
+    folder: Path,
+    setting: Setting | None,
+    encoded: Encoded | None,
+) -> _Run:
+    """Run the model, keep what it encoded, and measure BM25 beside it."""
+    shards = encoded.folder if encoded else folder / "shards" if setting else None
+    if shards and not encoded:
+        shards.mkdir()
+    work = ExecutionJob(
+        task="retrieve",
+        engine=task.engine.name,
+        out=folder / "out",
+        corpus=path_of(Area.FILES, version.corpus_sha256),
+        queries=path_of(Area.FILES, version.topics_sha256),
+        parameters=task.parameters_on(job.dataset),
+        checkpoint=folder_of(task.checkpoint) if task.checkpoint else None,
+        runs=_expanded(task.run_ids, folder),
+        shards=shards,
+        shard_size=encoded.shard_size if encoded else settings.SHARD_SIZE,
+        depth=DEPTH,
+        drop_self_matches=job.dataset.drop_self_matches,
+        tag=task.system.slug,
+        language=job.dataset.language,
+        device=device_of(job),
+        threads=settings.MODEL_THREADS,
+    )
+    try:
+        result = run_child(work, lease, trusted=task.is_ours)
+    finally:
+        if encoded:
+            forget_strangers(encoded.key, encoded.shards)
+    if shards and not encoded:
+        tidy(shards)
+    retrieval, hardware = result["retrieval"], result["hardware"]
+    _log(job, retrieval)
+    if setting and shards and not encoded and (shards / shard_name(0)).is_dir():
+        keep_single(
+            setting,
+            shards / shard_name(0),
+            documents=retrieval["documents"],
+            seconds=float(retrieval.get("encoding_seconds", 0.0)),
+            hardware=hardware["slug"],
+            report=lease.report_stage,
+        )
+    figures = result["variants"] or ({"": result["figures"]} if result["figures"] else {})
+    if encoded:
+        figures = {label: _with_encoding(values, encoded) for label, values in figures.items()}
+    if work.runs:
+        figures = {label: _over_stored_runs(values, work, task.engine) for label, values in figures.items()}
+    baseline = _measure_baseline(job, lease, work, folder) if figures else {}
+    return _Run(work.out, retrieval, hardware, figures, baseline)
+
+
+def _expanded(run_ids: Sequence[int], folder: Path) -> tuple[Path, ...]:
+    """The texts of stored runs as files for the child, in the given order."""
+    by_id = Run.objects.in_bulk(list(run_ids))
+    paths = []
+    for number, run_id in enumerate(run_ids):
+        path = folder / f"given-{number}.txt"
+        write_text(by_id[run_id].sha256, path)
+        paths.append(path)
+    return tuple(paths)
+
+
+def _log(job: Job, retrieval: Mapping[str, Any]) -> None:
+    write_log(
+        job.pk,
+        f"{retrieval['documents']:,} documents indexed in {retrieval['build_seconds']:.1f} s, "
+        f"{retrieval['queries']:,} queries searched in {retrieval['search_seconds']:.1f} s "
+        f"({retrieval['index_bytes'] / 2**20:.1f} MiB)",
+    )
+
+
+def _with_encoding(figures: Mapping[str, Any], encoded: Encoded) -> dict[str, Any]:
+    """The figures with what the embeddings took, where they were made before this process began."""
+    rate = encoded.documents / encoded.seconds if encoded.seconds > 0 else None
+    return {**figures, "documents_per_second": figures.get("documents_per_second") or rate}
+
+
+def _over_stored_runs(
+    figures: Mapping[str, Any], work: ExecutionJob, engine: EngineDescription
+) -> dict[str, Any]:
+    """The figures, which say that the runs' own search is not in them; without a corpus nothing was built either."""
+    built = () if engine.reads_corpus else ("documents_per_second", "build_seconds", "index_bytes")
+    return {**figures, **dict.fromkeys(built), "stored_runs": len(work.runs)}
+
+
+def _measure_baseline(job: Job, lease: Lease, work: ExecutionJob, folder: Path) -> Mapping[str, Any]:
+    """BM25's figures and hardware class on this machine, in this job; nothing where it cannot be measured."""
+    bm25 = ExecutionJob(
+        task="measure",
+        engine=BM25.engine,
+        out=folder / "baseline",
+        corpus=work.corpus,
+        queries=work.queries,
+        parameters=describe_engine(BM25.engine).complete(BM25.parameters),
+        language=work.language,
+        drop_self_matches=work.drop_self_matches,
+        threads=work.threads,
+    )
+    try:
+        return run_child(bm25, lease, trusted=True)
+    except (ModelFailure, TimedOut, RuntimeError) as error:
+        write_log(job.pk, f"BM25 could not be measured beside it ({type(error).__name__}).")
+        return {}
+
+
+def _kept(
+    job: Job, task: ModelTask, version: DatasetVersion, done: _Run, encoded: Encoded | None
+) -> Retrieved:
+    """The run, or one for each variant with the main one last, each checked like an upload and stored."""
+    files = done.retrieval["variants"] or {"": RUN_NAME}
+    mixed: dict[str, str] = {}
+    if mixture := _classes(done, encoded):
+        mixed["hardware_mixture"] = " + ".join(sorted(mixture))
+        write_log(job.pk, "Encoded on different hardware classes: no times are published.")
+    runs = []
+    for label, name in files.items():
+        facts = done.retrieval["variant_facts"].get(label, done.retrieval["facts"])
+        runs.append(keep_found(done.out / name, version, label, {**facts, **mixed}))
+    timed = {} if mixture else {"figures": done.figures, "hardware": done.hardware, "baseline": done.baseline}
+    return Retrieved(task.system.slug, version.pk, job.queue, runs, **timed)
+
+
+def _classes(done: _Run, encoded: Encoded | None) -> frozenset[str]:
+    """The hardware classes that had a part in it, where these are several; else none."""
+    classes = (encoded.hardware if encoded else frozenset()) | {done.hardware["slug"]}
+    return classes if len(classes) > 1 else frozenset()

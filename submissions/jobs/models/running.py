@@ -1,0 +1,117 @@
+"""Run a child in the sandbox for a claimed job: its progress becomes the job's, its failure ours or its owner's."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+
+from evaluation.core.errors import ModelFailure
+from evaluation.core.problems import Problem, Report
+from evaluation.engines import describe
+from evaluation.execution.failures import MODEL_FAILURES
+from evaluation.execution.job import ExecutionJob
+from submissions import sandbox
+from submissions.models import Job, State
+from submissions.queue.lease import Lease
+from submissions.queue.lifecycle import advance, write_log
+from submissions.queue.queue import ATTEMPTS, put_back
+from submissions.sandbox.limits import Limits
+from submissions.sandbox.plain import Plain
+from submissions.sandbox.running import run_job
+from submissions.sandbox.watching import remove
+
+
+class TimedOut(Exception):
+    """The child ran longer than a job may."""
+
+
+class ModelCrashed(Exception):
+    """The child of somebody's model ended, and left nothing that says why; `code` is one of MODEL_FAILURES."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+        super().__init__(code)
+
+
+@contextmanager
+def workplace() -> Iterator[Path]:
+    """A scratch folder for one job, on the same disk as the store, removed at the end."""
+    work = Path(settings.VAR) / "work"
+    work.mkdir(exist_ok=True, mode=0o700)
+    folder = Path(tempfile.mkdtemp(dir=work))
+    try:
+        yield folder
+    finally:
+        remove(folder)  # a stranger wrote there: to any depth, under any mode
+
+
+def device_of(job: Job) -> str:
+    """What the workers of the job's queue compute on."""
+    return "cuda" if job.queue == Job.Queue.GPU else "cpu"
+
+
+def run_child(work: ExecutionJob, lease: Lease, *, trusted: bool = False) -> dict[str, Any]:
+    """What the child left as its result, checked; its files lie in `work.out`.
+
+    `trusted`: the model is the site's own, which may run where no sandbox works. Raises ModelFailure, TimedOut,
+    ModelCrashed (RuntimeError where the model is ours), and LeaseLost or Cancelled when the work must stop; nothing of
+    the child lives on then.
+    """
+    backend = sandbox.backend()
+    if trusted and not backend.available:
+        backend = Plain()
+    outcome = run_job(backend, work, Limits.from_settings(), lease.report_stage)
+    if outcome.unmeasured:
+        write_log(lease.job.pk, f"{describe(work.engine).label} was not timed: {outcome.unmeasured}.")
+    if outcome.kind == "done":
+        return outcome.result
+    if outcome.kind == "timed_out":
+        raise TimedOut
+    if outcome.kind == "crashed" and not trusted:
+        raise ModelCrashed(outcome.failure_code)
+    if outcome.kind == "crashed":
+        raise RuntimeError(f"the child ended: {outcome.failure_code}, after {outcome.seconds:.0f} s")
+    raise ModelFailure(outcome.failure_code, outcome.message)
+
+
+def reject_model(job: Job, failure: ModelFailure) -> None:
+    """End the job: what the model did is its owner's affair. The report says what was found and what would be right."""
+    if advance(
+        job.pk,
+        State.REJECTED,
+        fence=job.fence,
+        error_code=failure.code,
+        report=failure_report(failure.code, failure.message).as_dict(),
+    ):
+        write_log(job.pk, f"The model cannot be used: {failure.message}")
+
+
+def retry_or_reject(job: Job, crash: ModelCrashed) -> None:
+    """Try a job whose model crashed once more, and then end it as the model's affair, which counts as a run of it."""
+    if job.payload.get("crashed") or job.attempts >= ATTEMPTS:
+        reject_model(job, ModelFailure(crash.code, MODEL_FAILURES[crash.code].meaning))
+        return
+    with transaction.atomic():
+        Job.objects.filter(pk=job.pk, fence=job.fence).update(payload={**job.payload, "crashed": True})
+        if put_back(job, counted=True):
+            write_log(job.pk, f"{MODEL_FAILURES[crash.code].meaning} It is tried once more.")
+
+
+def time_out(job: Job) -> None:
+    """End the job that ran longer than it may."""
+    report = failure_report("timed_out", MODEL_FAILURES["timed_out"].meaning).as_dict()
+    if advance(job.pk, State.TIMED_OUT, fence=job.fence, error_code="timed_out", report=report):
+        write_log(job.pk, "The job ran longer than it may and was stopped.")
+
+
+def failure_report(code: str, message: str) -> Report:
+    """The report for a model that failed with this code."""
+    text = MODEL_FAILURES[code]
+    found = message if message == text.meaning else f"{text.meaning} Found: {message}"
+    return Report((Problem("error", code, 1, found, text.remedy),))

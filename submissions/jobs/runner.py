@@ -1,0 +1,185 @@
+"""Work through a queue: claim, do, and settle however it ends."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from datetime import timedelta
+
+from django.conf import settings
+from django.db import DatabaseError
+
+from evaluation.core.errors import InvalidRun, ModelFailure
+from leaderboard.core.audit import acting
+from leaderboard.core.storage.disk import is_disk_full
+from leaderboard.datasets.qrels import NotLaidOut
+from leaderboard.models import User
+from submissions.jobs.database_errors import give_back, lost_database
+from submissions.jobs.kinds.baseline import retrieve_job
+from submissions.jobs.kinds.collecting import score_or_keep
+from submissions.jobs.kinds.derived_files import prepare_for_pages
+from submissions.jobs.kinds.judgements import merge_job, pool_job
+from submissions.jobs.kinds.profiles import statistics_job
+from submissions.jobs.kinds.protection import protect_job
+from submissions.jobs.kinds.rescore import rescore_job
+from submissions.jobs.kinds.reveal import reveal_job
+from submissions.jobs.kinds.score import JudgementsChanged, forget_upload
+from submissions.jobs.kinds.significance import certainty_job
+from submissions.jobs.models.embedding_cache import tidy_up
+from submissions.jobs.models.encodings import WaitsForShards, settle_shard, wait_for_shards
+from submissions.jobs.models.run_model import model_job
+from submissions.jobs.models.running import ModelCrashed, TimedOut, reject_model, retry_or_reject, time_out
+from submissions.jobs.models.sample import sample_model_job
+from submissions.jobs.models.shards import shard_job
+from submissions.models import Job, State
+from submissions.queue.capability import forget_own_capability, own_capability, runs_models
+from submissions.queue.lease import Cancelled, Lease, LeaseLost, Stopped, holding
+from submissions.queue.lifecycle import advance, write_log
+from submissions.queue.process import refusal
+from submissions.queue.queue import ATTEMPTS, claim, end_cancelled, let_go, put_back
+from submissions.sandbox import SandboxUnavailable
+
+logger = logging.getLogger(__name__)
+
+WORK = {
+    Job.Kind.SCORE: score_or_keep,
+    Job.Kind.RETRIEVE: retrieve_job,
+    Job.Kind.BASELINE: retrieve_job,
+    Job.Kind.MODEL: model_job,
+    Job.Kind.SHARD: shard_job,
+    Job.Kind.SAMPLE_MODEL: sample_model_job,
+    Job.Kind.CERTAINTY: certainty_job,
+    Job.Kind.STATISTICS: statistics_job,
+    Job.Kind.POOL: pool_job,
+    Job.Kind.MERGE: merge_job,
+    Job.Kind.RESCORE: rescore_job,
+    Job.Kind.PROTECT: protect_job,
+    Job.Kind.REVEAL: reveal_job,
+}
+
+
+def work_through(queue: str, worker: str) -> int:
+    """Do the waiting jobs of a queue that this worker can do, oldest first, until there are none. Returns how many."""
+    done = 0
+    while (job := _next(queue, worker)) is not None:
+        do(job)
+        done += 1
+        _tidy_up_after(queue)
+    if not done:  # rung for this, perhaps
+        _tidy_up_after(queue)
+    return done
+
+
+def _tidy_up_after(queue: str) -> None:
+    """See to the embeddings where the worker runs models, and so has what their storage takes."""
+    if queue != Job.Queue.SCORE:
+        tidy_up()
+
+
+def _next(queue: str, worker: str) -> Job | None:
+    if refusal():
+        return None
+    return claim([queue], worker, own_capability().permitted() if runs_models([queue]) else None)
+
+
+def do(job: Job) -> None:
+    """Do one claimed job and settle it: done, rejected (their file), failed (our fault), or back in the queue."""
+    try:
+        _settled(job)
+    except DatabaseError as error:
+        if not lost_database(error):
+            raise
+        give_back(job)
+    finally:
+        if job.kind == Job.Kind.SHARD:
+            settle_shard(job)
+    let_go(job)
+    prepare_for_pages(job)
+
+
+def _settled(job: Job) -> None:
+    try:
+        with holding(job) as lease:
+            _attempt(job, lease)
+    except Stopped:
+        if put_back(job, counted=False):
+            write_log(job.pk, "The worker was stopped; the job goes on elsewhere.")
+    except LeaseLost:
+        logger.warning("job %s: another worker holds it now, nothing was written", job.pk)
+    except Cancelled:
+        if advance(job.pk, State.CANCELLED, fence=job.fence):
+            write_log(job.pk, "Cancelled.")
+    except JudgementsChanged:
+        if put_back(job, counted=False):
+            write_log(job.pk, "The dataset has a new version: the job is done again.")
+    except NotLaidOut:
+        _wait_for_judgements(job)
+    except InvalidRun as error:
+        _reject(job, error)
+    except ModelFailure as failure:
+        reject_model(job, failure)
+    except ModelCrashed as crash:
+        retry_or_reject(job, crash)
+    except TimedOut:
+        time_out(job)
+    except WaitsForShards as wait:
+        wait_for_shards(job, wait.setting)
+    except (SystemExit, KeyboardInterrupt):
+        put_back(job, counted=False)
+        raise
+    except Exception as error:
+        if lost_database(error):
+            raise
+        if isinstance(error, SandboxUnavailable):
+            forget_own_capability()
+        _fail(job, error)
+
+
+def _wait_for_judgements(job: Job) -> None:
+    """Open judgements are laid out by the dispatcher, within seconds where one is alive: no fault of anybody's."""
+    line = "The judgements are not laid out here yet: the job waits for them."
+    if put_back(job, counted=False, delay=timedelta(seconds=2 * settings.DISPATCH_SECONDS)):
+        logger.info("job %s: open judgements are not laid out yet", job.pk)
+        if line not in job.log:
+            write_log(job.pk, line)
+
+
+def _attempt(job: Job, lease: Lease) -> None:
+    if job.attempts > 1:
+        write_log(job.pk, f"Attempt {job.attempts} of {ATTEMPTS}.")
+    with acting(*_on_whose_behalf(job)):
+        WORK[Job.Kind(job.kind)](job, lease)
+
+
+def _on_whose_behalf(job: Job) -> tuple[User | None, str]:
+    """Who is named in the record of what the job changes, and as what: the submitter, else the site."""
+    if job.submission is None:
+        return None, f"{job.get_kind_display()} (job {job.pk})"
+    # By key and name: who retrieves may read no more of people (leaderboard.core.database_grants).
+    submitter = User.objects.only("pk", "name").get(pk=job.submission.submitter_id)
+    return submitter, f"submission {job.submission.pk}"
+
+
+def _reject(job: Job, error: InvalidRun) -> None:
+    if advance(
+        job.pk, State.REJECTED, fence=job.fence, report=error.report.as_dict(), error_code="invalid_run"
+    ):
+        write_log(job.pk, "The file did not pass validation and was not kept.")
+        forget_upload(job)
+
+
+def _fail(job: Job, error: Exception) -> None:
+    """A fault of ours: logged whole under an id; tried again while attempts are left."""
+    fault = secrets.token_hex(4)
+    logger.error("fault %s in job %s (%s)", fault, job.pk, job.kind, exc_info=error)
+    full = is_disk_full(error)
+    what = "The site's disk is full: a fault of ours" if full else "A fault of ours"
+    if job.attempts < ATTEMPTS:
+        if put_back(job, counted=True):
+            write_log(job.pk, f"{what} ({fault}); the job is tried again.")
+        return
+    code = "disk_full" if full else "fault"
+    if advance(job.pk, State.FAILED, fence=job.fence, unless_cancelled=True, error_code=code, fault=fault):
+        write_log(job.pk, f"{what} ({fault}), three times. We are sorry.")
+    elif end_cancelled(job):
+        write_log(job.pk, "Cancelled.")

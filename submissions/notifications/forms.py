@@ -1,0 +1,28 @@
+"""Forms of webhooks."""
+
+from __future__ import annotations
+
+from django import forms
+from django.core.exceptions import ValidationError
+
+from submissions.notifications.addresses import AddressRefused, target_of
+
+
+class WebhookForm(forms.Form):
+    """Where results are to be sent."""
+
+    url = forms.CharField(
+        label="Address",
+        max_length=500,
+        widget=forms.URLInput(attrs={"placeholder": "https://", "autocomplete": "off"}),
+        help_text="https, port 443 or 8443, on the internet. Each message is signed.",
+    )
+
+    def clean_url(self) -> str:
+        """The address. Raises ValidationError for one that nothing is sent to."""
+        url: str = self.cleaned_data["url"]
+        try:
+            target_of(url)
+        except AddressRefused as refusal:
+            raise ValidationError(str(refusal)) from None
+        return url

@@ -1,0 +1,66 @@
+"""The work of telling, in a process of its own: nobody else waits for a stranger's server or connects to it."""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+from django.core.cache import cache
+
+from leaderboard.core import wakeup
+from leaderboard.models import WorkRequest
+from submissions.accounts.outbox import NOTIFY, QUEUE
+from submissions.notifications.account_mail import account_mail_is_due, send_account_mail
+from submissions.notifications.deliveries import deliveries_are_due, send_deliveries
+from submissions.notifications.events import take_events
+from submissions.notifications.finished import ended_submissions, tell_of_ended
+from submissions.notifications.mail import mail_is_due, send_mail
+from submissions.notifications.rounds import announce_rounds, has_announcements
+
+__all__ = ["NOTIFY", "QUEUE", "anything_to_tell", "ring_for_notices", "take_turn"]
+
+#: How long one turn sends, in seconds, half of it mail. What is left over has its turn after the next look.
+TURN = 20.0
+#: One turn at a time where there are several workers. The lock ends by itself; rows are claimed all the same.
+_LOCK, _LOCK_SECONDS = "notices-turn", 60
+
+
+def ring_for_notices() -> bool:
+    """Have a worker tell people where there is anything to tell. Returns whether there is."""
+    if not anything_to_tell():
+        return False
+    if not wakeup.unanswered(QUEUE):  # without a notifier they would pile up in the broker
+        wakeup.send(NOTIFY, QUEUE)
+    return True
+
+
+def anything_to_tell() -> bool:
+    """Whether a turn would write or send anything now."""
+    asked = WorkRequest.objects.filter(kind=WorkRequest.Kind.NOTIFY, taken_at=None)
+    return (
+        asked.exists()
+        or ended_submissions().exists()
+        or account_mail_is_due()
+        or mail_is_due()
+        or deliveries_are_due()
+        or has_announcements()
+    )
+
+
+def take_turn() -> None:
+    """Write down what happened, then send what waits, for `TURN` seconds at most, unless somebody is at it."""
+    token = uuid.uuid4().hex
+    if not cache.add(_LOCK, token, timeout=_LOCK_SECONDS):
+        return
+    try:
+        # First: somebody sits before a page that says it is on its way.
+        send_account_mail(until=time.monotonic() + TURN / 2)
+        tell_of_ended()
+        take_events()
+        announce_rounds()
+        now = time.monotonic()
+        send_mail(until=now + TURN / 2)
+        send_deliveries(until=now + TURN)
+    finally:
+        if cache.get(_LOCK) == token:  # else it ended before the turn did, and may be another's by now
+            cache.delete(_LOCK)

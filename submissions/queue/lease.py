@@ -1,0 +1,148 @@
+"""Holding a claimed job: a thread says that we are alive and how far we are, and hears when to stop."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from django.conf import settings
+from django.db import Error as DatabaseError
+from django.db import connection
+
+from leaderboard.core.logging.context import of_job
+from submissions.models import Job, State
+from submissions.queue.lifecycle import advance
+from submissions.queue.process import STOPPING
+from submissions.queue.queue import extend_lease, time_out
+from submissions.queue.stage_timer import StageClock, add_up
+from submissions.sandbox.machine_lock import WAITING
+
+logger = logging.getLogger(__name__)
+
+#: Seconds between two signs of life, which also look for a wish to cancel; a lease is thirty times as long by default.
+LOOK: float = settings.LEASE_LOOK_SECONDS
+#: Set in pool processes, which are replaced when they end: one whose work does not stop when it must is ended.
+ENDS_ITS_PROCESS = threading.Event()
+
+
+class LeaseLost(Exception):
+    """Another worker holds the job now, or it has ended: write nothing more."""
+
+
+class Cancelled(Exception):
+    """The submitter asked to stop."""
+
+
+class Stopped(LeaseLost):
+    """The worker is to stop: the job goes back into the queue, as if nobody had tried it."""
+
+
+class Lease:
+    """What the working code tells (progress) and asks (may I go on?) while it works."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.stage = job.stage
+        #: How long each stage takes; the stages of what is done here, in this thread, enter by themselves.
+        self.clock = StageClock(job.stage)
+        self.progress = 0.0
+        self.note = ""
+        #: Seconds in which the job waited for the machine, as of the last report.
+        self.waited = 0.0
+        self._reported_at = self.claimed_at = time.monotonic()
+        self.lost = False
+        self.lost_database = False
+        self.cancelled = False
+
+    def report(self, progress: float) -> None:
+        """Note how far the work is, 0 to 1. Raises LeaseLost or Cancelled when it must stop."""
+        self.progress = progress
+        self.check()
+
+    def report_stage(self, stage: str, progress: float, note: str = "") -> None:
+        """Note the stage too, and what a bar cannot say of it."""
+        now = time.monotonic()
+        if stage != self.stage:
+            self.clock.enter(stage)
+        if self.stage == WAITING:
+            self.waited += now - self._reported_at
+        self._reported_at = now
+        self.stage, self.note = stage, note
+        self.report(progress)
+
+    def check(self) -> None:
+        """Raise LeaseLost, Stopped or Cancelled when the work must stop."""
+        if self.lost:
+            raise LeaseLost
+        if STOPPING.is_set():
+            raise Stopped
+        if self.cancelled:
+            raise Cancelled
+
+
+@contextmanager
+def holding(job: Job) -> Iterator[Lease]:
+    """Keep the job's lease alive while the block runs."""
+    lease, ended = Lease(job), threading.Event()
+    thread = threading.Thread(target=_keep_alive, args=(lease, ended), daemon=True, name=f"lease-{job.pk}")
+    thread.start()
+    try:
+        with of_job(job.pk):
+            yield lease
+    except DatabaseError:
+        lease.lost_database = True
+        raise
+    finally:
+        ended.set()
+        thread.join()
+        _note_times(lease)
+
+
+def _note_times(lease: Lease) -> None:
+    """Figures only: no job fails for want of them. Who lost the job, or the database, writes nothing."""
+    if lease.lost or lease.lost_database:
+        return
+    try:
+        add_up(lease.job.kind, lease.clock.ended())
+    except DatabaseError:
+        logger.warning("how long the stages of job %s took was not noted", lease.job.pk)
+
+
+def _keep_alive(lease: Lease, ended: threading.Event) -> None:
+    unheard = 0.0
+    try:
+        while not ended.wait(LOOK):
+            if not lease.lost:
+                _tell(lease)
+            unheard = unheard + LOOK if lease.lost or lease.cancelled else 0.0
+            if unheard > settings.UNHEARD_SECONDS and ENDS_ITS_PROCESS.is_set():
+                _end_process(lease)
+    finally:
+        connection.close()
+
+
+def _tell(lease: Lease) -> None:
+    """Say that we are alive, and hear whether the work must stop."""
+    job = lease.job
+    try:
+        if time.monotonic() - lease.claimed_at - lease.waited > settings.JOB_WALL_CLOCK_SECONDS:
+            time_out(job)  # the dispatcher does so too, but it may be away
+        lease.lost = not extend_lease(job, lease.progress, lease.stage, lease.note, waited=lease.waited)
+        wishes = Job.objects.filter(pk=job.pk).values_list("cancel_requested", flat=True)
+        lease.cancelled = bool(wishes and wishes[0])
+    except DatabaseError:
+        connection.close()  # the next look opens a new one; the lease outlasts several failures
+
+
+def _end_process(lease: Lease) -> None:
+    """End this process, whose work does not stop though it must: foreign code that never asks."""
+    logger.error("job %s must stop and does not: the process ends", lease.job.pk)
+    with suppress(DatabaseError):
+        if lease.cancelled and not lease.lost:
+            advance(lease.job.pk, State.CANCELLED, fence=lease.job.fence)
+    os.kill(os.getpid(), signal.SIGKILL)

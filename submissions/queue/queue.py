@@ -1,0 +1,267 @@
+"""The queue: claims, leases and retries are facts of the job row; Celery only carries bells.
+
+A claim counts the fence up; whoever writes later under an older fence changes nothing. A worker that goes silent
+loses its lease, and `reap` puts the job back, three attempts at most.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.db.models import Case, F, Q, When
+from django.db.models.expressions import CombinedExpression
+from django.db.models.functions import Now
+from django.utils import timezone
+
+from leaderboard.core import wakeup
+from leaderboard.models import WorkRequest
+from submissions.models import TERMINAL, Job, State
+from submissions.queue.lifecycle import advance, write_log
+
+ATTEMPTS = 3
+#: How long a job waits before its second and third attempt: a lost worker is made good at once, a second loss is not.
+BACKOFF = tuple(timedelta(seconds=seconds) for seconds in settings.BACKOFF_SECONDS)
+#: What nobody waits for: it comes after every verdict.
+_LAST = (Job.Kind.CERTAINTY, Job.Kind.STATISTICS)
+#: What finds the dataset as it is when it begins: one that waits is enough.
+_ONCE = (*_LAST, Job.Kind.BASELINE)
+#: Baselines first, since a dataset is published with its own; then by arrival, but a rescore after every verdict.
+_TURNS = {Job.Kind.BASELINE: 0, Job.Kind.RESCORE: 2, **dict.fromkeys(_LAST, 3)}
+_TURN = Case(*(When(kind=kind, then=turn) for kind, turn in _TURNS.items()), default=1)
+#: The task that a bell starts. A name on the wire.
+WORK = "runboard.work"
+
+
+def ring(queue: str) -> None:
+    """Wake a worker of this queue once the current transaction has committed."""
+    transaction.on_commit(lambda: _ring_now(queue))
+
+
+def _ring_now(queue: str) -> None:
+    wakeup.send(WORK, queue, queue=queue)
+
+
+def _lease_end() -> CombinedExpression:
+    """By the database's clock, as all times that decide about claims: those of several machines may differ."""
+    return Now() + timedelta(seconds=settings.LEASE_SECONDS)
+
+
+def claim(queues: Sequence[str], worker: str, permitted: Q | None = None) -> Job | None:
+    """Take the oldest waiting job of these queues under a lease, or None where there is none.
+
+    `permitted`: which of them this worker can do, as its capability says.
+    """
+    while True:
+        with transaction.atomic():
+            waiting = Job.objects.waiting().filter(permitted or Q(), queue__in=queues).order_by(_TURN, "pk")
+            if connection.features.has_select_for_update_skip_locked:
+                waiting = waiting.select_for_update(skip_locked=True, of=("self",))
+            candidate = waiting.values("pk", "fence").first()
+            if candidate is None:
+                return None
+            taken = Job.objects.waiting().filter(pk=candidate["pk"], fence=candidate["fence"])
+            if taken.update(
+                fence=F("fence") + 1,
+                attempts=F("attempts") + 1,
+                lease_expires_at=_lease_end(),
+                worker=worker,
+                started_at=Now(),
+                progress=0.0,
+                progress_note="",
+            ):
+                return Job.objects.select_related("dataset", "submission").get(pk=candidate["pk"])
+
+
+def extend_lease(job: Job, progress: float, stage: str, note: str = "", *, waited: float = 0.0) -> bool:
+    """Say that the holder is alive and how far it is. False when the claim is no longer theirs.
+
+    `waited` are the seconds since the claim in which it could not work, because the machine was another's: its start
+    moves by them, so that they count neither towards JOB_WALL_CLOCK_SECONDS nor in estimates.
+    """
+    held = Job.objects.filter(pk=job.pk, fence=job.fence).exclude(state__in=TERMINAL)
+    told = {"progress": min(max(progress, 0.0), 1.0), "stage": stage, "progress_note": note[:120]}
+    if waited and job.started_at is not None:
+        told["started_at"] = job.started_at + timedelta(seconds=waited)
+    return held.update(lease_expires_at=_lease_end(), **told) == 1
+
+
+def waiting_state(job: Job) -> State:
+    """Where the job waits when it is to be done (again)."""
+    return State.QUEUED if job.validated or job.kind != Job.Kind.SCORE else State.VALIDATING
+
+
+def put_back(job: Job, *, counted: bool, delay: timedelta = timedelta(0)) -> bool:
+    """Give a claimed job back to the queue; an uncounted attempt (the worker was asked to stop) costs nothing.
+
+    `delay`: how long an uncounted one waits at least. One that its submitter asked to stop ends instead.
+    """
+    attempts = job.attempts if counted else job.attempts - 1
+    delay = BACKOFF[min(attempts, len(BACKOFF)) - 1] if counted else delay
+    moved = advance(
+        job.pk,
+        waiting_state(job),
+        fence=job.fence,
+        unless_cancelled=True,
+        attempts=attempts,
+        lease_expires_at=None,
+        not_before=Now() + delay if delay else None,
+        stage="",
+        progress=0.0,
+        progress_note="",
+    )
+    if moved:
+        ring(job.queue)
+    return moved or end_cancelled(job)
+
+
+def end_cancelled(job: Job) -> bool:
+    """End a claimed job that its submitter asked to stop; False where nobody did, or the claim is over."""
+    wished = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
+    return wished and advance(job.pk, State.CANCELLED, fence=job.fence)
+
+
+def let_go(job: Job) -> None:
+    """Note that the process which had claimed the job works on it no more, however that ended.
+
+    Of a job that somebody else ended, or put back, this alone tells that its process has heard of it.
+    """
+    done_by_itself = (State.DONE, State.REJECTED, State.FAILED)
+    left = Job.objects.filter(pk=job.pk, worker=job.worker, lease_expires_at=None)
+    left.exclude(state__in=done_by_itself).update(worker="")
+
+
+def reap() -> int:
+    """Take jobs from workers that went silent or ran too long, in every state that is not terminal.
+
+    Not while the database has only just come back: until then nobody could say that they are alive.
+    """
+    # Less than nothing is a clock that was set back past the server's start: it says nothing of how long ago that was,
+    # and nobody waits until it has caught up. Set back by less, it costs a few seconds' pause, as a start does, once.
+    if 0 <= _database_is_back_since() < 5 * settings.LEASE_LOOK_SECONDS:
+        return 0
+    count = 0
+    for job in Job.objects.expired():
+        if job.attempts >= ATTEMPTS:
+            count += _fail_lost(job) or end_cancelled(job)
+        else:
+            write_log(job.pk, "The worker was lost; the job is tried again.")
+            count += put_back(job, counted=True)
+    # The holder counts by its own steady clock too (lease.py): after one that was set back, that comes first.
+    limit = Now() - timedelta(seconds=settings.JOB_WALL_CLOCK_SECONDS)
+    overdue = Job.objects.exclude(state__in=TERMINAL).filter(
+        lease_expires_at__isnull=False, started_at__lt=limit
+    )
+    return count + sum(time_out(job) for job in overdue)
+
+
+def _fail_lost(job: Job) -> bool:
+    """End a job whose worker was lost at its last attempt, unless its submitter had asked to stop it."""
+    moved = advance(job.pk, State.FAILED, fence=job.fence, unless_cancelled=True, error_code="worker_lost")
+    if moved:
+        write_log(job.pk, "The worker was lost three times. This is a fault of ours.")
+    return moved
+
+
+def time_out(job: Job) -> bool:
+    """End a claimed job that ran longer than JOB_WALL_CLOCK_SECONDS, whatever it is doing."""
+    moved = advance(job.pk, State.TIMED_OUT, fence=job.fence, error_code="timed_out")
+    if moved:
+        write_log(job.pk, "The job ran longer than it may and was stopped.")
+    return moved
+
+
+def _database_is_back_since() -> float:
+    """For how many seconds the server has been running, by its clock; SQLite has none that could be away.
+
+    Negative after that clock was set back past the server's start.
+    """
+    if connection.vendor != "postgresql":
+        return float("inf")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT extract(epoch FROM clock_timestamp() - pg_postmaster_start_time())")
+        return float(cursor.fetchone()[0])
+
+
+def take_requests() -> int:
+    """Turn the domain's wishes into jobs, each exactly once."""
+    kinds = {
+        WorkRequest.Kind.BASELINE: (Job.Kind.BASELINE, Job.Queue.CPU),
+        WorkRequest.Kind.RETRIEVE: (Job.Kind.RETRIEVE, Job.Queue.CPU),
+        WorkRequest.Kind.SCORE: (Job.Kind.SCORE, Job.Queue.SCORE),
+        WorkRequest.Kind.SAMPLE_MODEL: (Job.Kind.SAMPLE_MODEL, Job.Queue.CPU),
+        WorkRequest.Kind.CERTAINTY: (Job.Kind.CERTAINTY, Job.Queue.SCORE),
+        WorkRequest.Kind.STATISTICS: (Job.Kind.STATISTICS, Job.Queue.CPU),
+        # What reads judgements is the scorer's.
+        WorkRequest.Kind.POOL: (Job.Kind.POOL, Job.Queue.SCORE),
+        WorkRequest.Kind.MERGE: (Job.Kind.MERGE, Job.Queue.SCORE),
+        WorkRequest.Kind.RESCORE: (Job.Kind.RESCORE, Job.Queue.SCORE),
+        WorkRequest.Kind.PROTECT: (Job.Kind.PROTECT, Job.Queue.SCORE),
+        WorkRequest.Kind.REVEAL: (Job.Kind.REVEAL, Job.Queue.SCORE),
+    }
+    count = 0
+    # What people are told of is no job: submissions.notifications takes it.
+    for request in WorkRequest.objects.filter(taken_at=None, kind__in=kinds):
+        kind, queue = kinds[WorkRequest.Kind(request.kind)]
+        with transaction.atomic():
+            if not WorkRequest.objects.filter(pk=request.pk, taken_at=None).update(taken_at=timezone.now()):
+                continue
+            if request.dataset_id is None or (kind in _ONCE and _waits(kind, request.dataset_id)):
+                continue  # it will find the dataset as it is now
+            Job.objects.create(
+                kind=kind,
+                queue=queue,
+                dataset_id=request.dataset_id,
+                payload=request.payload,
+                state=State.QUEUED,
+                validated=True,
+            )
+            count += 1
+    return count
+
+
+def _waits(kind: Job.Kind, dataset_id: int) -> bool:
+    """Whether such a job waits that nobody has claimed."""
+    return Job.objects.waiting().filter(kind=kind, dataset=dataset_id).exists()
+
+
+def ring_for_waiting() -> None:
+    """Ring once for every queue that has waiting jobs: what a lost bell, or a restart, left behind.
+
+    Not where bells lie already: whoever comes hears those, and without anybody they would pile up in the broker.
+    """
+    for queue in Job.objects.waiting().order_by().values_list("queue", flat=True).distinct():
+        if not wakeup.unanswered(queue):
+            _ring_now(queue)
+
+
+def queue_position(job: Job) -> int | None:
+    """How many jobs are before this one in its queue; None when it does not wait."""
+    if job.state not in (State.QUEUED, State.VALIDATING) or job.lease_expires_at is not None:
+        return None
+    if awaits_judgements(job):
+        return None
+    turn = _TURNS.get(Job.Kind(job.kind), 1)
+    waiting = Job.objects.waiting().filter(queue=job.queue).annotate(turn=_TURN)
+    return waiting.filter(Q(turn__lt=turn) | Q(turn=turn, pk__lt=job.pk)).count()
+
+
+def awaits_judgements(job: Job) -> bool:
+    """Whether the job has nothing to do before its dataset is judged."""
+    checked = job.kind in Job.NEEDS_JUDGEMENTS or (job.kind == Job.Kind.SCORE and job.validated)
+    return checked and job.state in (State.QUEUED, State.VALIDATING) and job.dataset.awaits_judgements
+
+
+def request_cancel(job: Job) -> bool:
+    """Cancel the job: at once where it waits, through its worker where it runs. False when it had ended."""
+    if job.lease_expires_at is None and advance(job.pk, State.CANCELLED, fence=job.fence):
+        return True
+    # It runs, perhaps since we looked: its worker, or the moment of publishing, sees the wish.
+    wished = Job.objects.filter(pk=job.pk).exclude(state__in=TERMINAL).update(cancel_requested=True)
+    # Or it was put back since: nobody would see the wish before the next claim, which may be far away.
+    waits = Job.objects.filter(pk=job.pk, cancel_requested=True, lease_expires_at=None)
+    for fence in waits.exclude(state__in=TERMINAL).values_list("fence", flat=True):
+        advance(job.pk, State.CANCELLED, fence=fence)
+    return bool(wished)

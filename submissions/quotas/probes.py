@@ -1,0 +1,155 @@
+"""Which runs over hidden judgements look like probes: flagged for the curator beside their scoring, never refused.
+
+See docs/decisions/0026-quotas-and-flags.md for the thresholds. Details name submissions and say how many queries are
+alike; never a score, a query or a document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.db.models import Q
+
+from evaluation.runs.similarity import Likeness, Signature, SignedRun, chain, compare, sign_run
+from leaderboard.core.storage.runs import StoredRun, run_path
+from leaderboard.datasets.qrels import scoring_target
+from leaderboard.models import Evaluation, Qrels, Run
+from submissions.models import Flag, Job, RunSignature, Submission
+
+#: Fewer of the topics answered than this, and fewer documents for most of those answered, is what a probe looks like.
+LEAST_ANSWERED = 0.5
+LEAST_DOCUMENTS = 10
+#: So many earlier submissions of the same team or person are compared.
+COMPARED = 20
+#: A chain of so many submissions, each nearly one of the others, is a walk.
+CHAIN = 3
+
+
+def sign(job: Job, stored: StoredRun, qrels: Qrels) -> SignedRun | None:
+    """What is kept of a submitted run over hidden judgements, read beside its scoring and outside of transactions."""
+    if not job.dataset.hidden or job.submission_id is None:
+        return None
+    target = scoring_target(qrels.version)
+    return sign_run(
+        run_path(stored.sha256), target.query_ids, drop_self_matches=job.dataset.drop_self_matches
+    )
+
+
+def look(job: Job, submission: Submission, evaluation: Evaluation, signed: SignedRun) -> list[Flag]:
+    """Keep the run's signature and flag what is noticed, in the transaction that records the evaluation."""
+    run = evaluation.run
+    RunSignature.objects.get_or_create(
+        run=run,
+        defaults={
+            "team": submission.team,
+            "person": submission.submitter,
+            "submission": submission,
+            "tops": signed.signature.pack(),
+        },
+    )
+    noticed = dict(_little(signed))
+    earlier = _earlier(submission, run)
+    if same := _same_scores(evaluation, earlier):
+        noticed[Flag.Kind.SAME_SCORES] = {"submission": same}
+    if alike := _alike(submission, run, signed.signature, earlier):
+        noticed[Flag.Kind.NEARLY_THE_SAME] = alike
+    return [_flag(job, submission, kind, details) for kind, details in noticed.items()]
+
+
+def _flag(job: Job, submission: Submission, kind: Flag.Kind, details: Mapping[str, Any]) -> Flag:
+    flag, _ = Flag.objects.get_or_create(
+        job=job,
+        kind=kind,
+        defaults={
+            "dataset": job.dataset,
+            "team": submission.team,
+            "submission": submission,
+            "details": dict(details),
+        },
+    )
+    return flag
+
+
+def _little(signed: SignedRun) -> Mapping[Flag.Kind, Mapping[str, Any]]:
+    """What a run has too little of."""
+    found: dict[Flag.Kind, Mapping[str, Any]] = {}
+    if signed.answered < LEAST_ANSWERED:
+        answered = int((signed.documents > 0).sum())
+        found[Flag.Kind.FEW_QUERIES] = {"answered": answered, "topics": len(signed.documents)}
+    if 0 < signed.usual_documents < LEAST_DOCUMENTS:
+        found[Flag.Kind.FEW_DOCUMENTS] = {"usual_documents": signed.usual_documents}
+    return found
+
+
+def _earlier(submission: Submission, run: Run) -> dict[str, list[RunSignature]]:
+    """The runs of the last submissions of the same team, or the same person, by submission; the latest first."""
+    rows = (
+        RunSignature.objects.filter(
+            Q(team=submission.team) | Q(person=submission.submitter), run__version=run.version_id
+        )
+        .exclude(submission=submission)
+        .exclude(submission=None)
+        .select_related("run")
+        .order_by("-pk")
+    )
+    found: dict[str, list[RunSignature]] = {}
+    for row in rows.iterator(chunk_size=50):
+        key = str(row.submission_id)
+        if key not in found and len(found) == COMPARED:
+            break
+        found.setdefault(key, []).append(row)
+    return found
+
+
+def _same_scores(evaluation: Evaluation, earlier: Mapping[str, Sequence[RunSignature]]) -> str:
+    """The latest earlier submission with the same mean of every measure, to the last digit; empty where none has."""
+    runs = {row.run_id: key for key, rows in earlier.items() for row in rows}
+    others = Evaluation.objects.filter(
+        run__in=runs, qrels=evaluation.qrels_id, specification=evaluation.specification
+    ).order_by("-run")
+    for run_id, means in others.values_list("run", "means"):
+        common = set(means) & set(evaluation.means)
+        if common and all(means[name] == evaluation.means[name] for name in common):
+            return runs[run_id]
+    return ""
+
+
+def _alike(
+    submission: Submission, run: Run, signature: Signature, earlier: Mapping[str, Sequence[RunSignature]]
+) -> dict[str, Any]:
+    """What is nearly the same, or the chain that the run continues; empty where it is neither.
+
+    The very same run again is not "nearly" the same: it has the same scores.
+    """
+    kept = {
+        key: [(row, Signature.unpack(bytes(row.tops))) for row in rows if row.run.sha256 != run.sha256]
+        for key, rows in earlier.items()
+    }
+    # What was kept for other topics of the same version is no measure.
+    kept = {
+        key: [each for each in rows if len(each[1].sets) == len(signature.sets)] for key, rows in kept.items()
+    }
+    kept = {key: rows for key, rows in kept.items() if rows}
+    likest: tuple[Likeness, str] | None = None
+    for key, rows in kept.items():
+        for _, other in rows:
+            likeness = compare(signature, other)
+            if likeness.enough and (likest is None or likeness.share > likest[0].share):
+                likest = (likeness, key)
+    if likest is None:
+        return {}
+    likeness, nearest = likest
+    keys = list(kept)
+    places = chain([signature], [[other for _, other in kept[key]] for key in keys])
+    linked = [keys[place] for place in places]
+    if not likeness.nearly_the_same and len(linked) + 1 < CHAIN:
+        return {}
+    return {
+        "submission": nearest,
+        "compared": likeness.compared,
+        "same_documents": likeness.same_documents,
+        "same_order": likeness.same_order,
+        "chain": linked,
+        "compared_submissions": len(kept),
+    }

@@ -1,0 +1,352 @@
+"""What a submission looks like to somebody: one description for the status page and the API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+from django.db.models import Prefetch, QuerySet
+from django.utils import timezone
+
+from evaluation.execution.failures import MODEL_FAILURES
+from leaderboard.boards.system.word_pieces import LABEL
+from leaderboard.core import anonymity
+from leaderboard.models import Dataset, Entry
+from submissions.models import TERMINAL, WAITING, Job, State, Submission
+from submissions.queue.capability import Obstacle, obstacle
+from submissions.queue.heartbeat import workers_alive, workers_refusing
+from submissions.queue.lifecycle import submission_state
+from submissions.queue.queue import awaits_judgements, queue_position
+from submissions.status.models import ModelPart, model_part, model_problems
+from submissions.status.scores import Score, held_meaning, is_held, scores_of_entry, scores_of_job
+
+#: What each state means, in words for the submitter.
+MEANING = {
+    State.UPLOADING: "The files are still arriving.",
+    State.VALIDATING: "Waiting for a worker to check the file.",
+    State.QUEUED: "Waiting for a worker.",
+    State.RETRIEVING: "A worker is retrieving.",
+    State.SCORING: "A worker is scoring the run.",
+    State.DONE: "Scored.",
+    State.REJECTED: "The file cannot be scored; the report says where and why.",
+    State.FAILED: "This is a fault of ours, and we are sorry. Please submit again.",
+    State.CANCELLED: "Cancelled before it was scored.",
+    State.TIMED_OUT: "It ran longer than a job may and was stopped.",
+    State.WITHDRAWN: "Withdrawn.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """One dataset's part. What only its team may see is empty for others."""
+
+    job: Job
+    state: State
+    meaning: str
+    queue_position: int | None
+    workers_alive: int
+    elapsed: timedelta
+    workers_refusing: int = 0
+    obstacle: Obstacle | None = None
+    scores: Sequence[Score] = ()
+    entry: Entry | None = None
+    problems: Sequence[dict[str, Any]] = ()
+    log: Sequence[str] = ()
+    error: str = ""
+    model: ModelPart = ModelPart()  # noqa: RUF009 - it is immutable
+    awaits_judgements: bool = False
+
+    @property
+    def held(self) -> bool:
+        """Whether it is no significant change: its scores are then those that the team has already."""
+        return is_held(self.entry)
+
+    @property
+    def no_worker(self) -> str:
+        """Why nobody takes a job that waits, as a sentence without its full stop; empty where somebody will."""
+        if not self.waits or self.workers_alive:
+            return ""
+        if self.workers_refusing:
+            return "Its workers are of another version than the database and wait for the upgrade"
+        needs_gpu = self.job.queue == Job.Queue.GPU or self.job.kind == Job.Kind.MODEL
+        return f"No {self.job.queue.upper()} worker is alive" if needs_gpu else "No worker is alive"
+
+    @property
+    def waits(self) -> bool:
+        """Whether it waits for a worker."""
+        return self.queue_position is not None
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.state in TERMINAL
+
+    @property
+    def has_baseline(self) -> bool:
+        """Whether any score has a baseline to stand beside."""
+        return any(score.baseline is not None for score in self.scores)
+
+    @property
+    def word_pieces(self) -> str:
+        """What BM25 over word pieces is called where scores stand beside it too; else empty."""
+        return LABEL if any(score.word_pieces is not None for score in self.scores) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class SeedRow:
+    """One measure of a seed set: its mean, None before the set is published, the seeds' where they are told."""
+
+    measure: str
+    mean: Score | None
+    values: Sequence[float | None]
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Whether a smaller value is the better one, as for Hole@10."""
+        return Score(self.measure, 0.0).lower_is_better
+
+
+@dataclass(frozen=True, slots=True)
+class SeedSet:
+    """The runs of one dataset that are seeds of one system: one result, once all of them are scored.
+
+    `scores` are the means of the published set, with their deviations; empty before that.
+    """
+
+    jobs: Sequence[JobStatus]
+    entry: Entry | None = None
+    scores: Sequence[Score] = ()
+
+    @property
+    def dataset(self) -> Dataset:
+        """What they are seeds on."""
+        return self.jobs[0].job.dataset
+
+    @property
+    def has_baseline(self) -> bool:
+        """Whether any score has a baseline to stand beside."""
+        return any(score.baseline is not None for score in self.scores)
+
+    @property
+    def held(self) -> bool:
+        """Whether it is no significant change: its scores are then those that the team has already."""
+        return is_held(self.entry)
+
+    @property
+    def tells_seeds(self) -> bool:
+        """Whether seeds have values of their own beside the mean: not over hidden judgements."""
+        return not self.dataset.hidden and not self.held
+
+    @property
+    def rows(self) -> list[SeedRow]:
+        """The scores by measure: the mean, then each seed's, as far as there are any."""
+        means = {score.measure: score for score in self.scores}
+        told = self.jobs if self.tells_seeds else ()
+        of_seeds = [{score.measure: score.value for score in job.scores} for job in told]
+        measures = dict.fromkeys([*(measure for scores in of_seeds for measure in scores), *means])
+        return [
+            SeedRow(measure, means.get(measure), [scores.get(measure) for scores in of_seeds])
+            for measure in measures
+        ]
+
+    @property
+    def lost(self) -> list[JobStatus]:
+        """Those that ended without a score: while there are any, the set is not published."""
+        return [job for job in self.jobs if job.ended and job.state not in (State.DONE, State.WITHDRAWN)]
+
+    @property
+    def meaning(self) -> str:
+        """How it stands, in words for the submitter."""
+        done = sum(job.state == State.DONE for job in self.jobs)
+        if self.entry is not None and is_held(self.entry):
+            return held_meaning(self.entry)
+        if self.entry is not None:
+            return f"One result: the mean of {len(self.jobs)} seeds."
+        if self.lost:
+            lost = ", ".join(f"{job.job.seed} ({job.state.label})" for job in self.lost)
+            return (
+                f"Not published: a set is one result, and has no score for seed {lost}. Send all of its runs again in "
+                "one submission."
+            )
+        return f"{done} of {len(self.jobs)} seeds are scored. The set is published when all of them are."
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What a submission has on one dataset: a job, or a seed set with several."""
+
+    jobs: Sequence[JobStatus]
+    seeds: SeedSet | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionStatus:
+    """A submission and its jobs. `complete` says whether the viewer sees everything or the public facts."""
+
+    submission: Submission
+    state: State
+    meaning: str
+    jobs: Sequence[JobStatus] = field(default_factory=tuple)
+    complete: bool = True
+    parts: Sequence[Part] = ()
+
+    @property
+    def seed_sets(self) -> list[SeedSet]:
+        """The sets that it brought."""
+        return [part.seeds for part in self.parts if part.seeds is not None]
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more will happen by itself."""
+        return all(job.ended for job in self.jobs)
+
+    @property
+    def may_change(self) -> bool:
+        """Whether there is anything left to cancel, show, hide or withdraw."""
+        if self.submission.withdrawn_at is not None:
+            return False
+        return not self.ended or any(job.entry is not None for job in self.jobs)
+
+    @property
+    def queue_position(self) -> int | None:
+        """How many jobs are before the first of these that waits; None when none waits."""
+        return min((job.queue_position for job in self.jobs if job.queue_position is not None), default=None)
+
+
+def with_jobs(submissions: QuerySet[Submission]) -> QuerySet[Submission]:
+    """The submissions with all that `describe` needs, read at once."""
+    rows = (
+        Job.objects.exclude(kind=Job.Kind.SHARD)
+        .select_related("dataset", "entry", "waits_for", "evaluation__run")
+        .defer("evaluation__values")
+        .prefetch_related("entry__measurements__hardware", "further_entries__measurements__hardware")
+    )
+    jobs = Prefetch("jobs", rows)
+    return submissions.select_related("system", "team", "checkpoint", "round").prefetch_related(
+        jobs, "quota_uses__dataset"
+    )
+
+
+def _without_names(submission: Submission) -> None:
+    """Keep back what may say whose a system is while a review lasts. The row is not to be saved."""
+    submission.team.name, submission.checkpoint = anonymity.ANONYMOUS, None
+    for number, job in enumerate(submission.jobs.all(), 1):
+        job.file_name = ""
+        job.seed = f"seed {number}" if job.seed else ""
+
+
+def describe(submission: Submission, *, complete: bool, compare: bool = True) -> SubmissionStatus:
+    """The submission as it stands now, whole or only the facts that a public board shows as well.
+
+    With `compare`, scores stand beside their dataset's baseline.
+    """
+    if not complete and submission.system.anonymous_until is not None:
+        _without_names(submission)
+    jobs = [describe_job(job, complete=complete, compare=compare) for job in submission.jobs.all()]
+    if not complete:
+        jobs = [job for job in jobs if job.entry is not None]
+    state = State.WITHDRAWN if submission.withdrawn_at else submission_state(job.state for job in jobs)
+    parts = tuple(_parts(jobs, compare))
+    unpublished = [part.seeds.meaning for part in parts if part.seeds and part.seeds.lost]
+    meaning = unpublished[0] if unpublished and state == State.DONE else MEANING[state]
+    return SubmissionStatus(submission, state, meaning, tuple(jobs), complete, parts)
+
+
+def _parts(jobs: Sequence[JobStatus], compare: bool) -> Iterator[Part]:
+    """The jobs by dataset, in order; those of a seed set together."""
+    by_dataset: dict[int, list[JobStatus]] = {}
+    for status in jobs:
+        by_dataset.setdefault(status.job.dataset_id, []).append(status)
+    for members in by_dataset.values():
+        if not members[0].job.seed:
+            yield from (Part([member]) for member in members)
+            continue
+        entry = members[0].entry
+        scores = scores_of_entry(entry, compare) if entry is not None else []
+        yield Part(members, SeedSet(members, entry, scores))
+
+
+def describe_job(job: Job, *, complete: bool, compare: bool = True) -> JobStatus:
+    """One job as it stands now."""
+    state = State(job.state)
+    entry = job.entry if job.entry is not None and _shows(job.entry, complete) else None
+    awaits = awaits_judgements(job)
+    waits = state in WAITING and job.lease_expires_at is None and not awaits
+    hindered = _obstacle(job, state) if complete and not awaits else None
+    private: dict[str, Any] = {}
+    if complete:
+        private = {
+            "problems": _problems(job),
+            "log": job.log.splitlines(),
+            "error": _error(job),
+        }
+    return JobStatus(
+        job=job,
+        state=state,
+        meaning=hindered.text if hindered else _meaning(job, state, entry),
+        queue_position=queue_position(job),
+        workers_alive=workers_alive(job.queue) if waits else 0,
+        elapsed=_elapsed(job),
+        workers_refusing=workers_refusing(job.queue) if waits else 0,
+        obstacle=hindered,
+        scores=scores_of_job(job, entry, compare) if state == State.DONE else (),
+        entry=entry,
+        awaits_judgements=awaits,
+        model=model_part(job, entry, complete=complete) if job.kind == Job.Kind.MODEL else ModelPart(),
+        **private,
+    )
+
+
+def _problems(job: Job) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = job.report.get("problems", [])
+    return model_problems(found) if job.kind == Job.Kind.MODEL else found
+
+
+def _obstacle(job: Job, state: State) -> Obstacle | None:
+    """What keeps every worker from a job that nobody works on, or from the shards that it waits for."""
+    idle = state not in TERMINAL and job.lease_expires_at is None
+    return obstacle(job) if idle else None
+
+
+#: Whose scores a submission's page shows to everyone: those that a board shows, or showed.
+_FOR_EVERYONE = (Entry.Visibility.PUBLIC, Entry.Visibility.WITHDRAWN, Entry.Visibility.SUPERSEDED)
+
+
+def _shows(entry: Entry, complete: bool) -> bool:
+    return complete or entry.visibility in _FOR_EVERYONE
+
+
+def _meaning(job: Job, state: State, entry: Entry | None) -> str:
+    if entry is not None and is_held(entry):
+        return held_meaning(entry)
+    if state in WAITING and job.lease_expires_at is not None:
+        return "A worker is checking the file."
+    if awaits_judgements(job):
+        return (
+            "Awaiting judgements: the dataset is collecting runs. Yours passed, and is scored with all others when the "
+            "first judgements arrive."
+            if job.kind == Job.Kind.SCORE
+            else "Awaiting judgements: the dataset is collecting runs. It begins when the first judgements arrive."
+        )
+    if state in WAITING and job.not_before and job.not_before > timezone.now():
+        return f"Tried {job.attempts} times; the next attempt begins at {job.not_before:%H:%M:%S} UTC."
+    return MEANING[state]
+
+
+def _error(job: Job) -> str:
+    """What went wrong, for a job that ended badly; empty otherwise."""
+    if job.error_code in MODEL_FAILURES:
+        return MODEL_FAILURES[job.error_code].meaning
+    if job.state == State.FAILED:
+        known = f" Our log knows it as {job.fault}." if job.fault else ""
+        return MEANING[State.FAILED] + known
+    return MEANING[State(job.state)] if job.state in (State.REJECTED, State.TIMED_OUT) else ""
+
+
+def _elapsed(job: Job) -> timedelta:
+    """What the last attempt took; of one that has not ended, the time since its arrival."""
+    if job.finished_at is None:
+        return max(timezone.now() - job.created_at, timedelta(0))
+    return max(job.finished_at - (job.started_at or job.created_at), timedelta(0))

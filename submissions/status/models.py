@@ -1,0 +1,168 @@
+"""What the status of a model's job has beside that of a run's: where it is, what it found, what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from evaluation.engines import ENGINES
+from evaluation.execution.failures import MODEL_FAILURES
+from leaderboard.boards.system.depth import DepthPoint, DepthSeries, depth_of, depth_series
+from leaderboard.models import Entry, Measurement
+from leaderboard.results.publishing import HIDDEN_DECIMALS
+from leaderboard.results.reported_facts import fact_texts
+from submissions.accounts.permissions import keeps_run
+from submissions.models import Job, State
+from submissions.status.costs import Costs, costs_of
+
+#: The stages of a model's job, in their order, in words.
+STAGES = {
+    "fetching": "fetching the model from the hub",
+    "loading": "loading the model",
+    "encoding": "encoding the documents",
+    "storing": "writing the embeddings to shared storage",
+    "bringing": "bringing the embeddings to this machine",
+    "indexing": "building the index",
+    "searching": "searching",
+    "measuring": "measuring what a search costs",
+}
+#: What helps against a warning on a run that was made here, where it is not what helps whoever sent one.
+_HINTS = dict.fromkeys(
+    ("judged_queries_missing", "queries_missing"),
+    "The model found no document for them. Nothing to do, if that is to be expected of it.",
+)
+#: Before this share is done, what is left is anybody's guess.
+_TELLING = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One of a job's results: its entry, how deep it re-ranked where it did, and what a search took."""
+
+    entry: Entry
+    depth: int | None
+    latency_ms: float | None
+    is_main: bool
+
+    @property
+    def label(self) -> str:
+        """What tells it apart."""
+        return self.entry.configuration
+
+    def score(self, measure: str) -> float | None:
+        """Its published value."""
+        value: float | None = self.entry.scores.get(measure)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPart:
+    """A model's job: `stage` in words, shards of the corpus (done, of how many) and the time left while it runs."""
+
+    stage: str = ""
+    note: str = ""
+    time_left: timedelta | None = None
+    shards: tuple[int, int] | None = None
+    facts: Sequence[tuple[str, str]] = ()
+    variants: Sequence[Variant] = ()
+    depth: DepthSeries | None = None
+    costs: Costs | None = None
+    meaning: str = ""
+    remedy: str = ""
+    #: Whether it would have further results, and has none because the judgements are hidden.
+    main_alone: bool = False
+    #: Whether its run is for nobody to download.
+    run_stays: bool = False
+
+
+def model_part(job: Job, entry: Entry | None, *, complete: bool) -> ModelPart:
+    """What there is to say of a model's job; without `complete` what boards show alone."""
+    failure = MODEL_FAILURES.get(job.error_code) if complete else None
+    running = job.state == State.RETRIEVING and complete
+    variants = _variants(job, entry, complete=complete) if entry else []
+    measured = _measured(entry) if entry else None
+    return ModelPart(
+        stage=STAGES.get(job.stage, job.stage) if running else "",
+        note=job.progress_note if running else "",
+        time_left=_time_left(job) if running else None,
+        shards=_shards(job) if running else None,
+        facts=fact_texts(entry.facts) if entry else (),
+        variants=variants,
+        depth=_depth_series(job, variants),
+        costs=costs_of(measured) if measured else None,
+        meaning=failure.meaning if failure else "",
+        remedy=failure.remedy if failure else "",
+        main_alone=_main_alone(job),
+        run_stays=keeps_run(job),
+    )
+
+
+def model_problems(problems: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What was found in a run that a model made here, in words for whoever sent the model."""
+    return [{**each, "hint": _HINTS.get(each["code"], each["hint"])} for each in problems]
+
+
+def _main_alone(job: Job) -> bool:
+    if job.submission is None or not job.dataset.hidden or job.submission.engine not in ENGINES:
+        return False
+    left_out = ENGINES[job.submission.engine].main_alone
+    return any(job.submission.parameters.get(name) != value for name, value in left_out.items())
+
+
+def _time_left(job: Job) -> timedelta | None:
+    """From how long encoding has taken so far; other stages are short, or say nothing of their pace."""
+    if job.stage != "encoding" or job.started_at is None or job.waits_for_id or job.progress < _TELLING:
+        return None
+    taken: timedelta = timezone.now() - job.started_at
+    return taken * (1 - job.progress) / job.progress
+
+
+def _shards(job: Job) -> tuple[int, int] | None:
+    if (
+        job.waits_for is None or job.lease_expires_at is not None
+    ):  # where it runs, it only keeps them from the sweep
+        return None
+    return job.waits_for.shards.exclude(done_at=None).count(), job.waits_for.shards_expected
+
+
+def _variants(job: Job, main: Entry, *, complete: bool) -> list[Variant]:
+    """All results of a job that has several, by depth."""
+    further = [
+        entry
+        for entry in job.further_entries.all()
+        if complete or entry.visibility == Entry.Visibility.PUBLIC
+    ]
+    if not further:
+        return []
+    found = [_variant(entry, entry.pk == main.pk) for entry in (*further, main)]
+    return sorted(found, key=lambda variant: (variant.depth or 0, variant.label))
+
+
+def _variant(entry: Entry, is_main: bool) -> Variant:
+    # The variant's own label stands first in the configuration, the submission's after it.
+    depth = depth_of(entry.configuration.split(" · ")[0])
+    return Variant(entry, depth, _latency(_measured(entry)), is_main)
+
+
+def _measured(entry: Entry) -> Measurement | None:
+    """The entry's newest measurement."""
+    return max(entry.measurements.all(), key=lambda each: each.measured_at, default=None)
+
+
+def _latency(measured: Measurement | None) -> float | None:
+    return measured.figures["latency_ms"]["mean"] if measured else None
+
+
+def _depth_series(job: Job, variants: Sequence[Variant]) -> DepthSeries | None:
+    """Effectiveness and latency against depth, of a re-ranker."""
+    measure = job.dataset.primary_measure
+    points = [
+        DepthPoint(variant.depth, value, variant.latency_ms)
+        for variant in variants
+        if variant.depth is not None and (value := variant.score(measure)) is not None
+    ]
+    return depth_series(measure, points, decimals=HIDDEN_DECIMALS if job.dataset.hidden else 4)

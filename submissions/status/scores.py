@@ -1,0 +1,164 @@
+"""What is told of a submission's result, to anyone and on any way: page, API, mail and webhook ask here alone.
+
+Scores are the published values, beside those of the dataset's baseline. Of a result that a competition holds they are
+those that the team has already, never the new ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from leaderboard.boards.system.word_pieces import is_word_pieces
+from leaderboard.core.measures import better
+from leaderboard.models import Dataset, Entry
+from leaderboard.results.protection import HIDDEN_DECIMALS
+from leaderboard.results.publishing import comparison_group, published_scores, shown_instead
+from submissions.models import Job, State, Submission
+
+#: What is said of a result that a competition's Ladder holds.
+NO_CHANGE = "no significant change"
+#: Decimals of values on open judgements in texts.
+_DECIMALS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A published value beside the dataset's baseline; `delta` is None where there is none to compare with.
+
+    `word_pieces` is what BM25 over word pieces had in the same job, where that gives it; of a seed set's mean
+    `deviation` is the sample standard deviation over its seeds.
+    """
+
+    measure: str
+    value: float
+    baseline: float | None = None
+    word_pieces: float | None = None
+    deviation: float | None = None
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Whether a smaller value is the better one, as for Hole@10."""
+        return better(self.measure) == "lower"
+
+    @property
+    def delta(self) -> float | None:
+        """The difference to the baseline."""
+        return None if self.baseline is None else self.value - self.baseline
+
+    @property
+    def relative(self) -> float | None:
+        """The difference as a share of the baseline, in percent."""
+        return 100 * (self.value / self.baseline - 1) if self.baseline else None
+
+    @property
+    def beside_word_pieces(self) -> Score:
+        """The same value with BM25 over word pieces as its baseline."""
+        return Score(self.measure, self.value, self.word_pieces)
+
+
+def is_held(entry: Entry | None) -> bool:
+    """Whether the result is not told, since it is no significant change."""
+    return entry is not None and entry.visibility == Entry.Visibility.HELD
+
+
+def held_meaning(entry: Entry) -> str:
+    """What the team of a held result is told, with what it may take for its score."""
+    if shown_instead(entry) is None:
+        return "No significant change. Nothing else is told of this result."
+    return "No significant change. The scores are those that your team has already; nothing else is told."
+
+
+def outcome_text(submission: Submission, dataset: Dataset | None = None) -> str:
+    """How the submission ended, for mails and webhooks: plain text, a line for each dataset, or for one alone.
+
+    Its jobs must all have ended. Scores stand beside the baseline's.
+    """
+    jobs = submission.jobs.exclude(kind=Job.Kind.SHARD).select_related(
+        "dataset", "entry__dataset", "entry__system"
+    )
+    by_dataset: dict[int, list[Job]] = {}
+    for job in jobs if dataset is None else jobs.filter(dataset=dataset):
+        by_dataset.setdefault(job.dataset_id, []).append(job)
+    return "\n".join(_outcome(members) for members in by_dataset.values())
+
+
+def _outcome(jobs: list[Job]) -> str:
+    """One dataset's line: of a seed set what the set has, and nothing where it is not complete."""
+    first = jobs[0]
+    name, entry = first.dataset.name, first.entry
+    if is_held(entry) and entry is not None:
+        known = shown_instead(entry)
+        shown = f" Your team has {_in_words(scores_of_entry(known, True), first)}." if known else ""
+        return f"{name}: {NO_CHANGE}.{shown}"
+    lost = [job for job in jobs if job.state != State.DONE]
+    if lost or entry is None:
+        seeds = f" (seed {', '.join(job.seed for job in lost)})" if len(jobs) > 1 and lost else ""
+        return f"{name}: {State((lost or jobs)[0].state).label}{seeds}."
+    return f"{name}: {_in_words(scores_of_entry(entry, True), first)}."
+
+
+def _in_words(scores: list[Score], job: Job) -> str:
+    """The scores in the dataset's order of measures: PostgreSQL keeps none of its own in JSON."""
+    order = {measure: position for position, measure in enumerate(job.dataset.measures)}
+    scores = sorted(scores, key=lambda score: (order.get(score.measure, len(order)), score.measure))
+    decimals = HIDDEN_DECIMALS if job.dataset.hidden else _DECIMALS
+    return ", ".join(
+        f"{score.measure} {score.value:.{decimals}f}"
+        + (f" (BM25 {score.baseline:.{decimals}f})" if score.baseline is not None else "")
+        for score in scores
+    )
+
+
+def scores_of_job(job: Job, entry: Entry | None, compare: bool) -> list[Score]:
+    """What the job's run has: of a seed its own, whether or not the set is there.
+
+    Over hidden judgements nothing is told of a seed, before its set or after: each would be a reading of its own.
+    """
+    if job.seed and (job.dataset.hidden or is_held(entry)):
+        return []
+    if job.evaluation is not None:
+        scores, group = published_scores(job.evaluation, job.dataset), comparison_group(job.evaluation)
+        baseline = (_baseline(job.dataset_id, group, job.entry_id) if compare else None) or {}
+        return [Score(measure, value, baseline.get(measure)) for measure, value in scores.items()]
+    return scores_of_entry(entry, compare, job) if entry is not None else []
+
+
+def scores_of_entry(entry: Entry, compare: bool, job: Job | None = None) -> list[Score]:
+    """What boards show of the entry: of a seed set the means with their deviations.
+
+    Of a held one it is what its team has already.
+    """
+    if is_held(entry):
+        known = shown_instead(entry)
+        return scores_of_entry(known, compare) if known is not None else []
+    baseline = word_pieces = None
+    if compare:
+        baseline = _baseline(entry.dataset_id, entry.comparison_group, entry.pk)
+        word_pieces = _word_pieces(job, entry) if job is not None else None
+    return [
+        Score(
+            measure,
+            value,
+            (baseline or {}).get(measure),
+            (word_pieces or {}).get(measure),
+            entry.deviations.get(measure),
+        )
+        for measure, value in entry.scores.items()
+    ]
+
+
+def _word_pieces(job: Job, entry: Entry) -> dict[str, float] | None:
+    """The published scores of BM25 over word pieces, where the job gives it and its result may be seen as this one."""
+    found = (each for each in job.further_entries.all() if is_word_pieces(each.configuration))
+    return next((each.scores for each in found if each.visibility == entry.visibility), None)
+
+
+def _baseline(dataset_id: int, comparison_group: str, entry_id: int | None) -> dict[str, float] | None:
+    """The published scores of the entry that deltas in the group are taken against, unless that is this one."""
+    return (
+        Entry.objects.public()
+        .filter(dataset=dataset_id, comparison_group=comparison_group, is_baseline=True)
+        .exclude(pk=entry_id or 0)
+        .values_list("scores", flat=True)
+        .first()
+    )

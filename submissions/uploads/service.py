@@ -1,0 +1,306 @@
+"""Uploads that come in pieces: begun, continued, expired, and taken by a submission once. The only writer of `Upload`.
+
+The file comes first and the row after it, and the row goes before the file: a crash leaves at most a file without a
+row, which the sweep removes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F, QuerySet, Sum
+from django.db.models.functions import Least
+from django.utils import timezone
+
+from evaluation.archives.compression import describe_bytes
+from leaderboard.core.storage import deletion_lock
+from leaderboard.core.storage.disk import DiskFull, require_room
+from leaderboard.core.storage.store import sha256_of
+from leaderboard.models import User
+from submissions.core.errors import Refused
+from submissions.models import Upload
+from submissions.uploads import storage
+from submissions.uploads.storage import InUse
+
+#: Why an upload cannot be begun.
+TOO_LARGE = "upload_too_large"
+TOO_MANY = "too_many_uploads"
+
+
+class OtherOffset(Exception):
+    """The sender goes on from elsewhere than where the upload is."""
+
+
+class OtherChecksum(Exception):
+    """What arrived is not what was sent: it was not kept."""
+
+
+class Expired(Exception):
+    """No bytes came for so long that the upload was given up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checksum:
+    """Of what one request brings: the algorithm as hashlib calls it, and the digest."""
+
+    algorithm: str
+    digest: bytes
+
+
+def limit_of(kind: str) -> int:
+    """The most bytes that a file of the kind may have."""
+    limit: int = settings.CHECKPOINT_LIMIT_BYTES if kind == Upload.Kind.MODEL else settings.UPLOAD_LIMIT_BYTES
+    return limit
+
+
+def expires_at(upload: Upload) -> datetime:
+    """When the upload is given up, unless bytes come before."""
+    return upload.touched_at + timedelta(seconds=settings.UPLOAD_LIFETIME_SECONDS)
+
+
+def begin(owner: User, *, length: int, kind: str, file_name: str = "", metadata: str = "") -> Upload:
+    """A new upload. Raises Refused where it is too large, or the person has begun too many; DiskFull without room."""
+    if length > limit_of(kind):
+        raise Refused.of(
+            TOO_LARGE,
+            f"The file has {describe_bytes(length)}; the limit for a {Upload.Kind(kind).label} is "
+            f"{describe_bytes(limit_of(kind))}.",
+            "Say kind model where it is a checkpoint." if kind == Upload.Kind.RUN else "",
+        )
+    upload = Upload(owner=owner, length=length, kind=kind, file_name=file_name[:200], metadata=metadata)
+    upload.touched_at = timezone.now()
+    storage.make(upload.pk)
+    try:
+        require_room(storage.folder(), length + _reserved())
+        with transaction.atomic():
+            # Held while they are counted: of two that begin at once the second sees the first.
+            User.objects.select_for_update(no_key=True).get(pk=owner.pk)
+            _refuse_too_many(owner, length)
+            upload.save(force_insert=True)
+    except BaseException as error:
+        # Of these two it is known that no row was committed: a backup that is just being made has none either.
+        storage.remove(upload.pk, named=not isinstance(error, (Refused, DiskFull)))
+        raise
+    return upload if length else _complete(upload, hashlib.sha256().hexdigest())
+
+
+def _reserved() -> int:
+    """The room that is kept for what uploads under way have announced and not sent, in bytes.
+
+    Of each as many as came already, and what the next sync may bring: who only announces takes nobody's room. Of
+    several people who begin in one moment none sees the others. Where more comes than was kept, `receive` finds no
+    room.
+    """
+    since = timezone.now() - timedelta(seconds=settings.UPLOAD_LIFETIME_SECONDS)
+    under_way = Upload.objects.filter(completed_at=None, touched_at__gt=since)
+    kept = Least(F("length") - F("offset"), F("offset") + storage.SYNC_EVERY)
+    return int(under_way.aggregate(kept=Sum(kept))["kept"] or 0)
+
+
+def _refuse_too_many(owner: User, length: int) -> None:
+    mine = uploads_of(owner)
+    total = mine.aggregate(total=Sum("length"))["total"] or 0
+    if len(mine) < settings.UPLOADS_PER_PERSON and total + length <= settings.UPLOAD_BYTES_PER_PERSON:
+        return
+    raise Refused.of(
+        TOO_MANY,
+        f"You have {len(mine)} uploads with {describe_bytes(total)} here that no submission has taken; you may have "
+        f"{settings.UPLOADS_PER_PERSON} with {describe_bytes(settings.UPLOAD_BYTES_PER_PERSON)}.",
+        "Submit them, or delete those that you no longer need: your account's page and GET uploads/ list them. Each "
+        f"is given up by itself {settings.UPLOAD_LIFETIME_SECONDS // 3600} hours after its last bytes.",
+    )
+
+
+def uploads_of(owner: User) -> QuerySet[Upload]:
+    """The person's uploads that have not expired, newest first."""
+    since = timezone.now() - timedelta(seconds=settings.UPLOAD_LIFETIME_SECONDS)
+    return Upload.objects.filter(owner=owner, touched_at__gt=since)
+
+
+def find(owner: User, identifier: str) -> Upload | None:
+    """The person's own upload; what is another's is not there for them. Raises Expired."""
+    if not storage.is_identifier(identifier):
+        return None
+    upload = Upload.objects.filter(owner=owner, pk=identifier).first()
+    if upload is not None and expires_at(upload) <= timezone.now():
+        raise Expired
+    return upload
+
+
+def receive(upload: Upload, offset: int, blocks: Iterable[bytes], checksum: Checksum | None = None) -> Upload:
+    """Write what comes, from `offset` on, as far as it comes; with a checksum all of it or nothing.
+
+    Raises OtherOffset, OtherChecksum, DiskFull, storage.InUse and storage.TooLong; Upload.DoesNotExist where it is
+    gone.
+    """
+    try:
+        with storage.held(upload.pk) as file:
+            upload.refresh_from_db()
+            if upload.offset != offset:
+                raise OtherOffset
+            # Of what comes in one go the checksum is known; else the whole file is read once more.
+            whole = hashlib.sha256() if offset == 0 else None
+            part = hashlib.new(checksum.algorithm) if checksum else None
+
+            def note(safe: int) -> None:
+                if checksum is None and safe > upload.offset:
+                    _note(upload, safe)
+
+            end = storage.append(file, offset, upload.length, _hashed(blocks, whole, part), note)
+            if checksum is not None and part is not None:
+                if not hmac.compare_digest(part.digest(), checksum.digest):
+                    file.truncate(offset)
+                    raise OtherChecksum
+                _note(upload, end)
+            if end == upload.length and upload.completed_at is None:
+                _complete(upload, whole.hexdigest() if whole else sha256_of(storage.path_of(upload.pk)))
+    except FileNotFoundError as error:
+        raise Upload.DoesNotExist from error
+    return upload
+
+
+def _hashed(blocks: Iterable[bytes], *hashes: Any) -> Iterator[bytes]:
+    known = [each for each in hashes if each is not None]
+    for block in blocks:
+        for each in known:
+            each.update(block)
+        yield block
+
+
+def _note(upload: Upload, safe: int) -> None:
+    """How far the upload is, once that is on disk."""
+    upload.offset, upload.touched_at = safe, timezone.now()
+    Upload.objects.filter(pk=upload.pk).update(offset=safe, touched_at=upload.touched_at)
+
+
+def finish(upload: Upload) -> Upload:
+    """The upload as it is, completed where all bytes came and whoever took the last was killed before their hash.
+
+    What another has hold of is left to them. Raises Upload.DoesNotExist where it is gone.
+    """
+    if upload.completed_at is not None or upload.offset < upload.length:
+        return upload
+    try:
+        with storage.held(upload.pk):
+            upload.refresh_from_db()
+            if upload.completed_at is None:
+                _complete(upload, sha256_of(storage.path_of(upload.pk)))
+    except FileNotFoundError as error:
+        raise Upload.DoesNotExist from error
+    except InUse:
+        upload.refresh_from_db()
+    return upload
+
+
+def _complete(upload: Upload, sha256: str) -> Upload:
+    upload.sha256, upload.completed_at = sha256, timezone.now()
+    upload.save(update_fields=["sha256", "completed_at"])
+    return upload
+
+
+def discard(upload: Upload) -> None:
+    """Give the upload up, row and file. Raises InUse while somebody writes or reads it, or a backup runs.
+
+    A backup keeps the file: were the row gone, nobody would count what its owner sends again and again meanwhile.
+    """
+    try:
+        with storage.held(upload.pk):
+            if deletion_lock.are_paused():
+                raise InUse
+            Upload.objects.filter(pk=upload.pk).delete()
+            storage.remove(upload.pk)
+    except FileNotFoundError:
+        Upload.objects.filter(pk=upload.pk).delete()
+
+
+def completed(owner: User, identifier: str, kind: str) -> Upload:
+    """The upload that a submission names. Raises Refused where it is not there, not whole, or of another kind."""
+    try:
+        upload = find(owner, identifier)
+        upload = finish(upload) if upload is not None else None
+    except (Expired, Upload.DoesNotExist):
+        upload = None
+    if upload is None:
+        raise Refused.of(
+            "unknown_upload",
+            f"You have no upload “{identifier[:40]}”.",
+            "It was taken by a submission, deleted, or given up after a day without bytes. Send the file again.",
+        )
+    if upload.completed_at is None:
+        raise Refused.of(
+            "unfinished_upload",
+            f"{upload.file_name or 'The upload'} is not whole: {upload.offset:,} of {upload.length:,} bytes came.",
+            "Send the rest, then submit it.",
+        )
+    if upload.kind != kind:
+        raise Refused.of(
+            "wrong_upload_kind",
+            f"{upload.file_name or 'The upload'} was sent as a {upload.get_kind_display()}.",
+            f"Send it with kind {kind} in Upload-Metadata.",
+        )
+    return upload
+
+
+@contextmanager
+def reading(identifiers: Iterable[str], *, shared: bool = False) -> Iterator[None]:
+    """Around reading uploads for a submission, or (`shared`) a check: nobody else takes or deletes them meanwhile.
+
+    Raises Refused where somebody has them now.
+    """
+    with ExitStack() as stack:
+        for identifier in identifiers:
+            try:
+                stack.enter_context(storage.held(identifier, shared=shared))
+            except (InUse, FileNotFoundError) as error:
+                raise Refused.of(
+                    "upload_in_use",
+                    "The upload is just being written, or taken by another submission.",
+                    "Wait for that one to end: if it is refused, the upload is here still.",
+                ) from error
+        yield
+
+
+def take(owner: User, identifiers: Iterable[str]) -> None:
+    """Use the uploads up, in the transaction of what they become: with its commit they are gone, else they stay.
+
+    Raises Refused where one is gone already.
+    """
+    for identifier in set(identifiers):
+        gone, _ = Upload.objects.filter(owner=owner, pk=identifier).delete()
+        if not gone:
+            completed(owner, identifier, "")
+        transaction.on_commit(lambda identifier=identifier: storage.remove(identifier))  # type: ignore[misc]
+
+
+def sweep_uploads(grace: float) -> int:
+    """Give up what expired, and remove files without a row, untouched for `grace` seconds. Returns how many."""
+    limit = timezone.now() - timedelta(seconds=settings.UPLOAD_LIFETIME_SECONDS)
+    count = 0
+    for upload in Upload.objects.filter(touched_at__lte=limit):
+        try:
+            discard(upload)
+            count += 1
+        except InUse:
+            continue
+    return count + sum(_remove_unnamed(path, grace) for path in storage.folder().glob("*"))
+
+
+def _remove_unnamed(path: Path, grace: float) -> bool:
+    try:
+        old = path.stat().st_mtime < time.time() - grace
+    except FileNotFoundError:
+        return False
+    if not old or Upload.objects.filter(pk=path.name).exists() or deletion_lock.are_paused():
+        return False
+    path.unlink(missing_ok=True)
+    return True

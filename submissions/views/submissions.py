@@ -1,0 +1,295 @@
+"""The submitter's pages. Each view is a door: translate in, one domain call, translate out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.contrib.auth.models import AnonymousUser
+from django.core.exceptions import PermissionDenied
+from django.core.paginator import Paginator
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils.text import slugify
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from evaluation.engines import ENGINES
+from leaderboard.core.audit import acting
+from leaderboard.core.http.downloads import as_attachment, unless_known
+from leaderboard.core.storage.runs import gzipped_run
+from leaderboard.models import Run, System
+from leaderboard.systems.records import ChangedMeanwhile, ClaimsSettled, NameTaken, state_of, update_system
+from submissions.accounts.authentication import takes_tokens
+from submissions.accounts.permissions import (
+    downloadable_runs,
+    editable_systems,
+    evaluation_of,
+    may_manage,
+    may_see,
+    signed_in,
+    submissions_of,
+)
+from submissions.accounts.throttling import (
+    ChangeThrottle,
+    CheckThrottle,
+    SubmitThrottle,
+    seconds_to_wait,
+    slow_down,
+)
+from submissions.core.errors import Refused
+from submissions.intake.forms import WithdrawalForm
+from submissions.intake.models.runs import built_on
+from submissions.intake.rounds import may_reorder, set_priority
+from submissions.intake.runs import accept_submission
+from submissions.intake.system_form import SystemForm
+from submissions.jobs import withdrawal
+from submissions.models import Submission
+from submissions.status.description import SubmissionStatus, describe, with_jobs
+from submissions.uploads.request_size import refuse_oversize
+from submissions.views.submit_page import SubmitPage
+
+#: htmx stops polling at this status.
+STOP_POLLING = 286
+PER_PAGE = 50
+
+
+@login_required
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def submit(request: HttpRequest) -> HttpResponse:
+    """The form; a report (`action=check`); or a submission."""
+    page = SubmitPage(request)
+    if request.method != "POST":
+        return render(request, "submissions/submit.html", page.context())
+    if wait := seconds_to_wait(CheckThrottle() if page.checking else SubmitThrottle(), request):
+        context = page.context(slow_down=wait)
+        return render(request, "submissions/submit.html", context, status=429)
+    try:
+        refuse_oversize(request)  # first: what a request that was cut off seems to say is misleading
+        if page.checking:
+            return render(request, "submissions/submit.html", page.context(reports=page.check()))
+        if not page.is_valid():
+            # The files are read all the same: who corrects the fields should not learn of the next problem then.
+            context = page.context(reports=page.check())
+            return render(request, "submissions/submit.html", context, status=400)
+        accepted = accept_submission(submitter=page.person, **page.submission())
+        page.name_team()
+    except Refused as refusal:
+        return render(request, "submissions/submit.html", page.context(refusal=refusal), status=400)
+    return redirect(accepted)
+
+
+@login_required
+@never_cache
+@require_safe
+def submissions(request: HttpRequest) -> HttpResponse:
+    """The person's submissions and their teams', newest first."""
+    page = Paginator(with_jobs(submissions_of(request.user)), PER_PAGE).get_page(request.GET.get("page"))
+    listed = [describe(row, complete=True, compare=False) for row in page]
+    context = {"section": "submissions", "submissions": listed, "page": page}
+    return render(request, "submissions/list.html", context)
+
+
+@never_cache
+@require_safe
+def submission(request: HttpRequest, identifier: str) -> HttpResponse:
+    """A submission's status for its team; the facts that boards show for everyone else."""
+    return render(request, "submissions/submission.html", _context(request, _find(request, identifier)))
+
+
+@never_cache
+@require_safe
+def progress(request: HttpRequest, identifier: str) -> HttpResponse:
+    """The part of the status page that changes; says when there is nothing more to ask for."""
+    context = _context(request, _find(request, identifier))
+    described: SubmissionStatus = context["status"]
+    context["swap_actions"] = (
+        described.ended and described.complete
+    )  # what ended cannot be cancelled any more
+    status = STOP_POLLING if described.ended else 200
+    return render(request, "submissions/_progress.html", context, status=status)
+
+
+@require_safe
+@takes_tokens
+def run(request: HttpRequest, identifier: str, dataset: str) -> HttpResponseBase:
+    """The run that was scored on the dataset, as gzip; 404 for what this visitor may not have, or is not there.
+
+    Of a seed set `?seed=` says which one.
+    """
+    found = _find(request, identifier)
+    wanted = (dataset, request.GET.get("seed", ""))
+    jobs = downloadable_runs(request.user, found)
+    job = next((job for job in jobs if (job.dataset.slug, job.seed) == wanted), None)
+    if job is None:
+        raise Http404("There is no such run, or it is not offered to you.")
+    sha256 = Run.objects.values_list("sha256", flat=True).get(evaluations=evaluation_of(job))
+    # What stands first names the dataset at upload, then the seed.
+    seed = f"{slugify(job.seed) or job.pk}." if job.seed else ""
+    name = f"{dataset}.{seed}{found.system.slug}.{found.pk}.run.gz"
+
+    def send() -> HttpResponseBase:
+        # Kept otherwise than it is sent, so by no proxy.
+        return as_attachment(
+            StreamingHttpResponse(gzipped_run(sha256), content_type="application/gzip"), name
+        )
+
+    return unless_known(request, sha256, send, public=job in downloadable_runs(AnonymousUser(), found))
+
+
+@login_required
+@require_POST
+def cancel(request: HttpRequest, identifier: str) -> HttpResponse:
+    """Stop what has not ended."""
+    found = _managed(request, identifier)
+    if withdrawal.cancel(found, signed_in(request)):
+        messages.success(request, "Cancelled. What is running stops within seconds.")
+    else:
+        messages.info(request, "There was nothing left to cancel.")
+    return redirect(found)
+
+
+@login_required
+@never_cache
+@require_POST
+def withdraw(request: HttpRequest, identifier: str) -> HttpResponse:
+    """Take the submission off the boards; the reason stays visible."""
+    found = _managed(request, identifier)
+    form = WithdrawalForm(request.POST)
+    if not form.is_valid():
+        context = _context(request, found, withdrawal_form=form)
+        return render(request, "submissions/submission.html", context, status=400)
+    withdrawal.withdraw(found, form.cleaned_data["reason"], signed_in(request))
+    messages.success(request, "Withdrawn. A line with your reason stays where the results were.")
+    return redirect(found)
+
+
+@login_required
+@require_POST
+def visibility(request: HttpRequest, identifier: str) -> HttpResponse:
+    """Show the results to everyone, or keep them with the team."""
+    found = _managed(request, identifier)
+    if wait := seconds_to_wait(ChangeThrottle(), request):
+        return _slowed_down(request, found, wait)
+    public = request.POST.get("public") == "yes"
+    withdrawal.set_public(found, public, signed_in(request))
+    messages.success(request, "Everyone sees it now." if public else "Only your team sees it now.")
+    return redirect(found)
+
+
+@login_required
+@require_POST
+def reusable(request: HttpRequest, identifier: str) -> HttpResponse:
+    """Let others re-rank and fuse the runs, or no longer."""
+    found = _managed(request, identifier)
+    if wait := seconds_to_wait(ChangeThrottle(), request):
+        return _slowed_down(request, found, wait)
+    allowed = request.POST.get("reusable") == "yes"
+    withdrawal.set_reusable(found, allowed, signed_in(request))
+    messages.success(
+        request, "Others may build on its runs now." if allowed else "Nobody else can build on its runs now."
+    )
+    return redirect(found)
+
+
+@login_required
+@require_POST
+def priority(request: HttpRequest, identifier: str) -> HttpResponse:
+    """Give the submission another place among its team's runs in the round."""
+    found = _managed(request, identifier)
+    if wait := seconds_to_wait(ChangeThrottle(), request):
+        return _slowed_down(request, found, wait)
+    wanted = request.POST.get("priority", "")
+    try:
+        place = int(wanted) if wanted.isascii() and wanted.isdecimal() else 0
+        set_priority(found, place, signed_in(request))
+    except Refused as refusal:
+        messages.error(request, f"{refusal.detail} {refusal.problems[0].hint}")
+    else:
+        messages.success(request, f"Its priority is {found.priority} now.")
+    return redirect(found)
+
+
+@login_required
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def edit_system(request: HttpRequest, slug: str) -> HttpResponse:
+    """Change what one of the person's systems says of itself."""
+    system = get_object_or_404(editable_systems(request.user), slug=slug)
+    data = request.POST if request.method == "POST" else None
+    form = SystemForm(data, system=system, initial=SystemForm.initial_of(system), label_suffix="")
+    if data is not None and (wait := seconds_to_wait(ChangeThrottle(), request)):
+        form.add_error(None, slow_down(wait))
+        status = 429
+    elif data is not None and form.is_valid() and _describe_anew(request, system, form):
+        messages.success(request, "Saved. The boards show it from now on.")
+        return redirect(system)
+    else:
+        status = 400 if form.errors else 200
+    # Shown again, the form is made from what is there now: who saves it then was told of the change.
+    context = {"section": "submissions", "system": system, "form": form, "rendered_from": state_of(system)}
+    return render(request, "submissions/system.html", context, status=status)
+
+
+def _describe_anew(request: HttpRequest, system: System, form: SystemForm) -> bool:
+    """Save what a form says; what stands against it is put into the form."""
+    seen = request.POST.get("rendered_from", "")
+    if not (seen.isascii() and seen.isdecimal() and len(seen) < 19):
+        form.add_error(None, "The form does not say what it was made from. Look it over and save it again.")
+        return False
+    try:
+        with acting(signed_in(request), "described anew"):
+            update_system(system, form.fields_of_system(), seen=int(seen))
+    except NameTaken as error:
+        form.add_error("name", f"{str(error)[0].upper()}{str(error)[1:]}.")
+    except ChangedMeanwhile as error:
+        form.add_error(
+            None,
+            f"Not saved: {error}. What you typed is below. Look it over and save it again; it then replaces that.",
+        )
+    except ClaimsSettled:
+        form.add_error(
+            None, "Not saved: a challenge just settled what it says of its training. Open the page anew."
+        )
+    else:
+        return True
+    return False
+
+
+def _find(request: HttpRequest, identifier: str) -> Submission:
+    """The submission, for whom it exists. Raises Http404 for everyone else."""
+    found = with_jobs(Submission.objects.filter(pk=identifier)).first()
+    if found is None or not may_see(request.user, found):
+        raise Http404("There is no such submission, or it is private.")
+    return found
+
+
+def _managed(request: HttpRequest, identifier: str) -> Submission:
+    """The submission, for those who may change it. Raises Http404 or PermissionDenied."""
+    found = _find(request, identifier)
+    if not may_manage(request.user, found):
+        raise PermissionDenied
+    return found
+
+
+def _slowed_down(request: HttpRequest, found: Submission, wait: int) -> HttpResponse:
+    """The submission's page as it is, with how many seconds to wait before it may be changed again."""
+    messages.warning(request, slow_down(wait))
+    return render(request, "submissions/submission.html", _context(request, found), status=429)
+
+
+def _context(request: HttpRequest, found: Submission, **changes: Any) -> dict[str, Any]:
+    status: SubmissionStatus = describe(found, complete=may_manage(request.user, found))
+    return {
+        "section": "submissions" if status.complete else "",
+        "status": status,
+        "submission": found,
+        "runs": {job.pk for job in downloadable_runs(request.user, found)},
+        "withdrawal_form": WithdrawalForm(),
+        "may_reorder": may_reorder(found),
+        "engine_label": ENGINES[found.engine].label if found.engine in ENGINES else found.engine,
+        "credits": built_on(found, complete=status.complete) if found.engine else [],
+        **changes,
+    }

@@ -1,0 +1,130 @@
+"""What is done to a system on pages of its own: who it is said to be by, and what is doubted of it."""
+
+from __future__ import annotations
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
+
+from leaderboard.core.audit import acting
+from leaderboard.models import Challenge, Entry, System, User
+from leaderboard.models.results import EntryQuerySet
+from leaderboard.systems.anonymity import (
+    ADVICE,
+    EmbargoRefused,
+    latest_end,
+    lift,
+    make_anonymous,
+    may_be_anonymous,
+)
+from leaderboard.systems.challenges import (
+    ChallengeRefused,
+    challenges_of,
+    datasets_of,
+    raise_challenge,
+)
+from leaderboard.systems.challenges import retract as retract_challenge
+from submissions.accounts.permissions import editable_systems, may_challenge, signed_in
+from submissions.accounts.throttling import ChallengeThrottle, ChangeThrottle, seconds_to_wait, slow_down
+from submissions.intake.forms import AnonymityForm, ChallengeForm
+
+
+@login_required
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def anonymity(request: HttpRequest, slug: str) -> HttpResponse:
+    """Keep back whose the system is until a day, change the day, or end it."""
+    system = get_object_or_404(editable_systems(request.user), slug=slug)
+    posted = request.method == "POST"
+    lifting = posted and request.POST.get("action") == "lift"
+    form = AnonymityForm(request.POST if posted else None, system=system, label_suffix="")
+    status = 200
+    if posted and (wait := seconds_to_wait(ChangeThrottle(), request)):
+        form.add_error(None, slow_down(wait))
+        status = 429
+    elif lifting:
+        with acting(request.user if isinstance(request.user, User) else None):
+            lift(system)
+        messages.success(request, "Everyone sees whose it is now.")
+        return redirect("system-anonymity", slug=slug)
+    elif posted and form.is_valid():
+        until = form.cleaned_data["anonymous_until"]
+        try:
+            with acting(request.user if isinstance(request.user, User) else None):
+                make_anonymous(system, until)
+            messages.success(request, f"Anonymous until {until:%-d %B %Y}.")
+            return redirect("system-anonymity", slug=slug)
+        except EmbargoRefused as error:
+            form.add_error("anonymous_until", str(error))
+    context = {
+        "section": "submissions",
+        "system": system,
+        "form": form,
+        "possible": may_be_anonymous(system),
+        "latest": latest_end(system, timezone.now()),
+        "advice": ADVICE,
+    }
+    if status == 200 and form.errors:
+        status = 400
+    return render(request, "submissions/anonymity.html", context, status=status)
+
+
+@login_required
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def challenge(request: HttpRequest, slug: str) -> HttpResponse:
+    """Doubt what a system says of itself, or take a doubt back."""
+    system, person = _seen_system(slug), signed_in(request)
+    posted = request.method == "POST"
+    form = ChallengeForm(request.POST if posted else None, datasets=datasets_of(system), label_suffix="")
+    status = 200
+    if posted and form.is_valid():
+        if wait := seconds_to_wait(ChallengeThrottle(), request):
+            form.add_error(None, slow_down(wait))
+            status = 429
+        else:
+            try:
+                raise_challenge(system, person, **form.cleaned_data)
+                messages.success(
+                    request, "Your challenge stands on the system's page; a curator will settle it."
+                )
+                return redirect(f"{system.get_absolute_url()}#challenges")
+            except ChallengeRefused as error:
+                form.add_error(None, str(error))
+    if status == 200 and form.errors:
+        status = 400
+    mine = Challenge.objects.filter(system=system, raised_by=person, state=Challenge.State.OPEN)
+    own = set(mine.values_list("pk", flat=True))
+    context = {
+        "section": "system",
+        "system": system,
+        "form": form,
+        "may": may_challenge(person, system),
+        "mine": [each for each in challenges_of(system.pk) if each.key in own],
+        "shown_as": person.name,
+    }
+    return render(request, "submissions/challenge.html", context, status=status)
+
+
+@login_required
+@never_cache
+@require_POST
+def retract(request: HttpRequest, slug: str, key: int) -> HttpResponse:
+    """Take one's own challenge back."""
+    found = get_object_or_404(Challenge, system=_seen_system(slug), pk=key, raised_by=signed_in(request))
+    try:
+        retract_challenge(found, signed_in(request))
+        messages.success(request, "Taken back. It stays on record as that.")
+    except ChallengeRefused as error:
+        messages.error(request, str(error))
+    return redirect("system-challenge", slug=slug)
+
+
+def _seen_system(slug: str) -> System:
+    """The system, where it has anything that everyone sees. Raises Http404."""
+    seen = EntryQuerySet(Entry).seen().values("system_id")
+    return get_object_or_404(System.objects.filter(pk__in=seen), slug=slug)

@@ -1,0 +1,83 @@
+"""A person's own files that came in pieces, or came in part: what is here, and throwing it away."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_POST, require_safe
+
+from leaderboard.models import User
+from submissions.accounts.permissions import signed_in
+from submissions.models import Upload
+from submissions.uploads import service
+from submissions.uploads.storage import InUse
+
+
+@dataclass(frozen=True, slots=True)
+class KeptUpload:
+    """An upload as pages show it."""
+
+    upload: Upload
+    expires: datetime
+
+    @property
+    def whole(self) -> bool:
+        """Whether all of it is here."""
+        return self.upload.completed_at is not None
+
+
+def kept_uploads(person: User) -> list[KeptUpload]:
+    """Those that no submission has taken, newest first."""
+    return [KeptUpload(each, service.expires_at(each)) for each in service.uploads_of(person)]
+
+
+def unfinished(person: User, *kinds: Upload.Kind) -> list[Upload]:
+    """Those of the kinds of which some bytes are here and some are not: the sender may go on."""
+    return list(service.uploads_of(person).filter(kind__in=kinds, completed_at=None, offset__gt=0))
+
+
+@login_required
+@never_cache
+@require_safe
+def uploads(request: HttpRequest) -> HttpResponse:
+    """The list, and how much room there is."""
+    kept = kept_uploads(signed_in(request))
+    context = {
+        "uploads": kept,
+        "used": sum(each.upload.length for each in kept),
+        "allowed": settings.UPLOAD_BYTES_PER_PERSON,
+        "most": settings.UPLOADS_PER_PERSON,
+        "hours": settings.UPLOAD_LIFETIME_SECONDS // 3600,
+    }
+    return render(request, "submissions/uploads.html", context)
+
+
+@login_required
+@require_POST
+def delete(request: HttpRequest) -> HttpResponse:
+    """Throw one away, whole or not."""
+    person = signed_in(request)
+    try:
+        upload = service.find(person, request.POST.get("upload", ""))
+        if upload is not None:
+            service.discard(upload)
+    except service.Expired:
+        upload = None
+    except InUse:
+        messages.error(
+            request,
+            "That file is just being sent, or taken by a submission or a backup of the site. Try again later.",
+        )
+        return redirect("account-uploads")
+    name = upload.file_name or "The file" if upload else ""
+    messages.success(
+        request, f"{name} is deleted." if name else "There was no such file; it may have expired."
+    )
+    return redirect("account-uploads")
