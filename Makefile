@@ -78,7 +78,7 @@ attack: $(TEST_STAMP) ## play the attack on hidden judgements with each protecti
 	PYTHONPATH=. $(PY) tests/attack/offline.py
 
 fuzz: $(TEST_STAMP) ## all that strangers send, spoilt: 10,000 cases by kind, bombs, then guided by coverage (MINUTES=60)
-	RUNBOARD_FUZZ_CASES=$(CASES) $(PY) -m pytest -q tests/evaluation/test_hostile_bytes.py
+	RUNBOARD_FUZZ_CASES=$(CASES) $(PY) -m pytest -q tests/evaluation/core/test_hostile_bytes.py
 	PYTHONPATH=. $(PY) tests/fuzz/bombs.py
 	PYTHONPATH=. $(PY) tests/fuzz/session.py $(MINUTES)
 

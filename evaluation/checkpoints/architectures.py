@@ -1,6 +1,6 @@
 """The model types that are taken: the sizes in their configuration, and every weight that follows from these.
 
-The names and shapes are those of transformers 5.23; `tests/evaluation/test_checkpoints_architectures.py` compares.
+The names and shapes are those of transformers 5.23; `tests/evaluation/checkpoints/test_architectures.py` compares.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Dataset, User
 from submissions.queue.queue import take_requests
 from tests.attack.prober import DEPTH, QUERIES, Collection, Rankings, honest
-from tests.submissions.conftest import Api, work
+from tests.submissions.clients import Api
+from tests.submissions.workers import work
 
 SLUG = "sealed"
 

@@ -33,7 +33,7 @@ from tests.attack.offline import ALL, EVERY, FULL, SUBMISSIONS, Protections
 from tests.attack.prober import QUERIES, Prober, honest, synthetic_collection
 from tests.attack.site import SLUG, Account, bring
 from tests.factories import make_user
-from tests.submissions.conftest import work
+from tests.submissions.workers import work
 
 #: Over how many splits the suite plays it; `make attack` takes more.
 SPLITS = 12 if os.environ.get("RUNBOARD_ATTACK") else 6

@@ -63,7 +63,9 @@ from submissions.notifications.deliveries import send_test
 from tests.doors.expected import PEOPLE
 from tests.factories import make_dataset, make_user, team_of
 from tests.leaderboard.entries import cost
-from tests.submissions.conftest import JUDGED, Api, make_collection, run_text, work
+from tests.submissions.clients import Api
+from tests.submissions.collections import JUDGED, make_collection, run_text
+from tests.submissions.workers import work
 
 #: What stands on the site before anybody comes, by the name that addresses have for it.
 Places = dict[tuple[str, str], str]

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from leaderboard.models import User
 from submissions.accounts.tokens import make_token
 from tests.faults.site import Site
-from tests.submissions.conftest import run_text
+from tests.submissions.collections import run_text
 
 #: What an answer to a repeated upload says when the first one had been accepted.
 KNOWN = ("already_submitted", "system_name_taken")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,25 +10,16 @@ import pytest
 from django.db import connection
 
 from tests.faults import forked
+from tests.faults.forked import forked_site
 from tests.faults.kills import HEADER, Tally
+from tests.faults.repetitions import NEEDS_POSTGRESQL, full
 from tests.faults.site import SCALE, Site
 from tests.faults.work import Work, idle
 
-NEEDS_POSTGRESQL = "faults are tested on PostgreSQL: RUNBOARD_TEST_DATABASE=postgresql"
 #: Times of the queue where models run, in parts of production's: a lease of fifteen seconds.
 MODEL_SCALE = 0.25
 TALLIES = pytest.StashKey[list[Tally]]()
 NOTES = pytest.StashKey[list[str]]()
-
-
-def full() -> bool:
-    """Whether all repetitions are wanted (`make test-faults`), not the short cut of `make test`."""
-    return os.environ.get("RUNBOARD_FAULTS") == "full"
-
-
-def slower(scale: float) -> pytest.MarkDecorator:
-    """Times of the queue for `queue_site`, in parts of production's."""
-    return pytest.mark.parametrize("queue_site", [pytest.param(scale, id=f"times {scale}")], indirect=True)
 
 
 @pytest.fixture(scope="session")
@@ -97,15 +87,6 @@ def crowded_site(transactional_db: None, tmp_path: Path) -> Iterator[Site]:
     site = forked_site(tmp_path / "site", 8, SCALE)
     yield site
     site.stop()
-
-
-def forked_site(folder: Path, scorers: int, scale: float) -> Site:
-    """So many workers that score and a dispatcher, forked from the test."""
-    site = Site(folder, scale=scale)
-    names = {**{f"scorer-{number + 1}": "score" for number in range(scorers)}, "dispatcher": "dispatch"}
-    for name, queue in names.items():
-        site.add(forked.ForkedService(name, [queue], site.orders, site.folder / f"{name}.log", scale))
-    return site
 
 
 @pytest.fixture

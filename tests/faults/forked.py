@@ -25,6 +25,7 @@ from leaderboard.management.supervisor.processes import die_with_parent
 from tests.faults import faulty
 from tests.faults.orders import Orders
 from tests.faults.service import Service
+from tests.faults.site import Site
 
 #: Times of the queue in parts of production's: a lease of a second and a bit.
 SCALE = 0.02
@@ -148,3 +149,12 @@ def _set_times(scale: float) -> None:
         return False
 
     wakeup.send = wakeup.unanswered = silent
+
+
+def forked_site(folder: Path, scorers: int, scale: float) -> Site:
+    """So many workers that score and a dispatcher, forked from the test."""
+    site = Site(folder, scale=scale)
+    names = {**{f"scorer-{number + 1}": "score" for number in range(scorers)}, "dispatcher": "dispatch"}
+    for name, queue in names.items():
+        site.add(ForkedService(name, [queue], site.orders, site.folder / f"{name}.log", scale))
+    return site

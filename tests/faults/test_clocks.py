@@ -15,8 +15,8 @@ from leaderboard.core.work_requests import request_work
 from leaderboard.models import WorkRequest
 from submissions.models import Job
 from submissions.queue.queue import claim, extend_lease
-from tests.faults.conftest import NEEDS_POSTGRESQL, full, slower
 from tests.faults.forked import ForkedService
+from tests.faults.repetitions import NEEDS_POSTGRESQL, full, slower
 from tests.faults.site import Site
 from tests.faults.work import Work, doubled, ended, lost, tell_everybody
 

@@ -30,10 +30,10 @@ from submissions.intake import checking
 from submissions.jobs.cleanup.unreferenced_files import sweep
 from submissions.models import Job, QuotaUse, State, Submission
 from tests.faults.clients import Answer, ask, serve, submit
-from tests.faults.conftest import slower
+from tests.faults.repetitions import slower
 from tests.faults.site import Service, Site
 from tests.faults.work import Work, ended
-from tests.submissions.conftest import DOCUMENTS, QUERIES, run_text
+from tests.submissions.collections import DOCUMENTS, QUERIES, run_text
 
 pytestmark = pytest.mark.database
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from submissions.models import Job, Submission
-from tests.faults.conftest import full
 from tests.faults.kills import Tally, kill_often, repetitions, repetitions_of_celery
 from tests.faults.orders import Victim
+from tests.faults.repetitions import full
 from tests.faults.site import Site
 from tests.faults.work import ModelWork, Work, doubled, ended, lost, tell_everybody
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from submissions.models import Job, QuotaUse
-from tests.faults.conftest import full
+from tests.faults.repetitions import full
 from tests.faults.site import Site
 from tests.faults.work import Work, ended
 

@@ -19,10 +19,10 @@ from leaderboard.core.storage.store import Area, path_of
 from submissions.models import Job, State, Submission
 from tests.factories import make_user
 from tests.faults.clients import Reader, Submitter, ask, meanwhile, serve, submit
-from tests.faults.conftest import full
+from tests.faults.repetitions import full
 from tests.faults.site import Site
 from tests.faults.work import Work, doubled, ended, lost, tell_everybody
-from tests.submissions.conftest import run_text
+from tests.submissions.collections import run_text
 
 pytestmark = pytest.mark.database
 

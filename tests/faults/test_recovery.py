@@ -15,8 +15,9 @@ import pytest
 from django.db import connection
 
 from submissions.models import Job
-from tests.faults.conftest import NEEDS_POSTGRESQL, forked_site, full
+from tests.faults.forked import forked_site
 from tests.faults.kills import Tally, recoveries_at
+from tests.faults.repetitions import NEEDS_POSTGRESQL, full
 from tests.faults.site import Site
 from tests.faults.test_kills import RUN_STAGES, WORKER
 from tests.faults.work import Work, doubled, ended, idle, lost, tell_everybody

@@ -14,10 +14,10 @@ from django.conf import settings
 from leaderboard.settings.services import cache_location
 from submissions.models import Job, State
 from tests.faults.clients import Reader, Submitter, ask, meanwhile, serve, submit
-from tests.faults.conftest import full
+from tests.faults.repetitions import full
 from tests.faults.site import Site
 from tests.faults.work import Work, doubled, ended, idle, lost, tell_everybody
-from tests.submissions.conftest import run_text
+from tests.submissions.collections import run_text
 
 pytestmark = pytest.mark.database
 

@@ -21,8 +21,9 @@ from submissions.jobs.kinds.score import evaluate_run
 from submissions.models import Job
 from tests.factories import make_job
 from tests.faults.bits import digest
-from tests.faults.conftest import full
-from tests.submissions.conftest import DOCUMENTS, QUERIES, make_collection, work
+from tests.faults.repetitions import full
+from tests.submissions.collections import DOCUMENTS, QUERIES, make_collection
+from tests.submissions.workers import work
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
 

@@ -14,7 +14,7 @@ from django.db import connection
 
 from leaderboard.models import BoardChange, Entry, Evaluation, Run
 from submissions.models import Job, QuotaUse
-from tests.faults.conftest import full
+from tests.faults.repetitions import full
 from tests.faults.service import Service
 from tests.faults.site import Site
 from tests.faults.work import Work, doubled, ended, lost, tell_everybody

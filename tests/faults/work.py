@@ -15,7 +15,7 @@ from submissions.models import TERMINAL, Job, Notice, QuotaUse, State, Submissio
 from submissions.notifications.sending import anything_to_tell, take_turn
 from tests.factories import make_user
 from tests.faults.site import Site
-from tests.submissions.conftest import make_collection, run_text
+from tests.submissions.collections import make_collection, run_text
 from tests.submissions.model_jobs import import_small, make_submission, queue_model
 
 

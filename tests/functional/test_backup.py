@@ -30,7 +30,14 @@ from leaderboard.models import Dataset, User
 from submissions.jobs.cleanup.unreferenced_files import GRACE, sweep
 from submissions.models import Job, State, Upload
 from submissions.uploads import service
-from tests.submissions.conftest import Api, alice, api, demo, run_text, secret, work  # noqa: F401
+from tests.submissions.clients import Api
+from tests.submissions.collections import (  # noqa: F401
+    demo,
+    run_text,
+    secret,
+)
+from tests.submissions.people import alice, api  # noqa: F401
+from tests.submissions.workers import work
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.database]

@@ -30,13 +30,14 @@ from tests.doors.content import Site, build
 from tests.doors.expected import ROWS
 from tests.doors.walking import Door, doors_of
 from tests.functional import hostile_text
-from tests.submissions.conftest import Api, work
-from tests.submissions.conftest import alice as alice
-from tests.submissions.conftest import api as api
-from tests.submissions.conftest import demo as demo
+from tests.submissions.clients import Api
+from tests.submissions.collections import demo as demo
+from tests.submissions.people import alice as alice
+from tests.submissions.people import api as api
 from tests.submissions.receiver import Receiver
 from tests.submissions.receiver import receiver as receiver
 from tests.submissions.receiver import webhook as webhook
+from tests.submissions.workers import work
 
 pytestmark = [pytest.mark.django_db]
 

@@ -17,6 +17,6 @@ export ASAN_OPTIONS=detect_leaks=0:abort_on_error=1:allocator_may_return_null=1 
 export RUNBOARD_FUZZ_CASES="${RUNBOARD_FUZZ_CASES:-300}"
 # pytrec_eval, against which others of the tests compare, is compiled code too, and does not get through itself.
 exec "$python" -m pytest -q -p no:cacheprovider --capture=sys -k "not pytrec_eval" \
-    tests/evaluation/test_kernel.py tests/evaluation/test_run_problems.py tests/evaluation/test_run_scores.py \
-    "tests/evaluation/test_hostile_bytes.py::test_any_bytes_end_in_a_verdict[runs]" \
-    "tests/evaluation/test_hostile_bytes.py::test_any_run_ends_in_a_verdict"
+    tests/evaluation/kernel/test_kernel.py tests/evaluation/runs/test_problems.py tests/evaluation/runs/test_scores.py \
+    "tests/evaluation/core/test_hostile_bytes.py::test_any_bytes_end_in_a_verdict[runs]" \
+    "tests/evaluation/core/test_hostile_bytes.py::test_any_run_ends_in_a_verdict"

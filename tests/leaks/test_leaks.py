@@ -32,7 +32,8 @@ from submissions.queue.queue import take_requests
 from tests.factories import make_user, team_of
 from tests.leaks import walking
 from tests.leaks.routes import Route, routes
-from tests.submissions.conftest import Api, upload, work
+from tests.submissions.clients import Api, upload
+from tests.submissions.workers import work
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

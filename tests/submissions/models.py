@@ -14,7 +14,8 @@ import numpy as np
 
 from leaderboard.core.storage.store import Area, put
 from leaderboard.models import Dataset, DatasetVersion
-from tests.submissions.conftest import DOCUMENTS, Answer, Api, make_collection, upload
+from tests.submissions.clients import Answer, Api, upload
+from tests.submissions.collections import DOCUMENTS, make_collection
 
 #: What the words of the made-up corpus are.
 WORDS = [f"word{number}" for number in range(40)]

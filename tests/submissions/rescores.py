@@ -9,7 +9,8 @@ from leaderboard.core.storage.store import Area, put
 from leaderboard.judgements import rescoring
 from leaderboard.models import Dataset, Qrels, Rescore, User
 from submissions.queue.queue import take_requests
-from tests.submissions.conftest import HEADER, JUDGED, work
+from tests.submissions.collections import HEADER, JUDGED
+from tests.submissions.workers import work
 
 
 def more_judgements(dataset: Dataset, folder: Path, extra: str = "d2") -> Qrels:

@@ -10,7 +10,7 @@ from django.test import Client
 
 from leaderboard.models import User
 from submissions.uploads import storage
-from tests.submissions.conftest import Api
+from tests.submissions.clients import Api
 
 UPLOADS = "/api/v1/uploads/"
 PIECE = "application/offset+octet-stream"

@@ -1,0 +1,83 @@
+"""A system's results on its page and in the interface: how sure they are, all measures, and what stands beside."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.test import Client
+
+from leaderboard.models import Dataset
+from leaderboard.results.significance import compute_certainty
+from leaderboard.results.significance.reading import forget_certainty
+from tests.leaderboard.entries import make_source, report, score, scored_dataset
+from tests.leaderboard.entries_by_query import score_queries, spread
+
+pytestmark = pytest.mark.django_db
+
+
+def cells(page: str, name: str) -> list[str]:
+    """The texts of the first row that begins with a link of this name."""
+    row = page.partition(f">{name}</a>")[2].partition("</tr>")[0]
+    return [re.sub(r"<[^>]+>", "", cell).strip() for cell in re.split(r"</td>", row)]
+
+
+def board() -> tuple[Dataset, dict[str, str]]:
+    """BM25, one that is better on every query, and one that is worse on every one; their slugs by name."""
+    dataset = scored_dataset(name="Judged", measures=["nDCG@10"])
+    means = {"BM25": 0.4, "First": 0.601, "Last": 0.2}
+    entries = {
+        name: score_queries(dataset, name, spread(mean, number), baseline=name == "BM25")
+        for number, (name, mean) in enumerate(means.items())
+    }
+    compute_certainty(dataset)
+    return dataset, {name: entry.system.slug for name, entry in entries.items()}
+
+
+def test_a_result_has_what_its_datasets_board_says_of_it(client: Client) -> None:
+    _, slugs = board()
+    page = client.get(f"/systems/{slugs['Last']}/").content.decode()
+    assert "95 % interval</th>" in page
+    found = cells(page, "Judged")
+    assert found.count("&lt;0.001") == 2, "against BM25, and against the best"
+    assert any(re.fullmatch(r"0\.\d{3}–0\.\d{3}", cell) for cell in found)
+    assert "0/0/40" in found
+    (result,) = client.get(f"/api/v1/systems/{slugs['Last']}/").json()["results"]
+    sure = result["certainty"]
+    assert sure["low"] < result["value"] < sure["high"]
+    assert (sure["wins"], sure["ties"], sure["losses"]) == (0, 0, 40)
+    assert sure["p_best"] < 0.05
+    assert sure["group"] not in ("", "a")
+
+
+def test_the_baseline_is_not_compared_with_itself(client: Client) -> None:
+    _, slugs = board()
+    found = cells(client.get(f"/systems/{slugs['BM25']}/").content.decode(), "Judged")
+    zero = found.index("±0.0")
+    assert found[zero : zero + 3] == ["±0.0", "—", "—"]
+
+
+def test_nothing_is_said_over_hidden_judgements_nor_of_reported_figures(client: Client) -> None:
+    dataset, slugs = board()
+    Dataset.objects.filter(pk=dataset.pk).update(hidden=True)
+    forget_certainty()
+    page = client.get(f"/systems/{slugs['Last']}/").content.decode()
+    assert "Judged" in page
+    assert "95 % interval" not in page
+    assert client.get(f"/api/v1/systems/{slugs['Last']}/").json()["results"][0]["certainty"] is None
+    report(dataset, make_source("paper"), "printed", ndcg=0.4)
+    page = client.get("/systems/printed-paper/").content.decode()
+    assert "95 % interval" not in page
+    assert "whatever their source" in page, "what a rank with r is among"
+
+
+def test_all_measures_are_a_table_and_dashes_are_no_zeros(client: Client) -> None:
+    first, second = scored_dataset(name="First"), scored_dataset(name="Second")
+    system = score(first, "both", ndcg=0.5, recall=0.7).system
+    score(second, system, ndcg=0.4)
+    table = client.get(f"/systems/{system.slug}/").content.decode().partition('<h3 id="by-measure">')[2]
+    assert re.findall(r'<a href="/measures/#[^"]*">([^<]+)</a>', table) == ["nDCG@10", "R@100"]
+    assert [cell for cell in cells(table, "First") if cell] == ["0.5000", "0.7000"]
+    assert [cell for cell in cells(table, "Second") if cell] == ["0.4000", "—"]
+    alone = score(first, "alone", ndcg=0.5).system
+    assert 'id="by-measure"' not in client.get(f"/systems/{alone.slug}/").content.decode()

@@ -1,0 +1,221 @@
+"""Systems side by side: within a comparison group alone, tested where judgements are open and nowhere else."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from evaluation.statistics import holm, randomisation_test
+from leaderboard.core.cache.pages import forget_pages
+from leaderboard.models import Dataset, Entry
+from tests.leaderboard.comparison.test_queries import GOOD, POOR, text_of
+from tests.leaderboard.entries import (
+    make_source,
+    make_system,
+    renew_judgements,
+    report,
+    score,
+    scored_dataset,
+)
+from tests.leaderboard.figure_checks import column, drawn
+from tests.leaderboard.open_runs import open_dataset, run_for, seeds_for
+from tests.reported_boards import load_reported
+
+pytestmark = [pytest.mark.django_db, pytest.mark.database]
+
+
+def address(*slugs: str, **more: str) -> str:
+    """The comparison of these systems."""
+    parts = [f"system={slug}" for slug in slugs] + [f"{name}={value}" for name, value in more.items()]
+    return "/compare/?" + "&".join(parts)
+
+
+@pytest.fixture
+def slugs(tmp_path: Path) -> tuple[str, str]:
+    """BM25 and a better system with real runs on the tiny dataset."""
+    dataset = open_dataset(tmp_path)
+    first = run_for(dataset, "BM25", POOR, baseline=True).system
+    second = run_for(dataset, "newcomer", GOOD).system
+    return first.slug, second.slug
+
+
+def test_nothing_chosen_is_a_form_and_what_it_sends_leads_to_the_comparison(
+    client: Client, slugs: tuple[str, str]
+) -> None:
+    page = client.get("/compare/").content.decode()
+    assert "Choose two to 6 systems" in page
+    assert f'<option value="{slugs[1]}">newcomer' in page
+    sent = client.get(f"/compare/?system=BM25&system={slugs[1]}&system=&measure=")
+    assert sent.status_code == 302
+    assert sent["Location"] == address(*slugs)
+
+
+def test_unknown_systems_are_refused_with_similar_ones(client: Client, slugs: tuple[str, str]) -> None:
+    answer = client.get(address("newcomr", slugs[0]))
+    assert answer.status_code == 400
+    assert "<code>newcomer</code>" in answer.content.decode()
+    assert client.get(address(*slugs, measure="nonsense")).status_code == 400
+    assert "nothing to compare by query" in client.get(address(*slugs, dataset="nowhere")).content.decode()
+    assert client.get(address(*slugs, **{"with": "nobody"})).status_code == 400
+    assert client.get(address(*"abcdefg")).status_code == 400
+
+
+def test_a_pair_on_open_judgements_is_tested_and_shown_by_query(
+    client: Client, slugs: tuple[str, str]
+) -> None:
+    page = client.get(address(*slugs)).content.decode()
+    text = text_of(page)
+    assert "paired randomisation test, two-sided, 10,000 permutations, Holm-corrected over the 1 pair" in text
+    assert "2/0/0" in text
+    assert "By query on tiny" in text
+    assert "newcomer is ahead" in text
+    assert 'href="/datasets/tiny/queries/q1/?system=' in page
+    # q1: d1 d2 d3 and d3 d4 d2 share two of four, q2: d3 d4 and d5 d4 d3 share two of three.
+    assert "BM25, newcomer 2.0 0.58" in text
+    assert f"/figures/query-differences.json?dataset=tiny&amp;system={slugs[0]}" in page
+
+
+def test_tests_are_those_of_the_values_by_query_corrected_over_the_page(
+    client: Client, tmp_path: Path
+) -> None:
+    queries = [f"q{number}" for number in range(12)]
+    changes = {
+        "queries.jsonl": "".join(f'{{"_id": "{name}", "text": "x"}}\n' for name in queries),
+        "qrels/test.tsv": "query-id\tcorpus-id\tscore\n" + "".join(f"{name}\td1\t1\n" for name in queries),
+        "qrels/train.tsv": None,
+    }
+    dataset = open_dataset(tmp_path, changes)
+    places = {"BM25": [3] * 12, "b": [1] * 9 + [4] * 3, "c": [2] * 6 + [4] * 6}
+    systems, values = [], []
+    for name, ranks in places.items():
+        rankings = {
+            query: [*(f"d{n}" for n in range(2, rank + 1)), "d1"]
+            for query, rank in zip(queries, ranks, strict=True)
+        }
+        systems.append(run_for(dataset, name, rankings, baseline=name == "BM25").system.slug)
+        values.append([1 / np.log2(rank + 1) for rank in ranks])
+    p = holm(randomisation_test(np.array(values).T, 0)[1:])
+    text = text_of(client.get(address(*systems)).content.decode())
+    for value in p:
+        assert f"{value:.3f}" in text
+    assert "9/0/3" in text
+    assert "6/0/6" in text
+
+
+def test_hidden_judgements_give_published_scores_and_differences_and_nothing_else(client: Client) -> None:
+    dataset = scored_dataset(hidden=True)
+    first = score(dataset, "BM25", baseline=True, ndcg=0.41234).system
+    second = score(dataset, "newcomer", ndcg=0.51234).system
+    text = text_of(client.get(address(first.slug, second.slug)).content.decode())
+    assert "0.412" in text
+    assert "+0.100" in text
+    assert "0.1000" not in text
+    assert "the judgements are hidden" in text
+    assert "Holm" not in text
+    assert "By query" not in text
+    asked = text_of(client.get(address(first.slug, second.slug, dataset=dataset.slug)).content.decode())
+    assert f"On {dataset.name} there is nothing to compare by query" in asked
+    assert "Jaccard" not in asked
+
+
+def test_results_of_other_groups_are_never_compared(client: Client) -> None:
+    dataset = scored_dataset()
+    old = score(dataset, "old", ndcg=0.3).system
+    renew_judgements(dataset)
+    new = score(dataset, "new", ndcg=0.5).system
+    source = make_source("paper")
+    report(dataset, source, "printed", ndcg=0.4)
+    text = text_of(client.get(address(new.slug, old.slug, "printed-paper")).content.decode())
+    assert text.count("not comparable") == 2
+    assert "Not comparable: from another source" in text
+    assert "+0." not in text
+    assert "\u22120." not in text
+
+
+def test_reported_figures_are_compared_within_their_source_with_common_means(client: Client) -> None:
+    load_reported()
+    text = text_of(client.get(address("bm25-beir-2021", "docT5query-beir-2021".lower())).content.decode())
+    assert "Publications print means alone" in text
+    assert "Not comparable" not in text, "no cell says so"
+    assert "of several results" not in text
+    assert (
+        "Mean over 18 common datasets" in text or "Mean over 19 common datasets" in text or "common" in text
+    )
+    assert re.search(r"Datasets won, tied, lost \d+/\d+/\d+", text)
+
+
+def test_the_first_system_can_be_another_and_any_can_go(client: Client, slugs: tuple[str, str]) -> None:
+    page = client.get(address(*slugs)).content.decode()
+    assert f'href="{address(slugs[1], slugs[0])}"'.replace("&", "&amp;") in page
+    assert f'href="{address(slugs[1])}"' in page
+    turned = text_of(client.get(address(slugs[1], slugs[0])).content.decode())
+    assert "0/0/2" in turned
+
+
+def test_private_results_are_in_no_comparison(client: Client, slugs: tuple[str, str]) -> None:
+    dataset = Dataset.objects.get()
+    kept_back = run_for(dataset, "kept back", GOOD | {"q1": ["d2"]}, public=False).system
+    forget_pages()
+    assert client.get(address(slugs[0], kept_back.slug)).status_code == 400
+    assert "kept back" not in client.get("/compare/").content.decode()
+
+
+def test_as_many_queries_for_six_systems_and_many_datasets_as_for_two(
+    client: Client, tmp_path: Path, slugs: tuple[str, str]
+) -> None:
+    from django.core.cache import cache
+
+    def queries(*systems: str) -> int:
+        forget_pages()
+        cache.clear()
+        with CaptureQueriesContext(connection) as captured:
+            assert client.get(address(*systems)).status_code == 200
+        return len(captured)
+
+    few = queries(*slugs)
+    dataset = Dataset.objects.get()
+    other = open_dataset(tmp_path, slug="other")
+    more = []
+    for number in range(4):
+        system = make_system(f"system {number}")
+        for where in (dataset, other):
+            run_for(where, system, GOOD | {"q2": [f"d{number + 1}"]})
+        more.append(system.slug)
+    assert queries(*slugs, *more) == few
+
+
+def test_the_figure_draws_the_differences_from_the_largest_down(slugs: tuple[str, str]) -> None:
+    plot = drawn("query-differences", f"dataset=tiny&system={slugs[0]}&system={slugs[1]}")
+    differences = column(plot, "Δ nDCG@10")
+    assert differences == sorted(differences, reverse=True)
+    assert len(differences) == 2
+    assert "2 won by newcomer, 0 tied, 0 lost" in plot.caption
+    Dataset.objects.update(hidden=True)
+    hidden = drawn("query-differences", f"dataset=tiny&system={slugs[0]}&system={slugs[1]}")
+    assert hidden.data == []
+    assert "open judgements alone" in hidden.caption
+
+
+def test_a_seed_set_is_compared_by_its_means_and_its_first_seed(
+    client: Client, slugs: tuple[str, str]
+) -> None:
+    dataset, seeded = Dataset.objects.get(), make_system("seeded")
+    seeds_for(dataset, seeded, {"1": GOOD, "2": GOOD | {"q1": ["d1", "d3", "d4"]}})
+    text = text_of(client.get(address(slugs[0], seeded.slug)).content.decode())
+    assert "2/0/0" in text
+    assert "seeded: a set of seeds" in text
+    (seeds,) = Entry.objects.filter(seed_count=2)
+    assert f"± {seeds.deviations[dataset.primary_measure]:.4f} (2)" in text
+    assert "±: a seed set, of which the value is the mean" in text
+    assert "BM25, seeded 2.0 0.58" in text
+    forget_pages()
+    query = text_of(client.get("/datasets/tiny/queries/q1/").content.decode())
+    assert "seeded is a set of 2 seeds" in query
+    mean = (1 + 2 / (2 + 1 / np.log2(3))) / 2
+    assert f"nDCG@10 {mean:.3f}" in query

@@ -1,0 +1,84 @@
+"""A reader who compares systems and follows a difference down to a query, in a real browser."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, expect
+
+from leaderboard.models import Entry, System
+from tests.leaderboard.comparison.test_queries import GOOD, POOR
+from tests.leaderboard.entries import make_system
+from tests.leaderboard.open_runs import open_dataset, run_for
+from tests.reported_boards import load_reported
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+@pytest.fixture
+def entry(tmp_path: Path) -> Entry:
+    """A result better than BM25's, on a tiny dataset whose texts are open."""
+    load_reported()
+    dataset = open_dataset(tmp_path, name="Tiny")
+    run_for(dataset, make_system("Plain BM25"), POOR, baseline=True)
+    parent = make_system("Parent", authors="Ada Lovelace and Grace Hopper")
+    run_for(dataset, parent, POOR | {"q1": ["d4"]})
+    return run_for(dataset, make_system("Newcomer", variant_of=parent, authors="Ada Lovelace"), GOOD)
+
+
+def test_a_reader_compares_by_name_and_follows_a_query(entry: Entry, page: Page) -> None:
+    page.goto("/compare/")
+    page.get_by_label("System", exact=True).fill("Plain BM25")
+    page.get_by_label("and system").fill("newcomer")
+    page.get_by_role("button", name="Compare").click()
+    expect(page.get_by_role("row", name="Tiny")).to_contain_text("2/0/0")
+    expect(page.locator("#figure-query-differences .main-svg").first).to_be_visible(timeout=120_000)
+    page.get_by_role("link", name="query number 2").first.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("query number 2")
+    expect(page.get_by_role("columnheader", name="Newcomer")).to_be_visible()
+    page.get_by_role("link", name="d3").first.click()
+    expect(page.locator("tr:target")).to_contain_text("Title 3")
+
+
+def test_it_all_works_without_javascript(entry: Entry, browser: Browser, live_server: Any) -> None:
+    context = browser.new_context(base_url=live_server.url, java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"/compare/?system={entry.system.slug}")
+    page.get_by_label("Add a system").fill("Plain BM25")
+    page.get_by_role("button", name="Compare").click()
+    expect(page.get_by_role("row", name="Tiny")).to_contain_text("0/0/2")
+    page.locator(".figure-data summary").click()
+    page.get_by_role("link", name="Differences by query as a table").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Differences by query")
+    context.close()
+
+
+@pytest.mark.parametrize(
+    ("scheme", "width"), [pytest.param("light", 1440, marks=pytest.mark.long), ("dark", 390)]
+)
+def test_pages_are_accessible_and_fit_the_screen(
+    entry: Entry, browser: Browser, live_server: Any, scheme: Any, width: int
+) -> None:
+    parent = System.objects.get(name="Parent")
+    assert entry.system.team is not None
+    context = browser.new_context(
+        base_url=live_server.url, color_scheme=scheme, viewport={"width": width, "height": 900}
+    )
+    page = context.new_page()
+    for address in (
+        "/compare/?system=nobody",
+        f"/compare/?system={parent.slug}&system={entry.system.slug}&system=bm25-beir-2021",
+        "/datasets/tiny/queries/",
+        "/datasets/tiny/queries/q1/",
+        f"/systems/{entry.system.slug}/",
+        f"/teams/{entry.system.team.slug}/",
+        "/authors/ada-lovelace/",
+    ):
+        page.goto(address)
+        found = Axe().run(page).response["violations"]
+        assert not [(one["id"], one["nodes"][0]["html"]) for one in found], address
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), address
+    context.close()

@@ -1,0 +1,249 @@
+"""What is said of a board's differences: what is found, and when."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+
+from evaluation.statistics import holm, paired
+from leaderboard.models import BoardChange, Certainty, Dataset, Entry, WorkRequest
+from leaderboard.results import significance
+from leaderboard.results.history.revisions import Kind, board_changed
+from leaderboard.results.publishing import name_baseline, system_changed, withdraw_entries
+from leaderboard.results.significance import (
+    Finding,
+    compute_certainty,
+    find_certainty,
+    keep_certainty,
+    request_missing_certainty,
+)
+from tests.leaderboard.entries import renew_judgements, score_seeds, scored_dataset
+from tests.leaderboard.entries_by_query import (
+    QUERIES,
+    cells,
+    found_of,
+    make_board,
+    page_text,
+    score_queries,
+    shown,
+    spread,
+)
+
+pytestmark = [pytest.mark.django_db, pytest.mark.database]
+
+
+@pytest.fixture
+def board() -> Dataset:
+    """A board of four: the best two cannot be told apart, the third is BM25, the last is far behind."""
+    return make_board()
+
+
+# --- What is found -------------------------------------------------------------------------------
+
+
+def test_it_says_what_the_tests_of_the_single_pairs_say(board: Dataset) -> None:
+    kept = compute_certainty(board)
+    assert kept is not None
+    measure = found_of(board).of("nDCG@10")
+    assert measure is not None
+    entries = {entry.system.name: entry for entry in Entry.objects.select_related("system")}
+    others = [name for name in entries if name != "BM25"]
+    singly = {
+        name: paired(spread(mean, seed), spread(0.4, 1), seed=1)
+        for name, mean, seed in (("First", 0.601, 2), ("Second", 0.6, 3), ("Last", 0.2, 4))
+    }
+    corrected = dict(zip(others, holm([singly[name].p for name in others]), strict=True))
+    for name in others:
+        found = measure.entries[entries[name].pk]
+        assert found.raw_p_baseline == pytest.approx(singly[name].p, abs=1e-6)
+        assert found.p_baseline == pytest.approx(corrected[name], abs=1e-6)
+        assert (found.wins, found.ties, found.losses) == (
+            singly[name].wins,
+            singly[name].ties,
+            singly[name].losses,
+        )
+        assert found.low < entries[name].scores["nDCG@10"] < found.high
+    groups = {name: measure.entries[entry.pk].group for name, entry in entries.items()}
+    assert groups == {"First": "a", "Second": "a", "BM25": "b", "Last": "c"}
+    assert measure.best == entries["First"].pk
+    assert measure.queries == QUERIES
+    assert measure.entries[entries["BM25"].pk].p_baseline is None
+
+
+def test_a_measure_of_which_less_is_better_is_read_the_other_way() -> None:
+    dataset = scored_dataset(measures=["Hole@10"], primary_measure="Hole@10")
+    score_queries(dataset, "BM25", spread(0.4, 1), baseline=True, measure="Hole@10")
+    fewer = score_queries(dataset, "Fewer", spread(0.2, 2), measure="Hole@10")
+    more = score_queries(dataset, "More", spread(0.7, 3), measure="Hole@10")
+    compute_certainty(dataset)
+    measure = found_of(dataset).of("Hole@10")
+    assert measure is not None
+    assert measure.best == fewer.pk
+    assert (measure.entries[fewer.pk].wins, measure.entries[fewer.pk].losses) == (QUERIES, 0)
+    assert (measure.entries[more.pk].wins, measure.entries[more.pk].group) == (0, "c")
+
+
+def test_systems_behind_a_closed_interface_are_tested_and_in_no_group(board: Dataset) -> None:
+    closed = score_queries(board, "Closed", spread(0.9, 5))
+    closed.system.closed_api = True
+    closed.system.save()
+    system_changed(closed.system)
+    compute_certainty(board)
+    measure = found_of(board).of("nDCG@10")
+    assert measure is not None
+    first = Entry.objects.get(system__name="First")
+    assert measure.best == first.pk
+    found = measure.entries[closed.pk]
+    assert found.group == ""
+    assert found.wins == QUERIES
+    assert found.p_best is not None
+    assert found.p_best < 0.001
+    closed.system.closed_api = False
+    closed.system.save()
+    system_changed(closed.system)
+    assert not found_of(board).current
+    compute_certainty(board)
+    assert found_of(board).of("nDCG@10").best == closed.pk  # type: ignore[union-attr]
+
+
+def test_a_seed_set_is_tested_by_each_querys_mean_over_its_seeds() -> None:
+    dataset = scored_dataset(measures=["nDCG@10"])
+    entry = score_seeds(dataset, "Seeds", {"ndcg": 0.3}, {"ndcg": 0.5})
+    compute_certainty(dataset)
+    measure = found_of(dataset).of("nDCG@10")
+    assert measure is not None
+    assert measure.entries[entry.pk][:2] == pytest.approx((0.4, 0.4))
+
+
+def test_entries_that_lack_a_measure_have_no_part_in_it() -> None:
+    dataset = scored_dataset(measures=["nDCG@10", "AP"])
+    score_queries(dataset, "One", spread(0.4))
+    other = score_queries(dataset, "Other", spread(0.3), measure="AP")
+    compute_certainty(dataset)
+    measure = found_of(dataset).of("AP")
+    assert measure is not None
+    assert list(measure.entries) == [other.pk]
+    assert set(found_of(dataset).measures) == {"nDCG@10", "AP"}
+
+
+# --- When ----------------------------------------------------------------------------------------
+
+
+def requests_of(dataset: Dataset) -> int:
+    return WorkRequest.objects.filter(kind="certainty", dataset=dataset, taken_at=None).count()
+
+
+def take(dataset: Dataset) -> int:
+    """Forget the requests, and say how many there were."""
+    count = requests_of(dataset)
+    WorkRequest.objects.all().delete()
+    return count
+
+
+def test_a_change_of_the_results_asks_once_and_what_is_found_asks_for_nothing(board: Dataset) -> None:
+    assert take(board) == 1
+    compute_certainty(board)
+    assert take(board) == 0
+    for kind, asks in (("price", 0), ("team", 0), ("system", 1), ("measured", 0), ("baseline", 1)):
+        board_changed(board, Kind(kind))
+        assert take(board) == asks, kind
+
+
+def test_what_is_found_is_a_change_of_the_board_with_a_date(board: Dataset) -> None:
+    kept = compute_certainty(board)
+    assert kept is not None
+    change = BoardChange.objects.get(dataset=board, kind=Kind.CERTAINTY)
+    assert change.revision == kept.from_revision == Dataset.objects.get(pk=board.pk).board_revision
+
+
+def test_nothing_is_found_twice(board: Dataset) -> None:
+    assert compute_certainty(board) is not None
+    assert compute_certainty(board) is None
+    assert find_certainty(board) is None
+    assert Certainty.objects.count() == 1
+
+
+def test_what_was_found_of_an_earlier_board_is_not_kept(board: Dataset) -> None:
+    finding = find_certainty(board)
+    assert isinstance(finding, Finding)
+    score_queries(board, "Newcomer", spread(0.5))
+    assert keep_certainty(finding) is None
+    assert not Certainty.objects.exists()
+    assert requests_of(board) == 1
+
+
+@pytest.mark.parametrize("change", ["publish", "withdraw", "baseline"])
+def test_after_a_change_only_intervals_remain_until_it_is_found_anew(
+    client: Client, board: Dataset, change: str
+) -> None:
+    compute_certainty(board)
+    assert set(cells(shown(board), "First")) == {"interval", "group", "p-best", "p-baseline", "wins"}
+    first = Entry.objects.get(system__name="First")
+    if change == "publish":
+        score_queries(board, "Newcomer", spread(0.5))
+    elif change == "withdraw":
+        withdraw_entries(Entry.objects.get(system__name="Last").submission_reference, "A mistake.")
+    else:
+        name_baseline(Entry.objects.get(system__name="Last"))
+    assert not found_of(board).current
+    assert set(cells(shown(board), "First")) == {"interval"}
+    assert "computed anew" in page_text(client, board)
+    compute_certainty(board)
+    assert found_of(board).current
+    assert cells(shown(board), "First")["group"] == "a"
+    assert first.pk == found_of(board).of("nDCG@10").best  # type: ignore[union-attr]
+
+
+def test_results_kept_back_have_no_part(board: Dataset) -> None:
+    compute_certainty(board)
+    score_queries(board, "Mine alone", spread(0.9), public=False)
+    assert found_of(board).current
+    assert compute_certainty(board) is None
+
+
+def test_results_of_earlier_judgements_have_no_part(board: Dataset) -> None:
+    renew_judgements(board)
+    later = score_queries(board, "Later", spread(0.3))
+    compute_certainty(board)
+    measure = found_of(board).of("nDCG@10")
+    assert measure is not None
+    assert list(measure.entries) == [later.pk]
+
+
+def test_boards_of_an_earlier_release_are_asked_for_once(board: Dataset) -> None:
+    WorkRequest.objects.all().delete()
+    hidden = scored_dataset(measures=["nDCG@10"], hidden=True)
+    score_queries(hidden, "Secret", spread(0.5))
+    scored_dataset(measures=["nDCG@10"])
+    assert request_missing_certainty() == 1
+    assert requests_of(board) == 1
+    WorkRequest.objects.all().update(taken_at=board.created_at)
+    assert request_missing_certainty() == 0
+
+
+# --- Hidden --------------------------------------------------------------------------------------
+
+
+def test_nothing_is_found_asked_for_or_kept_of_hidden_judgements(client: Client) -> None:
+    dataset = scored_dataset(measures=["nDCG@10"], hidden=True)
+    score_queries(dataset, "BM25", spread(0.4), baseline=True)
+    score_queries(dataset, "Dense", spread(0.6))
+    assert requests_of(dataset) == 0
+    assert compute_certainty(dataset) is None
+    assert not Certainty.objects.exists()
+    assert significance.read([dataset.pk]) == {}
+    page = page_text(client, dataset)
+    assert "Intervals, tests and wins by query are withheld" in page
+    assert "95 % interval" not in page
+
+
+def test_a_board_that_becomes_hidden_shows_none_of_it_any_more(client: Client, board: Dataset) -> None:
+    compute_certainty(board)
+    board.hidden = True
+    board.save()
+    board_changed(board, Kind.MEASURES)
+    assert significance.read([board.pk]) == {}
+    assert significance.read_at(board.pk, board.board_revision + 99, []) is None
+    page = page_text(client, board)
+    assert "whisker" not in page.replace("whiskers.css", "")
+    assert "withheld" in page

@@ -1,0 +1,225 @@
+"""Files that are too large, too dense, or archives that are not what they seem."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import zipfile
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import zstandard
+from django.test import Client
+
+from leaderboard.models import Dataset
+from submissions.models import Job, Submission
+from tests.submissions.clients import Api, upload
+from tests.submissions.collections import QUERIES, run_text
+from tests.submissions.workers import work
+
+pytestmark = pytest.mark.django_db
+
+
+def zipped(files: dict[str, str]) -> bytes:
+    """A zip of these files."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in files.items():
+            archive.writestr(name, content)
+    return out.getvalue()
+
+
+@pytest.fixture
+def small_limit(settings: Any) -> None:
+    """Files over 2 KiB are left to a worker."""
+    settings.VALIDATE_AT_ONCE_BYTES = 2048
+
+
+@pytest.mark.parametrize(
+    ("compress", "name"),
+    [
+        (gzip.compress, "demo.txt.gz"),
+        (bz2.compress, "demo.txt.bz2"),
+        (zstandard.compress, "demo.txt.zst"),
+        (gzip.compress, "misnamed.txt"),
+    ],
+)
+def test_compressed_runs_are_read(
+    compress: Callable[[bytes], bytes], name: str, demo: Dataset, api: Api
+) -> None:
+    answer = api.check(compress(run_text().encode()), name=name)
+    assert answer.body["valid"] is True
+    assert answer.body["statistics"]["lines"] == 240
+
+
+def test_damaged_compression_is_said(demo: Dataset, api: Api) -> None:
+    answer = api.check(gzip.compress(run_text().encode())[:-20], name="demo.txt.gz")
+    assert answer.body["valid"] is False
+    assert "damaged" in answer.problem("compression")["message"]
+
+
+def test_check_of_a_large_file_names_the_offline_command(demo: Dataset, api: Api, small_limit: None) -> None:
+    answer = api.check(run_text())
+    assert answer.status == 413
+    assert "python -m evaluation check" in answer.body["detail"]
+    assert answer.body["problems"][0]["severity"] == "error"
+
+
+def test_a_large_run_is_validated_and_scored_by_the_worker(
+    demo: Dataset, api: Api, small_limit: None, stored_files: Callable[[], set[str]]
+) -> None:
+    accepted = api.submit()
+    assert accepted.status == 201
+    assert accepted.body["state"] == "validating"
+    sent = f"uploads/{Job.objects.get().upload_sha256}"
+    assert sent in stored_files()
+    work()
+    done = api.get(f"submissions/{accepted.body['id']}/").body
+    assert done["state"] == "done"
+    assert done["jobs"][0]["scores"]["RR@10"] == 1.0
+    assert sent not in stored_files()
+
+
+def test_a_large_bad_run_is_rejected_by_the_worker_and_not_kept(
+    demo: Dataset, api: Api, small_limit: None, stored_files: Callable[[], set[str]]
+) -> None:
+    before = stored_files()
+    accepted = api.submit(run_text() + "three fields only\n")
+    assert accepted.status == 201
+    assert stored_files() > before
+    work()
+    ended = api.get(f"submissions/{accepted.body['id']}/").body
+    assert ended["state"] == "rejected"
+    assert ended["jobs"][0]["problems"][0]["lines"] == [241]
+    assert ended["jobs"][0]["scores"] == {}
+    assert stored_files() == before
+
+
+def test_the_same_large_run_twice_is_refused(demo: Dataset, api: Api, small_limit: None) -> None:
+    api.submit()
+    assert api.submit().problem("already_submitted")
+    assert Submission.objects.count() == 1
+
+
+def test_the_same_large_run_compressed_otherwise_is_rejected_as_known(
+    demo: Dataset, api: Api, small_limit: None
+) -> None:
+    first = api.submit().body["id"]
+    Submission.objects.filter(pk=first).update(configuration="looked at while the other one came")
+    packed = api.submit(gzip.compress(run_text().encode()))
+    assert packed.status == 201
+    Submission.objects.filter(pk=first).update(configuration="")
+    work()
+    ended = api.get(f"submissions/{packed.body['id']}/").body
+    assert ended["state"] == "rejected"
+    assert [problem["code"] for problem in ended["jobs"][0]["problems"]] == ["already_submitted"]
+
+
+def test_a_bomb_is_refused(demo: Dataset, api: Api, small_limit: None) -> None:
+    bomb = gzip.compress(b"q1 Q0 d1 1 1.0 t\n" * 8_000_000, compresslevel=1)
+    accepted = api.submit(bomb, file=upload(bomb, "demo.txt.gz"))
+    work()
+    ended = api.get(f"submissions/{accepted.body['id']}/").body
+    assert ended["state"] == "rejected"
+    assert [problem["code"] for problem in ended["jobs"][0]["problems"]] == ["expansion"]
+
+
+def test_a_request_over_the_limit_is_answered_413(demo: Dataset, api: Api, settings: Any) -> None:
+    settings.UPLOAD_LIMIT_BYTES = 3000
+    answer = api.submit()
+    assert answer.status == 413
+    assert "the limit is" in answer.problem("request_too_large")["message"]
+    assert not Submission.objects.exists()
+
+
+def test_a_page_over_the_limit_says_so(demo: Dataset, signed_in: Client, settings: Any) -> None:
+    settings.UPLOAD_LIMIT_BYTES = 3000
+    fields = {
+        "action": "submit",
+        "run:demo": upload(run_text()),
+        "new-name": "Large",
+        "new-architecture": "dense",
+    }
+    page = signed_in.post("/submit/", fields).content.decode()
+    assert "the limit is 2.93 KiB" in page
+
+
+def test_a_zip_names_its_datasets(demo: Dataset, secret: Dataset, api: Api) -> None:
+    content = zipped({"demo.txt": run_text(), "runs/secret.run.txt": run_text(depth=5)})
+    answer = api.submit(dataset=None, file=upload(content, "runs.zip"))
+    assert answer.status == 201, answer.body
+    assert {job["dataset"] for job in answer.body["jobs"]} == {"demo", "secret"}
+
+
+def test_a_zip_of_one_run_takes_the_dataset_that_was_given(demo: Dataset, api: Api) -> None:
+    content = zipped({"whatever.txt": run_text()})
+    assert api.submit(file=upload(content, "run.zip")).status == 201
+
+
+def test_a_zip_member_without_a_dataset_is_named(demo: Dataset, api: Api) -> None:
+    content = zipped({"demo.txt": run_text(), "other.txt": run_text()})
+    answer = api.submit(dataset=None, file=upload(content, "runs.zip"))
+    assert answer.status == 400
+    assert "other" in answer.problem("unknown_dataset")["message"]
+
+
+@pytest.mark.parametrize("name", ["../demo.txt", "/etc/demo.txt", "..\\demo.txt"])
+def test_a_zip_that_climbs_out_is_refused(name: str, demo: Dataset, api: Api) -> None:
+    answer = api.submit(dataset=None, file=upload(zipped({name: run_text()}), "runs.zip"))
+    assert answer.status == 400
+    assert answer.problem("member_name")
+    assert not Submission.objects.exists()
+
+
+def test_a_zip_bomb_is_refused(demo: Dataset, api: Api) -> None:
+    content = zipped({"demo.txt": "q1 Q0 d1 1 1.0 t\n" * 8_000_000})
+    answer = api.submit(dataset=None, file=upload(content, "runs.zip"))
+    assert answer.status == 400
+    assert "expands to more than 64 MiB" in answer.problem("expansion")["message"]
+    assert not Submission.objects.exists()
+
+
+def test_links_in_a_zip_are_refused(demo: Dataset, api: Api) -> None:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        link = zipfile.ZipInfo("demo.txt")
+        link.external_attr = 0o120777 << 16
+        archive.writestr(link, "/etc/passwd")
+    answer = api.submit(dataset=None, file=upload(out.getvalue(), "runs.zip"))
+    assert answer.problem("member_kind")
+
+
+def test_a_damaged_zip_is_said(demo: Dataset, api: Api) -> None:
+    answer = api.check(zipped({"demo.txt": run_text()})[:-40], name="runs.zip")
+    assert answer.body["valid"] is False
+    assert "damaged" in answer.problem("compression")["message"]
+
+
+def test_what_file_managers_add_to_zips_is_left_out(demo: Dataset, api: Api) -> None:
+    content = zipped({"demo.txt": run_text(), "__MACOSX/._demo.txt": "x", "runs/.DS_Store": "x"})
+    assert api.submit(dataset=None, file=upload(content, "runs.zip")).status == 201
+
+
+def test_compressed_members_of_a_zip_are_read(demo: Dataset, api: Api) -> None:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("demo.txt.gz", gzip.compress(run_text().encode()))
+    assert api.submit(dataset=None, file=upload(out.getvalue(), "runs.zip")).status == 201
+
+
+def test_depth_is_cut_not_refused(demo: Dataset, api: Api) -> None:
+    answer = api.submit(run_text(QUERIES, depth=1100))
+    assert answer.status == 201
+    assert [problem["code"] for problem in answer.body["jobs"][0]["problems"]] == ["depth"]
+
+
+def test_too_many_files_in_a_minute_are_slowed_down(demo: Dataset, api: Api, monkeypatch: Any) -> None:
+    from submissions.accounts.throttling import CheckThrottle
+
+    monkeypatch.setattr(CheckThrottle, "THROTTLE_RATES", {"check": "2/min"})
+    assert [api.check(run_text()).status for _ in range(3)] == [200, 200, 429]
+    limited = api.check(run_text())
+    assert limited.body["code"] == "throttled"
+    assert int(limited.headers["Retry-After"]) > 0

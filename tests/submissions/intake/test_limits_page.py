@@ -1,0 +1,128 @@
+"""`docs/limits.md` says what a fresh installation does, and forgets no limit that is a setting."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import ModuleType
+
+from allauth.account import app_settings
+from django.conf import settings
+from django.urls import reverse
+
+from evaluation.archives.compression import Limits
+from leaderboard.systems import challenges
+from submissions.accounts import invitations, membership, tokens
+from submissions.checkpoints import concurrency
+from submissions.intake import files
+from submissions.notifications import webhooks
+from submissions.uploads import concurrency as places
+from submissions.uploads import handler
+
+ROOT = Path(__file__).resolve().parents[3]
+PAGE = (ROOT / "docs" / "limits.md").read_text()
+CONSTANTS: dict[str, ModuleType] = {
+    "membership.MOST_TEAMS": membership,
+    "invitations.MOST_OPEN": invitations,
+    "webhooks.LIMIT": webhooks,
+    "challenges.MOST_OPEN": challenges,
+    "tokens.LIMIT": tokens,
+    "files.MOST_FILES": files,
+    "checkpoints.AT_ONCE": concurrency,
+    "uploads.EACH": places,
+}
+#: The proxy's locations as patterns, with what each says.
+LOCATIONS = {
+    ("" if kind.strip() == "~" else "^") + place: rules
+    for kind, place, rules in re.findall(
+        r"^    location (~ |= |)(\S+) \{\n(.*?)^    \}",
+        (ROOT / "docker" / "nginx.conf.template").read_text(),
+        re.MULTILINE | re.DOTALL,
+    )
+}
+#: Settings that limit something, by how they are called.
+LIMITING = re.compile(
+    r"_PER_(PERSON|DAY)$|_AT_ONCE(_BYTES)?$|_LIMIT_BYTES$|_LIFETIME_SECONDS$|_WALL_CLOCK_SECONDS$"
+)
+
+
+def rows() -> dict[str, str]:
+    """The page's limits by the name of their setting."""
+    return dict(re.findall(r"\| `([A-Za-z_.]+)` \| `([^`]+)` \|$", PAGE, re.MULTILINE))
+
+
+def value_of(name: str) -> str:
+    """What the site has for it."""
+    head, _, last = name.rpartition(".")
+    if name in CONSTANTS:
+        return str(getattr(CONSTANTS[name], last))
+    if head == "ACCOUNT_RATE_LIMITS":
+        return str(settings.ACCOUNT_RATE_LIMITS[last])
+    if head == "DEFAULT_THROTTLE_RATES":
+        return str(settings.REST_FRAMEWORK[head][last])
+    if head == "Limits":
+        return str(getattr(Limits(), last))
+    if name == "tokens.LIFETIME":
+        return str(tokens.LIFETIME.days)
+    if name == "ACCOUNT_EMAIL_CONFIRMATION_EXPIRE_DAYS":
+        return str(app_settings.EMAIL_CONFIRMATION_EXPIRE_DAYS)
+    return str(getattr(settings, name)).strip("()")
+
+
+def test_each_limit_is_what_the_site_has() -> None:
+    said = rows()
+    assert said == {name: value_of(name) for name in said}
+
+
+def test_no_limit_is_forgotten() -> None:
+    wanted = {f"ACCOUNT_RATE_LIMITS.{name}" for name in settings.ACCOUNT_RATE_LIMITS}
+    wanted |= {f"DEFAULT_THROTTLE_RATES.{name}" for name in settings.REST_FRAMEWORK["DEFAULT_THROTTLE_RATES"]}
+    wanted |= {name for name in dir(settings) if LIMITING.search(name)}
+    wanted |= set(CONSTANTS) | {"STAFF_SESSION_HOURS", "DISK_RESERVE_BYTES"}
+    assert len(wanted) > 35
+    assert wanted <= set(rows())
+
+
+def test_the_proxy_has_what_the_page_says_of_it() -> None:
+    proxy = (ROOT / "docker" / "nginx.conf.template").read_text()
+    said = "read 20 pages a second (100 at once), write five times a second (50 at once) and send four files at a time"
+    assert said in " ".join(PAGE.split())
+    assert "zone=readers:10m rate=20r/s" in proxy
+    assert "zone=writers:10m rate=5r/s" in proxy
+    assert set(re.findall(r"zone=(readers|writers) burst=(\d+)", proxy)) == {
+        ("readers", "100"),
+        ("writers", "50"),
+    }
+    assert set(re.findall(r"limit_conn senders (\d+)", proxy)) == {"4"}
+    assert "All addresses together send 40 at a time" in " ".join(PAGE.split())
+    assert set(re.findall(r"limit_conn all_senders (\d+)", proxy)) == {"40"}
+    assert "1,000 requests are under way at once (100 of one address)" in " ".join(PAGE.split())
+    assert "200 more in the admin" in " ".join(PAGE.split())
+    assert "16 MiB of an answer at the most, of 100 for an address" in " ".join(PAGE.split())
+    assert "proxy_max_temp_file_size 16m;" in proxy
+    assert set(re.findall(r"limit_conn (askers|all_askers|all_curators|readers_at_once) (\d+)", proxy)) == {
+        ("askers", "100"),
+        ("all_askers", "1000"),
+        ("all_curators", "200"),
+        ("readers_at_once", "100"),
+    }
+
+
+def test_the_proxy_stores_large_bodies_for_views_that_take_files_alone_and_few_at_once() -> None:
+    """Tables that curators bring are far below what every page takes."""
+    large = {place: rules for place, rules in LOCATIONS.items() if "${UPLOAD_LIMIT}" in rules}
+    small = {f"admin:leaderboard_{table}_table" for table in handler._TABLES}
+    for name in handler.TAKE_FILES:
+        address = reverse(name)
+        assert any(re.search(place, address) for place in large) == (name not in small), name
+    for place, rules in large.items():
+        assert "limit_conn senders" in rules, place
+        assert ("limit_conn all_senders" in rules) != ("proxy_request_buffering off" in rules), place
+    for place, zone in (("^/", "all_askers"), ("^/admin/", "all_curators")):
+        assert f"limit_conn {zone} " in LOCATIONS[place]
+    for place, rules in LOCATIONS.items():  # who only reads is not counted among all
+        assert "limit_conn all_" not in rules or "if ($reads) { return" in rules, place
+    for place in ("^@pages", "^@curation"):
+        assert "client_max_body_size 1;" in LOCATIONS[place]
+        assert "limit_conn all_" not in LOCATIONS[place]
+    assert not any(re.search(place, "/admin/login/") for place in large)

@@ -1,0 +1,157 @@
+"""Every class of error and warning in a run file, each with the message its sender reads."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from leaderboard.models import Dataset
+from tests.submissions.clients import Api, upload
+from tests.submissions.collections import DOCUMENTS, QUERIES, run_text
+from tests.submissions.workers import work
+
+pytestmark = pytest.mark.django_db
+
+GOOD = run_text()
+LINE = "q1 Q0 d500 99 0.25 test\n"
+FIRST = GOOD.splitlines(keepends=True)[0]
+
+#: What is wrong → (file, code, words of the message, first lines named).
+ERRORS: dict[str, tuple[str | bytes, str, str, list[int]]] = {
+    "five fields": ("q1 Q0 d500 99 0.25\n" + GOOD, "fields", "six fields", [1]),
+    "seven fields": (GOOD + "q1 Q0 d500 99 0.25 my tag\n", "fields", "six fields", [241]),
+    "not UTF-8": (GOOD.encode() + b"q1 Q0 d500 99 0.25 caf\xe9\n", "encoding", "UTF-8", [241]),
+    "score nan": (GOOD + LINE.replace("0.25", "nan"), "score", "not a finite number", [241]),
+    "score inf": (GOOD + LINE.replace("0.25", "-inf"), "score", "not a finite number", [241]),
+    "score with underscore": (GOOD + LINE.replace("0.25", "1_000"), "score", "not a finite number", [241]),
+    "score in full-width digits": (
+        GOOD + LINE.replace("0.25", "１２"),
+        "score",
+        "not a finite number",
+        [241],
+    ),
+    "score beyond float32": (GOOD + LINE.replace("0.25", "1e39"), "score", "single precision", [241]),
+    "score in words": (GOOD + LINE.replace("0.25", "high"), "score", "not a finite number", [241]),
+    "duplicate": (GOOD + FIRST, "duplicate", "already", [241]),
+    "other queries": (run_text(["x1", "x2"]), "no_known_query", "none of the run's queries", []),
+    "empty": ("", "empty", "no lines", []),
+    "line too long": (
+        GOOD + LINE.replace("test", "t" * 2000),
+        "line_length",
+        "longer than 1,024 bytes",
+        [241],
+    ),
+    "other documents": (GOOD.replace(" Q0 d", " Q0 doc-"), "unknown_documents", "not in the dataset", []),
+}
+
+WARNINGS: dict[str, tuple[str, str, str]] = {
+    "query missing": (run_text(QUERIES[1:]), "queries_missing", "missing; those of them that are judged score 0"),
+    "query not in the dataset": (GOOD + run_text(["x1"]), "unknown_queries", "queries to answer, ignored"),
+    "deeper than 1,000": (run_text(depth=1001), "depth", "more than 1,000 documents"),
+    "rank against score": (GOOD.replace(" 1 999.5", " 7 999.5"), "rank_order", "rank disagrees with the scores"),
+    "many ties": (re.sub(r" \d+\.5", " 7.5", GOOD), "ties", "the same score"),
+    "several tags": (run_text(QUERIES[:6]) + run_text(QUERIES[6:], tag="b"), "several_tags", "2 different tags"),
+    "a few other documents": (GOOD + LINE.replace("d500", "zzz"), "unknown_documents", "count as not relevant"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ERRORS)
+def test_an_error_is_named_with_its_lines_and_what_would_be_right(case: str, demo: Dataset, api: Api) -> None:
+    content, code, words, lines = ERRORS[case]
+    answer = api.check(content)
+    assert answer.status == 200
+    assert answer.body["valid"] is False
+    problem = answer.problem(code)
+    assert problem["severity"] == "error"
+    assert words in problem["message"]
+    assert problem["hint"]
+    assert problem["count"] >= 1
+    if lines:
+        assert problem["lines"] == lines
+
+
+@pytest.mark.parametrize("case", WARNINGS)
+def test_a_warning_is_named_and_the_run_still_counts(case: str, demo: Dataset, api: Api) -> None:
+    content, code, words = WARNINGS[case]
+    answer = api.check(content)
+    assert answer.body["valid"] is True, answer.body
+    problem = answer.problem(code)
+    assert problem["severity"] == "warning"
+    assert words in problem["message"]
+    assert problem["hint"]
+
+
+def test_judged_queries_that_are_missing_are_told_once_the_run_is_scored(demo: Dataset, api: Api) -> None:
+    identifier = api.submit(run_text(QUERIES[3:])).body["id"]
+    work()
+    job = api.get(f"submissions/{identifier}/").body["jobs"][0]
+    assert job["missing_queries"] == 3
+    [problem] = job["problems"]
+    assert (problem["code"], problem["count"]) == ("judged_queries_missing", 3)
+    assert "judged queries are missing; they score 0" in problem["message"]
+
+
+def test_a_good_run_has_no_problems_and_is_counted(demo: Dataset, api: Api) -> None:
+    answer = api.check(GOOD)
+    assert answer.body["valid"] is True
+    assert answer.body["problems"] == []
+    statistics = answer.body["statistics"]
+    assert (statistics["lines"], statistics["queries"], statistics["tags"]) == (240, 12, ["test"])
+
+
+def test_all_problems_come_at_once_with_at_most_five_lines_each(demo: Dataset, api: Api) -> None:
+    broken = GOOD + "too short\n" * 7 + FIRST * 2 + LINE.replace("0.25", "nan")
+    answer = api.check(broken)
+    assert {problem["code"] for problem in answer.body["problems"]} >= {"fields", "duplicate", "score"}
+    fields = answer.problem("fields")
+    assert fields["count"] == 7
+    assert fields["lines"] == [241, 242, 243, 244, 245]
+
+
+def test_header_comments_are_metadata_and_not_lines(demo: Dataset, api: Api) -> None:
+    header = "# ir_metadata.start\n# tag: mine\n# platform:\n#   os: linux\n# ir_metadata.end\n"
+    answer = api.check(header + GOOD)
+    assert answer.body["valid"] is True
+    assert answer.body["problems"] == []
+    assert answer.body["statistics"]["lines"] == 240
+    assert answer.body["statistics"]["metadata"]["tag"] == "mine"
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["# ir_metadata.start\n# tag: a\0b\n", "# ir_metadata.start\n# tag: " + "[" * 3000 + "]" * 3000 + "\n"],
+)
+def test_strange_header_comments_do_no_harm(header: str, demo: Dataset, api: Api) -> None:
+    answer = api.submit(header + GOOD)
+    assert answer.status == 201
+    work()
+    assert api.get(f"submissions/{answer.body['id']}/").body["state"] == "done"
+
+
+def test_a_report_on_hidden_judgements_says_nothing_of_what_is_judged(secret: Dataset, api: Api) -> None:
+    without_judged = api.check(run_text(QUERIES[1:]), "secret")
+    without_unjudged = api.check(run_text(QUERIES[:-1]), "secret")
+    assert without_judged.body["problems"] == without_unjudged.body["problems"]
+    assert "judged_queries_missing" not in str(without_judged.body)
+
+
+def test_the_page_shows_the_same_report_and_keeps_what_was_entered(demo: Dataset, signed_in: Any) -> None:
+    response = signed_in.post(
+        "/submit/",
+        {"action": "check", "new-name": "Careful", "run:demo": upload(GOOD + FIRST, "mine.txt")},
+    )
+    page = response.content.decode()
+    assert response.status_code == 200
+    assert "mine.txt" in page
+    assert "It cannot be scored" in page
+    assert "Name each document once per query" in page
+    assert "line 241" in " ".join(page.split())
+    assert 'value="Careful"' in page
+
+
+def test_documents_are_known_by_their_exact_ids(demo: Dataset, api: Api) -> None:
+    assert f"d{len(DOCUMENTS)}" in DOCUMENTS
+    close = run_text().replace(" Q0 d1 ", " Q0 d01 ")
+    assert api.check(close).problem("unknown_documents")["count"] == 12

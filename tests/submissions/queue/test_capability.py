@@ -1,0 +1,188 @@
+"""Workers say what they can run models in, and take no job that they cannot do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from leaderboard.models import Dataset
+from submissions import sandbox
+from submissions.jobs.runner import work_through
+from submissions.models import Job, State, Worker
+from submissions.queue import capability
+from submissions.queue.heartbeat import Heartbeat, forget_silent_workers, workers_alive
+from submissions.queue.queue import claim
+from submissions.sandbox import SandboxUnavailable
+from submissions.sandbox.backends import Backend, Contained, Program
+from tests.factories import make_dataset
+from tests.submissions.workers import announce
+
+pytestmark = [pytest.mark.database, pytest.mark.django_db]
+
+
+class Broken(Backend):
+    """A sandbox that works once something has been installed, or seems to."""
+
+    name = "bwrap"
+    remedy = "apt install bubblewrap"
+    installed = False
+
+    def probe(self) -> str:
+        return "" if Broken.installed else "it is not installed"
+
+    def start(self, program: Program) -> Contained:
+        raise SandboxUnavailable("it was removed")
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch, settings: Any) -> Iterator[None]:
+    """The only sandbox of this machine does not work."""
+    settings.SANDBOX = "auto"
+    monkeypatch.setattr(sandbox, "_ISOLATING", (Broken,))
+    monkeypatch.setattr(Broken, "installed", False)
+    capability.forget_own_capability()
+    yield
+    capability.forget_own_capability()
+
+
+def make_job(kind: Job.Kind, dataset: Dataset, **payload: Any) -> Job:
+    """A job that waits for a retriever."""
+    return Job.objects.create(
+        kind=kind,
+        queue=Job.Queue.CPU,
+        dataset=dataset,
+        state=State.QUEUED,
+        validated=True,
+        payload=payload,
+    )
+
+
+def taken(able: capability.Capability) -> list[str]:
+    """The kinds of jobs that a worker of this capability claims, by their names."""
+    kinds = []
+    while (job := claim(["cpu"], "w", able.permitted())) is not None:
+        kinds.append(job.kind)
+    return sorted(kinds)
+
+
+ISOLATED = capability.Capability(True, True, "bwrap")
+UNPROTECTED = capability.Capability(True, False, "none")
+UNABLE = capability.Capability(False, False, "bwrap", "it is not installed", "apt install bubblewrap")
+
+
+@pytest.mark.parametrize(
+    ("able", "expected"),
+    [
+        (ISOLATED, ["baseline", "model", "model", "retrieve", "sample_model", "shard"]),
+        (UNPROTECTED, ["baseline", "model", "retrieve", "sample_model"]),
+        (UNABLE, ["baseline", "retrieve", "sample_model"]),
+    ],
+    ids=["sandbox", "SANDBOX=none", "nothing works"],
+)
+def test_a_worker_takes_what_it_can_do(able: capability.Capability, expected: list[str]) -> None:
+    """Without a sandbox a stranger's model is left to others; the site's own, and BM25, are not."""
+    dataset = make_dataset()
+    make_job(Job.Kind.MODEL, dataset)
+    make_job(Job.Kind.SHARD, dataset)
+    make_job(Job.Kind.MODEL, dataset, unprotected=True)
+    for kind in (Job.Kind.RETRIEVE, Job.Kind.BASELINE, Job.Kind.SAMPLE_MODEL):
+        make_job(kind, dataset)
+    assert taken(able) == expected
+    left = Job.objects.filter(lease_expires_at=None)
+    assert not left.filter(attempts__gt=0).exists()
+    assert left.filter(payload={"unprotected": True}).exists() is (able == UNABLE)
+
+
+def test_a_model_waits_where_nothing_works_and_costs_no_attempt(broken: None) -> None:
+    job = make_job(Job.Kind.MODEL, make_dataset())
+    assert work_through("cpu", "w") == 0
+    job.refresh_from_db()
+    assert (job.state, job.attempts, job.log) == (State.QUEUED, 0, "")
+    announce(**UNABLE.as_dict())
+    obstacle = capability.obstacle(job)
+    assert obstacle is not None
+    assert "No worker that is alive has a working sandbox: it is not installed." in obstacle.text
+    assert "What helps: `apt install bubblewrap`." in obstacle.text
+    announce("another")
+    assert capability.obstacle(job) is None
+
+
+def test_what_was_installed_is_found_within_a_minute(broken: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert capability.own_capability() == UNABLE
+    Broken.installed = True
+    assert capability.own_capability() == UNABLE
+    later = time.monotonic() + 61
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    assert capability.own_capability() == ISOLATED
+
+
+def test_a_name_of_no_sandbox_is_said(settings: Any) -> None:
+    settings.SANDBOX = "nsjail"
+    capability.forget_own_capability()
+    found = capability.own_capability()
+    settings.SANDBOX = "auto"
+    capability.forget_own_capability()
+    assert not found.works
+    assert "not 'nsjail'" in found.reason
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    """Until it holds, two minutes at most."""
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_announces_its_sandbox_and_is_remembered(broken: None) -> None:
+    """Those for models say what they found; after their end the row says it for a day."""
+    Broken.installed = True
+    retriever, scorer = Heartbeat("r", ["cpu"], ""), Heartbeat("s", ["score", "dispatch"], "")
+    retriever.start()
+    scorer.start()
+    wait_until(lambda: Worker.objects.count() == 2)
+    assert Worker.objects.get(name="r").sandbox == ISOLATED.as_dict()
+    assert Worker.objects.get(name="s").sandbox == {}
+    assert capability.told_within() == [ISOLATED]
+    retriever.stop()
+    scorer.stop()
+    assert (workers_alive("cpu"), workers_alive("score")) == (0, 0)
+    assert capability.told_within() == []
+    assert capability.told_within(timedelta(hours=1)) == [ISOLATED]
+    Worker.objects.update(seen_at=timezone.now() - timedelta(days=2))
+    forget_silent_workers()
+    assert not Worker.objects.exists()
+
+
+def test_words_of_another_version_are_understood() -> None:
+    """A worker that was updated later, or earlier, than the site."""
+    announce(colour="blue")
+    assert capability.told_within() == [ISOLATED]
+
+
+def test_a_sandbox_that_stops_working_is_tried_anew(
+    broken: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """After the first job that it fails, others wait instead of failing too."""
+    from submissions.jobs import runner
+
+    Broken.installed = True
+    dataset = make_dataset()
+    first, second = make_job(Job.Kind.MODEL, dataset), make_job(Job.Kind.MODEL, dataset)
+
+    def start(job: Job, lease: object) -> None:
+        Broken.installed = False
+        raise SandboxUnavailable("it was removed")
+
+    monkeypatch.setitem(runner.WORK, Job.Kind.MODEL, start)
+    assert work_through("cpu", "w") == 1
+    first.refresh_from_db()
+    second.refresh_from_db()
+    assert (first.state, first.attempts, second.attempts) == (State.QUEUED, 1, 0)

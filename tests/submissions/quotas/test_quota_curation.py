@@ -1,0 +1,144 @@
+"""What curators do about quotas and flags, in the admin and by commands: with a reason, and recorded."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.test import Client
+from django.urls import reverse
+
+from leaderboard.core.groups import make_curator
+from leaderboard.models import AuditRecord, Dataset, User
+from submissions import quotas
+from submissions.models import Flag, QuotaException, QuotaUse, Submission
+from tests.curating import save
+from tests.factories import make_user, team_of
+from tests.submissions.clients import Api
+from tests.submissions.collections import run_text
+
+pytestmark = pytest.mark.django_db
+
+WHY = "the site was down that day"
+
+
+@pytest.fixture
+def carol() -> User:
+    person = make_user("Carol")
+    make_curator(person)
+    return person
+
+
+@pytest.fixture
+def desk(carol: User) -> Client:
+    client = Client()
+    client.force_login(carol)
+    return client
+
+
+@pytest.fixture
+def sent(api: Api, secret: Dataset) -> Submission:
+    answer = api.submit(run_text(), dataset="secret")
+    return Submission.objects.get(pk=answer.body["id"])
+
+
+def used(person: User, dataset: Dataset) -> int:
+    return quotas.quota_of(person, team_of(person), dataset).day.used
+
+
+def act(desk: Client, page: str, action: str, row: Any, **fields: str) -> Any:
+    data = {"action": action, "_selected_action": [str(row.pk)], **fields}
+    return desk.post(reverse(f"admin:submissions_{page}_changelist"), data, follow=True)
+
+
+def test_a_unit_is_given_back_with_a_reason(
+    desk: Client, carol: User, alice: User, secret: Dataset, sent: Submission
+) -> None:
+    use = QuotaUse.objects.get()
+    assert "Give back what submissions cost" in act(desk, "quotause", "refund", use).content.decode()
+    assert act(desk, "quotause", "refund", use, confirmed="yes", why="").status_code == 400
+    assert used(alice, secret) == 1
+    assert "Given back" in act(desk, "quotause", "refund", use, confirmed="yes", why=WHY).content.decode()
+    assert used(alice, secret) == 0
+    record = AuditRecord.objects.get(action="quota refunded")
+    assert (record.actor, record.reason, record.dataset) == (carol, WHY, secret)
+    again = act(desk, "quotause", "refund", use, confirmed="yes", why=WHY)
+    assert "was given back before" in again.content.decode()
+
+
+def test_a_team_gets_another_quota_with_a_history(
+    desk: Client, carol: User, alice: User, secret: Dataset
+) -> None:
+    address = reverse("admin:submissions_quotaexception_add")
+    values = {"team": str(team_of(alice).pk), "dataset": str(secret.pk), "daily": "5", "monthly": ""}
+    assert save(desk, address, why="a workshop", **values).status_code == 302
+    row = QuotaException.objects.get()
+    assert (row.daily, row.monthly, row.reason) == (5, None, "a workshop")
+    assert row.history.get().history_user == carol
+    assert AuditRecord.objects.filter(action="added", reason="a workshop").exists()
+    assert quotas.limits_of(team_of(alice), secret) == (5, None)
+    change = reverse("admin:submissions_quotaexception_change", args=[row.pk])
+    assert save(desk, change, why="it is over", daily="2").status_code == 302
+    row.refresh_from_db()
+    assert (row.daily, row.reason) == (2, "it is over")
+
+
+def make_flag(sent: Submission, secret: Dataset) -> Flag:
+    details = {"submission": "abc", "compared": 12, "same_documents": 11, "same_order": 11, "chain": ["abc"]}
+    return Flag.objects.create(
+        kind=Flag.Kind.NEARLY_THE_SAME, dataset=secret, team=sent.team, submission=sent, details=details
+    )
+
+
+@pytest.mark.parametrize(("action", "state"), [("clear", "cleared"), ("confirm", "confirmed")])
+def test_a_flag_is_settled_with_a_note(
+    action: str, state: str, desk: Client, carol: User, secret: Dataset, sent: Submission
+) -> None:
+    flag = make_flag(sent, secret)
+    listed = desk.get(reverse("admin:submissions_flag_changelist"))
+    assert "11 of 12 queries have the same first ten documents" in listed.content.decode()
+    act(desk, "flag", action, flag, confirmed="yes", why="they wrote to us")
+    flag.refresh_from_db()
+    assert (flag.state, flag.note, flag.settled_by) == (state, "they wrote to us", carol)
+    assert AuditRecord.objects.get(action=f"flag {state}").reason == "they wrote to us"
+    assert desk.get(reverse("admin:submissions_flag_change", args=[flag.pk])).status_code == 200
+
+
+def test_without_the_right_nothing_is_settled(secret: Dataset, sent: Submission) -> None:
+    client = Client()
+    client.force_login(make_user("Dan", is_staff=True))
+    assert (
+        act(client, "flag", "confirm", make_flag(sent, secret), confirmed="yes", why="x").status_code == 403
+    )
+    assert (
+        act(client, "quotause", "refund", QuotaUse.objects.get(), confirmed="yes", why="x").status_code == 403
+    )
+    assert Flag.objects.get().state == "open"
+
+
+def test_commands(
+    capsys: pytest.CaptureFixture[str], carol: User, alice: User, secret: Dataset, sent: Submission
+) -> None:
+    who, team = ["--by", carol.email, "--why", WHY], team_of(alice)
+    call_command("quota", "show", alice.email)
+    assert "1 of 2 today\t1 of 10 this month" in capsys.readouterr().out
+    call_command("quota", "refund", sent.pk, *who)
+    assert used(alice, secret) == 0
+    with pytest.raises(CommandError, match="has cost nothing"):
+        call_command("quota", "refund", sent.pk, *who)
+    call_command(
+        "quota", "except", team.slug, "--daily", "none", "--monthly", "40", "--until", "2999-01-01", *who
+    )
+    assert quotas.limits_of(team, secret) == (None, 40)
+    assert "no limit a day, 40 a month until 2999-01-01" in capsys.readouterr().out
+    call_command("quota", "end", team.slug, *who)
+    assert quotas.limits_of(team, secret) == (2, 10)
+    with pytest.raises(CommandError, match="no quota of its own"):
+        call_command("quota", "end", team.slug, *who)
+    flag = make_flag(sent, secret)
+    call_command("flags", "list")
+    assert f"{flag.pk}\t" in capsys.readouterr().out
+    call_command("flags", "confirm", str(flag.pk), *who)
+    call_command("flags", "list")
+    assert f"{flag.pk}\t" not in capsys.readouterr().out.split("Confirmed", 1)[1].partition("\n")[2]

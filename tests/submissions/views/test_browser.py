@@ -1,0 +1,105 @@
+"""The submitter's way through a real browser, with and without JavaScript."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from django.conf import settings
+from django.test import Client
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from leaderboard.models import Dataset, User
+from tests.submissions.clients import Api
+from tests.submissions.collections import QUERIES, run_text
+from tests.submissions.workers import work
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+def sign_in(context: BrowserContext, user: User, address: str) -> None:
+    """Give the browser a session of this person."""
+    client = Client()
+    client.force_login(user)
+    name = settings.SESSION_COOKIE_NAME
+    context.add_cookies([{"name": name, "value": client.cookies[name].value, "url": address}])
+
+
+def fill_form(page: Page, run: Path) -> None:
+    """A new system and its run."""
+    page.goto("/submit/?dataset=demo")
+    page.get_by_label("Demo", exact=True).set_input_files(run)
+    page.get_by_label("Name", exact=True).fill("From a browser")
+    page.get_by_label("Architecture").select_option("dense")
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A good run on disk."""
+    path = tmp_path / "browser.txt"
+    path.write_text(run_text())
+    return path
+
+
+def test_a_run_is_checked_submitted_and_followed_without_a_reload(
+    demo: Dataset, alice: User, page: Page, live_server: Any, run: Path
+) -> None:
+    sign_in(page.context, alice, live_server.url)
+    fill_form(page, run)
+    page.get_by_role("button", name="Check only").click()
+    expect(page.get_by_text("It can be scored.")).to_be_visible()
+    expect(page.get_by_label("Name", exact=True)).to_have_value("From a browser")
+    page.get_by_label("Demo", exact=True).set_input_files(run)
+    page.get_by_role("button", name="Submit", exact=True).click()
+    page.wait_for_url(re.compile(r"/submissions/\w{12}/$"))
+    expect(page.get_by_text("No worker is alive")).to_be_visible()
+    page.evaluate("window.notReloaded = true")
+    work()
+    expect(page.get_by_role("row", name=re.compile(r"^RR@10 1\.0000"))).to_be_visible()
+    assert page.evaluate("window.notReloaded")
+    assert page.locator("[hx-get]").count() == 0
+
+
+def test_pages_are_accessible_and_fit_a_phone(
+    demo: Dataset, baseline: None, api: Api, page: Page, live_server: Any
+) -> None:
+    assert api.user is not None
+    sign_in(page.context, api.user, live_server.url)
+    done = api.submit(run_text(QUERIES[1:])).body["id"]
+    work()
+    waiting = api.submit(configuration="seed 2").body["id"]
+    page.set_viewport_size({"width": 390, "height": 844})
+    for path in (
+        "/submit/?dataset=demo",
+        "/submissions/",
+        f"/submissions/{done}/",
+        f"/submissions/{waiting}/",
+        "/account/",
+        "/systems/my-system/edit/",
+    ):
+        page.goto(path)
+        violations = Axe().run(page).response["violations"]
+        assert not violations, (path, [(each["id"], each["nodes"][0]["html"]) for each in violations])
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+
+
+def test_everything_works_without_javascript(
+    demo: Dataset, alice: User, browser: Browser, live_server: Any, run: Path
+) -> None:
+    context = browser.new_context(base_url=live_server.url, java_script_enabled=False)
+    sign_in(context, alice, live_server.url)
+    page = context.new_page()
+    fill_form(page, run)
+    page.get_by_role("button", name="Submit", exact=True).click()
+    page.wait_for_url(re.compile(r"/submissions/\w{12}/$"))
+    assert page.locator("meta[http-equiv=refresh]").count() == 1
+    work()
+    page.reload()
+    expect(page.get_by_role("row", name=re.compile(r"^RR@10 1\.0000"))).to_be_visible()
+    assert page.locator("meta[http-equiv=refresh]").count() == 0
+    page.get_by_role("button", name="Make private").click()
+    expect(page.get_by_text("private: only your team sees it")).to_be_visible()
+    context.close()

@@ -1,0 +1,316 @@
+"""The page for models, and the status page of what came through it, as people see them without JavaScript."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+from django.utils.html import escape
+from playwright.sync_api import Browser, expect
+
+from evaluation.engines import ENGINES
+from leaderboard.models import Dataset, User
+from submissions.accounts.permissions import teams_of
+from submissions.intake.models import readiness
+from submissions.models import Job, State, Submission
+from tests.submissions.clients import Api, upload
+from tests.submissions.collections import make_collection
+from tests.submissions.models import collection, static_archive, submit_model, with_corpus, zipped
+from tests.submissions.views.test_browser import sign_in
+from tests.submissions.workers import announce
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("models_run_here", "corpus")]
+NEW = {"action": "submit", "new-name": "My model", "engine": "dense", "public": "yes"}
+
+
+@pytest.fixture
+def corpus(demo: Dataset, tmp_path: Path) -> Dataset:
+    """The open dataset, its documents kept here."""
+    return with_corpus(demo, tmp_path)
+
+
+def archive() -> Any:
+    """The checkpoint as a form sends it."""
+    return upload(static_archive(), "static.zip")
+
+
+def page_of(client: Client, engine: str) -> str:
+    """The form of an engine."""
+    return client.get("/submit/model/", {"engine": engine}).content.decode()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_engine_has_a_form_with_its_parameters(engine: str, signed_in: Client) -> None:
+    page = page_of(signed_in, engine)
+    for parameter in ENGINES[engine].parameters:
+        assert f'name="parameter-{parameter.name}"' in page
+    assert ('type="file"' in page) == ENGINES[engine].needs_checkpoint
+    assert ('id="runs"' in page) == (ENGINES[engine].runs[1] > 0)
+    assert " style=" not in page
+    assert "<script>" not in page
+
+
+def test_the_two_pages_lead_to_each_other(signed_in: Client) -> None:
+    assert 'href="/submit/model/"' in signed_in.get("/submit/").content.decode()
+    assert 'href="/submit/"' in page_of(signed_in, "dense")
+
+
+def test_a_model_is_submitted_and_followed(signed_in: Client, tmp_path: Path) -> None:
+    collection(tmp_path, "other")
+    sent = {**NEW, "dataset": ["demo", "other"], "checkpoint": archive(), "parameter-fields": "title"}
+    response = signed_in.post("/submit/model/", sent)
+    assert response.status_code == 302, response.content.decode()
+    submission = Submission.objects.get()
+    assert submission.parameters["fields"] == "title"
+    page = signed_in.get(response["Location"]).content.decode()
+    assert "static.zip" in page
+    assert page.count("No CPU worker is alive") == 2
+    again = page_of(signed_in, "dense")
+    assert f'<option value="{submission.checkpoint_id}">static.zip' in again
+    assert "used <b>2</b> of 60" in again
+
+
+def test_a_gpu_that_is_not_there_is_said_and_the_choice_kept(signed_in: Client) -> None:
+    sent = {**NEW, "dataset": "demo", "device": "gpu"}
+    page = signed_in.post("/submit/model/", {**sent, "checkpoint": archive()}).content.decode()
+    assert "No worker with a GPU that runs models is alive, nor was one within a day." in page
+    assert '<option value="gpu" selected' in page
+    assert not Submission.objects.exists()
+    announce("g", "gpu")
+    assert signed_in.post("/submit/model/", {**sent, "checkpoint": archive()}).status_code == 302
+
+
+def test_sample_archives_are_offered_where_they_fit(signed_in: Client, corpus: Dataset) -> None:
+    assert corpus.current_version is not None
+    for kind, name in (("example_model", "sample.zip"), ("refused_model", "refused.zip")):
+        corpus.current_version.files.create(kind=kind, name=name, sha256="0" * 64, size=4096)
+    page = page_of(signed_in, "dense")
+    assert 'href="/datasets/demo/files/sample.zip"' in page
+    assert 'href="/datasets/demo/files/refused.zip"' in page
+    assert "sample.zip" not in page_of(signed_in, "cross-encoder")
+
+
+def test_findings_are_listed_with_what_would_be_accepted(signed_in: Client) -> None:
+    bad = upload(zipped({"config.json": b"{}", "pytorch_model.bin": b"x"}), "bad.zip")
+    response = signed_in.post("/submit/model/", {**NEW, "dataset": "demo", "checkpoint": bad})
+    page = response.content.decode()
+    assert response.status_code == 400
+    assert "pytorch_model.bin" in page
+    assert 'href="/formats/#pickle_weights"' in page
+    assert "python -m evaluation pack FOLDER" in page
+    assert 'value="My model"' in page
+    assert re.search(r'value="demo" id="dataset-demo" checked', page)
+    assert not Submission.objects.exists()
+
+
+def test_an_archive_is_checked_and_nothing_is_stored(signed_in: Client) -> None:
+    response = signed_in.post("/submit/model/", {**NEW, "action": "check", "checkpoint": archive()})
+    page = response.content.decode()
+    assert "It can be run." in page
+    assert "<dt>Kind</dt><dd>static embeddings" in page
+    assert "<dt>Weights</dt><dd>328</dd>" in page
+    assert "<dt>Dimension</dt><dd>8</dd>" in page
+    assert "this model&#x27;s 328 weights" in page or "this model's 328 weights" in page
+    without = signed_in.post("/submit/model/", {**NEW, "action": "check"})
+    assert "No checkpoint was sent" in without.content.decode()
+    assert not Submission.objects.exists()
+
+
+def test_a_parameter_that_is_not_possible_is_marked_at_its_field(signed_in: Client) -> None:
+    sent = {"action": "submit", "new-name": "Words", "engine": "bm25", "dataset": "demo", "parameter-b": "7"}
+    page = signed_in.post("/submit/model/", sent).content.decode()
+    assert "it takes a number from 0 to 1" in page
+    assert not Submission.objects.exists()
+
+
+LACKING = {"works": False, "reason": "bwrap is not installed", "remedy": "apt install bubblewrap"}
+
+
+def test_without_a_sandbox_the_page_says_why_and_what_helps(signed_in: Client, api: Api) -> None:
+    announce(**LACKING)
+    page = page_of(signed_in, "dense")
+    assert "no worker that is alive has one that works: bwrap is not installed." in page
+    assert "apt install bubblewrap" in page
+    assert submit_model(api).problem("sandbox_unavailable")["hint"] == "apt install bubblewrap"
+    announce("another")
+    assert "No model can be submitted now" not in page_of(signed_in, "dense")
+    assert submit_model(api).status == 201
+
+
+def test_where_nobody_is_alive_models_wait_for_those_that_were(signed_in: Client, api: Api) -> None:
+    """A sandbox that worked within a day will work again; one that did not, and none at all, are refused."""
+    assert "What you submit waits until one starts" in page_of(signed_in, "dense")
+    assert submit_model(api).status == 201
+    announce("resting", ago=timedelta(minutes=5), **LACKING)
+    refusal = submit_model(api, configuration="2").problem("sandbox_unavailable")
+    assert "the last worker that was alive had none that works: bwrap is not installed." in refusal["message"]
+    announce("resting", ago=timedelta(days=2))
+    refusal = submit_model(api, configuration="3").problem("sandbox_unavailable")
+    assert "No worker that runs models is alive, nor was one within a day" in refusal["message"]
+    assert "starts a worker of the queue cpu or gpu" in page_of(signed_in, "dense")
+
+
+def test_a_job_that_no_worker_can_run_says_why_it_waits(signed_in: Client, api: Api) -> None:
+    identifier = submit_model(api).body["id"]
+    announce(**LACKING)
+    page = signed_in.get(f"/submissions/{identifier}/").content.decode()
+    assert "It waits.</b> No worker that is alive has a working sandbox: bwrap is not installed." in page
+    assert "What helps: <code>apt install bubblewrap</code>." in page
+    assert "You are next" not in page
+    assert "bwrap is not installed" in api.get(f"submissions/{identifier}/").body["jobs"][0]["meaning"]
+    announce(isolates=False)
+    assert "waits for a worker that has one" in signed_in.get(f"/submissions/{identifier}/").content.decode()
+    announce("another")
+    assert "You are next" in signed_in.get(f"/submissions/{identifier}/").content.decode()
+
+
+def test_unprotected_models_are_for_staff_on_the_machine_itself(
+    signed_in: Client, alice: User, api: Api, settings: Any
+) -> None:
+    announce(backend="none", isolates=False)
+    assert "for staff alone" in submit_model(api).problem("sandbox_unavailable")["message"]
+    alice.is_staff = True
+    alice.save()
+    assert "Models run here without a sandbox" in page_of(signed_in, "dense")
+    settings.BEHIND_PROXY = True
+    assert submit_model(api).problem("sandbox_unavailable")
+    settings.BEHIND_PROXY = False
+    assert submit_model(api).status == 201
+    assert Job.objects.get().payload["unprotected"] is True
+    assert not readiness.readiness(alice, local=False).ready
+    announce("another")
+    assert submit_model(api, configuration="2").status == 201
+    assert "unprotected" not in Job.objects.latest("pk").payload
+
+
+def test_a_running_job_shows_its_stage_and_the_time_left(signed_in: Client, api: Api) -> None:
+    identifier = submit_model(api).body["id"]
+    now = timezone.now()
+    Job.objects.update(
+        state=State.RETRIEVING,
+        stage="encoding",
+        progress=0.25,
+        progress_note="325 of 1,300 documents",
+        started_at=now - timedelta(minutes=1),
+        lease_expires_at=now + timedelta(minutes=1),
+    )
+    page = signed_in.get(f"/submissions/{identifier}/").content.decode()
+    assert "Encoding the documents" in page
+    assert "325 of 1,300 documents, about 3 min" in page
+    job = api.get(f"submissions/{identifier}/").body["jobs"][0]
+    assert (job["stage"], job["progress_note"]) == ("encoding", "325 of 1,300 documents")
+
+
+def test_how_a_model_failed_is_explained(signed_in: Client, api: Api) -> None:
+    identifier = submit_model(api).body["id"]
+    Job.objects.update(state=State.REJECTED, error_code="constant_output")
+    page = signed_in.get(f"/submissions/{identifier}/").content.decode()
+    assert "the same output for different texts" in page
+    assert 'href="/formats/#constant_output"' in page
+    job = api.get(f"submissions/{identifier}/").body["jobs"][0]
+    assert (job["error_code"], bool(job["remedy"])) == ("constant_output", True)
+
+
+def test_what_a_model_did_not_find_is_said_in_words_that_fit(signed_in: Client, api: Api) -> None:
+    identifier = submit_model(api).body["id"]
+    found = {
+        **{"code": "judged_queries_missing", "severity": "warning", "count": 2, "lines": []},
+        **{"message": "2 of the 5 judged queries are missing; they score 0", "hint": "Retrieve documents."},
+    }
+    Job.objects.update(state=State.DONE, report={"problems": [found]})
+    page = signed_in.get(f"/submissions/{identifier}/").content.decode()
+    assert "The model found no document for them." in page
+    assert "Retrieve documents." not in page
+
+
+def test_reusable_is_set_on_the_status_page(signed_in: Client, api: Api, alice: User) -> None:
+    identifier = submit_model(api).body["id"]
+    signed_in.post(f"/submissions/{identifier}/reusable/", {"reusable": "yes"})
+    assert Submission.objects.get().reusable
+    assert teams_of(alice).count() == 1
+
+
+def test_prompts_keep_their_blanks_and_may_be_empty(signed_in: Client) -> None:
+    sent = {
+        **NEW,
+        "dataset": "demo",
+        "checkpoint": archive(),
+        "parameter-query_prompt": "Instruct: find\r\nQuery: ",
+        "parameter-document_prompt": "",
+        "parameter-batch_size": "",
+    }
+    assert signed_in.post("/submit/model/", sent).status_code == 302
+    kept = Submission.objects.get().parameters
+    assert kept["query_prompt"] == "Instruct: find\nQuery: "
+    assert kept["document_prompt"] == ""
+    assert kept["batch_size"] == 0
+    assert kept["pooling"] == "auto"
+    page = signed_in.get(Submission.objects.get().get_absolute_url()).content.decode()
+    assert "<dd>&quot;Instruct: find\\nQuery: &quot;</dd>" in page
+
+
+def sections_of(page: str) -> list[str]:
+    """The numbered headings of the form."""
+    return re.findall(r">(\d\. [^<]+)</(?:h2|legend)>", page)
+
+
+def test_sections_are_numbered_to_the_end(signed_in: Client) -> None:
+    for engine, middle in {
+        "bm25-rm3": ["The datasets"],
+        "dense": ["The model", "The datasets"],
+        "fusion": ["The runs to fuse", "The datasets"],
+        "cross-encoder": ["The model", "The first stage", "The datasets"],
+    }.items():
+        wanted = ["What runs it", *middle, "System", "This submission"]
+        assert sections_of(page_of(signed_in, engine)) == [f"{n}. {name}" for n, name in enumerate(wanted, 1)]
+
+
+def test_every_engine_says_what_it_is_for_and_a_gpu_is_offered_to_models_alone(signed_in: Client) -> None:
+    page = page_of(signed_in, "bm25-rm3")
+    for engine in ENGINES.values():
+        assert escape(engine.description) in page
+    assert 'name="device"' not in page
+    assert 'name="device"' in page_of(signed_in, "dense")
+
+
+def test_the_site_leads_to_the_page_where_documents_are_kept(client: Client, tmp_path: Path) -> None:
+    make_collection(tmp_path, "bare", runs_only=True)
+    assert 'href="/submit/model/"' in client.get("/").content.decode()
+    assert "/submit/model/?dataset=demo" in client.get("/datasets/demo/").content.decode()
+    page = client.get("/datasets/bare/").content.decode()
+    assert "/submit/?dataset=bare" in page
+    assert "/submit/model/" not in page
+
+
+def test_help_texts_are_sentences(signed_in: Client) -> None:
+    page = page_of(signed_in, "bm25")
+    assert "How slowly repetitions of a term stop adding to the score. Default: 0.9." in page
+
+
+@pytest.mark.browser
+@pytest.mark.django_db(transaction=True)
+def test_a_model_is_submitted_without_javascript(
+    corpus: Dataset, alice: User, browser: Browser, live_server: Any, tmp_path: Path
+) -> None:
+    context = browser.new_context(base_url=live_server.url, java_script_enabled=False)
+    sign_in(context, alice, live_server.url)
+    page = context.new_page()
+    page.goto("/submit/")
+    page.get_by_role("link", name="A model").click()
+    page.get_by_role("link", name="Learned sparse learned sparse").click()
+    expect(page.get_by_text("Learned sparse takes a sparse encoder")).to_be_visible()
+    page.get_by_role("link", name="Dense dense").click()
+    path = tmp_path / "static.zip"
+    path.write_bytes(static_archive())
+    page.get_by_label("Upload an archive").set_input_files(path)
+    page.get_by_label("Demo", exact=True).check()
+    page.get_by_label("Name", exact=True).fill("From a browser")
+    page.get_by_role("button", name="Submit", exact=True).click()
+    page.wait_for_url(re.compile(r"/submissions/\w{12}/$"))
+    expect(page.get_by_text("No CPU worker is alive")).to_be_visible()
+    context.close()

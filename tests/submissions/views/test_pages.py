@@ -1,0 +1,232 @@
+"""The submit page, the list and the status page, as their readers see them."""
+
+from __future__ import annotations
+
+import pytest
+from django.test import Client
+
+from leaderboard.models import Dataset, System, User
+from submissions.accounts.teams import automatic_name, personal_team, rename_team
+from submissions.models import Job, State, Submission
+from submissions.queue.queue import claim
+from submissions.status.description import Score
+from submissions.templatetags.submissions import direction
+from tests.submissions.clients import Api, upload
+from tests.submissions.collections import run_text
+from tests.submissions.workers import work
+
+pytestmark = pytest.mark.django_db
+
+NEW = {
+    "action": "submit",
+    "new-name": "Careful",
+    "new-architecture": "dense",
+    "new-training_none": "on",
+    "new-parameters": "dimension=768\npooling=mean",
+    "public": "yes",
+}
+
+
+def test_a_new_system_is_submitted_and_followed_to_its_row(
+    demo: Dataset, baseline: None, signed_in: Client
+) -> None:
+    response = signed_in.post("/submit/", {**NEW, "run:demo": upload(run_text())}, follow=True)
+    page = response.content.decode()
+    assert response.redirect_chain
+    assert "No worker is alive" in page
+    assert "every 2s" in page
+    work()
+    submission = Submission.objects.get()
+    page = signed_in.get(submission.get_absolute_url()).content.decode()
+    assert "every 2s" not in page
+    assert "RR@10" in page
+    assert "1.0000" in page
+    assert "+100.0 %" in page  # the baseline finds the second relevant document at rank 2
+    assert 'href="/datasets/demo/"' in page
+    system = System.objects.get(name="Careful")
+    assert system.parameters == {"dimension": 768, "pooling": "mean"}
+    assert system.training_declared
+
+
+def test_polling_ends_when_everything_has_ended(demo: Dataset, api: Api, signed_in: Client) -> None:
+    identifier = api.submit().body["id"]
+    assert signed_in.get(f"/submissions/{identifier}/progress/").status_code == 200
+    work()
+    response = signed_in.get(f"/submissions/{identifier}/progress/")
+    assert response.status_code == 286
+    assert "<html" not in response.content.decode()
+
+
+def test_a_waiting_submission_says_how_many_are_before_it(
+    demo: Dataset, api: Api, signed_in: Client, live_worker: None
+) -> None:
+    api.submit()
+    second = api.submit(configuration="seed 2").body["id"]
+    page = signed_in.get(f"/submissions/{second}/").content.decode()
+    assert "1 before you" in page
+    assert "1 worker alive" in page
+
+
+def test_a_running_job_shows_its_progress(demo: Dataset, api: Api, signed_in: Client) -> None:
+    identifier = api.submit().body["id"]
+    job = claim(["score"], "w")
+    assert job is not None
+    Job.objects.filter(pk=job.pk).update(state=State.SCORING, progress=0.4)
+    page = signed_in.get(f"/submissions/{identifier}/").content.decode()
+    assert "A worker is scoring the run" in page
+    assert 'value="0.4000"' in page
+
+
+def test_a_fault_of_ours_says_sorry_and_its_id(demo: Dataset, api: Api, signed_in: Client) -> None:
+    identifier = api.submit().body["id"]
+    Job.objects.update(state=State.FAILED, error_code="fault", fault="abcd1234")
+    page = signed_in.get(f"/submissions/{identifier}/").content.decode()
+    assert "fault of ours" in page
+    assert "abcd1234" in page
+
+
+def test_warnings_stay_on_the_status_page(demo: Dataset, api: Api, signed_in: Client) -> None:
+    identifier = api.submit(run_text(["q1", "q2"])).body["id"]
+    page = signed_in.get(f"/submissions/{identifier}/").content.decode()
+    assert "10 of the 12 queries of the dataset are missing" in page
+    work()
+    page = signed_in.get(f"/submissions/{identifier}/").content.decode()
+    assert "8 of the 10 judged queries are missing; they score 0" in page
+
+
+def test_values_are_kept_when_something_is_missing(demo: Dataset, signed_in: Client) -> None:
+    response = signed_in.post(
+        "/submit/", {**NEW, "new-name": "", "new-licence": "MIT", "run:demo": upload(run_text())}
+    )
+    page = response.content.decode()
+    assert response.status_code == 400
+    assert 'value="MIT"' in page
+    assert "This field is required" in page
+    assert "choose the files again" in page
+    assert not Submission.objects.exists()
+
+
+def test_training_data_is_named_or_declared_none_not_both(demo: Dataset, signed_in: Client) -> None:
+    response = signed_in.post(
+        "/submit/", {**NEW, "new-training_datasets": "MS MARCO", "run:demo": upload(run_text())}
+    )
+    assert "Either name the training datasets" in response.content.decode()
+
+
+def test_a_refused_file_is_explained_and_nothing_is_stored(demo: Dataset, signed_in: Client) -> None:
+    response = signed_in.post("/submit/", {**NEW, "run:demo": upload("junk\n", "junk.txt")})
+    page = response.content.decode()
+    assert response.status_code == 400
+    assert "Nothing was submitted" in page
+    assert "junk.txt" in page
+    assert 'value="Careful"' in page
+    assert not System.objects.filter(name="Careful").exists()
+
+
+def test_without_a_file_the_page_says_so(demo: Dataset, signed_in: Client) -> None:
+    assert "No run file was sent" in signed_in.post("/submit/", NEW).content.decode()
+
+
+def test_my_system_is_offered_and_somebody_elses_is_not(
+    demo: Dataset, api: Api, stranger: Api, signed_in: Client
+) -> None:
+    api.submit()
+    stranger.submit(system="Theirs")
+    page = signed_in.get("/submit/").content.decode()
+    assert 'value="my-system"' in page
+    assert "Theirs" not in page
+    response = signed_in.post(
+        "/submit/", {"action": "submit", "system": "theirs", "run:demo": upload(run_text(depth=9))}
+    )
+    assert response.status_code == 400
+    response = signed_in.post(
+        "/submit/",
+        {
+            "action": "submit",
+            "system": "my-system",
+            "configuration": "top 9",
+            "run:demo": upload(run_text(depth=9)),
+        },
+    )
+    assert response.status_code == 302
+
+
+def test_several_files_named_after_their_datasets(demo: Dataset, secret: Dataset, signed_in: Client) -> None:
+    files = [upload(run_text(), "demo.txt"), upload(run_text(), "secret.txt")]
+    assert signed_in.post("/submit/", {**NEW, "several": files}).status_code == 302
+    assert Job.objects.count() == 2
+
+
+def test_the_list_shows_state_scores_and_visibility(
+    demo: Dataset, api: Api, signed_in: Client, alice: User
+) -> None:
+    first = api.submit().body["id"]
+    work()
+    scores = api.get(f"submissions/{first}/").body["jobs"][0]["scores"]
+    api.submit(run_text(depth=9), public="false", configuration="shallow")
+    page = signed_in.get("/submissions/").content.decode()
+    assert f"<b>{scores['nDCG@10']:.4f}</b>" in page
+    assert "shallow" in page
+    assert "private" in page
+    assert "queued" in page
+
+
+def test_a_new_member_is_told_what_to_do(signed_in: Client, db: None) -> None:
+    assert "Nothing yet" in signed_in.get("/submissions/").content.decode()
+
+
+def test_pages_have_no_inline_scripts_or_styles(demo: Dataset, api: Api, signed_in: Client) -> None:
+    identifier = api.submit().body["id"]
+    for path in ("/submit/", "/submissions/", f"/submissions/{identifier}/", "/account/"):
+        page = signed_in.get(path).content.decode()
+        assert " style=" not in page
+        assert "<style" not in page
+        assert " onclick=" not in page
+        assert "<script>" not in page
+
+
+def test_what_changes_a_submission_follows_its_end(demo: Dataset, api: Api, signed_in: Client) -> None:
+    identifier = api.submit().body["id"]
+    page = signed_in.get(f"/submissions/{identifier}/").content.decode()
+    assert "follows it to the end" in page
+    assert f"/submissions/{identifier}/cancel/" in page
+    waiting = signed_in.get(f"/submissions/{identifier}/progress/").content.decode()
+    assert "hx-swap-oob" not in waiting
+    work()
+    ended = signed_in.get(f"/submissions/{identifier}/progress/").content.decode()
+    assert 'id="change" hx-swap-oob="true"' in ended
+    assert "cancel" not in ended
+    assert "follows it to the end" not in ended
+    assert "hx-swap-oob" not in Client().get(f"/submissions/{identifier}/progress/").content.decode()
+
+
+def test_more_unjudged_documents_are_not_shown_as_better(
+    demo: Dataset, baseline: None, signed_in: Client
+) -> None:
+    assert direction(0.25, "Hole@10") == "down"
+    assert direction(-0.25, "Hole@10") == "up"
+    assert direction(0.25, "nDCG@10") == "up"
+    assert Score("Hole@10", 0.5).lower_is_better
+
+
+def test_a_wrong_field_does_not_hide_what_is_wrong_with_a_file(demo: Dataset, signed_in: Client) -> None:
+    wrong = {**NEW, "new-name": "", "run:demo": upload("q1 Q0 d1 1 high mine\n")}
+    response = signed_in.post("/submit/", wrong)
+    page = response.content.decode()
+    assert response.status_code == 400
+    assert "This field is required." in page
+    assert "It cannot be scored." in page
+    assert "<details>\n<summary>Links and licence" in page  # nothing in there is wrong
+    page = signed_in.post("/submit/", {**NEW, "new-code_url": "ftp://x"}).content.decode()
+    assert "<details open>\n<summary>Links and licence" in page
+
+
+def test_the_first_submission_asks_for_the_name_of_the_team(
+    demo: Dataset, alice: User, signed_in: Client
+) -> None:
+    rename_team(personal_team(alice), automatic_name(alice))
+    assert 'name="team_name"' in signed_in.get("/submit/").content.decode()
+    sent = {**NEW, "team_name": "Careful Lab", "run:demo": upload(run_text())}
+    assert signed_in.post("/submit/", sent).status_code == 302
+    assert Submission.objects.get().team.name == "Careful Lab"
+    assert 'name="team_name"' not in signed_in.get("/submit/").content.decode()
