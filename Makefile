@@ -34,11 +34,11 @@ TARGET ?= web
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test test-long test-faults lint benchmark load-test attack fuzz sanitize fuzz-checkpoints \
+.PHONY: help run test test-long test-faults lint measure-structure benchmark load-test attack fuzz sanitize fuzz-checkpoints \
 	check-containers try-dockerfile clean
 
 help: ## list these recipes
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(RUN_STAMP) ## install what is missing, then run the whole site on http://127.0.0.1:8000 (PORT=...)
 	@exec $(PY) manage.py runboard --stop-with-parent
@@ -54,7 +54,7 @@ test-faults: $(TEST_STAMP) ## kill workers and their children at every stage, RE
 	RUNBOARD_FAULTS=full RUNBOARD_TEST_DATABASE=postgresql REPEAT=$(REPEAT) REPEAT_CELERY=$(REPEAT_CELERY) \
 		$(PY) -m pytest -q --nomigrations --durations=10 tests/faults
 
-lint: $(TEST_STAMP) ## style, types, direction of imports, missing migrations, checks for production, the API's schema
+lint: $(TEST_STAMP) ## style, types, layers of imports, missing migrations, checks for production, the API's schema
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
@@ -63,6 +63,9 @@ lint: $(TEST_STAMP) ## style, types, direction of imports, missing migrations, c
 	$(PRODUCTION) SECRET_KEY=$$($(PY) -c 'import secrets; print(secrets.token_urlsafe(50))') \
 		$(PY) manage.py check --deploy --fail-level WARNING
 	$(PRODUCTION) SECRET_KEY=lint $(PY) manage.py spectacular --validate --fail-on-warn --file /dev/null
+
+measure-structure: $(TEST_STAMP) ## statements, lines, imports and cycles of each package, as a table
+	@$(PY) tests/structure/measure.py
 
 benchmark: $(TEST_STAMP) ## measure speed, and print tables
 	@mkdir -p build && for script in tests/benchmarks/[a-z]*.py; do \

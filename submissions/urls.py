@@ -10,13 +10,13 @@ from django.views.decorators.cache import never_cache
 
 from submissions.accounts import session_views as sessions
 from submissions.accounts import team_views as teams
-from submissions.accounts import views as people
+from submissions.accounts import views as account_views
 from submissions.api import uploads
 from submissions.api import views as api
 from submissions.api.challenges import ChallengesView
 from submissions.api.quotas import QuotasView
-from submissions.notifications import api as notices_api
-from submissions.notifications import views as notices
+from submissions.notifications import api as notifications_api
+from submissions.notifications import views as notification_views
 from submissions.notifications import webhook_views
 from submissions.status.metrics import metrics
 from submissions.views import models as model_views
@@ -53,15 +53,15 @@ pages = [
     path("systems/<slug:slug>/anonymity/", systems.anonymity, name="system-anonymity"),
     path("systems/<slug:slug>/challenge/", systems.challenge, name="system-challenge"),
     path("systems/<slug:slug>/challenge/<int:key>/", systems.retract, name="challenge-retract"),
-    path("account/", people.account, name="account"),
-    path("account/profile/", people.save_profile, name="account-profile"),
-    path("account/tokens/", people.create_token, name="account-token-create"),
-    path("account/tokens/revoke/", people.delete_token, name="account-token-revoke"),
+    path("account/", account_views.account, name="account"),
+    path("account/profile/", account_views.save_profile, name="account-profile"),
+    path("account/tokens/", account_views.create_token, name="account-token-create"),
+    path("account/tokens/revoke/", account_views.delete_token, name="account-token-revoke"),
     path("account/uploads/", upload_pages.uploads, name="account-uploads"),
     path("account/uploads/delete/", upload_pages.delete, name="account-upload-delete"),
     path("account/sessions/", sessions.sessions, name="account-sessions"),
     path("account/sessions/end/", sessions.end, name="account-session-end"),
-    path("account/teams/", people.new_team, name="team-new"),
+    path("account/teams/", account_views.new_team, name="team-new"),
     path("teams/<slug:slug>/manage/", teams.manage, name="team-manage"),
     path("teams/<slug:slug>/manage/name/", teams.rename, name="team-rename"),
     path("teams/<slug:slug>/manage/invitations/", teams.invite, name="team-invite"),
@@ -69,9 +69,9 @@ pages = [
     path("teams/<slug:slug>/manage/members/<int:key>/", teams.change_member, name="team-member"),
     path("teams/<slug:slug>/manage/leave/", teams.leave, name="team-leave"),
     path("invitations/<slug:secret>/", teams.invitation, name="invitation"),
-    path("inbox/", notices.inbox, name="inbox"),
-    path("inbox/read/", notices.read, name="inbox-read"),
-    path("inbox/preferences/", notices.preferences, name="notice-preferences"),
+    path("inbox/", notification_views.inbox, name="inbox"),
+    path("inbox/read/", notification_views.read, name="inbox-read"),
+    path("inbox/preferences/", notification_views.preferences, name="notice-preferences"),
     path("teams/<slug:slug>/webhooks/", webhook_views.webhooks, name="webhooks"),
     path("teams/<slug:slug>/webhooks/<int:identifier>/", webhook_views.change_webhook, name="webhook-change"),
     path("account/", include(_never_cached(_accounts))),
@@ -99,20 +99,22 @@ api_calls = [
     path("uploads/<slug:identifier>/", uploads.UploadView.as_view(), name="api-upload"),
     path("quotas/", QuotasView.as_view(), name="api-quotas"),
     path("systems/<slug:slug>/challenges/", ChallengesView.as_view(), name="api-system-challenges"),
-    path("notices/", notices_api.NoticesView.as_view(), name="api-notices"),
-    path("notices/read/", notices_api.ReadView.as_view(), name="api-notices-read"),
-    path("teams/<slug:slug>/webhooks/", notices_api.WebhooksView.as_view(), name="api-webhooks"),
+    path("notices/", notifications_api.NoticesView.as_view(), name="api-notices"),
+    path("notices/read/", notifications_api.ReadView.as_view(), name="api-notices-read"),
+    path("teams/<slug:slug>/webhooks/", notifications_api.WebhooksView.as_view(), name="api-webhooks"),
     path(
-        "teams/<slug:slug>/webhooks/<int:identifier>/", notices_api.WebhookView.as_view(), name="api-webhook"
+        "teams/<slug:slug>/webhooks/<int:identifier>/",
+        notifications_api.WebhookView.as_view(),
+        name="api-webhook",
     ),
     path(
         "teams/<slug:slug>/webhooks/<int:identifier>/rotate/",
-        notices_api.RotateView.as_view(),
+        notifications_api.RotateView.as_view(),
         name="api-webhook-rotate",
     ),
     path(
         "teams/<slug:slug>/webhooks/<int:identifier>/test/",
-        notices_api.TestView.as_view(),
+        notifications_api.TestView.as_view(),
         name="api-webhook-test",
     ),
     path(

@@ -1,0 +1,1 @@
+"""Compressed files and zips that strangers packed, read within bounds."""

@@ -1,0 +1,1 @@
+"""Test collections: documents, queries, document ids, and their profiles."""

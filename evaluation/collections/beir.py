@@ -148,7 +148,7 @@ def read_corpus(path: Path, progress: Progress | None = None) -> Iterator[Docume
     """The documents of `corpus.jsonl` (or `.gz`) one by one, in the file's order.
 
     Raises InvalidContent with every problem of the file. Nothing after the first problem is yielded, but the
-    file is read to its end, to count. Duplicate identifiers are not looked for here: see `collection_check`.
+    file is read to its end, to count. Duplicate identifiers are not looked for here: see `check`.
     """
     findings = Findings(path.name)
     for _, document in iterate_documents(path, findings, progress):

@@ -1,0 +1,1 @@
+"""Errors, problems, strings on disk, and the order of a ranking."""

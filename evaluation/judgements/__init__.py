@@ -1,0 +1,1 @@
+"""Relevance judgements: read, merged, split."""

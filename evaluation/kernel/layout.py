@@ -34,7 +34,7 @@ LINE = np.dtype(
 
 
 class Ids(NamedTuple):
-    """A set of ids: two words per slot, and the bytes of those that do not fit a slot (see `identifiers.py`)."""
+    """A set of ids: two words per slot, and the bytes of those that do not fit a slot (see `document_ids.py`)."""
 
     slots: Words
     long_ids: Bytes

@@ -1,1 +1,1 @@
-"""File formats that arrive from outside: compressed files, archives, TREC runs, MTEB predictions."""
+"""Runs: read in every form, checked, scored, pooled and compared."""

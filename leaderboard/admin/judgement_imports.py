@@ -14,7 +14,7 @@ from django.urls import URLPattern, path, reverse
 from evaluation.core.errors import InvalidContent
 from leaderboard.admin.base import curator
 from leaderboard.admin.import_form import path_of_upload
-from leaderboard.admin.judging import JUDGE, READ, REFRESH, DatasetForm, JudgingAdmin, dataset_of
+from leaderboard.admin.judgements import JUDGE, READ, REFRESH, DatasetForm, JudgingAdmin, dataset_of
 from leaderboard.admin.pages import AskForm, curation_page, require
 from leaderboard.core.audit import acting
 from leaderboard.judgements import rescoring

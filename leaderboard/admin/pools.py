@@ -13,7 +13,7 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
 from leaderboard.admin.base import curator, reason_of
-from leaderboard.admin.judging import JUDGE, REFRESH, DatasetForm, JudgingAdmin, dataset_of
+from leaderboard.admin.judgements import JUDGE, REFRESH, DatasetForm, JudgingAdmin, dataset_of
 from leaderboard.admin.pages import curation_page, require
 from leaderboard.core.audit import acting
 from leaderboard.core.http.downloads import send_private

@@ -23,7 +23,7 @@ from leaderboard.core.http.api_errors import ApiError, unknown_choice
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.http.site_url import site_address
 from leaderboard.datasets import lists
-from leaderboard.results.history import entries
+from leaderboard.results.history import entry_rows
 from leaderboard.results.kinds import QUARANTINED
 from leaderboard.results.publishing import published_statistics
 from leaderboard.rounds.lifecycle import announced
@@ -244,8 +244,8 @@ def _asked(request: HttpRequest) -> Asked | None:
     return None if "Authorization" in request.headers else export_asked(request)
 
 
-dataset_board = kept_page(entries.dataset_revision, _asked)(DatasetBoardView.as_view())
-benchmark_board = kept_page(entries.benchmark_revision, _asked)(BenchmarkBoardView.as_view())
+dataset_board = kept_page(entry_rows.dataset_revision, _asked)(DatasetBoardView.as_view())
+benchmark_board = kept_page(entry_rows.benchmark_revision, _asked)(BenchmarkBoardView.as_view())
 
 
 class SystemView(APIView):

@@ -31,7 +31,7 @@ from leaderboard.core.measures import better
 from leaderboard.core.text import deltas
 from leaderboard.models import Architecture
 from leaderboard.results.groups import CLOSED_NOTE, present_group, ranked_in
-from leaderboard.results.history.entries import EntryRow
+from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.history.measurements import Measured
 from leaderboard.results.kinds import CLOSED, PRIVATE, QUARANTINED, REPORTED, SCORED, STALE
 from leaderboard.results.significance import BoardCertainty

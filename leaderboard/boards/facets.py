@@ -52,7 +52,7 @@ _WORDS: Mapping[str, Mapping[str, str]] = {
 
 
 class Described(Protocol):
-    """What facets need to know of a system; rows of `reading` say it."""
+    """What facets need to know of a system; rows of `entry_rows` say it."""
 
     @property
     def architecture(self) -> str: ...

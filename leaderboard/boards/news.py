@@ -21,7 +21,7 @@ from leaderboard.core.text import deltas, numbers
 from leaderboard.judgements.rescoring.shown import news_of
 from leaderboard.models import BoardChange, Dataset, Entry, EntryVersion
 from leaderboard.models.datasets import Protection
-from leaderboard.results.history.entries import short_citation
+from leaderboard.results.history.entry_rows import short_citation
 from leaderboard.results.history.past import is_public
 from leaderboard.results.publishing import HIDDEN_DECIMALS, published_value
 

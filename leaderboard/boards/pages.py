@@ -17,8 +17,8 @@ from leaderboard.boards.state import BoardState
 from leaderboard.models import Benchmark, BenchmarkMember
 from leaderboard.models.datasets import Dataset, DatasetQuerySet, Protection
 from leaderboard.results import significance
-from leaderboard.results.history import entries as reading
-from leaderboard.results.history.columns import entries_by_dataset, private_entries
+from leaderboard.results.history import entry_rows
+from leaderboard.results.history.entry_columns import entries_by_dataset, private_entries
 from leaderboard.results.history.measurements import measured_on
 from leaderboard.results.history.past import last_change
 
@@ -108,7 +108,7 @@ def dataset_page(slug: str, state: BoardState, teams: Collection[int] = ()) -> D
     if dataset is None:
         return None
     pk = dataset["pk"]
-    entries = reading.entries_for(pk, teams)
+    entries = entry_rows.entries_for(pk, teams)
     parts = parts_of([pk]).get(pk, ()) if dataset["current_version_id"] is None else ()
     if parts:
         entries = sorted([*_of_whole(parts), *entries], key=lambda entry: entry.published)
@@ -119,7 +119,7 @@ def dataset_page(slug: str, state: BoardState, teams: Collection[int] = ()) -> D
     return DatasetPage(dataset, board, tombstones_of(entries), parts, at)
 
 
-def tombstones_of(entries: Sequence[reading.EntryRow]) -> list[Tombstone]:
+def tombstones_of(entries: Sequence[entry_rows.EntryRow]) -> list[Tombstone]:
     """What was withdrawn."""
     return [
         Tombstone(entry.system, entry.slug, entry.published[:10], entry.withdrawal_reason)
@@ -138,10 +138,10 @@ def notes_on_parts(parts: Sequence[Part]) -> list[str]:
     ]
 
 
-def _of_whole(parts: Sequence[Part]) -> list[reading.EntryRow]:
+def _of_whole(parts: Sequence[Part]) -> list[entry_rows.EntryRow]:
     """What systems have on all of the parts, as rows of the whole."""
     composed = compose(parts, entries_by_dataset({part.dataset_id: part.revision for part in parts}))
-    return rows_of_whole(composed, reading.entries_of(parts[0].dataset_id))
+    return rows_of_whole(composed, entry_rows.entries_of(parts[0].dataset_id))
 
 
 def of_whole(facts: DatasetFacts, parts: Sequence[Part]) -> DatasetFacts:
@@ -202,8 +202,8 @@ def benchmark_page(slug: str, state: BoardState, teams: Collection[int] = ()) ->
     entries = with_parts(members, entries_by_dataset({each.dataset_id: each.revision for each in read}))
     private = private_entries([member.dataset_id for member in members], teams)
     sure = significance.read([member.dataset_id for member in members])
-    board = benchmark_board(facts, entries, reading.systems_by_id, state, private, sure)
-    printed = beside_printed(facts, entries, reading.systems_by_id, benchmark["source__key"])
+    board = benchmark_board(facts, entries, entry_rows.systems_by_id, state, private, sure)
+    printed = beside_printed(facts, entries, entry_rows.systems_by_id, benchmark["source__key"])
     at = last_change({each.dataset_id for each in read}, benchmark["pk"])
     return BenchmarkPage(dict(benchmark), board, members, printed, at)
 

@@ -21,8 +21,8 @@ from leaderboard.models import Benchmark, BenchmarkVersion, BoardChange, Dataset
 from leaderboard.results import significance
 from leaderboard.results.groups import present_group
 from leaderboard.results.history import past
-from leaderboard.results.history.columns import NO_ENTRIES, DatasetEntries
-from leaderboard.results.history.entries import EntryRow, SystemRow
+from leaderboard.results.history.entry_columns import NO_ENTRIES, DatasetEntries
+from leaderboard.results.history.entry_rows import EntryRow, SystemRow
 from leaderboard.results.kinds import GONE, QUARANTINED, REPORTED, SCORED
 
 WITHDRAWN = Entry.Visibility.WITHDRAWN.value

@@ -14,7 +14,7 @@ from leaderboard.core import anonymity
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.models import Dataset, Entry, System
 from leaderboard.models.results import EntryQuerySet
-from leaderboard.results.history.entries import short_citation
+from leaderboard.results.history.entry_rows import short_citation
 
 
 class SystemChoice(NamedTuple):

@@ -1,0 +1,1 @@
+"""What every sub-package stands on: storage, HTTP, caches, logging, text, and who did what when."""

@@ -5,7 +5,7 @@ Whoever acts says so around the act:
     with acting(person, "near-duplicate of an earlier run"):
         quarantine(entry, …)
 
-and every public number that changes inside is recorded with the person and the reason, by `board_versions`, which all
+and every public number that changes inside is recorded with the person and the reason, by `revisions`, which all
 changes of boards go through. Outside of it the site itself is named.
 """
 

@@ -1,0 +1,1 @@
+"""The files, judgements and lists of datasets."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from leaderboard.boards.columns.reported import MILLISECONDS
 from leaderboard.models import Entry
 from leaderboard.models.results import EntryQuerySet
-from leaderboard.results.history.entries import short_citation
+from leaderboard.results.history.entry_rows import short_citation
 
 #: What a publication calls the axis.
 STATED = {"latency": "latency", "index": "index size", "cost": "cost"}

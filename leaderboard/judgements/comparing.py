@@ -143,7 +143,7 @@ def _new(brought: JudgementImport, against: Qrels | None) -> dict[bytes, dict[by
 def listed_conflicts(brought: JudgementImport, first: int = 0, most: int | None = None) -> Iterator[Conflict]:
     """The conflicts, with both grades: for those who may read judgements, each reading recorded by the caller.
 
-    Of hidden judgements nobody else may see which pairs these are: `hidden.is_blind`.
+    Of hidden judgements nobody else may see which pairs these are: `disclosure.is_blind`.
     """
     if not brought.conflicts_sha256:
         return

@@ -1,16 +1,16 @@
 """The tables that boards are made of. Each has one writer, named in its docstring."""
 
-from leaderboard.models.analysis import CollectionProfile, Overlap, RunProfile
+from leaderboard.models.accounts import Invitation, Membership, Team, User
 from leaderboard.models.benchmarks import Benchmark, BenchmarkMember
 from leaderboard.models.curation import AuditRecord, Challenge, JudgementImport, Pool, Rescore
 from leaderboard.models.datasets import Dataset, DatasetFile, DatasetVersion, Protection, Qrels
 from leaderboard.models.efficiency import HardwareClass, Measurement, Price
 from leaderboard.models.history import BenchmarkVersion, BoardChange, Certainty, EntryVersion
-from leaderboard.models.people import Invitation, Membership, Team, User
-from leaderboard.models.requests import WorkRequest
+from leaderboard.models.profiles import CollectionProfile, Overlap, RunProfile
 from leaderboard.models.results import Entry, Evaluation, EvaluationPart, Run, RunType, Seed
 from leaderboard.models.rounds import Round, RoundSummary
 from leaderboard.models.systems import Architecture, Source, System, SystemRedirect
+from leaderboard.models.work_requests import WorkRequest
 
 __all__ = [
     "Architecture",

@@ -1,0 +1,1 @@
+"""Runs, their evaluations, what is published of them, and what boards were."""

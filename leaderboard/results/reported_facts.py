@@ -7,6 +7,9 @@ from typing import Any
 
 from evaluation.engines.facts import FACTS
 
+#: Figures that say what a system costs, and which way is good.
+COSTS = {"latency": "lower", "index size": "lower", "cost": "lower", "dimension": ""}
+
 
 def fact_texts(facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Label and value of what papers report of such a system, in the order of FACTS."""

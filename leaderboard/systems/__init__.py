@@ -1,0 +1,1 @@
+"""Who is ranked: systems, their names and histories, merging, anonymity, challenges."""

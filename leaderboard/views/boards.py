@@ -21,7 +21,7 @@ from leaderboard.datasets import lists
 from leaderboard.datasets.files import offered_files
 from leaderboard.judgements.rescoring import under_way
 from leaderboard.models import Dataset
-from leaderboard.results.history import entries
+from leaderboard.results.history import entry_rows
 from leaderboard.results.protection import policy_of_columns
 from leaderboard.results.publishing import published_statistics
 from leaderboard.rounds.lifecycle import announced, of_benchmark
@@ -30,7 +30,7 @@ from leaderboard.views.board_views import board_page, permalink, refused, view_o
 
 
 @require_safe
-@kept_page(entries.dataset_revision, with_address(view_of))
+@kept_page(entry_rows.dataset_revision, with_address(view_of))
 def dataset(request: HttpRequest, slug: str) -> HttpResponse:
     """A dataset: what it is, what it offers, and its board."""
     try:
@@ -88,7 +88,7 @@ def _files(request: HttpRequest, dataset: dict[str, Any]) -> list[Any]:
 
 
 @require_safe
-@kept_page(entries.benchmark_revision, view_of)
+@kept_page(entry_rows.benchmark_revision, view_of)
 def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
     """A benchmark: systems × datasets for one measure."""
     try:

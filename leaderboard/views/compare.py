@@ -26,14 +26,14 @@ from leaderboard.core.cache.pages import Asked, kept_page
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.text import numbers
 from leaderboard.models import Entry
-from leaderboard.results.history import entries as reading
+from leaderboard.results.history import entry_rows
 
 #: The systems that there are, and how a page offers them: on a large site this takes longer than all the rest.
 _offered: Remembered[tuple[dict[str, SystemChoice], SafeString]] = Remembered(1)
 
 
 def _revision() -> str:
-    return reading.site_revision()
+    return entry_rows.site_revision()
 
 
 def _systems() -> tuple[dict[str, SystemChoice], SafeString]:

@@ -20,11 +20,11 @@ from leaderboard.datasets.files import offered_files
 from leaderboard.models import Dataset, Entry, System
 from leaderboard.models.results import EntryQuerySet
 from leaderboard.results import citations
-from leaderboard.results.history import entries
+from leaderboard.results.history import entry_rows
 
 
 def _revision(**_: object) -> str:
-    return entries.site_revision()
+    return entry_rows.site_revision()
 
 
 #: Every answer names addresses of the site.

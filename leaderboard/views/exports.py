@@ -14,16 +14,16 @@ from leaderboard.boards.state import BoardState
 from leaderboard.core.cache.pages import Asked, kept_page, with_address
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.results import citations
-from leaderboard.results.history import entries
+from leaderboard.results.history import entry_rows
 from leaderboard.views.board_views import Kind, cited, refused
 
 
 def _dataset_revision(slug: str, **_: object) -> str:
-    return entries.dataset_revision(slug)
+    return entry_rows.dataset_revision(slug)
 
 
 def _benchmark_revision(slug: str, **_: object) -> str:
-    return entries.benchmark_revision(slug)
+    return entry_rows.benchmark_revision(slug)
 
 
 def _view_of_export(request: HttpRequest) -> Asked | None:

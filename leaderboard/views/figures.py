@@ -16,14 +16,14 @@ from leaderboard.datasets import lists
 from leaderboard.figures.model import FigureRequest, NoSubject, benchmarks_for, datasets_for
 from leaderboard.figures.registry import FIGURES
 from leaderboard.models import Benchmark, Dataset
-from leaderboard.results.history import entries
+from leaderboard.results.history import entry_rows
 from leaderboard.views.boards import refused
 
 P = ParamSpec("P")
 
 
 def _revision(**_: str) -> str:
-    return entries.site_revision()
+    return entry_rows.site_revision()
 
 
 def _variant(request: HttpRequest) -> Asked | None:

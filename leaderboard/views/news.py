@@ -19,11 +19,11 @@ from django.views.decorators.http import require_safe
 from leaderboard.boards import news
 from leaderboard.core.cache.pages import Asked, kept_page, with_address
 from leaderboard.core.text.plain import for_xml
-from leaderboard.results.history import entries
+from leaderboard.results.history import entry_rows
 
 
 def _revision(**_: object) -> str:
-    return entries.site_revision()
+    return entry_rows.site_revision()
 
 
 def _number(request: HttpRequest) -> int:

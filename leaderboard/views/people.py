@@ -12,11 +12,11 @@ from django.views.decorators.http import require_safe
 from leaderboard.boards.system.authors import author_facts
 from leaderboard.boards.system.badges import Badge, as_shields, as_svg, badge_of
 from leaderboard.core.cache.pages import Asked, kept_page
-from leaderboard.results.history import entries
+from leaderboard.results.history import entry_rows
 
 
 def _revision(**_: str) -> str:
-    return entries.site_revision()
+    return entry_rows.site_revision()
 
 
 def _which_badge(request: HttpRequest) -> Asked:

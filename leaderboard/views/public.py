@@ -15,7 +15,7 @@ from leaderboard.boards.system.word_pieces import LABEL as WORD_PIECES
 from leaderboard.core.cache.pages import kept_page, with_address
 from leaderboard.core.http.site_url import site_address
 from leaderboard.datasets import lists
-from leaderboard.results.history import entries
+from leaderboard.results.history import entry_rows
 from leaderboard.results.profiles.public import overlaps
 from leaderboard.rounds.lifecycle import not_over
 from leaderboard.systems.challenges import challenges_of
@@ -27,7 +27,7 @@ HOME_ROWS = 5
 
 
 def _site(**_: str) -> str:
-    return entries.site_revision()
+    return entry_rows.site_revision()
 
 
 @require_safe
@@ -74,7 +74,7 @@ def benchmarks(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@kept_page(entries.system_revision, with_address())
+@kept_page(entry_rows.system_revision, with_address())
 def system(request: HttpRequest, slug: str) -> HttpResponse:
     """Everything a system has, per dataset beside BM25 and the best."""
     facts = page.system_facts(slug)

@@ -14,11 +14,11 @@ from leaderboard.comparison.queries.detail import MOST_SYSTEMS, QueryState, quer
 from leaderboard.comparison.queries.listing import COLUMNS, ListState, query_list
 from leaderboard.core.cache.pages import Asked, kept_page
 from leaderboard.core.http.choices import UnknownChoice
-from leaderboard.results.history import entries
+from leaderboard.results.history import entry_rows
 
 
 def _revision(slug: str, **_: str) -> str:
-    return entries.dataset_revision(slug)
+    return entry_rows.dataset_revision(slug)
 
 
 def _view_of_list(request: HttpRequest) -> Asked | None:

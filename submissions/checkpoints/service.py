@@ -2,7 +2,7 @@
 
 Rebuilt files lie under `store/checkpoints/<owner>/<sha256 of the model>/`, one folder for every team and one of the
 house, so that nobody learns from a quick answer that somebody else has the same model. Files come first, the row that
-names them after: a crash leaves at most a folder that no row names, which `sweeping` removes.
+names them after: a crash leaves at most a folder that no row names, which the sweep removes.
 """
 
 from __future__ import annotations

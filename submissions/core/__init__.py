@@ -1,0 +1,1 @@
+"""Names, refusals and JSON that people type."""

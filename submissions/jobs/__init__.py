@@ -1,0 +1,1 @@
+"""Work: what each kind of job does, and the workers that do it."""

@@ -1,8 +1,15 @@
 """The tables of submissions: work, models that were sent, quotas, notices, tokens. Each names its writer."""
 
 from submissions.models.checkpoints import Checkpoint, Encoding, Shard
-from submissions.models.fairness import Flag, QuotaException, QuotaUse, RunSignature
-from submissions.models.notices import AccountMail, Delivery, Notice, NoticeKind, NoticePreference, Webhook
+from submissions.models.notifications import (
+    AccountMail,
+    Delivery,
+    Notice,
+    NoticeKind,
+    NoticePreference,
+    Webhook,
+)
+from submissions.models.quotas import Flag, QuotaException, QuotaUse, RunSignature
 from submissions.models.stage_times import StageTime
 from submissions.models.tokens import ApiToken, Scope
 from submissions.models.uploads import Upload

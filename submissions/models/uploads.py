@@ -16,7 +16,7 @@ def new_upload_identifier() -> str:
 class Upload(models.Model):
     """A file that comes in pieces, by the tus protocol: as many of its bytes as `offset` says are safe on disk.
 
-    Written by `resumable.keeping`. A submission that takes the file takes the row away.
+    Written by `submissions.uploads.service`. A submission that takes the file takes the row away.
     """
 
     class Kind(models.TextChoices):

@@ -1,0 +1,1 @@
+"""The queue: states of jobs, claims, leases, heartbeats."""

@@ -1,0 +1,1 @@
+"""What a submission looks like to somebody, and what operators see of the queue."""

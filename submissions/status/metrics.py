@@ -20,7 +20,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
-from leaderboard.core.cache import metrics as cache_counts
+from leaderboard.core.cache import metrics as cache_metrics
 from leaderboard.core.permissions import may_operate
 from submissions.models import TERMINAL, Job, Worker
 from submissions.queue.stage_timer import histograms
@@ -132,6 +132,6 @@ def _pages() -> Metric:
         "Pages of boards: at hand in the process (own), in the shared cache, made, or not of a kind that is kept.",
         labels=["outcome"],
     )
-    for outcome, number in cache_counts.totals().items():
+    for outcome, number in cache_metrics.totals().items():
         family.add_metric([outcome], number)
     return family

@@ -189,7 +189,7 @@ def measure(site: Site, address: str, board: Any, rounds: int) -> dict[str, floa
     """Medians for one board."""
     from leaderboard.core.cache.pages import forget_pages
     from leaderboard.models import Dataset
-    from leaderboard.results.history.columns import forget_entries
+    from leaderboard.results.history.entry_columns import forget_entries
     from leaderboard.results.history.revisions import Kind, board_changed
 
     plain, same = naive_templates(board)
@@ -222,7 +222,7 @@ def queries(site: Site, address: str) -> str:
     from django.test.utils import CaptureQueriesContext
 
     from leaderboard.core.cache.pages import forget_pages
-    from leaderboard.results.history.columns import forget_entries
+    from leaderboard.results.history.entry_columns import forget_entries
 
     counts = []
     forget_entries()

@@ -60,9 +60,9 @@ def _wrap(module: Any, name: str, *, before: str = "", after: str = "", everywhe
         setattr(module, name, wrapped)
 
 
-def _follow_jobs(working: Any) -> None:
+def _follow_jobs(runner: Any) -> None:
     """Know which job this process does; a poisonous one kills it."""
-    real = working.do
+    real = runner.do
 
     def do(job: Any) -> None:
         _job.job = job
@@ -77,8 +77,8 @@ def _follow_jobs(working: Any) -> None:
     _replace(real, do)
 
 
-def _follow_scoring(scoring: Any) -> None:
-    real = scoring.evaluate
+def _follow_scoring(score: Any) -> None:
+    real = score.evaluate
 
     def evaluate(path: Path, dataset: Any, qrels: Any, lease: Any) -> Any:
         scored = real(path, dataset, qrels, lease)
@@ -87,9 +87,9 @@ def _follow_scoring(scoring: Any) -> None:
         return scored
 
     _replace(real, evaluate)
-    _wrap(scoring, "publish_on_present", before="stored")
-    _wrap(scoring, "_log_publication", after="publishing")  # the last step before the commit
-    _wrap(scoring, "forget_upload", before="published")
+    _wrap(score, "publish_on_present", before="stored")
+    _wrap(score, "_log_publication", after="publishing")  # the last step before the commit
+    _wrap(score, "forget_upload", before="published")
 
 
 def _follow_models(supervision: Any) -> None:
@@ -138,9 +138,9 @@ def _leave_out(queue: Any, lifecycle: Any) -> None:
     queue.ATTEMPTS = Attempts(attempts)
 
 
-def _leave_out_looking(queue: Any, looking: Any) -> None:
+def _leave_out_looking(queue: Any, polling: Any) -> None:
     """Let nobody ring again, nor look without a bell."""
-    ring, look = queue.ring_for_waiting, looking.look
+    ring, look = queue.ring_for_waiting, polling.look
     _replace(ring, lambda: None if _orders.lacks("looking") else ring())
     _replace(look, lambda: None if _orders.lacks("looking") else look())
 
@@ -196,11 +196,10 @@ def follow_all(orders: Orders, name: str) -> None:
     """Have this process, which is the service of that name, obey the orders from now on."""
     global _orders, _name
     _orders, _name = orders, name
-    from submissions.jobs import runner as working
-    from submissions.jobs.kinds import handover, significance
-    from submissions.jobs.kinds import score as scoring
+    from submissions.jobs import runner
+    from submissions.jobs.kinds import handover, score, significance
     from submissions.jobs.models import encodings
-    from submissions.jobs.worker import polling as looking
+    from submissions.jobs.worker import polling
     from submissions.queue import lifecycle, queue
     from submissions.sandbox import supervision
 
@@ -208,12 +207,12 @@ def follow_all(orders: Orders, name: str) -> None:
     _let_clocks_decide()
     _let_transactions_stand_still()
     _leave_out(queue, lifecycle)
-    _leave_out_looking(queue, looking)
+    _leave_out_looking(queue, polling)
     _allow_duplicates()
-    _follow_scoring(scoring)
+    _follow_scoring(score)
     _follow_models(supervision)
-    _follow_jobs(working)
-    _wrap(working, "prepare_for_pages", before="settled")
+    _follow_jobs(runner)
+    _wrap(runner, "prepare_for_pages", before="settled")
     _wrap(handover, "_hand_over", before="handing over", after="handed over", everywhere=False)
     _wrap(encodings, "_keep", after="shard")
     _wrap(significance, "keep_certainty", after="certainty")

@@ -1,5 +1,4 @@
-"""
-This script measures the structure of the site's three packages and prints it as a Markdown table.
+"""Measure the structure of the three packages, and print it as a Markdown table.
 
 Migrations are left out everywhere. Numbers of tokens are those of Python 3.11, where an f-string is one token.
 """

@@ -1,0 +1,1 @@
+"""Indexes and searches that several engines share."""

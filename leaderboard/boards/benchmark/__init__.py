@@ -1,0 +1,1 @@
+"""The board of a benchmark: systems over several datasets."""

@@ -15,8 +15,8 @@ from leaderboard.boards.benchmark.lines import Line, collect
 from leaderboard.boards.facts import BenchmarkFacts
 from leaderboard.boards.model import Row
 from leaderboard.core.cache.memory import Remembered
-from leaderboard.results.history.columns import DatasetEntries
-from leaderboard.results.history.entries import SystemRow
+from leaderboard.results.history.entry_columns import DatasetEntries
+from leaderboard.results.history.entry_rows import SystemRow
 from leaderboard.results.kinds import CLOSED, SCORED
 from leaderboard.systems.baselines import BM25
 

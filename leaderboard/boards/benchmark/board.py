@@ -25,8 +25,8 @@ from leaderboard.boards.ranking import assign_ranks
 from leaderboard.boards.state import VIEWS, BoardState
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better
-from leaderboard.results.history.columns import DatasetEntries
-from leaderboard.results.history.entries import SystemRow
+from leaderboard.results.history.entry_columns import DatasetEntries
+from leaderboard.results.history.entry_rows import SystemRow
 from leaderboard.results.kinds import REPORTED
 from leaderboard.results.significance.types import BoardCertainty
 from leaderboard.systems.baselines import BM25

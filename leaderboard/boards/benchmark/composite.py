@@ -18,8 +18,8 @@ from leaderboard.boards.facts import Member, Part
 from leaderboard.core.cache.memory import Remembered
 from leaderboard.models import Entry
 from leaderboard.results.groups import present_group
-from leaderboard.results.history.columns import DatasetEntries, LineKey, Published
-from leaderboard.results.history.entries import EntryRow
+from leaderboard.results.history.entry_columns import DatasetEntries, LineKey, Published
+from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.kinds import SCORED
 from leaderboard.results.publishing import HIDDEN_DECIMALS
 

@@ -12,8 +12,8 @@ from leaderboard.boards.columns.reported import FigureKey, figure_columns, place
 from leaderboard.boards.facts import BenchmarkFacts
 from leaderboard.boards.model import Board, Column, Row
 from leaderboard.boards.state import BoardState
-from leaderboard.results.history.columns import DatasetEntries, Figures
-from leaderboard.results.history.entries import SystemRow
+from leaderboard.results.history.entry_columns import DatasetEntries, Figures
+from leaderboard.results.history.entry_rows import SystemRow
 from leaderboard.results.history.measurements import with_baseline
 from leaderboard.results.kinds import SCORED
 from leaderboard.systems.baselines import BM25

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from leaderboard.boards.columns.seeds import SeedsOf
 from leaderboard.boards.facts import BenchmarkFacts, Member
 from leaderboard.boards.filtering import ZERO_SHOT
-from leaderboard.results.history.columns import IN_DOMAIN, DatasetEntries, LineKey, Published, is_of
+from leaderboard.results.history.entry_columns import IN_DOMAIN, DatasetEntries, LineKey, Published, is_of
 from leaderboard.results.kinds import REPORTED, SCORED
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from leaderboard.boards.benchmark.lines import Line
 from leaderboard.boards.facts import BenchmarkFacts, Member
 from leaderboard.boards.state import BoardState
-from leaderboard.results.history.columns import DatasetEntries
+from leaderboard.results.history.entry_columns import DatasetEntries
 from leaderboard.results.history.measurements import Machine, Measured, chosen_machine, machines_of
 from leaderboard.results.kinds import SCORED
 

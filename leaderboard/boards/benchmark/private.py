@@ -11,8 +11,8 @@ from leaderboard.boards.benchmark.rows import rows_of
 from leaderboard.boards.facts import BenchmarkFacts
 from leaderboard.boards.model import Identity, Row
 from leaderboard.boards.state import BoardState
-from leaderboard.results.history.columns import NO_ENTRIES, DatasetEntries
-from leaderboard.results.history.entries import SystemRow
+from leaderboard.results.history.entry_columns import NO_ENTRIES, DatasetEntries
+from leaderboard.results.history.entry_rows import SystemRow
 from leaderboard.results.kinds import PRIVATE
 
 NOTE = (

@@ -12,8 +12,8 @@ from leaderboard.boards.facts import BenchmarkFacts
 from leaderboard.core.measures import better
 from leaderboard.core.text.numbers import signed
 from leaderboard.importing.reported.tables import PrintedOverAll, printed_over_all
-from leaderboard.results.history.columns import DatasetEntries
-from leaderboard.results.history.entries import SystemRow
+from leaderboard.results.history.entry_columns import DatasetEntries
+from leaderboard.results.history.entry_rows import SystemRow
 from leaderboard.results.kinds import REPORTED
 
 

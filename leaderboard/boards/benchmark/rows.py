@@ -29,7 +29,7 @@ from leaderboard.boards.facts import BenchmarkFacts
 from leaderboard.boards.filtering import in_view
 from leaderboard.boards.model import Board, Identity, Row, Value
 from leaderboard.boards.state import BoardState
-from leaderboard.results.history.entries import SystemRow
+from leaderboard.results.history.entry_rows import SystemRow
 from leaderboard.results.kinds import REPORTED
 
 

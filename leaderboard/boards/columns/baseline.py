@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from leaderboard.boards.model import DIFFERENCE
-from leaderboard.results.history.entries import EntryRow
+from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.systems.baselines import BM25, bm25_in_words
 
 if TYPE_CHECKING:

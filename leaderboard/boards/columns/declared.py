@@ -19,7 +19,7 @@ MILLION = 1e6
 
 
 class Declaring(Protocol):
-    """A system with what it declares; rows of `reading` are."""
+    """A system with what it declares; rows of `entry_rows` are."""
 
     @property
     def parameter_count(self) -> int | None: ...

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from leaderboard.boards.model import Column, Value
 from leaderboard.core.measures import better
 from leaderboard.core.text import deltas
-from leaderboard.results.history.entries import EntryRow
+from leaderboard.results.history.entry_rows import EntryRow
 
 PRIVATE_PART = "Private part"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from leaderboard.results.history.entries import EntryRow
+from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.kinds import QUARANTINED
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from django.utils.text import slugify
 
 from leaderboard.boards.model import EFFICIENCY, REPORTED_BESIDE, Column, Row
-from leaderboard.results.costs import COSTS
+from leaderboard.results.reported_facts import COSTS
 
 
 class FigureKey(NamedTuple):

@@ -12,7 +12,7 @@ from leaderboard.boards.exports.naming import key_of
 from leaderboard.boards.model import Board, Column, Row, Value, reason_gone
 from leaderboard.boards.state import VIEWS
 from leaderboard.core.text.csv import harmless
-from leaderboard.results.history.entries import EntryRow
+from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.kinds import QUARANTINED
 
 #: What every row says before its columns.

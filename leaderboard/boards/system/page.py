@@ -10,14 +10,13 @@ from django.db.models.functions import Cast
 
 from leaderboard.boards.dataset_board import ARCHITECTURES
 from leaderboard.boards.system.rank import Field, fields_of
-from leaderboard.boards.system.result import Result, SeedResult
-from leaderboard.boards.system.significance import with_certainty
+from leaderboard.boards.system.result import Result, SeedResult, with_certainty
 from leaderboard.boards.system.word_pieces import is_word_pieces, job_of, scores_by_job
 from leaderboard.core import anonymity
 from leaderboard.core.text import deltas
 from leaderboard.models import Entry, Seed, System
 from leaderboard.models.results import EntryQuerySet
-from leaderboard.results.history.entries import short_citation
+from leaderboard.results.history.entry_rows import short_citation
 from leaderboard.results.history.measurements import Measured, measured_of
 
 #: What a result shows as it was read, by its own names.

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from leaderboard.boards.columns.significance import interval_text, written_p
 from leaderboard.boards.model import rank_label
 from leaderboard.core.text import numbers
+from leaderboard.models import Entry
+from leaderboard.results import significance
 from leaderboard.results.history.measurements import Measured
 from leaderboard.results.reported_facts import fact_texts
 from leaderboard.results.significance.types import EntryCertainty
@@ -106,3 +108,24 @@ class Result(NamedTuple):
             "p_best": "—" if sure.p_best is None else written_p(sure.p_best),
             "tally": tally,
         }
+
+
+def with_certainty(results: Sequence[tuple[Mapping[str, Any], Result]]) -> list[Result]:
+    """The results, each given with its entry's row, and with what was found of its primary measure.
+
+    Nothing is added over hidden judgements, to reported figures, and where nothing was found yet. As many queries as
+    `significance.read` makes, none where no result was scored.
+    """
+    scored = {
+        row["dataset_id"]
+        for row, _ in results
+        if row["provenance"] != Entry.Provenance.REPORTED and not row["dataset__hidden"]
+    }
+    boards = significance.read(scored) if scored else {}
+    found = []
+    for row, result in results:
+        board = boards.get(row["dataset_id"])
+        of_measure = board.of(result.measure) if board is not None else None
+        sure = of_measure.of(row["pk"]) if of_measure is not None else None
+        found.append(result if sure is None else result._replace(certainty=sure))
+    return found

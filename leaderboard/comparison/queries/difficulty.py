@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from leaderboard.comparison.queries.collection import by_score, compared_entries
 from leaderboard.core.cache.fixed import Slots
 from leaderboard.models import Dataset, Entry
-from leaderboard.results.history.entries import dataset_revision
+from leaderboard.results.history.entry_rows import dataset_revision
 from leaderboard.results.records import per_query_means
 
 #: So many systems are looked at, the best ones; a board of a thousand says nothing else of its queries.

@@ -1,0 +1,1 @@
+"""Caches: in this process, in the shared server, and whole pages."""

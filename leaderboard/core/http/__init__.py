@@ -1,0 +1,1 @@
+"""Requests and answers: middleware, headers, errors, downloads."""

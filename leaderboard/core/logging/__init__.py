@@ -1,0 +1,1 @@
+"""What is written to the log, and what is left out of it."""

@@ -1,0 +1,1 @@
+"""Bytes on disk: content-addressed files, stored runs, free space."""

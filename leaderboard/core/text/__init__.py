@@ -1,0 +1,1 @@
+"""Numbers, Markdown, CSV, BibTeX and LaTeX as text."""

@@ -1,0 +1,1 @@
+"""The rows of boards: present ones, and those of every earlier revision."""

@@ -17,8 +17,8 @@ from django.db.models.functions import Cast
 
 from leaderboard.core.cache.memory import Remembered
 from leaderboard.models import BenchmarkVersion, BoardChange, Dataset, Entry, EntryVersion
-from leaderboard.results.history.columns import DatasetEntries, entries_from
-from leaderboard.results.history.entries import EntryRow, SystemRow
+from leaderboard.results.history.entry_columns import DatasetEntries, entries_from
+from leaderboard.results.history.entry_rows import EntryRow, SystemRow
 from leaderboard.results.history.measurements import Measured
 from leaderboard.results.history.snapshot import PARTS, entry_row, line_of, measured_rows, system_row
 from leaderboard.results.kinds import REPORTED
@@ -232,7 +232,7 @@ def gone_key(datasets: Collection[int]) -> str:
 
 
 def benchmark_at(benchmark_id: int, at: datetime.datetime) -> dict[str, Any] | None:
-    """The benchmark's columns and members as `board_versions` kept them, None before the first. One query."""
+    """The benchmark's columns and members as `revisions` kept them, None before the first. One query."""
     versions = BenchmarkVersion.objects.filter(benchmark=benchmark_id, at__lt=end_of(at))
     row: dict[str, Any] | None = versions.order_by("-at", "-pk").values_list("row", flat=True).first()
     return row

@@ -1,4 +1,4 @@
-"""What boards read of a dataset's entries, as plain values: `board_versions` keeps these, `boards.past` reads them.
+"""What boards read of a dataset's entries, as plain values: `revisions` keeps these, `boards.past` reads them.
 
 The rows are the very ones that boards are built from, field by field, so that a column added there is kept from then
 on, and one that an old row lacks is empty on its board.
@@ -14,8 +14,7 @@ import orjson
 from leaderboard.core.measures import better
 from leaderboard.models import Dataset, Entry
 from leaderboard.results import citations
-from leaderboard.results.history import columns, measurements
-from leaderboard.results.history import entries as reading
+from leaderboard.results.history import entry_columns, entry_rows, measurements
 
 #: What boards show of the dataset itself, as columns.
 DATASET_FACTS = (
@@ -47,12 +46,12 @@ def present_rows(dataset_id: int) -> dict[int, dict[str, Any]]:
     """
     lines = {
         row["pk"]: {name: value for name, value in row.items() if name not in _KNOWN}
-        for row in columns.rows_of([dataset_id])
+        for row in entry_columns.rows_of([dataset_id])
     }
     costs: dict[int, list[dict[str, Any]]] = {}
     for one in measurements.measured_on([dataset_id]):
         costs.setdefault(one.entry_id, []).append(_measured(one))
-    rows = reading.entries_of(dataset_id)
+    rows = entry_rows.entries_of(dataset_id)
     cited = citations.bibtex_of(row.slug for row in rows)
     return {
         row.pk: {
@@ -89,7 +88,7 @@ def result_facts(rows: Mapping[int, Mapping[str, Any]], entry: int, measure: str
     }
 
 
-def _plain(row: reading.EntryRow) -> dict[str, Any]:
+def _plain(row: entry_rows.EntryRow) -> dict[str, Any]:
     return {
         name.removesuffix(TEXT): orjson.loads(value) if name.endswith(TEXT) else value
         for name, value in row._asdict().items()
@@ -103,19 +102,19 @@ def _measured(one: measurements.Measured) -> dict[str, Any]:
     return {**values, "machine": list(one.machine)}
 
 
-def entry_row(kept: Mapping[str, Any]) -> reading.EntryRow:
+def entry_row(kept: Mapping[str, Any]) -> entry_rows.EntryRow:
     """The row of a dataset's board as it was."""
     entry = kept["entry"]
-    return reading.EntryRow._make(
+    return entry_rows.EntryRow._make(
         orjson.dumps(entry.get(name.removesuffix(TEXT))).decode() if name.endswith(TEXT) else entry.get(name)
-        for name in reading.EntryRow._fields
+        for name in entry_rows.EntryRow._fields
     )
 
 
-def system_row(kept: Mapping[str, Any]) -> reading.SystemRow:
+def system_row(kept: Mapping[str, Any]) -> entry_rows.SystemRow:
     """The system as it was named and described then."""
     entry = {**kept["entry"], "name": kept["entry"]["system"]}
-    return reading.SystemRow._make(entry.get(name) for name in reading.SystemRow._fields)
+    return entry_rows.SystemRow._make(entry.get(name) for name in entry_rows.SystemRow._fields)
 
 
 def line_of(dataset_id: int, kept: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -126,9 +125,9 @@ def line_of(dataset_id: int, kept: Mapping[str, Any]) -> tuple[Any, ...]:
         "dataset_id": dataset_id,
         "published_at": entry["published"],
         "pk": entry["pk"],
-        **{name: orjson.dumps(entry[name]).decode() for name in columns.TEXTS},
+        **{name: orjson.dumps(entry[name]).decode() for name in entry_columns.TEXTS},
     }
-    return tuple(values.get(name) for name in columns.FIELD_NAMES)
+    return tuple(values.get(name) for name in entry_columns.FIELD_NAMES)
 
 
 def measured_rows(dataset_id: int, kept: Sequence[Mapping[str, Any]]) -> list[measurements.Measured]:

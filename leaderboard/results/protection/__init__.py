@@ -1,6 +1,7 @@
 """What leaves the scorer for hidden judgements, by the policy of their dataset (docs/decisions/0022).
 
-`protection.changing` changes a policy, `publishing.holding` is the Ladder, `publishing.revealing` ends a competition.
+`publishing.protection` changes a policy, `publishing.ladder_places` is the Ladder, `publishing.revealing` ends a
+competition.
 """
 
 from leaderboard.results.protection.policy import (

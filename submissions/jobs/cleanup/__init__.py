@@ -1,0 +1,1 @@
+"""Files that no row names, and rows whose files are gone."""

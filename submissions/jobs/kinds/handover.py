@@ -20,7 +20,7 @@ from evaluation.core.errors import InvalidRun
 from evaluation.runs.score import check_run
 from leaderboard.core.storage.runs import StoredRun, run_path, store_run, write_text
 from leaderboard.datasets.qrels import scoring_target
-from leaderboard.importing.examples_runs import keep_example_runs, offer_example_runs
+from leaderboard.importing.examples import keep_example_runs, offer_example_runs
 from leaderboard.models import DatasetVersion, Entry, Qrels, System
 from leaderboard.results.efficiency import record_measurement
 from leaderboard.results.publishing.datasets import mark_published

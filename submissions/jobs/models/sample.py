@@ -10,8 +10,7 @@ from leaderboard.importing.demo.sample_checkpoint import (
     archive_checkpoint,
     make_sample_checkpoint,
 )
-from leaderboard.importing.examples_models import keep_example_models
-from leaderboard.importing.examples_runs import offer_example_runs
+from leaderboard.importing.examples import keep_example_models, offer_example_runs
 from leaderboard.models import Architecture, Dataset, System
 from leaderboard.systems.records import house_system
 from submissions.checkpoints.service import keep_checkpoint
@@ -35,7 +34,7 @@ _DESCRIPTION = (
 def sample_model_job(job: Job, lease: Lease) -> None:
     """Make the checkpoint from the dataset's documents, offer it for download, and publish what it finds.
 
-    Raises as `retrieving.run_model`.
+    Raises as `run_model.run_model`.
     """
     if score_handed_over(job, lease):
         return

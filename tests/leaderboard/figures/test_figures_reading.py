@@ -178,7 +178,7 @@ def test_facets_never_lead_from_what_was_measured_here_to_what_others_state() ->
 @pytest.mark.parametrize("what", ["task", "domain"])
 def test_means_by_task_and_domain_of_beir_are_those_of_the_printed_scores(what: str) -> None:
     load_reported()
-    folder = Path(settings.BASE_DIR) / "leaderboard" / "reported" / "data"
+    folder = Path(settings.BASE_DIR) / "leaderboard" / "importing" / "reported" / "data"
     with (folder / "datasets.csv").open() as file:
         groups = {row["slug"]: row[what] for row in csv.DictReader(file)}
     counted = list(tomllib.loads((folder / "benchmarks.toml").read_text())["beir"]["members"])

@@ -10,7 +10,7 @@ from django.conf import settings
 
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.datasets.files import KeptFile
-from leaderboard.importing.examples_runs import EXAMPLE_DEPTH, cut_run, keep_example_runs
+from leaderboard.importing.examples import EXAMPLE_DEPTH, cut_run, keep_example_runs
 from leaderboard.models import Dataset
 
 

@@ -46,8 +46,10 @@ def test_a_developer_gets_a_board_and_can_remove_it(
     settings: object,
     client: Client,
     django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
+    tmp_path: Path,
 ) -> None:
     settings.DEBUG = settings.EMBEDDED = True  # type: ignore[attr-defined]
+    settings.VAR = tmp_path / "var"  # type: ignore[attr-defined]  # other tests leave files of the same content
     files = stored_files(settings)
     before = {kind: kind.objects.count() for kind in KINDS}
     call_command("generate_board", systems=12, datasets=3, verbosity=0)

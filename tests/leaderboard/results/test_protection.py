@@ -17,7 +17,7 @@ from django.utils import timezone
 from evaluation.core.errors import InvalidContent
 from evaluation.judgements.qrels import Qrels as Judged
 from leaderboard.core.audit import acting
-from leaderboard.datasets import qrels as judgements
+from leaderboard.datasets import qrels as stored_qrels
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import (
@@ -75,7 +75,7 @@ def evaluation(
     qrels = dataset.current_qrels
     assert qrels is not None
     assert dataset.current_version is not None
-    mask = judgements.load_parts(qrels).mask(QUERIES) if qrels.parts_sha256 else np.arange(30) < 10
+    mask = stored_qrels.load_parts(qrels).mask(QUERIES) if qrels.parts_sha256 else np.arange(30) < 10
     values = np.where(mask, public, private)
     run = record_run(
         version=dataset.current_version,

@@ -15,7 +15,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from leaderboard.core import anonymity as embargo
+from leaderboard.core import anonymity as shown_names
 from leaderboard.models import AuditRecord, BoardChange, Dataset, System, Team, User
 from leaderboard.systems import anonymity
 from leaderboard.systems.anonymity import EmbargoRefused, latest_end, lift_due, make_anonymous
@@ -321,7 +321,7 @@ def test_a_facet_finds_anonymous_systems_apart_from_the_sites_own(planted: Syste
 
 
 def test_a_copy_without_names_is_never_the_row_itself(planted: System) -> None:
-    assert embargo.shown_system(planted).team is None
+    assert shown_names.shown_system(planted).team is None
     assert planted.team is not None
 
 

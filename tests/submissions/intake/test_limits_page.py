@@ -16,7 +16,7 @@ from submissions.accounts import invitations, membership, tokens
 from submissions.checkpoints import concurrency
 from submissions.intake import files
 from submissions.notifications import webhooks
-from submissions.uploads import concurrency as places
+from submissions.uploads import concurrency as upload_concurrency
 from submissions.uploads import handler
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -29,7 +29,7 @@ CONSTANTS: dict[str, ModuleType] = {
     "tokens.LIMIT": tokens,
     "files.MOST_FILES": files,
     "checkpoints.AT_ONCE": concurrency,
-    "uploads.EACH": places,
+    "uploads.EACH": upload_concurrency,
 }
 #: The proxy's locations as patterns, with what each says.
 LOCATIONS = {

@@ -29,7 +29,7 @@ from leaderboard.models import (
     User,
     WorkRequest,
 )
-from submissions.jobs.kinds import score as scoring
+from submissions.jobs.kinds import score as score_kind
 from submissions.models import Job, State
 from submissions.queue.queue import take_requests
 from tests.leaderboard.boards.test_permalinks import body_of, pass_time, permalink_of
@@ -218,7 +218,7 @@ def test_a_job_that_scored_on_the_earlier_judgements_publishes_on_the_new_ones(
     api.submit()
     work()
     rescore = rescored(demo, more_judgements(demo, tmp_path), curator)
-    publish = scoring.publish_results
+    publish = score_kind.publish_results
     calls = []
 
     def switch_before(*arguments: Any) -> Any:
@@ -227,7 +227,7 @@ def test_a_job_that_scored_on_the_earlier_judgements_publishes_on_the_new_ones(
             switched(rescore, curator)
         return publish(*arguments)
 
-    monkeypatch.setattr(scoring, "publish_results", switch_before)
+    monkeypatch.setattr(score_kind, "publish_results", switch_before)
     api.submit(run_text(skip=1), system="Slow")
     work()
     slow = Entry.objects.get(system__name="Slow")
@@ -294,14 +294,14 @@ def test_a_result_that_is_being_published_comes_before_the_switch(
     work()
     rescore = rescored(demo, more_judgements(demo, tmp_path), curator)
     api.submit(run_text(skip=1), system="Slow")
-    record, inside = scoring.record, Event()
+    record, inside = score_kind.record, Event()
 
     def slowly(*arguments: Any) -> Any:
         inside.set()  # the board is locked, and nothing of it is committed
         sleep(0.5)
         return record(*arguments)
 
-    monkeypatch.setattr(scoring, "record", slowly)
+    monkeypatch.setattr(score_kind, "record", slowly)
 
     def publish() -> None:
         try:

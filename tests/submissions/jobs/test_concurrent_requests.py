@@ -15,7 +15,7 @@ from leaderboard.results import significance
 from leaderboard.results.history.revisions import Kind, board_changed
 from leaderboard.results.profiles.store import find_beside, record_beside
 from leaderboard.results.significance import find_certainty
-from submissions.jobs.kinds import significance as analysis
+from submissions.jobs.kinds import significance as significance_jobs
 from submissions.jobs.runner import work_through
 from submissions.queue.queue import take_requests
 from tests.leaderboard.entries import scored_dataset
@@ -77,7 +77,7 @@ def test_intervals_of_a_result_that_was_not_committed_yet_are_asked_for_again(
             commit()
             return finding
 
-        monkeypatch.setattr(analysis, "find_certainty", find_and_commit)
+        monkeypatch.setattr(significance_jobs, "find_certainty", find_and_commit)
         assert work_through("score", "worker") == 1
     monkeypatch.undo()
     assert waiting("certainty") == 1

@@ -279,14 +279,14 @@ def test_a_worker_that_is_killed_half_way_is_made_good_by_the_next(campaign: Res
     Job.objects.update(not_before=None)
     kill = (
         "import os, signal, django; django.setup()\n"
-        "from submissions import rescoring, working\n"
-        "evaluate, count = rescoring.evaluate_run, []\n"
+        "from submissions.jobs import runner\nfrom submissions.jobs.kinds import rescore\n"
+        "evaluate, count = rescore.evaluate_run, []\n"
         "def third(*arguments):\n"
         "    count.append(1)\n"
         "    if len(count) == 3: os.kill(os.getpid(), signal.SIGKILL)\n"
         "    return evaluate(*arguments)\n"
-        "rescoring.evaluate_run = third\n"
-        "working.work_through('score', 'the killed one')\n"
+        "rescore.evaluate_run = third\n"
+        "runner.work_through('score', 'the killed one')\n"
     )
     environment = {**os.environ, "DJANGO_SETTINGS_MODULE": "leaderboard.settings"}
     if url := os.environ.get("DATABASE_URL", ""):

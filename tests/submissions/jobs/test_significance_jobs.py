@@ -10,7 +10,7 @@ from django.utils import timezone
 from leaderboard.models import Certainty, Dataset, DatasetVersion, Entry
 from leaderboard.results import significance
 from leaderboard.results.publishing import set_visibility, withdraw_entries
-from submissions.jobs.kinds import significance as analysis
+from submissions.jobs.kinds import significance as significance_jobs
 from submissions.jobs.runner import work_through
 from submissions.models import Job, State
 from submissions.queue.lease import Lease, LeaseLost
@@ -64,7 +64,7 @@ def test_a_job_that_waits_serves_later_changes_too(board: Dataset) -> None:
 
 def test_a_change_while_it_runs_leads_to_another(board: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     take_requests()
-    found = analysis.find_certainty
+    found = significance_jobs.find_certainty
 
     def find_and_publish(*arguments: object) -> object:
         finding = found(*arguments)  # type: ignore[arg-type]
@@ -73,7 +73,7 @@ def test_a_change_while_it_runs_leads_to_another(board: Dataset, monkeypatch: py
             take_requests()
         return finding
 
-    monkeypatch.setattr(analysis, "find_certainty", find_and_publish)
+    monkeypatch.setattr(significance_jobs, "find_certainty", find_and_publish)
     assert work_through("score", "worker") == 2
     assert jobs_of(board) == ["done", "done"]
     assert Certainty.objects.count() == 1
@@ -97,9 +97,9 @@ def test_a_lost_claim_keeps_nothing(board: Dataset) -> None:
     assert put_back(zombie, counted=True)
     heir = claimed()
     with pytest.raises(LeaseLost):
-        analysis.certainty_job(zombie, Lease(zombie))
+        significance_jobs.certainty_job(zombie, Lease(zombie))
     assert not Certainty.objects.exists()
-    analysis.certainty_job(heir, Lease(heir))
+    significance_jobs.certainty_job(heir, Lease(heir))
     assert Certainty.objects.count() == 1
     assert jobs_of(board) == ["done"]
 

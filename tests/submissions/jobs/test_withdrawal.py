@@ -9,7 +9,7 @@ from django.core.management import CommandError, call_command
 from django.test import Client
 
 from leaderboard.models import AuditRecord, Dataset, Entry, Membership, User
-from submissions.jobs.kinds import score as scoring
+from submissions.jobs.kinds import score as score_kind
 from submissions.jobs.withdrawal import cancel
 from submissions.models import Job, State, Submission
 from submissions.queue.queue import claim, request_cancel
@@ -169,13 +169,13 @@ def test_what_is_made_private_while_it_is_scored_is_published_privately(
     demo: Dataset, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     identifier = api.submit().body["id"]
-    score = scoring.score_run
+    score = score_kind.score_run
 
     def hidden_meanwhile(*arguments: Any, **options: Any) -> Any:
         api.post(f"submissions/{identifier}/visibility/", public="false")
         return score(*arguments, **options)
 
-    monkeypatch.setattr(scoring, "score_run", hidden_meanwhile)
+    monkeypatch.setattr(score_kind, "score_run", hidden_meanwhile)
     work()
     assert api.get(f"submissions/{identifier}/").body["state"] == "done"
     assert Entry.objects.get(submission_reference=identifier).visibility == "private"

@@ -26,7 +26,7 @@ from submissions.jobs.worker.polling import dispatcher_is_late, look
 from submissions.jobs.worker.watchdog import HungProcesses
 from submissions.models import TERMINAL, Job, State, Worker
 from submissions.queue import lease as leases
-from submissions.queue import process as own
+from submissions.queue import process as worker_process
 from submissions.queue.heartbeat import Heartbeat, workers_alive, workers_refusing
 from submissions.queue.lease import Lease
 from submissions.queue.lifecycle import advance
@@ -40,10 +40,10 @@ pytestmark = [pytest.mark.django_db, pytest.mark.database]
 @pytest.fixture(autouse=True)
 def asked_anew() -> Iterator[None]:
     """What one test found of versions says nothing to the next."""
-    own.ask_anew()
+    worker_process.ask_anew()
     yield
     STOPPING.clear()
-    own.ask_anew()
+    worker_process.ask_anew()
 
 
 def claimed(**fields: Any) -> Job:
@@ -91,7 +91,7 @@ def test_a_worker_of_another_version_takes_nothing_until_they_match(change: str,
         recorder.record_applied("submissions", "0002_model_submissions")
     else:
         recorder.record_unapplied("submissions", "9999_of_tomorrow")
-    own.ask_anew()
+    worker_process.ask_anew()
     Heartbeat("host:1", ["score"], VERSION)._tell()
     assert (workers_alive("score"), workers_refusing("score")) == (1, 0)
     assert claim(["score"], "host:1:2") is not None
@@ -227,7 +227,7 @@ def test_work_is_given_back_when_the_worker_is_to_stop(monkeypatch: pytest.Monke
 
 def test_what_cannot_leave_is_put_back_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutdown, "GRACE", 0.0)
-    monkeypatch.setattr(own._own, "worker", "host:1")
+    monkeypatch.setattr(worker_process._own, "worker", "host:1")
     job = claimed()
     shutdown.see_to_it([])
     job.refresh_from_db()
@@ -238,14 +238,14 @@ def test_what_cannot_leave_is_put_back_in_its_place(monkeypatch: pytest.MonkeyPa
 
 
 def test_one_process_does_one_thing_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own._own, "queues", ("score",))
+    monkeypatch.setattr(worker_process._own, "queues", ("score",))
     done = []
     monkeypatch.setattr(
         "submissions.jobs.worker.polling.work_through", lambda queue, name: done.append(queue)
     )
     look()
     make_job(make_dataset())
-    with own.AT_WORK:
+    with worker_process.AT_WORK:
         thread = threading.Thread(target=tasks.work, args=("score",))
         thread.start()
         thread.join()

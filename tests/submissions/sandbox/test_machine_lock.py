@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import pytest
 
-from submissions.sandbox import machine_lock as timing
+from submissions.sandbox import machine_lock as machine_locks
 from submissions.sandbox.machine_lock import MachineLock, machine_lock
 
 
@@ -73,7 +73,7 @@ def test_newcomers_are_not_kept_out_for_longer_than_it_must(
     locks: list[MachineLock], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where those at work do not end soon, whoever waits beside them lets others work, and takes a free moment."""
-    monkeypatch.setattr(timing, "KEEPS_OUT", 0.1)
+    monkeypatch.setattr(machine_locks, "KEEPS_OUT", 0.1)
     working, measuring, late = locks
     assert working.try_for("shared")
     assert not measuring.try_for("exclusive")

@@ -100,7 +100,7 @@ def test_no_files_but_its_own(stranger: Stranger, settings: Any, tmp_path: Path)
         settings.VAR / "db.sqlite3",
         settings.BASE_DIR / "manage.py",
         settings.BASE_DIR / ".git" / "config",
-        settings.BASE_DIR / "leaderboard" / "settings.py",
+        settings.BASE_DIR / "leaderboard" / "settings" / "__init__.py",
         other / "model.safetensors",
         tmp_path / "model" / "config.json",
         f"/proc/{os.getpid()}/environ",

@@ -19,7 +19,9 @@ from evaluation.execution.failures import MODEL_FAILURES
 from leaderboard.core.http.errors import AWAY, BROKEN, DISK_FULL, TOO_SLOW
 from leaderboard.views.problem_codes import FILE_CODES, REQUEST_CODES
 
-READERS, SUBMISSIONS = Path("evaluation/formats"), Path("submissions")
+READERS = (Path("evaluation/archives"), Path("evaluation/runs"))
+SUBMISSIONS = Path("submissions")
+READING = (Path("leaderboard/api"), Path("leaderboard/core/http"))
 #: Its codes are how a model failed while it ran: evaluation.execution.failures explains those.
 SANDBOX = Path("submissions/sandbox")
 #: What is called from the readers and from submissions, and is defined elsewhere.
@@ -27,9 +29,10 @@ SHARED = (Path("evaluation/core/problems.py"), Path("leaderboard/core/http/api_e
 
 
 @cache
-def codes_in(folder: Path) -> set[str]:
-    """The codes that the folder's modules make problems of; one that ends in … stands for several."""
-    paths = [path for path in sorted(folder.rglob("*.py")) if SANDBOX not in path.parents]
+def codes_in(*folders: Path) -> set[str]:
+    """The codes that the folders' modules make problems of; one that ends in … stands for several."""
+    inside = [path for folder in folders for path in sorted(folder.rglob("*.py"))]
+    paths = [path for path in inside if SANDBOX not in path.parents]
     trees = [ast.parse(path.read_text()) for path in (*paths, *SHARED)]
     makers = {name: place for tree in trees for name, place in _makers(tree)}
     return {code for tree in trees[: -len(SHARED)] for code in _codes(tree, makers)}
@@ -91,7 +94,7 @@ def _values(argument: ast.expr, constants: dict[str, ast.expr]) -> Iterator[str]
 
 
 def test_every_problem_is_explained_and_no_other() -> None:
-    found = codes_in(READERS) | codes_in(SUBMISSIONS)
+    found = codes_in(*READERS) | codes_in(SUBMISSIONS)
     explained = {each.code for each in (*FILE_CODES, *REQUEST_CODES)}
     groups = tuple(code.removesuffix("…") for code in explained if code.endswith("…"))
     unexplained = found - explained - set(MODEL_FAILURES) - set(CODES)
@@ -101,9 +104,7 @@ def test_every_problem_is_explained_and_no_other() -> None:
 
 def test_the_documentation_of_the_api_names_each_code_of_an_answer() -> None:
     text = Path("docs/api.md").read_text()
-    of_requests = (codes_in(SUBMISSIONS) | codes_in(Path("leaderboard/api"))) - {
-        each.code for each in FILE_CODES
-    }
+    of_requests = (codes_in(SUBMISSIONS) | codes_in(*READING)) - {each.code for each in FILE_CODES}
     of_jobs = {"timed_out"}  # a state of its own
     faults = {fault.code for fault in (BROKEN, AWAY, DISK_FULL, TOO_SLOW)}
     refusals = {

@@ -1,4 +1,7 @@
-"""The runs that a dataset offers as examples: its baseline's, cut to be small, and for the demo one with mistakes."""
+"""What a dataset offers as examples for trying the submit page.
+
+Its baseline's run, cut to be small; for the demo also a run with mistakes, and two checkpoints, one to be refused.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,20 @@ from leaderboard.core.storage.gzip import gzipped
 from leaderboard.datasets.files import KeptFile, keep_file, offer_kept
 from leaderboard.importing.demo.broken_run import write_broken_run
 from leaderboard.importing.demo.collection import DEMO_SLUG
+from leaderboard.importing.demo.sample_checkpoint import (
+    ARCHIVE_NAME,
+    REFUSED_NAME,
+    archive_checkpoint,
+    archive_refused,
+)
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion
 
 #: Documents a query in an example run: 300 queries with the longest ids stay below what is checked at once.
 EXAMPLE_DEPTH = 100
 
 
-class ExampleRun(NamedTuple):
-    """A run in the store, not yet offered."""
+class Example(NamedTuple):
+    """A run or a checkpoint in the store, not yet offered."""
 
     kind: DatasetFile.Kind
     name: str
@@ -24,14 +33,14 @@ class ExampleRun(NamedTuple):
     description: str = ""
 
 
-def keep_example_runs(dataset: Dataset, run: Path, work: Path) -> list[ExampleRun]:
+def keep_example_runs(dataset: Dataset, run: Path, work: Path) -> list[Example]:
     """Make the examples from the baseline's run (plain text with ranks from 1) and store them; no row is written.
 
     It takes as long as reading the run, so not inside a transaction. `work` is a folder for files on the way.
     """
     cut = cut_run(run, work / "example-run.txt", EXAMPLE_DEPTH)
     examples = [
-        ExampleRun(
+        Example(
             DatasetFile.Kind.EXAMPLE_RUN,
             f"{dataset.slug}.bm25.run.txt.gz",
             keep_file(gzipped(cut, work / "example-run.gz")),
@@ -42,11 +51,29 @@ def keep_example_runs(dataset: Dataset, run: Path, work: Path) -> list[ExampleRu
         broken = work / "broken-run.txt"
         write_broken_run(cut, broken)
         name = f"{dataset.slug}.broken.run.txt"
-        examples.append(ExampleRun(DatasetFile.Kind.BROKEN_RUN, name, keep_file(broken)))
+        examples.append(Example(DatasetFile.Kind.BROKEN_RUN, name, keep_file(broken)))
     return examples
 
 
-def offer_example_runs(version: DatasetVersion, examples: list[ExampleRun]) -> None:
+def keep_example_models(checkpoint: Path, work: Path) -> list[Example]:
+    """Archive the sample checkpoint, and one with pickled weights, in the store; no row is written.
+
+    `work` is a folder for files on the way. Offer what comes back with `offer_example_runs`.
+    """
+    sample = keep_file(archive_checkpoint(checkpoint, work / ARCHIVE_NAME))
+    refused = keep_file(archive_refused(checkpoint, work / REFUSED_NAME))
+    return [
+        Example(
+            DatasetFile.Kind.EXAMPLE_MODEL,
+            ARCHIVE_NAME,
+            sample,
+            "The sample checkpoint, static embeddings made on this machine: upload it as it is, for the dense engine",
+        ),
+        Example(DatasetFile.Kind.REFUSED_MODEL, REFUSED_NAME, refused),
+    ]
+
+
+def offer_example_runs(version: DatasetVersion, examples: list[Example]) -> None:
     """Offer them with the version's files."""
     for example in examples:
         offer_kept(version, example.kind, example.kept, example.name, example.description)

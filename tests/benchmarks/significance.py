@@ -1,4 +1,4 @@
-"""How fast a board's certainty is found, beside scipy one pair at a time: `python tests/benchmarks/certainty.py`.
+"""How fast a board's certainty is found, beside scipy one pair at a time: `python tests/benchmarks/significance.py`.
 
 100 systems × 7,000 queries × 10,000 permutations by default (and as many resamples). scipy's permutation_test and
 bootstrap are given one system against one other, in one batch at a time, and their seconds are multiplied by how many

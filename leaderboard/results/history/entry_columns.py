@@ -22,9 +22,9 @@ from django.db.models.functions import Cast
 from leaderboard.core.cache.memory import Remembered
 from leaderboard.models import Entry
 from leaderboard.models.results import EntryQuerySet
-from leaderboard.results.costs import COSTS
 from leaderboard.results.history.measurements import Measured, measured_on
 from leaderboard.results.kinds import REPORTED, SCORED
+from leaderboard.results.reported_facts import COSTS
 
 IN_DOMAIN = intern(Entry.Training.IN_DOMAIN.value)
 
