@@ -53,8 +53,14 @@ def full_beyond(service: Service, size: int) -> Iterator[None]:
 
 
 def _limit(service: Service, limits: tuple[int, int]) -> None:
-    """The main process first: what it starts meanwhile inherits its limits."""
+    """The main process first: what it starts from then on inherits its limits.
+
+    A child that is being forked at that moment still has the old ones, and is seen a little later.
+    """
     resource.prlimit(service.pid, resource.RLIMIT_FSIZE, limits)
+    deadline = time.monotonic() + 10
+    while not service.children() and time.monotonic() < deadline:
+        time.sleep(0.01)
     for pid in service.children():
         with contextlib.suppress(ProcessLookupError):
             resource.prlimit(pid, resource.RLIMIT_FSIZE, limits)
