@@ -65,7 +65,7 @@ lint: $(TEST_STAMP) ## style, types, layers of imports, missing migrations, chec
 	$(PRODUCTION) SECRET_KEY=lint $(PY) manage.py spectacular --validate --fail-on-warn --file /dev/null
 
 measure-structure: $(TEST_STAMP) ## statements, lines, imports and cycles of each package, as a table
-	@$(PY) tests/structure/measure.py
+	@$(PY) tests/structure/measure.py --longest 10
 
 benchmark: $(TEST_STAMP) ## measure speed, and print tables
 	@mkdir -p build && for script in tests/benchmarks/[a-z]*.py; do \

@@ -1,1 +1,1 @@
-"""From upload to verdict: intake, lifecycle, queue, people."""
+"""From upload to result: intake, queue, jobs, workers, checkpoints, the sandbox, accounts."""

@@ -1,4 +1,4 @@
-"""How sure a difference between systems is: intervals, paired tests, corrections, tiers.
+"""How sure a difference between systems is: intervals, paired tests, corrections, tiers; and the Ladder.
 
 Everything works on values by query: an array of shape (queries, systems), the same queries for all systems.
 """

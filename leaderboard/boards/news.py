@@ -1,4 +1,4 @@
-"""What changed on the boards, in words: the news. A system's own history is in `boards.system_more`.
+"""What changed on the boards, in words: the news. A system's own history is in `boards.system.history`.
 
 All of it is read from `BoardChange`. Nothing private is told: neither a result that is private now, nor one of a
 dataset that is not public; numbers are those that boards published.

@@ -1,1 +1,1 @@
-"""What every sub-package stands on: storage, HTTP, caches, logging, text, and who did what when."""
+"""What every sub-package but `models` stands on: storage, HTTP, caches, logging, text, and who did what when."""

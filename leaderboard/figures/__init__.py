@@ -11,7 +11,7 @@ of them and names it there.
         subjects=("dataset",), build=build,
     )
 
-`build` gets a `FigureRequest` (request.py): the page's `BoardState` (`request.state`), the slugs `benchmark`, `dataset`
+`build` gets a `FigureRequest` (model.py): the page's `BoardState` (`request.state`), the slugs `benchmark`, `dataset`
 and `systems`, the figure's own choices (`request.choice("x")`), and `request.board()`, the board of the page with all
 rows that its facets leave. It raises `UnknownChoice` for a parameter that is wrong (answered 400), `NoSubject` where
 there is no such page (404), and gives `Plot.empty("why")` where there is nothing to draw.

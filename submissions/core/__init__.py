@@ -1,1 +1,1 @@
-"""Names, refusals and JSON that people type."""
+"""Names, errors, and JSON that people type."""

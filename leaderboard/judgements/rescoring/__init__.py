@@ -1,6 +1,6 @@
 """Every stored run of a dataset evaluated again on other judgements, before its board may stand on them.
 
-The only writer of `Rescore`, but for the decision to switch, which is `leaderboard.judgements.rescoring.switch`'s.
+The only writer of `Rescore`; `switch` puts the board on the other judgements.
 """
 
 from leaderboard.judgements.rescoring.campaigns import (

@@ -1,4 +1,4 @@
-"""What boards read of a dataset's entries, as plain values: `revisions` keeps these, `boards.past` reads them.
+"""What boards read of a dataset's entries, as plain values: `revisions` keeps these, `past` reads them.
 
 The rows are the very ones that boards are built from, field by field, so that a column added there is kept from then
 on, and one that an old row lacks is empty on its board.
@@ -118,7 +118,7 @@ def system_row(kept: Mapping[str, Any]) -> entry_rows.SystemRow:
 
 
 def line_of(dataset_id: int, kept: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The entry as a row of `boards.entries`."""
+    """The entry as a row of `entry_columns`."""
     entry, line = kept["entry"], kept["line"]
     values = {
         **line,

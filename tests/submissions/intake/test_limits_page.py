@@ -28,8 +28,8 @@ CONSTANTS: dict[str, ModuleType] = {
     "challenges.MOST_OPEN": challenges,
     "tokens.LIMIT": tokens,
     "files.MOST_FILES": files,
-    "checkpoints.AT_ONCE": concurrency,
-    "uploads.EACH": upload_concurrency,
+    "checkpoints.concurrency.AT_ONCE": concurrency,
+    "uploads.concurrency.EACH": upload_concurrency,
 }
 #: The proxy's locations as patterns, with what each says.
 LOCATIONS = {
