@@ -91,8 +91,6 @@ TEMPLATES = [
 SIMPLE_HISTORY_HISTORY_CHANGE_REASON_USE_TEXT_FIELD = True
 
 
-# --- files
-
 # --- static files: out of this project and installed packages, collected and hashed at start
 STATIC_URL = "/static/"
 STATIC_ROOT = VAR / "static"

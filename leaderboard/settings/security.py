@@ -82,8 +82,6 @@ if BEHIND_PROXY:
 
 
 # --- accounts
-
-# --- people
 AUTH_USER_MODEL = "leaderboard.User"
 AUTHENTICATION_BACKENDS = [
     "django.contrib.auth.backends.ModelBackend",

@@ -20,15 +20,9 @@ from submissions.models import Job, State
 from tests.submissions.workers import work
 
 QUERIES = [f"q{number}" for number in range(1, 13)]
-
-
 #: The last two queries are not judged.
 JUDGED = QUERIES[:10]
-
-
 DOCUMENTS = [f"d{number}" for number in range(1, 1301)]
-
-
 HEADER = "query-id\tcorpus-id\tscore\n"
 
 

@@ -1,4 +1,4 @@
-"""What boards have to know of measures: which way is good, and where they are explained."""
+"""The column of a measure."""
 
 from __future__ import annotations
 

@@ -9,15 +9,9 @@ from typing import NamedTuple
 from leaderboard.core.text.latex import foreign_command
 
 _START = re.compile(r"@\s*([A-Za-z]+)\s*\{\s*([^\s,{}=\"#%'()~\\]+)\s*,")
-
-
 _BRACE = re.compile("[{}]")
-
-
 #: What BibTeX takes for an entry or a command wherever it looks for one: after a mistake, even within a field.
 _BEGINNING = re.compile(r"@\s*[^\s{}=\"#%'(),@]+\s*[{(]")
-
-
 #: Entries that are no publications.
 _OTHER_KINDS = ("comment", "string", "preamble")
 
