@@ -7,9 +7,23 @@ PY     := $(VENV)/bin/python
 PYTHON ?=
 PIP    := $(PY) -m pip --disable-pip-version-check --no-input --quiet
 
+# What is installed is locked: every package at one version, each of its files by hash (docs/decisions/0038). Packages
+# that come as source are built with what is locked too: pip before 25.3 reads the first of the two variables, then the second.
+LOCKS  := locks
+LOCKED := PIP_CONSTRAINT=$(LOCKS)/build.txt PIP_BUILD_CONSTRAINT=$(LOCKS)/build.txt $(PIP) install --no-deps --require-hashes
+# torch comes second and by its version, since indexes carry different builds of it. TORCH_LOCK=cpu or cuda names one: by hash.
+TORCH_LOCK ?=
+TORCH      := $(LOCKS)/torch$(addprefix -,$(TORCH_LOCK)).txt
+INSTALL_TORCH := $(if $(TORCH_LOCK),$(LOCKED),$(PIP) install) --requirement $(TORCH)
+
 # A stamp is named by what it was installed from, so a changed file, or one changed back, is noticed.
-RUN_STAMP  := $(VENV)/installed-$(shell cat requirements.txt docker/requirements-web.txt | cksum | tr ' ' '-')
-TEST_STAMP := $(VENV)/installed-test-$(shell cat requirements.txt docker/requirements-web.txt requirements-test.txt | cksum | tr ' ' '-')
+stamp = $(VENV)/installed-$(1)-$(shell cat $(LOCKS)/$(1).txt $(LOCKS)/build.txt $(TORCH) | cksum | tr ' ' '-')
+RUN_STAMP  := $(call stamp,run)
+TEST_STAMP := $(call stamp,test)
+
+# What makes and checks locks has an environment of its own.
+TOOLS       := build/tools
+TOOLS_STAMP := $(TOOLS)/installed-$(shell cat $(LOCKS)/tools.txt | cksum | tr ' ' '-')
 
 # The published JavaScript client that uploads are tested with. Where npm's registry is out of reach its test is skipped.
 CLIENT_STAMP := build/clients/installed-$(shell cat tests/clients/package*.json | cksum | tr ' ' '-')
@@ -34,11 +48,13 @@ TARGET ?= web
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run test test-long test-faults lint measure-structure benchmark load-test attack fuzz sanitize fuzz-checkpoints \
-	check-containers try-dockerfile clean
+.PHONY: help install run test test-long test-faults lint measure-structure benchmark load-test attack fuzz sanitize \
+	fuzz-checkpoints check-containers try-dockerfile lock check-locks audit pin-images clean
 
 help: ## list these recipes
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: $(RUN_STAMP) ## install what `make run` needs, and run nothing (TORCH_LOCK=cpu or cuda: that build of torch, by hash)
 
 run: $(RUN_STAMP) ## install what is missing, then run the whole site on http://127.0.0.1:8000 (PORT=...)
 	@exec $(PY) manage.py runboard --stop-with-parent
@@ -52,7 +68,7 @@ test-long: $(TEST_STAMP) ## the tests marked long, in full size, on both databas
 test-faults: $(TEST_STAMP) ## kill workers and their children at every stage, REPEAT times (50) each, with real servers; see docs/reliability.md
 	RUNBOARD_FAULTS=full RUNBOARD_TEST_DATABASE=sqlite $(PY) -m pytest -q --nomigrations tests/faults
 	RUNBOARD_FAULTS=full RUNBOARD_TEST_DATABASE=postgresql REPEAT=$(REPEAT) REPEAT_CELERY=$(REPEAT_CELERY) \
-		$(PY) -m pytest -q --nomigrations --durations=10 tests/faults
+		RUNBOARD_FAULTS_PAGE=docs/reliability.md $(PY) -m pytest -q --nomigrations --durations=10 tests/faults
 
 lint: $(TEST_STAMP) ## style, types, layers of imports, missing migrations, checks for production, the API's schema
 	$(PY) -m ruff check .
@@ -67,23 +83,21 @@ lint: $(TEST_STAMP) ## style, types, layers of imports, missing migrations, chec
 measure-structure: $(TEST_STAMP) ## statements, lines, imports and cycles of each package, as a table
 	@$(PY) tests/structure/measure.py --longest 10
 
-benchmark: $(TEST_STAMP) ## measure speed, and print tables
-	@mkdir -p build && for script in tests/benchmarks/[a-z]*.py; do \
-		echo "== $$script"; PYTHONPATH=. RUNBOARD_VAR=build/benchmark $(PY) $$script || exit 1; \
-	done
+benchmark: $(TEST_STAMP) ## measure speed, write the tables of docs/benchmarks.md, and fail where a bound is missed (20 minutes)
+	RUNBOARD_VAR=build/benchmark $(PY) tests/benchmarks
 
 load-test: MINUTES := 10
 load-test: $(TEST_STAMP) ## 200 readers while 20 runs of 100 MB arrive, behind nginx (MINUTES=10, READERS=200)
-	PYTHONPATH=. $(PY) tests/load/run.py --minutes $(MINUTES) --readers $(READERS)
+	PYTHONPATH=. $(PY) tests/load/run.py --minutes $(MINUTES) --readers $(READERS) --write docs/benchmarks.md
 
 attack: $(TEST_STAMP) ## play the attack on hidden judgements with each protection on and off, and print the tables
 	RUNBOARD_ATTACK=1 $(PY) -m pytest -q tests/attack
-	PYTHONPATH=. $(PY) tests/attack/offline.py
+	PYTHONPATH=. $(PY) tests/attack/campaign.py
 
 fuzz: $(TEST_STAMP) ## all that strangers send, spoilt: 10,000 cases by kind, bombs, then guided by coverage (MINUTES=60)
 	RUNBOARD_FUZZ_CASES=$(CASES) $(PY) -m pytest -q tests/evaluation/core/test_hostile_bytes.py
-	PYTHONPATH=. $(PY) tests/fuzz/bombs.py
-	PYTHONPATH=. $(PY) tests/fuzz/session.py $(MINUTES)
+	PYTHONPATH=. $(PY) tests/fuzz/bombs.py --write docs/benchmarks.md
+	PYTHONPATH=. $(PY) tests/fuzz/session.py $(MINUTES) --write docs/reliability.md
 
 sanitize: $(TEST_STAMP) ## the tests of the compiled kernel, with its memory and arithmetic watched (gcc's sanitizers)
 	tests/fuzz/sanitize.sh $(PY)
@@ -99,25 +113,42 @@ try-dockerfile: $(TEST_STAMP) ## the Dockerfile's steps in a plain Debian, then 
 fuzz-checkpoints: $(TEST_STAMP) ## spoil good checkpoints at random: each is accepted or refused with a reason (COUNT=..., SEED=...)
 	PYTHONPATH=. $(PY) tests/fuzz/spoilt_checkpoints.py $(COUNT) $(SEED)
 
+lock: $(TOOLS_STAMP) ## write the locks anew after a change of requirements (UPGRADE="NAME ..." or all: newer versions too)
+	UPGRADE="$(UPGRADE)" $(TOOLS)/bin/python locks/make.py
+
+check-locks: $(TOOLS_STAMP) ## resolve every lock for Linux and macOS, each Python, torch for CPU and CUDA; installs nothing
+	$(TOOLS)/bin/python locks/check.py
+
+audit: $(TOOLS_STAMP) ## known vulnerabilities of what is locked, secrets in files and history: needs the internet
+	$(TOOLS)/bin/python locks/audit.py
+
+pin-images: ## ask the registry for the digests of the images that docker/ names, and write them: needs Docker
+	python3 docker/pin_images.py
+
 clean: ## remove .venv, build/ and caches; never var/
 	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './var/*' -prune -exec rm -rf {} +
 
 $(RUN_STAMP): $(VENV)/created
-	@echo "Installing what requirements.txt names into $(VENV) (once; two minutes or so) ..."
-	@$(PIP) install --requirement requirements.txt
+	@echo "Installing what requirements.txt names, as locked in $(LOCKS)/, into $(VENV) (once; two minutes or so) ..."
+	@$(LOCKED) --requirement $(LOCKS)/run.txt && $(INSTALL_TORCH)
 	@touch $@
 
 $(TEST_STAMP): $(VENV)/created
-	@echo "Installing what requirements-test.txt names into $(VENV) (once; two minutes or so) ..."
-	@$(PIP) install --requirement requirements-test.txt
+	@echo "Installing what requirements-test.txt names, as locked in $(LOCKS)/, into $(VENV) (once; two minutes or so) ..."
+	@$(LOCKED) --requirement $(LOCKS)/test.txt && $(INSTALL_TORCH)
 	@touch $@
 
 $(CLIENT_STAMP): $(TEST_STAMP)
 	@$(PY) tests/clients/install.py && touch $@ || true
 
+$(TOOLS_STAMP): $(TOOLS)/created
+	@$(TOOLS)/bin/python -m pip --disable-pip-version-check --no-input --quiet install --no-deps --require-hashes \
+		--requirement $(LOCKS)/tools.txt
+	@touch $@
+
 # Some distributions ship Python without ensurepip: their own pip can then put one into the environment.
-$(VENV)/created:
+$(VENV)/created $(TOOLS)/created:
 	@for python in $(or $(PYTHON),python3.11 python3 python); do \
 		if $$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$python; break; fi; \
 	done; \
@@ -125,9 +156,9 @@ $(VENV)/created:
 		echo "Runboard needs Python 3.11, and found none. Name one: make run PYTHON=/path/to/python3.11" >&2; exit 1; \
 	fi; \
 	if $$found -c 'import ensurepip' 2>/dev/null; then \
-		$$found -m venv "$$(realpath -m $(VENV))"; \
+		$$found -m venv "$$(realpath -m $(@D))"; \
 	else \
-		$$found -m venv --without-pip "$$(realpath -m $(VENV))" && $$found -m pip --python $(PY) install --quiet pip || { \
+		$$found -m venv --without-pip "$$(realpath -m $(@D))" && $$found -m pip --python $(@D)/bin/python install --quiet pip || { \
 			echo "$$found can make no environment: install its venv and pip packages, or name another PYTHON." >&2; \
 			exit 1; }; \
 	fi

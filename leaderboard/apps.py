@@ -11,11 +11,12 @@ class LeaderboardConfig(AppConfig):
     verbose_name = "Leaderboard"
 
     def ready(self) -> None:
-        """Register the checks of a public site, and let histories say why."""
+        """Register the checks of the site, and let histories say why."""
         from leaderboard.core import history
-        from leaderboard.core.checks import check_durability, check_mail, check_role
+        from leaderboard.core.checks import check_durability, check_folder, check_mail, check_role
 
         history.connect()
+        register(check_folder, Tags.security)
         register(check_mail, Tags.security, deploy=True)
         register(check_durability, Tags.database)
         # Not at every `migrate`, which is the owner's.

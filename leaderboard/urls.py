@@ -30,6 +30,7 @@ from leaderboard.views.files import dataset_file, favicon
 from leaderboard.views.health import healthz
 from leaderboard.views.people import author, badge_data, badge_svg
 from leaderboard.views.readiness import readyz
+from leaderboard.views.security_txt import security_txt
 
 handler404 = "leaderboard.views.not_found.not_found"
 handler500 = "leaderboard.core.http.errors.server_error"
@@ -120,6 +121,7 @@ urlpatterns = [
     path("api/v1/", include(api_calls)),
     path("admin/", admin.site.urls),
     path("favicon.ico", favicon, name="favicon"),
+    path(".well-known/security.txt", security_txt, name="security-txt"),
     path("healthz", healthz, name="healthz"),
     path("readyz", readyz, name="readyz"),
     path("", include("submissions.urls")),

@@ -21,6 +21,7 @@ from django.db import connections
 from django.http import HttpResponse, HttpResponseBase
 
 from leaderboard.core.http import errors
+from leaderboard.core.http.policy import policy_headers
 from leaderboard.core.http.slow_requests import watch_body
 
 logger = logging.getLogger("runboard.faults")
@@ -60,7 +61,8 @@ def _answer(environ: WSGIEnvironment, error: Exception) -> HttpResponse:
         logger.exception("a fault could not be answered as others are")
         fault = errors.kind_of(error)
         answered = HttpResponse(f"{fault.heading}\n", content_type="text/plain", status=fault.status)
-    answered.headers["X-Content-Type-Options"] = "nosniff"
+    for name, value in policy_headers().items():
+        answered.headers[name] = value
     answered.headers["Content-Length"] = str(len(answered.content))
     return answered
 
@@ -90,3 +92,4 @@ def _drop_connections() -> None:
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "leaderboard.settings")
 application = Answering(get_wsgi_application())
+policy_headers()  # made now, when nothing is wrong

@@ -19,6 +19,7 @@ from leaderboard.core.wakeup import DISPATCH
 from leaderboard.datasets.qrels import lay_out_open_judgements
 from leaderboard.results.efficiency import prices_come_into_force
 from leaderboard.results.profiles.store import request_missing_statistics
+from leaderboard.results.publishing import tell_due
 from leaderboard.results.significance import request_missing_certainty
 from leaderboard.systems.anonymity import lift_due
 from submissions.accounts.sessions import forget_expired
@@ -32,8 +33,9 @@ from submissions.models import Worker
 from submissions.notifications.deliveries import forget_old
 from submissions.notifications.sending import NOTIFY, ring_for_notices, take_turn
 from submissions.queue.heartbeat import forget_silent_workers
-from submissions.queue.process import AT_WORK, refusal, worker_name
+from submissions.queue.process import AT_WORK, own_queues, refusal, worker_name
 from submissions.queue.queue import WORK, reap, ring_for_waiting, take_requests
+from submissions.quotas.ledger import settle_requested
 from submissions.sandbox.leftovers import end_leftovers
 
 __all__ = ["registration"]
@@ -43,8 +45,11 @@ logger = logging.getLogger(__name__)
 
 @shared_task(name=WORK)
 def work(queue: str) -> None:
-    """Do what waits in a queue."""
-    take(queue)
+    """Do what waits in a queue, if it is one of ours: whoever reaches one queue of the broker may name any."""
+    if queue in own_queues():
+        take(queue)
+    else:
+        logger.warning("a message names a queue that this worker does not serve: %.40r", queue)
 
 
 @shared_task(name=DISPATCH)
@@ -59,8 +64,10 @@ def dispatch() -> None:
         request_missing_statistics,
         ask_again,
         partial(lift_due, timezone.now()),
+        tell_due,
         lay_out_open_judgements,
         take_requests,
+        settle_requested,
         reap,
         settle,
         give_up_lost,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from allauth import urls as allauth
+from allauth.decorators import rate_limit
+from django.http import HttpResponseBase
 from django.urls import URLPattern, URLResolver, include, path
 from django.views.decorators.cache import never_cache
 
@@ -27,10 +29,19 @@ from submissions.views import uploads as upload_pages
 _accounts = [each for each in allauth.urlpatterns if str(each.pattern) != "sessions/"]
 
 
+#: Addresses of which a GET makes a session, and the name of their limit in ACCOUNT_RATE_LIMITS.
+_LIMITED = {"account_reset_password_from_key": "open_reset_link"}
+
+
+def _limited(pattern: URLPattern) -> Callable[..., HttpResponseBase]:
+    action = _LIMITED.get(pattern.name or "")
+    return rate_limit(action=action, limit_get=True)(pattern.callback) if action else pattern.callback
+
+
 def _never_cached(patterns: Iterable[URLPattern | URLResolver]) -> list[URLPattern | URLResolver]:
     """The same addresses, whose pages nobody's browser or proxy keeps: they show the signed-in person's data."""
     return [
-        URLPattern(each.pattern, never_cache(each.callback), each.default_args, each.name)
+        URLPattern(each.pattern, never_cache(_limited(each)), each.default_args, each.name)
         if isinstance(each, URLPattern)
         else URLResolver(each.pattern, _never_cached(each.url_patterns), each.default_kwargs)
         for each in patterns

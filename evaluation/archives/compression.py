@@ -78,7 +78,11 @@ class _Decompressor(Protocol):
     def needs_input(self) -> bool: ...
     @property
     def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, /, max_length: int = -1) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
+
+
+class _OwnWords(ValueError):
+    """What is wrong with compressed data, in words for its sender: those of a library are not."""
 
 
 class _PlainReader:
@@ -109,7 +113,7 @@ class _MemberReader:
             elif self.decompressor.needs_input:
                 data = self.file.read(STORED_CHUNK)
                 if not data:
-                    raise EOFError("the file ends before its compressed data does")
+                    raise _OwnWords("the file ends before its compressed data does")
             expanded = self.decompressor.decompress(data, len(view))
             if expanded:
                 view[: len(expanded)] = expanded
@@ -123,24 +127,26 @@ class _MemberReader:
         if not data:
             return b""
         if not data.startswith(self.magic):
-            raise ValueError("other data follows the compressed data")
+            raise _OwnWords("other data follows the compressed data")
         self.members += 1
         if self.members > MAX_MEMBERS:
-            raise ValueError(f"it has more than {MAX_MEMBERS:,} members")
+            raise _OwnWords(f"it has more than {MAX_MEMBERS:,} members")
         self.decompressor = self.new()
         return data
 
 
 class _ZstdDecompressor:
     """One zstd frame. zstandard tells that a frame has ended only where it cannot be asked for less output, so it
-    is fed little input: a block needs four bytes, and gives at most 128 KiB."""
+    is fed little input at once: a block needs four bytes, and gives at most 128 KiB, so that at most 16 MiB come of
+    it. Most of these feeds are within a block and give nothing, so that they are made in a tight loop."""
 
     _FED = 512
 
     def __init__(self) -> None:
         decompressor = zstandard.ZstdDecompressor(max_window_size=MAX_ZSTD_WINDOW)
         self._frame = decompressor.decompressobj()
-        self._input = self._output = memoryview(b"")
+        self._input, self._fed = b"", 0  # how many bytes of the input were fed
+        self._output = memoryview(b"")
 
     @property
     def eof(self) -> bool:
@@ -148,20 +154,32 @@ class _ZstdDecompressor:
 
     @property
     def needs_input(self) -> bool:
-        return not self._input and not self._output and not self._frame.eof
+        return self._fed >= len(self._input) and not self._output and not self._frame.eof
 
     @property
     def unused_data(self) -> bytes:
-        return self._frame.unused_data + bytes(self._input)
+        return self._frame.unused_data + self._input[self._fed :]
 
-    def decompress(self, data: bytes, /, max_length: int = -1) -> bytes:
+    def decompress(self, data: bytes, max_length: int, /) -> bytes:
         if data:
-            self._input = memoryview(data)
-        while self._input and not self._output and not self._frame.eof:
-            fed, self._input = self._input[: self._FED], self._input[self._FED :]
-            self._output = memoryview(self._frame.decompress(fed))
+            self._input, self._fed = data, 0
+        if not self._output:
+            self._output = memoryview(self._expand(max_length))
         result, self._output = self._output[:max_length], self._output[max_length:]
         return bytes(result)
+
+    def _expand(self, length: int) -> bytes:
+        """What comes of the input until it is `length` bytes or more; what is over comes of the last bytes fed."""
+        frame, given, fed = self._frame, self._input, self._fed
+        pieces: list[bytes] = []
+        size = 0
+        while fed < len(given) and size < length and not frame.eof:
+            piece = frame.decompress(given[fed : fed + self._FED])
+            fed += self._FED
+            pieces.append(piece)
+            size += len(piece)
+        self._fed = fed
+        return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 def _kind_of(first: bytes) -> str | None:
@@ -220,7 +238,8 @@ class ExpandedFile:
         except _DAMAGED as error:
             if self.kind == "plain":
                 raise  # a fault of the disk, not of the file
-            message = f"the {self.kind} data is damaged after {self.expanded_bytes:,} bytes: {error}"
+            why = str(error) if isinstance(error, _OwnWords) else "it does not expand"
+            message = f"the {self.kind} data is damaged after {self.expanded_bytes:,} bytes: {why}"
             raise _compression(
                 message, "Compress the file again, and check that it was sent whole."
             ) from error
@@ -298,8 +317,8 @@ def open_lines(path: Path | str, limits: Limits | None = None, longest: int | No
     for block in open_blocks(path, limits):
         if longest is not None and len(rest) > longest:
             raise _too_long(longest)
-        *lines, rest = (rest + block).split(b"\n")
-        for line in lines:
-            yield line.removesuffix(b"\r")
+        block = rest + block
+        *lines, rest = block.split(b"\n")
+        yield from [line.removesuffix(b"\r") for line in lines] if b"\r" in block else lines
     if rest:
         yield rest.removesuffix(b"\r")

@@ -187,7 +187,9 @@ def _theirs() -> Iterator[None]:
         if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):
             raise
         hint = "Pack it again, and check it with `unzip -t`."
-        raise _refusal("compression", f"the zip is damaged: {_shown(str(error))}", hint) from error
+        ours = isinstance(error, zipfile.BadZipFile)  # the others are a decompressor's, in words of its own
+        why = _shown(str(error)) if ours else "what is packed in it does not expand"
+        raise _refusal("compression", f"the zip is damaged: {why}", hint) from error
 
 
 def _refuse_lies(stored: _Stored, archive: zipfile.ZipFile) -> None:

@@ -88,8 +88,8 @@ def run_score(arguments: argparse.Namespace) -> int:
     except InvalidContent as error:
         return _refuse(arguments.qrels, error.report, arguments.json)
     target = Target(
-        qrels=qrels, query_ids=qrels.query_ids, hidden=False, relevance_level=arguments.relevance_level,
-        drop_self_matches=arguments.drop_self_matches,
+        qrels=qrels, query_ids=qrels.query_ids, hidden=False, names_queries=True,
+        relevance_level=arguments.relevance_level, drop_self_matches=arguments.drop_self_matches,
     )  # fmt: skip
     try:
         scored = score_run(arguments.run_file, target, arguments.measures)
@@ -145,7 +145,7 @@ def run_check(arguments: argparse.Namespace) -> int:
         with _document_ids(arguments) as documents:
             target = Target(
                 qrels=qrels, query_ids=_query_ids(arguments.queries, qrels), document_ids=documents, hidden=False,
-                drop_self_matches=arguments.drop_self_matches,
+                names_queries=True, drop_self_matches=arguments.drop_self_matches,
             )  # fmt: skip
             report = check_run(arguments.run_file, target)
     except InvalidContent as error:

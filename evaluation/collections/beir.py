@@ -67,14 +67,14 @@ _LINE_PROBLEMS = {
     "unusable_id": (
         "has",
         "have",
-        "an `_id` with white space or control characters, or of more than 256 bytes",
+        "an id with white space or control characters, or of more than 256 bytes",
         "Identifiers must fit into a TREC run, whose fields are separated by white space.",
     ),
     "duplicate_id": (
         "repeats",
         "repeat",
-        "the `_id` of an earlier line",
-        "Give every line an `_id` of its own.",
+        "the id of an earlier line",
+        "Give every line an id of its own.",
     ),
 }
 
@@ -180,7 +180,7 @@ def iterate_documents(
 ) -> Iterator[tuple[int, Document]]:
     """(line number, document) for each usable line; what is wrong with the others goes to `findings`.
 
-    `on_bytes` receives the expanded bytes of the file, line by line: for checksums.
+    `on_bytes` receives the expanded bytes of the file, line by line and without a byte order mark: for checksums.
     """
     for number, record in _iterate_records(path, findings, progress, on_bytes):
         title = record.get("title")
@@ -211,8 +211,6 @@ def _iterate_records(
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """(line number, record) for each line whose `_id` and `text` are usable strings."""
     for number, line in _iterate_lines(path, findings, progress, on_bytes):
-        if number == 1 and line.startswith(_BYTE_ORDER_MARK):
-            line = line[len(_BYTE_ORDER_MARK) :]
         try:
             record = orjson.loads(line)
         except orjson.JSONDecodeError:
@@ -286,7 +284,7 @@ def _iterate_lines(
             try:
                 line = stream.readline(MAX_LINE_BYTES)
             except _DAMAGED_GZIP as error:
-                findings.add_problem(_damaged(path, number, error))
+                findings.add_problem(_damaged(path, number, isinstance(error, EOFError)))
                 break
             if not line:
                 break
@@ -296,9 +294,11 @@ def _iterate_lines(
                 if expanded > _MOST_RATIO * stored.tell():
                     findings.add_problem(_expands(path))
                     break
+            continued, cut = cut, len(line) == MAX_LINE_BYTES and not line.endswith(b"\n")
+            if number == 0 and not continued:
+                line = line.removeprefix(_BYTE_ORDER_MARK)
             if on_bytes is not None:
                 on_bytes(line)
-            continued, cut = cut, len(line) == MAX_LINE_BYTES and not line.endswith(b"\n")
             if continued:
                 continue
             number += 1
@@ -312,12 +312,13 @@ def _iterate_lines(
         progress(1.0)
 
 
-def _damaged(path: Path, line: int, error: Exception) -> Problem:
+def _damaged(path: Path, line: int, ends_early: bool) -> Problem:
+    why = "it ends before its compressed data does" if ends_early else "it does not expand"
     return Problem(
         severity="error",
         code="damaged_file",
         count=1,
-        message=f"{path.name}: the compressed file is damaged after line {line:,} ({error})",
+        message=f"{path.name}: the compressed file is damaged after line {line:,}: {why}",
         hint="Compress the file again, and check it with `gzip -t`.",
         lines=(max(line, 1),),
     )

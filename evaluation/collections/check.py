@@ -14,7 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
+from evaluation.archives.compression import open_lines
 from evaluation.collections.beir import (
+    MAX_ID_BYTES,
     Document,
     Findings,
     Progress,
@@ -82,7 +84,7 @@ def check_corpus(path: Path, on_id: OnId | None = None, progress: Progress | Non
             titled += bool(document.title)
             yield line, document.id
 
-    _find_duplicates(count(), lambda: iterate_documents(path, Findings(path.name)), findings, on_id)
+    _find_duplicates(count(), lambda: _ids(iterate_documents(path, Findings(path.name))), findings, on_id)
     _require_some(documents, findings, "document")
     findings.raise_if_any()
     return CorpusStatistics(
@@ -111,7 +113,7 @@ def check_queries(path: Path, on_id: OnId | None = None, progress: Progress | No
             empty += words_here == 0
             yield line, query.id
 
-    _find_duplicates(count(), lambda: iterate_queries(path, Findings(path.name)), findings, on_id)
+    _find_duplicates(count(), lambda: _ids(iterate_queries(path, Findings(path.name))), findings, on_id)
     _require_some(queries, findings, "query")
     findings.raise_if_any()
     return QueryStatistics(
@@ -122,6 +124,38 @@ def check_queries(path: Path, on_id: OnId | None = None, progress: Progress | No
         mean_words=words / queries,
         empty_queries=empty,
     )
+
+
+def check_document_ids(path: Path, on_id: OnId) -> None:
+    """Read a list of document ids, one a line, plain or compressed; blank lines are passed over.
+
+    Raises InvalidContent for lines that are no id, and for ids that are there twice; `on_id` as in `check_corpus`.
+    """
+    findings = Findings(path.name)
+    _find_duplicates(
+        _listed_ids(path, findings), lambda: _listed_ids(path, Findings(path.name)), findings, on_id
+    )
+    findings.raise_if_any()
+
+
+def _listed_ids(path: Path, findings: Findings) -> Iterator[tuple[int, str]]:
+    """(line number, id) for each line that is one."""
+    for number, line in enumerate(open_lines(path), start=1):
+        if not line:
+            continue
+        try:
+            identifier = line.decode()
+        except UnicodeDecodeError:
+            findings.add("not_utf8", number)
+            continue
+        if len(identifier.split()) == 1 and len(line) <= MAX_ID_BYTES:
+            yield number, identifier.strip()
+        else:
+            findings.add("unusable_id", number)
+
+
+def _ids(records: Iterable[tuple[int, Document | Query]]) -> Iterator[tuple[int, str]]:
+    return ((line, record.id) for line, record in records)
 
 
 class _Digest:
@@ -152,7 +186,7 @@ def _require_some(count: int, findings: Findings, what: str) -> None:
 
 def _find_duplicates(
     identifiers: Iterable[tuple[int, str]],
-    read_again: Callable[[], Iterable[tuple[int, Document | Query]]],
+    read_again: Callable[[], Iterable[tuple[int, str]]],
     findings: Findings,
     on_id: OnId | None,
 ) -> None:
@@ -177,7 +211,7 @@ def _find_duplicates(
 def _report_duplicates(
     ordered: np.ndarray,
     repeated: np.ndarray,
-    records: Iterable[tuple[int, Document | Query]],
+    identifiers: Iterable[tuple[int, str]],
     findings: Findings,
 ) -> None:
     """Compare the identifiers with repeated hashes as text, and report those that are really equal.
@@ -193,11 +227,11 @@ def _report_duplicates(
     seen_hashes = np.zeros(len(believed), dtype=np.bool_)
     count = 0
     lines: list[int] = []
-    for line, record in records:
-        value = hash(record.id)
+    for line, identifier in identifiers:
+        value = hash(identifier)
         if value in compared:
-            duplicate = record.id in seen
-            seen.add(record.id)
+            duplicate = identifier in seen
+            seen.add(identifier)
         else:
             place = int(np.searchsorted(believed, value)) if len(believed) else 0
             if place == len(believed) or believed[place] != value:

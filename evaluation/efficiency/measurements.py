@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from evaluation.engines.base import SearchPart
 
@@ -21,14 +22,19 @@ _PERHAPS = (
     "peak_gpu_memory_bytes",
     "parameters",
     "energy_joules_per_query",
+    "spread_ms",
 )
+#: Those that measurements under protocol v1 lack, and what holds for them.
+_SINCE = {"stored_runs": 0, "rounds": 1, "unsettled": 0}
 _LONGEST_TEXT = 40
+#: From which share of the queries on a measurement was disturbed.
+MOST_UNSETTLED = 0.1
 _TOO_LARGE = 2**63
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Milliseconds of one search: the mean, and what 50, 95 and 99 of 100 searches stay within (nearest rank)."""
+    """Milliseconds of a query's quickest search: the mean, and what 50, 95 and 99 of 100 stay within (nearest rank)."""
 
     mean: float
     p50: float
@@ -36,8 +42,8 @@ class Latency:
     p99: float
 
     @classmethod
-    def of(cls, seconds: Sequence[float]) -> Self:
-        """The latency of searches that took so many seconds each; at least one."""
+    def of(cls, seconds: Sequence[float] | npt.NDArray[np.float64]) -> Self:
+        """The latency of queries whose quickest searches took so many seconds each; at least one."""
         milliseconds = np.asarray(seconds, dtype=np.float64) * 1000
         p50, p95, p99 = np.percentile(milliseconds, [50, 95, 99], method="inverted_cdf").tolist()
         return cls(float(milliseconds.mean()), p50, p95, p99)
@@ -51,6 +57,10 @@ class Figures:
     `parts_ms` are of one search; parts need not add up to the whole. `peak_memory_bytes` is the resident memory of the
     whole process since its start, `energy_source` what `energy_joules_per_query` is the energy of. `stored_runs` counts
     the runs that the system began with: these were searched before, and that is in no figure.
+
+    The searches were made in `rounds`; `spread_ms` is how far the mean latency may be off, by what groups of rounds
+    differ, and None under protocol v1, which had one round. `unsettled` counts the queries whose quickest search no
+    other one confirmed, or that were interrupted each time.
     """
 
     protocol: str
@@ -71,6 +81,9 @@ class Figures:
     energy_joules_per_query: float | None = None
     energy_source: str = ""
     stored_runs: int = 0
+    rounds: int = 1
+    spread_ms: float | None = None
+    unsettled: int = 0
     parts_ms: Mapping[str, float] = field(default_factory=dict)
 
     def as_data(self) -> dict[str, Any]:
@@ -87,6 +100,7 @@ class Figures:
         if not isinstance(latency, Mapping) or not isinstance(parts, Mapping):
             raise ValueError("latency_ms and parts_ms are objects of numbers")
         whole = {name: int(_number(data, name)) for name in _ALWAYS}
+        since = {name: int(_number({**_SINCE, **data}, name)) for name in _SINCE}
         perhaps = {name: None if data.get(name) is None else _number(data, name) for name in _PERHAPS}
         for name in ("index_bytes", "peak_memory_bytes", "peak_gpu_memory_bytes", "parameters"):
             value = perhaps[name]
@@ -95,12 +109,17 @@ class Figures:
             protocol=_text(data, "protocol"),
             device=_text(data, "device"),
             energy_source=_text(data, "energy_source"),
-            stored_runs=int(_number({"stored_runs": 0, **data}, "stored_runs")),
             latency_ms=Latency(**{name: _number(latency, name) for name in ("mean", "p50", "p95", "p99")}),
             parts_ms={name: _number(parts, name) for name in get_args(SearchPart) if name in parts},
             **whole,
+            **since,
             **perhaps,  # type: ignore[arg-type]
         )
+
+
+def was_disturbed(figures: Mapping[str, Any]) -> bool:
+    """Whether more than a tenth of the queries, by `Figures.as_data`, never settled."""
+    return bool(figures.get("unsettled", 0) > MOST_UNSETTLED * figures["queries"])
 
 
 def _number(values: Mapping[Any, Any], name: str) -> float:

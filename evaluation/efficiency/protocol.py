@@ -1,11 +1,19 @@
-"""Protocol v1: how long a search takes, and what the system needs, measured where its index lies.
+"""Protocol v2: how long a search takes, and what the system needs, measured where its index lies.
 
 One search at a time, in one process with a declared number of threads, from a query's text to its top 100 with ids.
-After 20 searches that are not counted, at least 200 are timed: the queries in their order, each as often as the
-others; where there are more than 200, 200 that lie evenly over them. Nothing is kept between two searches. A system's
-first stage and the encoding of the query are part of its time, and told apart.
+After 20 searches that are not counted, up to 100 queries, which lie evenly over all, are searched in rounds: all in
+their order, again and again. A query's time is that of its quickest search. Whatever else runs on the machine delays
+searches and speeds none up, so this is what the system itself needs: beside busy loops on every core it differs by some
+per cent from that of an idle machine, where a mean over all searches is several times as long. Nothing is kept between
+two searches. A system's first stage and the encoding of the query are part of its time, and told apart.
 
-Throughput is over all queries, or 1,000 that lie evenly over more, handed over in batches of 64.
+There are at least 200 searches and two rounds, and ten rounds where these take less than ten seconds. Then rounds go on
+over the queries that are not settled, up to thirty rounds or thirty seconds: those whose two quickest searches differ
+by more than a tenth, or that were interrupted in every round (the kernel counts how often it takes a processor away).
+How many are left is told. How well the mean is known is told too: rounds are divided into up to five groups, one after
+the other, and the spread is the most that the mean rises by where one group is left out.
+
+Throughput is over all queries, or 1,000 that lie evenly over more, handed over in batches of 64, once.
 What a system gives beside its main result, such as a re-ranker's lesser depths, is measured with less effort, because
 the machine is held for it: 5 searches warm up, at least 50 are timed, and throughput is over 128 queries.
 Build time, the rate of encoding, the size of the index and the peak of memory are those of the job that built it.
@@ -14,12 +22,15 @@ A figure of one protocol is never compared with one of another.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
+from resource import RUSAGE_SELF, getrusage
+from time import perf_counter, sleep
 
 import numpy as np
+import numpy.typing as npt
 
 from evaluation.checkpoints.description import CheckpointDescription
 from evaluation.collections.beir import Query
@@ -30,12 +41,21 @@ from evaluation.engines.base import Engine, Retrieval
 
 __all__ = ["PROTOCOL", "Figures", "Latency", "measure", "parameters_of"]
 
-PROTOCOL = "v1"
+PROTOCOL = "v2"
 #: How deep a timed search goes.
 DEPTH = 100
 WARM_UP_SEARCHES = 20
-#: The least number of timed searches.
-TIMED_SEARCHES = 200
+#: The least number of timed searches, and the most queries that they are of.
+TIMED_SEARCHES, TIMED_QUERIES = 200, 100
+#: Rounds that are wanted and the seconds that they may take; how many of both where queries do not settle.
+ROUNDS, ROUND_SECONDS = 10, 10.0
+MOST_ROUNDS, MOST_ROUND_SECONDS = 30, 30.0
+#: Seconds between two rounds: a short disturbance does not meet them all.
+PAUSE_SECONDS = 0.1
+#: Groups of rounds that the spread is over.
+GROUPS = 5
+#: A query is settled where its two quickest searches differ by no more than this share.
+SETTLED = 0.1
 #: The most queries that throughput is taken over, and how many the engine is handed at once.
 BATCHED_QUERIES = 1000
 BATCH = 64
@@ -43,19 +63,45 @@ BATCH = 64
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """How many searches warm up, how many are timed at least, and how many queries throughput is taken over at most."""
+    """How many searches warm up, and how many are timed at least, of how many queries at most.
+
+    `batched` is how many queries throughput is taken over at most. `rounds` and `seconds` are of the timed searches
+    of all queries, `most_rounds` and `most_seconds` where some of them do not settle.
+    """
 
     warm_up: int
     searches: int
+    queries: int
     batched: int
+    rounds: int
+    seconds: float
+    most_rounds: int
+    most_seconds: float
 
 
-WHOLE = Effort(WARM_UP_SEARCHES, TIMED_SEARCHES, BATCHED_QUERIES)
+WHOLE = Effort(
+    WARM_UP_SEARCHES,
+    TIMED_SEARCHES,
+    TIMED_QUERIES,
+    BATCHED_QUERIES,
+    ROUNDS,
+    ROUND_SECONDS,
+    MOST_ROUNDS,
+    MOST_ROUND_SECONDS,
+)
 #: For what a system gives beside its main result: model and index are warm from the retrieval.
-OF_VARIANT = Effort(5, 50, 2 * BATCH)
+OF_VARIANT = Effort(5, 50, 25, 2 * BATCH, 4, 2.0, 8, 4.0)
+
+#: Seconds of searches, shape (rounds, queries).
+Times = npt.NDArray[np.float64]
 
 #: Told the share of the measuring that is done, 0 to 1. It may raise to stop.
 MeasureProgress = Callable[[float], None]
+
+
+def _interruptions() -> int:
+    """How often a processor was taken from a thread of this process that could have worked on."""
+    return getrusage(RUSAGE_SELF).ru_nivcsw
 
 
 def measure(
@@ -70,23 +116,29 @@ def measure(
     progress: MeasureProgress | None = None,
     meter: EnergyMeter | None = None,
     clock: Callable[[], float] = perf_counter,
+    interruptions: Callable[[], int] = _interruptions,
+    pause: Callable[[float], None] = sleep,
 ) -> Figures:
     """What the engine, whose index is open, costs. `retrieval` says how it was built, `checkpoint` what model it runs.
 
     `threads` is how many cores it was given, which is declared, not found out. `meter` counts energy, by default with
-    what the machine offers. `clock` gives seconds. Raises ValueError where there is no query.
+    what the machine offers. `clock` gives seconds, `interruptions` how often the process had to give up a processor.
+    Raises ValueError where there is no query.
     """
     if not queries:
         raise ValueError("there are no queries, so there is no search to time")
     report = progress or (lambda share: None)
-    timed = timed_queries(queries, effort.searches)
-    _warm_up(engine, timed[: effort.warm_up], report)
+    timed, counter = spread(queries, effort.queries), meter or open_meter(device)
+    _warm_up(engine, (timed * -(-effort.warm_up // len(timed)))[: effort.warm_up], report)
     engine.clock.seconds.clear()
-    counter = meter or open_meter(device)
     before = counter.joules()
-    seconds = _time_searches(engine, timed, report, clock)
+    rounds = _Rounds(engine, timed, effort, clock, interruptions, pause)
+    rounds.run(report)
     after = counter.joules()
-    parts = {part: 1000 * spent / len(seconds) for part, spent in engine.clock.seconds.items()}
+    times = rounds.times()
+    searches = int(np.isfinite(times).sum())
+    energy = _joules_per_search(before, after, searches)
+    parts = _parts(engine, times)
     throughput = _throughput(engine, spread(queries, effort.batched), clock)
     report(1.0)
     return Figures(
@@ -94,10 +146,13 @@ def measure(
         depth=DEPTH,
         threads=threads,
         device=device,
-        searches=len(seconds),
-        queries=len(set(timed)),
+        searches=searches,
+        queries=len(timed),
         documents=retrieval.documents,
-        latency_ms=Latency.of(seconds),
+        latency_ms=Latency.of(np.nanmin(times, axis=0)),
+        rounds=len(times),
+        spread_ms=spread_of(times),
+        unsettled=len(rounds.unsettled()),
         parts_ms=parts,
         queries_per_second=throughput,
         documents_per_second=encoding_rate(retrieval),
@@ -106,22 +161,18 @@ def measure(
         peak_memory_bytes=peak_memory(),
         peak_gpu_memory_bytes=peak_gpu_memory() if device == "cuda" else None,
         parameters=parameters_of(checkpoint),
-        energy_joules_per_query=(
-            max(after - before, 0.0) / len(seconds) if before is not None and after is not None else None
-        ),
-        energy_source=counter.source if before is not None and after is not None else "",
+        energy_joules_per_query=energy,
+        energy_source=counter.source if energy is not None else "",
     )
+
+
+def _joules_per_search(before: float | None, after: float | None, searches: int) -> float | None:
+    return None if before is None or after is None else max(after - before, 0.0) / searches
 
 
 def efforts(results: int) -> tuple[Effort, ...]:
     """The effort for each of so many results of one system, the main one last; at least one."""
     return (*[OF_VARIANT] * (results - 1), WHOLE)
-
-
-def timed_queries(queries: Sequence[Query], searches: int = TIMED_SEARCHES) -> list[Query]:
-    """The queries of the timed searches, in their order: few are cycled, each equally often, many are thinned out."""
-    chosen = spread(queries, searches)
-    return chosen * -(-searches // len(chosen))
 
 
 def spread(queries: Sequence[Query], most: int) -> list[Query]:
@@ -157,17 +208,85 @@ def _warm_up(engine: Engine, queries: Sequence[Query], report: MeasureProgress) 
         _search(engine, [query])
 
 
-def _time_searches(
-    engine: Engine, timed: Sequence[Query], report: MeasureProgress, clock: Callable[[], float]
-) -> list[float]:
-    """The seconds of each search. Progress is told between two searches, and not counted."""
-    seconds = []
-    for number, query in enumerate(timed):
-        started = clock()
-        _search(engine, [query])
-        seconds.append(clock() - started)
-        report(number / len(timed))
-    return seconds
+class _Rounds:
+    """The timed searches, round by round, until enough is known."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        timed: Sequence[Query],
+        effort: Effort,
+        clock: Callable[[], float],
+        interruptions: Callable[[], int],
+        pause: Callable[[float], None],
+    ) -> None:
+        self._engine, self._timed, self._effort = engine, timed, effort
+        self._clock, self._interruptions, self._pause = clock, interruptions, pause
+        self._undisturbed = np.zeros(len(timed), dtype=bool)
+        self._seconds: list[list[float]] = []
+
+    def times(self) -> Times:
+        """The seconds of each search, shape (rounds, queries), NaN where a query was settled before."""
+        return np.array(self._seconds, dtype=np.float64)
+
+    def unsettled(self) -> list[int]:
+        """The places of the queries whose quickest search no other confirms, or that were interrupted each time."""
+        quickest, second = np.sort(self.times(), axis=0)[:2]  # NaN comes last
+        settled = (second <= (1 + SETTLED) * quickest) & self._undisturbed
+        return np.flatnonzero(~settled).tolist()
+
+    def run(self, report: MeasureProgress) -> None:
+        """Search in rounds. Progress is told between two searches, and not counted."""
+        effort, everything = self._effort, range(len(self._timed))
+        every = max(1, effort.searches // len(self._timed) // effort.rounds)
+        spent, asked = 0.0, list(everything)
+        while asked:
+            if self._seconds and len(self._seconds) % every == 0:
+                self._pause(PAUSE_SECONDS)
+            self._round(asked, report)
+            spent += float(np.nansum(self._seconds[-1]))
+            rounds = len(self._seconds)
+            if rounds < 2 or rounds * len(self._timed) < effort.searches:
+                continue
+            if rounds < effort.rounds and spent < effort.seconds:
+                continue
+            enough = rounds >= effort.most_rounds or spent >= effort.most_seconds
+            asked = [] if enough else self.unsettled()
+
+    def _round(self, asked: Sequence[int], report: MeasureProgress) -> None:
+        done, wanted = len(self._seconds), max(self._effort.rounds, len(self._seconds) + 1)
+        self._seconds.append([np.nan] * len(self._timed))
+        for number in asked:
+            before = self._interruptions()
+            started = self._clock()
+            _search(self._engine, [self._timed[number]])
+            self._seconds[-1][number] = self._clock() - started
+            self._undisturbed[number] |= self._interruptions() == before
+            report((done + number / len(self._timed)) / wanted)
+
+
+def spread_of(times: Times) -> float:
+    """By how many milliseconds the mean rises at most where one of up to five consecutive groups of rounds is left out.
+
+    `times` are seconds of each search, shape (rounds, queries), of at least two rounds; NaN where there was none.
+    """
+    groups = np.array_split(np.arange(len(times)), min(GROUPS, len(times)))
+    means = [_mean(np.delete(times, group, axis=0), times) for group in groups]
+    return float(1000 * (max(means) - _mean(times, times)))
+
+
+def _mean(some: Times, every: Times) -> float:
+    """The mean of the queries' quickest searches among some rounds; of all, of a query that those have no search of."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # numpy's, of columns without a number
+        quickest = np.nanmin(some, axis=0)
+    return float(np.where(np.isnan(quickest), np.nanmin(every, axis=0), quickest).mean())
+
+
+def _parts(engine: Engine, times: Times) -> dict[str, float]:
+    """Milliseconds of each part of a search: its share of all searches, of the mean over the quickest."""
+    share = 1000 * _mean(times, times) / np.nansum(times)
+    return {part: float(spent * share) for part, spent in engine.clock.seconds.items()}
 
 
 def _throughput(engine: Engine, queries: Sequence[Query], clock: Callable[[], float]) -> float | None:

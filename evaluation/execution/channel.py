@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
 from time import monotonic
 
 from evaluation.execution.job import ANSWER_GO, ASK_TO_MEASURE, Progress
@@ -22,21 +21,14 @@ class Channel:
         os.dup2(2, 1)
         self._stage = ""
         self._told = -_PAUSE
-        #: By stage, what is counted in it and how many there are (asked once, on entering the stage): for the notes.
-        self.totals: Mapping[str, tuple[str, Callable[[], int]]] = {}
-        self._total = 0
 
     def report(self, stage: str, share: float) -> None:
         """Tell the stage and its share: at once when the stage changes or ends, else a few times a second."""
         now = monotonic()
         if stage == self._stage and share < 1 and now - self._told < _PAUSE:
             return
-        what, count = self.totals.get(stage, ("", int))
-        if stage != self._stage:
-            self._total = count()
         self._stage, self._told = stage, now
-        note = f"{round(share * self._total):,} of {self._total:,} {what}" if self._total else ""
-        self._say(Progress(stage, share, note).to_json())
+        self._say(Progress(stage, share).to_json())
 
     def ask_to_measure(self) -> bool:
         """Wait for the machine to be free; False if it is not to be. Raises EOFError when the parent is gone."""

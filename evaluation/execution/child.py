@@ -15,7 +15,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from evaluation.collections.beir import Query, count_documents, read_corpus, read_queries
+from evaluation.collections.beir import Query, read_corpus
 from evaluation.core.errors import ModelFailure
 from evaluation.efficiency.protocol import efforts, measure
 from evaluation.engines import (
@@ -75,11 +75,6 @@ def perform(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
 
 def _retrieve(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
     assert job.queries is not None
-    corpus, queries = job.corpus, job.queries
-    channel.totals = {
-        "encoding": ("documents", lambda: count_documents(corpus)),
-        "searching": ("queries", lambda: sum(1 for _ in read_queries(queries))),
-    }
     work = job.out / WORK_FOLDER
     work.mkdir()
     figures: dict[str, Any] = {"figures": None, "variants": {}}
@@ -90,8 +85,8 @@ def _retrieve(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
 
     done = retrieve(
         job.engine,
-        corpus,
-        queries,
+        job.corpus,
+        job.queries,
         (work if job.task == "measure" else job.out) / RUN_NAME,
         job.parameters,
         k=job.depth,
@@ -145,7 +140,6 @@ def _encode_shard(job: ExecutionJob, channel: Channel) -> dict[str, Any]:
         raise TypeError(f"{job.engine} does not encode in shards, or no shard was named")
     first = job.shard * job.shard_size
     documents = list(islice(read_corpus(job.corpus), first, first + job.shard_size))
-    channel.totals = {"encoding": ("documents", lambda: len(documents))}
     channel.report("encoding", 0.0)
     folder = job.out / SHARD_FOLDER
     folder.mkdir()

@@ -47,22 +47,29 @@ class Known:
 
 def checked_figures(figures: Figures, known: Known, retrieval: Retrieval, effort: Effort = WHOLE) -> Figures:
     """The figures, with what follows from the retrieval taken from there. Raises ValueError, saying what cannot be."""
-    timed = min(known.queries, effort.searches)
+    timed = min(known.queries, effort.queries)
     if not timed:
         raise ValueError("there was no query to time")
+    least = max(2, -(-effort.searches // timed))
+    if not least <= figures.rounds <= max(least, effort.most_rounds):
+        raise ValueError(f"{figures.rounds} rounds are not {least} to {max(least, effort.most_rounds)}")
     declared = {
         "protocol": PROTOCOL,
         "depth": DEPTH,
         "threads": known.job.threads,
         "device": known.job.device,
-        "searches": timed * -(-effort.searches // timed),
+        "queries": timed,
         "documents": retrieval.documents,
     }
     for name, value in declared.items():
         if getattr(figures, name) != value:
             raise ValueError(f"{name} is {getattr(figures, name)!r:.40}, and not {value!r}")
-    if not 1 <= figures.queries <= timed:
-        raise ValueError(f"{figures.queries} queries were timed, of {known.queries}")
+    if not timed * least <= figures.searches <= timed * figures.rounds:
+        raise ValueError(
+            f"{figures.searches} searches are none of {timed} queries in {figures.rounds} rounds"
+        )
+    if figures.unsettled > timed or figures.spread_ms is None:
+        raise ValueError("it is not told how well the latency is known")
     _check_times(figures)
     _check_resources(figures)
     return replace(

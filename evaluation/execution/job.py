@@ -38,15 +38,15 @@ Task = Literal["retrieve", "encode_shard", "measure"]
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a child is: the stage, its share done (0 to 1), and perhaps "12,000 of 50,000 documents"."""
+    """Where a child is: the stage, and its share done (0 to 1). The note is the parent's, never the child's."""
 
     stage: str
     share: float
     note: str = ""
 
     def to_json(self) -> str:
-        """The progress as one line."""
-        return json.dumps(asdict(self))
+        """The progress as one line, without the note."""
+        return json.dumps({"stage": self.stage, "share": self.share})
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,10 +34,10 @@ from evaluation.execution.job import (
 STAGES = ("loading", "encoding", "indexing", "searching", "measuring")
 _LARGEST_FILE = 1 << 20
 _LARGEST_TEXT = 2_000
-#: The only words that a note has beside two numbers; see `channel.Channel.report`.
-_NOTE = re.compile(r"([0-9,]{1,13}) of ([0-9,]{1,13}) (documents|queries)", re.ASCII)
 #: Digits of a share that are kept: no bar shows more.
-_SHARE_DECIMALS = 3
+_SHARE_DECIMALS = 2
+#: Significant digits that are kept of times, rates and sizes: no page shows more.
+_DIGITS = 4
 #: Numbers of a message about parameters that are kept.
 _NUMBER = re.compile(r"(?<![\w.])[0-9]{1,7}(?![\w.])", re.ASCII)
 _MOST_NUMBERS = 3
@@ -58,23 +58,26 @@ def is_question(line: bytes) -> bool:
     return line.strip() == ASK_TO_MEASURE.encode()
 
 
-def read_progress(line: bytes) -> Progress | None:
-    """The progress that a line tells; None where it tells none."""
+def read_progress(line: bytes, before: Progress | None = None) -> Progress | None:
+    """The progress that a line tells; None where it tells none, or leads back behind the one `before`.
+
+    The submitter watches it, and the child may have read hidden queries. It can only go forward, by hundredths through
+    five stages, so all of it carries less than 500 signs, whatever the child writes.
+    """
     try:
         told = _parse(line)
-        stage, share, note = told["stage"], told["share"], told.get("note", "")
+        stage, share = told["stage"], told["share"]
     except (InvalidOutcome, KeyError):
         return None
-    if stage not in STAGES or not isinstance(share, int | float) or not isinstance(note, str):
+    if stage not in STAGES or not isinstance(share, int | float):
         return None
-    return Progress(stage, round(min(max(float(share), 0.0), 1.0), _SHARE_DECIMALS), _note(note))
+    progress = Progress(stage, round(min(max(float(share), 0.0), 1.0), _SHARE_DECIMALS))
+    return progress if before is None or _place(before) <= _place(progress) else None
 
 
-def _note(told: str) -> str:
-    """ "12,000 of 50,000 documents", made again from its two numbers; nothing for any other text."""
-    found = _NOTE.fullmatch(told)
-    done, total = (int(number.replace(",", "") or "0") for number in found.groups()[:2]) if found else (1, 0)
-    return f"{done:,} of {total:,} {found[3]}" if found and done <= total else ""
+def _place(progress: Progress) -> tuple[int, float]:
+    """How far a progress is. What is not a child's stage, as waiting, comes before all."""
+    return (STAGES.index(progress.stage) if progress.stage in STAGES else -1, progress.share)
 
 
 def read_failure(out: Path, job: ExecutionJob) -> ModelFailure | None:
@@ -127,6 +130,7 @@ def read_result(out: Path, job: ExecutionJob, seconds: float) -> dict[str, Any]:
         raise InvalidOutcome(str(error)) from error
     told = {entry.name: getattr(retrieval, entry.name) for entry in fields(Retrieval)}
     told["variants"] = {label: path.name for label, path in retrieval.variants.items()}
+    told |= _coarse({name: told[name] for name in (*_SECONDS, "index_bytes")})
     return {"retrieval": told, "figures": figures, "variants": variants, "hardware": hardware}
 
 
@@ -146,8 +150,18 @@ def _measured(
         for one, effort in zip(given, efforts(len(given)), strict=True)
     ]
     check_clock(figures, known, retrieval)
-    data = [one.as_data() for one in figures]
+    data = [_coarse(one.as_data()) for one in figures]
     return data[-1], dict(zip(labels, data, strict=False))
+
+
+def _coarse(value: Any) -> Any:
+    """The value with every float, and every number of bytes, to four significant digits, in dictionaries too."""
+    if isinstance(value, dict):
+        return {
+            name: int(_coarse(float(item))) if name.endswith("_bytes") and item is not None else _coarse(item)
+            for name, item in value.items()
+        }
+    return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) else value
 
 
 def _checked_retrieval(retrieval: dict[str, Any], out: Path, known: Known) -> Retrieval:

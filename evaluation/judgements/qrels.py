@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from evaluation.kernel.judged import JudgedTable
 
 _GRADE = re.compile(rb"[+-]?[0-9]{1,9}")
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BEIR_HEADER = (b"query-id", b"corpus-id", b"score")
 
 #: code → (message, hint) of what may be wrong with a line of a qrels file.
 _PROBLEMS = {
-    "encoding": ("not UTF-8: {lines}", "Save the file as UTF-8 without a byte order mark."),
+    "encoding": ("not UTF-8: {lines}", "Save the file as UTF-8."),
     "fields": (
         "neither four TREC fields nor three tab-separated ones: {lines}",
         "Write `query iteration document grade`, or `query<TAB>document<TAB>grade` under the header "
@@ -161,7 +162,7 @@ class _Problems:
 
 def read_qrels(path: Path | str, limits: Limits | None = None) -> Qrels:
     """Judgements from a TREC file (`query iteration document grade`, white space between) or a BEIR one
-    (`query<TAB>document<TAB>grade`, usually under a header); may be compressed.
+    (`query<TAB>document<TAB>grade`, usually under a header); may be compressed, and begin with a byte order mark.
 
     Raises InvalidContent with every class of problem in the file and its first lines.
     """
@@ -174,6 +175,8 @@ def read_grades(path: Path | str, limits: Limits | None = None) -> dict[bytes, d
     problems = _Problems()
     tabs: bool | None = None  # whether fields are separated by tabs alone, as the first line has it
     for number, line in enumerate(open_lines(path, limits), start=1):
+        if number == 1:
+            line = line.removeprefix(_BYTE_ORDER_MARK)
         fields = line.split()
         if not fields:
             continue

@@ -1,4 +1,8 @@
-"""The kernel's C compiled on first use, and kept: in a folder of ours, under the hash of all that it was made from."""
+"""The kernel's C compiled on first use, and kept: in a folder of ours, under the hash of all that it was made from.
+
+An image without a compiler brings it compiled: `python -m evaluation.kernel FOLDER` while the image is built, and
+`RUNBOARD_KERNEL_PREBUILT=FOLDER` in it.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,8 @@ import stat
 import subprocess
 import sysconfig
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
 from pathlib import Path
 
 from evaluation.core.errors import KernelUnavailable
@@ -21,6 +26,7 @@ MAIN_SOURCE = SOURCES / "run_reader.c"
 #: -ffp-contract=off: scores are rounded as the C standard has it, on every machine.
 FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-pipe", "-fvisibility=hidden", "-ffp-contract=off")
 
+_ROOT = 0
 _NO_COMPILER = (
     "Reading runs needs a C compiler, and none was found ({tried}). Install gcc, or name a compiler in the "
     "environment variable CC."
@@ -29,11 +35,39 @@ _NO_COMPILER = (
 
 def built_library() -> Path:
     """The compiled kernel, made now if it was not. Raises KernelUnavailable, which says what to do."""
+    brought = cache_folder() / _name(_digest())
+    if _is_ours(brought, stat.S_ISREG) or _bring(brought):
+        return brought
     compiler = _compiler()
-    library = cache_folder() / f"run_reader-{_digest(compiler)}.so"
+    library = cache_folder() / _name(_digest_with(compiler))
     if not _is_ours(library, stat.S_ISREG):
-        _compile(compiler, library)
+        _put(library, partial(_compile, compiler))
     return library
+
+
+def prebuild(folder: Path) -> Path:
+    """Compile the kernel into a folder, for everybody to read. Raises KernelUnavailable."""
+    folder.mkdir(parents=True, exist_ok=True)
+    library = folder / _name(_digest())
+    _put(library, partial(_compile, _compiler()))
+    library.chmod(0o755)
+    return library
+
+
+def _bring(library: Path) -> bool:
+    """Copy what the image brings for these very sources, whoever compiled it; whether there is anything.
+
+    A sandbox gets a copy of our cache, in which this one is ours as any other.
+    """
+    folder = os.environ.get("RUNBOARD_KERNEL_PREBUILT")
+    if not folder or not _is_ours(Path(folder) / library.name, stat.S_ISREG, owners=(_ROOT,)):
+        return False
+    _put(library, partial(shutil.copyfile, Path(folder) / library.name))
+    return True
+
+
+def _name(digest: str) -> str:
+    return f"run_reader-{digest}.so"
 
 
 def cache_folder() -> Path:
@@ -61,14 +95,14 @@ def _private(folder: Path) -> Path:
     return folder
 
 
-def _is_ours(path: Path, is_kind: object) -> bool:
-    """Whether a file or folder is there, no link, owned by us and writable for nobody else."""
-    assert callable(is_kind)
+def _is_ours(path: Path, is_kind: Callable[[int], bool], owners: Collection[int] = ()) -> bool:
+    """Whether a file or folder is there, no link, owned by us (or one of `owners`) and writable for nobody else."""
     try:
         status = path.lstat()
     except FileNotFoundError:
         return False
-    return bool(is_kind(status.st_mode)) and status.st_uid == os.geteuid() and not status.st_mode & 0o022
+    allowed = {os.geteuid(), *owners}
+    return is_kind(status.st_mode) and status.st_uid in allowed and not status.st_mode & 0o022
 
 
 def _candidates() -> Iterator[list[str]]:
@@ -85,28 +119,36 @@ def _compiler() -> list[str]:
     raise KernelUnavailable(_NO_COMPILER.format(tried=", ".join(command[0] for command in _candidates())))
 
 
-def _digest(compiler: list[str]) -> str:
-    """Of the sources, the flags, the compiler (by its file, since asking it for its version takes a process) and
-    the machine."""
+def _digest_with(compiler: list[str]) -> str:
+    """Of all that `_digest` is of, and of the compiler: by its file, since asking for its version takes a process."""
     program = Path(compiler[0]).resolve()
     status = program.stat()
+    return _digest(*compiler, str(program), status.st_size, status.st_mtime_ns)
+
+
+def _digest(*more: object) -> str:
+    """Of the sources, the flags, the machine, and more."""
     digest = hashlib.sha256()
-    for part in (*compiler, *FLAGS, str(program), status.st_size, status.st_mtime_ns, platform.machine()):
+    for part in (*more, *FLAGS, platform.machine()):
         digest.update(f"{part}\0".encode())
     for path in sorted((*SOURCES.glob("*.c"), *SOURCES.glob("*.h"))):
         digest.update(f"{path.name}\0".encode() + path.read_bytes())
     return digest.hexdigest()[:32]
 
 
-def _compile(compiler: list[str], library: Path) -> None:
-    """Compile beside the place of the library and put it there whole: others may be doing the same."""
+def _compile(compiler: list[str], library: str) -> None:
+    command = [*compiler, *FLAGS, "-o", library, str(MAIN_SOURCE)]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    if done.returncode:
+        raise KernelUnavailable(f"{shlex.join(command)} failed:\n{done.stderr[-2000:]}")
+
+
+def _put(library: Path, write: Callable[[str], object]) -> None:
+    """Have it written beside its place and put it there whole: others may be doing the same."""
     descriptor, unfinished = tempfile.mkstemp(dir=library.parent, prefix="unfinished-", suffix=".so")
     os.close(descriptor)
     try:
-        command = [*compiler, *FLAGS, "-o", unfinished, str(MAIN_SOURCE)]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-        if done.returncode:
-            raise KernelUnavailable(f"{shlex.join(command)} failed:\n{done.stderr[-2000:]}")
+        write(unfinished)
         Path(unfinished).chmod(0o700)
         Path(unfinished).replace(library)
     finally:

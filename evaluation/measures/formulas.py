@@ -6,6 +6,8 @@ no relevant document, gets 0 from every one of them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -104,6 +106,19 @@ def bpref(ranking: Ranking, k: int | None, level: int) -> Values:
     bound = possible[ranking.query]
     share = ratio(np.minimum(above, bound), np.minimum(bound, not_relevant[ranking.query]))
     return ratio(ranking.per_query((1 - share) * relevant), possible)
+
+
+@dataclass(frozen=True)
+class RankBiasedPrecision:
+    """The expected share of relevant documents for a reader who goes on to the next one with probability
+    `persistence`, 0 < p < 1."""
+
+    persistence: float
+
+    def __call__(self, ranking: Ranking, k: int | None, level: int) -> Values:
+        """(1 - p) times p^(rank - 1), summed over the relevant documents."""
+        weights = (1 - self.persistence) * self.persistence ** (ranking.rank - 1).astype(np.float64)
+        return ranking.per_query(weights * (ranking.relevant(level) & _within(ranking, k)))
 
 
 def judged(ranking: Ranking, k: int | None, level: int) -> Values:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from evaluation.measures.ranking import Ranking, Values
-from evaluation.measures.registry import FAMILIES, Family
+from evaluation.measures.registry import FAMILIES, Family, rank_biased_precision
 
 #: Changes whenever a stored value could change: a formula, the order of ties, what a missing query scores.
 SPEC_VERSION = "1"
@@ -18,6 +18,7 @@ DEFAULT_MEASURES = (
 
 _HIGHEST_CUTOFF = 100_000
 _NAME = re.compile(r"\s*([A-Za-z_]+(?:-[A-Za-z]+)?)\s*(?:\(([^()]*)\))?\s*(?:@\s*([0-9]{1,6}))?\s*")
+_PERSISTENCE = re.compile(r"p=(0?\.[0-9]{1,4})")
 _LEVEL = re.compile(r"rel\s*=\s*([0-9]{1,4})")
 
 
@@ -110,10 +111,19 @@ def _parse_canonical(text: str) -> Measure | None:
             level = int(found.group(1))
         else:
             others.append(part.replace('"', "'").replace(" ", "").lower())
-    family = FAMILIES.get(f"{name.lower()}({','.join(others)})")
+    family = FAMILIES.get(f"{name.lower()}({','.join(others)})") or _rank_biased(name, others)
     if family is None or (cutoff and family.cutoff == "none") or (level is not None and not family.binary):
         return None
     return Measure(family, int(cutoff) if cutoff else None, level)
+
+
+def _rank_biased(name: str, parameters: list[str]) -> Family | None:
+    """RBP with a persistence of its own, where this is one: a number between 0 and 1 of at most four decimals."""
+    found = _PERSISTENCE.fullmatch(",".join(parameters))
+    if name.lower() != "rbp" or (parameters and found is None):
+        return None
+    persistence = float(found.group(1)) if found else 0.8
+    return rank_biased_precision(persistence) if persistence > 0 else None
 
 
 def _parse_alias(text: str) -> Measure | None:

@@ -44,6 +44,19 @@ _TREC = "Buckley & Voorhees, in TREC: Experiment and Evaluation in Information R
 _BEIR = "Thakur et al., BEIR, NeurIPS Datasets and Benchmarks 2021"
 _DPR = "Karpukhin et al., EMNLP 2020"
 
+
+def rank_biased_precision(persistence: float) -> Family:
+    """The family of RBP for one persistence, which is part of its name as in ir_measures: `RBP(p=0.8)`."""
+    return Family(
+        "RBP", formulas.RankBiasedPrecision(persistence),
+        "The rate at which a reader meets relevant documents who goes on from each document to the next with "
+        "probability p. Other p are written as RBP(p=0.95); 0.8 is ir_measures' default.",
+        "(1 − p) Σ_{i≤k} rel_i · p^{i−1}",
+        "Moffat & Zobel, TOIS 27(1), 2008", "optional", parameter=f"p={persistence:g}",
+        aliases=("RBP@{k}", "RBP") if persistence == 0.8 else (),
+    )  # fmt: skip
+
+
 _ALL = (
     Family(
         "nDCG", formulas.ndcg,
@@ -106,11 +119,14 @@ _ALL = (
         "(1 / R) Σ_{relevant r retrieved} (1 − min(N above r, R) / min(N, R)); N counts judged non-relevant documents",
         "Buckley & Voorhees, SIGIR 2004", "none", aliases=("bpref",), trec_eval=("bpref",),
     ),
+    rank_biased_precision(0.8),
     Family(
         "Judged", formulas.judged,
-        "The share of the documents shown that is judged for the query; 0 where nothing was retrieved.",
+        "The share of the documents shown that is judged for the query; 0 where nothing was retrieved. Ties are in the "
+        "order of every measure here; ir_measures, which gives the measure its name, orders them by ascending "
+        "document id, does not round scores to single precision, and counts negative grades as judged.",
         "Judged documents among the first min(k, retrieved), divided by min(k, retrieved)",
-        "ir_measures", "required", binary=False, aliases=("judged_at_{k}",),
+        "ir_measures", "required", binary=False, aliases=("J@{k}", "judged_at_{k}"),
     ),
     Family(
         "Hole", formulas.hole,

@@ -19,26 +19,26 @@ from typing import Any
 #: Comments are looked for in so many bytes at the top of the file.
 MAX_HEADER_BYTES = 256 * 1024
 
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+#: What some programs put before the text of a UTF-8 file. It is no part of the text.
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _START, _END = "ir_metadata.start", "ir_metadata.end"
 _DEEPEST = 12
 
 
 @dataclass(frozen=True, slots=True)
 class RunHeader:
-    """What stands before the first line: its length in bytes and lines, its metadata, a byte order mark or not."""
+    """What stands before the first line of the run: its length in bytes (with a byte order mark) and lines, and its
+    metadata."""
 
     size: int = 0
     lines: int = 0
-    byte_order_mark: bool = False
     metadata: dict[str, Any] = field(default_factory=dict)
 
 
 def read_header(start: bytes) -> RunHeader:
     """The header of a file that begins with `start`. Anything that is not understood in it is left out, silently:
     a comment is never an error."""
-    mark = start.startswith(_BYTE_ORDER_MARK)
-    size = len(_BYTE_ORDER_MARK) if mark else 0
+    size = len(BYTE_ORDER_MARK) if start.startswith(BYTE_ORDER_MARK) else 0
     comments: list[str] = []
     while start.startswith(b"#", size) and size < MAX_HEADER_BYTES:
         end = start.find(b"\n", size)
@@ -46,7 +46,7 @@ def read_header(start: bytes) -> RunHeader:
         # NUL, which a database need not take, becomes U+FFFD like every other byte that is no text.
         comments.append(start[size:end].decode("utf-8", "replace").replace("\0", "\ufffd").rstrip()[1:])
         size = end
-    return RunHeader(size, len(comments), mark, _metadata(comments))
+    return RunHeader(size, len(comments), _metadata(comments))
 
 
 def _metadata(comments: list[str]) -> dict[str, Any]:

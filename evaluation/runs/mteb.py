@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -10,7 +11,8 @@ import orjson
 
 from evaluation.archives.compression import MIB, Limits, describe_bytes, open_blocks
 from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import Problem
+from evaluation.core.problems import Problem, number_of
+from evaluation.runs.header import BYTE_ORDER_MARK
 from evaluation.runs.metadata import kept_metadata
 
 _META = "mteb_model_meta"
@@ -27,11 +29,13 @@ MOST_ENTRIES = 1_000_000
 #: The ratio of expanded to stored bytes is looked at from here on: parsing multiplies what expanding has multiplied.
 _RATIO_FLOOR = MIB
 _LONGEST_TAG = 64
+#: A string of JSON, and the colon behind it where it is a key.
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"(\s*:)?', re.DOTALL)
 
 
 def looks_like_json(start: bytes) -> bool:
     """Whether a file that begins so is meant as JSON; no TREC run's first field begins with a brace in practice."""
-    return start.lstrip()[:1] == b"{"
+    return start.removeprefix(BYTE_ORDER_MARK).lstrip()[:1] == b"{"
 
 
 def predictions_as_lines(path: Path | str, limits: Limits, out: IO[bytes]) -> dict[str, Any]:
@@ -47,6 +51,7 @@ def predictions_as_lines(path: Path | str, limits: Limits, out: IO[bytes]) -> di
         document = orjson.loads(content)
     except orjson.JSONDecodeError as error:
         raise _invalid("json", f"the file is not JSON: {error}", _HINT, error.lineno) from error
+    _refuse_repeated_keys(content, document)
     del content
     if not isinstance(document, dict):
         raise _invalid("json", "the file is not a JSON object", _HINT)
@@ -67,7 +72,7 @@ def _content(path: Path | str, limits: Limits) -> bytearray:
         if len(content) > limits.max_json_bytes:
             message = f"the JSON file is over {describe_bytes(limits.max_json_bytes)} expanded"
             raise _invalid("size", message, _HINT_SIZE)
-    return content
+    return content.removeprefix(BYTE_ORDER_MARK)
 
 
 def _refuse_costly(content: bytearray) -> None:
@@ -80,6 +85,30 @@ def _refuse_costly(content: bytearray) -> None:
     if entries > MOST_ENTRIES:
         message = f"the JSON file has {entries:,} entries; at most {MOST_ENTRIES:,} are read"
         raise _invalid("size", message, _HINT_SIZE)
+
+
+def _refuse_repeated_keys(content: bytearray, document: Any) -> None:
+    """Raises InvalidContent where an object had a key twice, of which the parser has kept one.
+
+    `document` was parsed from `content`, where every key has a colon behind it, and only strings have other ones.
+    """
+    kept, waiting = 0, [document]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            kept += len(value)
+            waiting += [each for each in value.values() if isinstance(each, dict | list)]
+        elif isinstance(value, list):
+            waiting += [each for each in value if isinstance(each, dict | list)]
+    if content.count(b":") == kept:
+        return
+    repeated = sum(found[1] is not None for found in _STRING.finditer(content)) - kept
+    if repeated:
+        message = (
+            f"{number_of(repeated, 'name')} that the same object has already: of a query, or of a document"
+        )
+        hint = "Name each query once, and each document once per query."
+        raise InvalidContent.of(Problem("error", "duplicate", repeated, message, hint))
 
 
 def _tag(model: Any) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from evaluation.archives.compression import Limits
 from evaluation.core.problems import Problem, Severity, number_of
+from evaluation.runs.quoting import are_judgements, is_header, quotation
 
 #: Above this share of the lines of known queries, unknown documents are an error: such a run was made with another
 #: version of the corpus, or with other ids. Below it, a few stray documents are counted as not relevant.
@@ -35,17 +36,22 @@ class RunFacts:
     known_queries: int
     unknown_queries: int
     missing_queries: int
+    #: The first of them that may be named.
+    missing_ids: tuple[str, ...]
     expected_queries: int
     judged_missing: bool
     maximum_depth: int
     more_tags: bool
+    first_line: int = 1
+    #: By number the lines that messages quote.
+    texts: Mapping[int, bytes] = field(default_factory=dict)
 
 
 _LINE_ERRORS = {
     "line_length": ("{lines} longer than {max_line} bytes", "A line is `query Q0 document rank score tag`."),
     "encoding": (
         "{lines} not UTF-8, or with a NUL byte",
-        "Save the file as UTF-8 without a byte order mark (not UTF-16).",
+        "Save the file as UTF-8 (not UTF-16).",
     ),
     "fields": (
         "{lines} without exactly six fields",
@@ -93,12 +99,32 @@ def _line_errors(facts: RunFacts, limits: Limits) -> list[Problem]:
             text = message.format(
                 lines=lines, max_line=f"{limits.max_line_bytes:,}", max_id=limits.max_id_bytes
             )
-            problems.append(_problem("error", code, counted.count, text, hint, counted.lines))
+            problems.append(_line_error(facts, code, counted, text, hint))
     if not facts.lines:
         problems.append(
             _problem("error", "empty", 1, "the file has no lines", "Check that the right file was chosen.")
         )
     return problems
+
+
+def _line_error(facts: RunFacts, code: str, counted: Counted, message: str, hint: str) -> Problem:
+    """The problem with its first line quoted, and what that line or the file seems to be instead of a run's."""
+    message += quotation(code, counted.lines, facts.texts)
+    if code == "fields" and are_judgements(counted.lines, counted.count, facts.lines, facts.texts):
+        message += "; the file looks like relevance judgements (qrels), not like a run"
+        hint = f"Send the ranking of a system. {hint}"
+    elif counted.lines[:1] == (facts.first_line,) and is_header(facts.texts.get(facts.first_line, b"")):
+        message += f"; line {facts.first_line:,} looks like a header"
+        hint = "Leave out the line of column names." + (f" {hint}" if counted.count > 1 else "")
+    return _problem("error", code, counted.count, message, hint, counted.lines)
+
+
+def _named(facts: RunFacts) -> str:
+    """The first of the missing queries in brackets, ` (12, 17)`; nothing where they may not be named."""
+    if not facts.missing_ids:
+        return ""
+    more = " …" if facts.missing_queries > len(facts.missing_ids) else ""
+    return f" ({', '.join(facts.missing_ids)}{more})"
 
 
 def _query_problems(facts: RunFacts, hidden: bool) -> list[Problem]:
@@ -112,7 +138,7 @@ def _query_problems(facts: RunFacts, hidden: bool) -> list[Problem]:
         return [
             _problem(
                 "error", "no_known_query", max(1, facts.unknown_queries),
-                f"none of the {which} is in the dataset",
+                f"none of the {which} is in the dataset{quotation('unknown_queries', unknown.lines, facts.texts)}",
                 "Check that the run is for this dataset, and that query ids are written as in its queries file.",
                 unknown.lines,
             )
@@ -122,7 +148,8 @@ def _query_problems(facts: RunFacts, hidden: bool) -> list[Problem]:
         problems.append(
             _problem(
                 "warning", "unknown_queries", facts.unknown_queries,
-                f"{queries} ({number_of(unknown.count, 'line')}) not among the dataset's queries to answer, ignored",
+                f"{queries} ({number_of(unknown.count, 'line')}) not among the dataset's queries to answer, "
+                f"ignored{quotation('unknown_queries', unknown.lines, facts.texts)}",
                 "Nothing to do, if the run was made for a larger set of queries.", unknown.lines,
             )
         )  # fmt: skip
@@ -132,7 +159,7 @@ def _query_problems(facts: RunFacts, hidden: bool) -> list[Problem]:
             problems.append(
                 _problem(
                     "warning", "judged_queries_missing", facts.missing_queries,
-                    f"{of} judged queries are missing; they score 0",
+                    f"{of} judged queries are missing; they score 0{_named(facts)}",
                     "Retrieve documents for every query, if that was not meant.",
                 )
             )  # fmt: skip
@@ -140,7 +167,7 @@ def _query_problems(facts: RunFacts, hidden: bool) -> list[Problem]:
             problems.append(
                 _problem(
                     "warning", "queries_missing", facts.missing_queries,
-                    f"{of} queries of the dataset are missing; those of them that are judged score 0",
+                    f"{of} queries of the dataset are missing; those of them that are judged score 0{_named(facts)}",
                     "Retrieve documents for every query of the dataset.",
                 )
             )  # fmt: skip
@@ -152,15 +179,18 @@ def _document_problems(facts: RunFacts) -> list[Problem]:
     if not unknown.count:
         return []
     share = unknown.count / max(1, facts.known_lines)
-    lines = number_of(unknown.count, "line")
+    lines, quoted = (
+        number_of(unknown.count, "line"),
+        quotation("unknown_documents", unknown.lines, facts.texts),
+    )
     if share > UNKNOWN_DOCUMENTS_SHARE:
-        message = f"{lines} ({share:.1%}) with documents that are not in the dataset"
+        message = f"{lines} ({share:.1%}) with documents that are not in the dataset{quoted}"
         hint = (
             f"Up to {UNKNOWN_DOCUMENTS_SHARE:.0%} are let pass. Check that the run was made from this version of the "
             "corpus, and that document ids are written as in its corpus file."
         )
         return [_problem("error", "unknown_documents", unknown.count, message, hint, unknown.lines)]
-    message = f"{lines} ({share:.2%}) with documents that are not in the dataset; they count as not relevant"
+    message = f"{lines} ({share:.2%}) with documents that are not in the dataset; they count as not relevant{quoted}"
     hint = "Check that the run was made from this version of the corpus."
     return [_problem("warning", "unknown_documents", unknown.count, message, hint, unknown.lines)]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,7 @@ from evaluation.archives.compression import Limits
 from evaluation.collections.document_ids import PROCESS_SEED, DocumentIds, ids_in_memory
 from evaluation.core.errors import InvalidContent, InvalidRun
 from evaluation.core.order import trec_order
-from evaluation.core.problems import Report, RunStatistics
+from evaluation.core.problems import LINES_NAMED, Report, RunStatistics
 from evaluation.judgements.qrels import Qrels
 from evaluation.measures import Measure, parse_measure
 from evaluation.measures.formulas import hole_anywhere
@@ -37,7 +38,8 @@ class Target:
 
     `query_ids` are all the dataset's queries, judged or not; empty means that any query is accepted (unless there
     are qrels, whose queries are known in any case). `document_ids` of None means that documents are not checked.
-    `hidden`: no report tells which queries are judged, or which documents are. `relevance_level` is the lowest
+    `hidden`: no report tells which queries are judged, or which documents are. `names_queries`: a report may name
+    queries that the run misses, because everyone may see the queries. `relevance_level` is the lowest
     grade relevant for binary measures. `drop_self_matches` leaves out a document whose id is its query's id, before
     the cut to `maximum_depth` documents per query.
     """
@@ -46,6 +48,7 @@ class Target:
     query_ids: Collection[str] = ()
     document_ids: DocumentIds | None = None
     hidden: bool = True
+    names_queries: bool = False
     relevance_level: int = 1
     drop_self_matches: bool = False
     maximum_depth: int = 1000
@@ -94,7 +97,7 @@ class Target:
             documents=self.document_ids.table if self.document_ids else no_ids(),
             check_documents=self.document_ids is not None,
             elsewhere=self._judged_anywhere() if scored and elsewhere_depth else no_ids(),
-            elsewhere_depth=elsewhere_depth if scored else 0,
+            elsewhere_depth=min(elsewhere_depth, self.maximum_depth) if scored else 0,
             seed=self.seed,
             drop_self_matches=self.drop_self_matches,
             maximum_depth=self.maximum_depth,
@@ -212,10 +215,13 @@ def _report(contents: RunContents, target: Target, limits: Limits) -> Report:
         known_queries=known,
         unknown_queries=contents.queries - known,
         missing_queries=int(np.count_nonzero(expected & ~contents.seen)),
+        missing_ids=_named_queries(target, expected & ~contents.seen),
         expected_queries=int(np.count_nonzero(expected)),
         judged_missing=judged_only,
         maximum_depth=target.maximum_depth,
         more_tags=len(contents.tags) == MAX_TAGS,
+        first_line=contents.first_line,
+        texts=contents.texts,
     )
     statistics = RunStatistics(
         lines=contents.lines,
@@ -226,3 +232,12 @@ def _report(contents: RunContents, target: Target, limits: Limits) -> Report:
         metadata=contents.metadata,
     )
     return Report(describe_problems(facts, limits, target.hidden), statistics)
+
+
+def _named_queries(target: Target, missing: NDArray[np.bool_]) -> tuple[str, ...]:
+    """The first missing queries, where a report may name them: of a hidden target none that only its qrels have."""
+    if not target.names_queries:
+        return ()
+    missed = (target.known_queries[place].decode() for place in np.flatnonzero(missing).tolist())
+    named = (query for query in missed if not target.hidden or query in target.query_ids)
+    return tuple(islice(named, LINES_NAMED))

@@ -11,21 +11,22 @@ import tempfile
 from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
 from typing import IO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.archives.compression import Limits, open_blocks, open_lines
+from evaluation.archives.compression import KIB, Limits, open_blocks, open_lines
 from evaluation.core.errors import InvalidRun
 from evaluation.core.order import trec_order
 from evaluation.core.problems import Problem
+from evaluation.runs.header import BYTE_ORDER_MARK
 from evaluation.runs.mteb import looks_like_json, predictions_as_lines
 
 #: Query, Q0, document, rank, score, tag.
 _FIELDS = 6
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 #: Hashes of documents are gathered so many at a time before repeated ones are dropped.
 _HASHES_AT_ONCE = 2**20
 
@@ -104,9 +105,10 @@ def _check(fields: list[bytes], path: Path, line: int) -> None:
 @contextmanager
 def lines_of_run(path: Path) -> Iterator[Iterator[bytes]]:
     """The lines of a run in any of its forms."""
-    start = next(iter(open_blocks(path)), b"")
+    start = next(open_blocks(path, size=KIB), b"")
     if not looks_like_json(start):
-        yield (line.removeprefix(_BYTE_ORDER_MARK) for line in open_lines(path))
+        lines = open_lines(path)
+        yield chain([line.removeprefix(BYTE_ORDER_MARK) for line in islice(lines, 1)], lines)
         return
     with tempfile.NamedTemporaryFile(prefix="predictions-", suffix=".run") as file:
         out: IO[bytes] = file.file

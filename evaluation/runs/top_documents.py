@@ -44,11 +44,10 @@ def first_documents(run: Path, depth: int) -> dict[bytes, list[bytes]]:
     query, floor = b"", -np.inf
     heap: _Heap = []
     with lines_of_run(run) as lines:
-        for line in lines:
-            fields = line.split(None, 5)
-            if not fields or fields[0].startswith(b"#"):
-                continue
+        for fields in filter(None, map(bytes.split, lines)):
             if fields[0] != query:
+                if fields[0].startswith(b"#"):
+                    continue
                 query = fields[0]
                 heap = heaps.setdefault(query, [])
                 floor = _floor(heap, depth)

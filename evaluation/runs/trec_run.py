@@ -21,6 +21,7 @@ from evaluation.runs.header import RunHeader, read_header
 from evaluation.runs.metadata import kept_metadata
 from evaluation.runs.mteb import looks_like_json, predictions_as_lines
 from evaluation.runs.problems import Counted
+from evaluation.runs.quoting import lines_at, wanted_lines
 from evaluation.runs.source import (
     LONGEST_KEPT,
     GroupedLines,
@@ -79,6 +80,10 @@ class RunContents:
     tags: tuple[str, ...]
     expanded_bytes: int = 0
     metadata: dict[str, Any] = field(default_factory=dict)
+    #: The number of the first line behind the header.
+    first_line: int = 1
+    #: By number the lines that messages quote.
+    texts: dict[int, bytes] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         # here, where every form of run ends, so that no reader can forget it
@@ -106,12 +111,12 @@ def read_run(
         lines = _RunPass(task, limits, header.lines)
         try:
             contents = lines.read(StreamedLines(file, start[header.size :]), progress)
-            return _with_header(contents, header, file.expanded_bytes)
+            return _completed(contents, header, file.expanded_bytes, path, limits)
         except NotGroupedError:
             del lines
     source = GroupedLines(path, header.size, header.lines, limits, task.seed, progress)
     contents = _RunPass(task, limits, header.lines).read(source, progress)
-    return _with_header(contents, header, source.length + header.size)
+    return _completed(contents, header, source.length + header.size, path, limits)
 
 
 def _read_predictions(
@@ -123,15 +128,21 @@ def _read_predictions(
         contents = read_run(lines.name, task, limits, progress)
     # the lines are ours, so their numbers would tell the sender nothing
     counted = {code: Counted(counted.count) for code, counted in contents.counted.items()}
-    return replace(contents, counted=counted, metadata=metadata)
+    return replace(contents, counted=counted, metadata=metadata, texts={})
 
 
-def _with_header(contents: RunContents, header: RunHeader, expanded_bytes: int) -> RunContents:
-    counted = contents.counted
-    if header.byte_order_mark:
-        found = counted.get("encoding", Counted())
-        counted = {**counted, "encoding": Counted(found.count + 1, (1, *found.lines)[:5])}
-    return replace(contents, counted=counted, expanded_bytes=int(expanded_bytes), metadata=header.metadata)
+def _completed(
+    contents: RunContents, header: RunHeader, expanded_bytes: int, path: Path, limits: Limits
+) -> RunContents:
+    """The contents with what the pass over the lines does not know: the header, and the lines that messages quote."""
+    wanted = wanted_lines({code: counted.lines for code, counted in contents.counted.items()})
+    return replace(
+        contents,
+        expanded_bytes=int(expanded_bytes),
+        metadata=header.metadata,
+        first_line=header.lines + 1,
+        texts=lines_at(path, wanted, limits),
+    )
 
 
 def _refuse_lone_carriage_returns(start: bytes) -> None:

@@ -1,4 +1,4 @@
-"""How sure a difference between systems is: intervals, paired tests, corrections, tiers; and the Ladder.
+"""How sure a difference between systems is: intervals, paired tests, corrections, ranks; and the Ladder.
 
 Everything works on values by query: an array of shape (queries, systems), the same queries for all systems.
 """
@@ -6,23 +6,26 @@ Everything works on values by query: an array of shape (queries, systems), the s
 from evaluation.statistics.bootstrap import INTERVAL, RESAMPLES, intervals
 from evaluation.statistics.comparison import Counts, PairedResult, count_wins, paired
 from evaluation.statistics.correction import CORRECTION, holm
+from evaluation.statistics.pairwise import PAIRS_CORRECTION, PATTERNS, corrected_pairs
 from evaluation.statistics.randomisation import PERMUTATIONS, TEST, PermutedSums, randomisation_test
-from evaluation.statistics.tiers import LETTERS, tiers
+from evaluation.statistics.ranks import rank_intervals
 
 __all__ = [
     "CORRECTION",
     "INTERVAL",
-    "LETTERS",
+    "PAIRS_CORRECTION",
+    "PATTERNS",
     "PERMUTATIONS",
     "RESAMPLES",
     "TEST",
     "Counts",
     "PairedResult",
     "PermutedSums",
+    "corrected_pairs",
     "count_wins",
     "holm",
     "intervals",
     "paired",
     "randomisation_test",
-    "tiers",
+    "rank_intervals",
 ]

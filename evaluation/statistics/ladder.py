@@ -6,7 +6,10 @@ and else repeats that one; their parameter-free variant takes for the step the s
 by example. Here both must be passed: with d_q the difference on query q of n, between the new result and the best one
 that was told,
 
-    told  ⇔  mean(d) > max(η, SE),   SE = sd(d) / √n,   sd with n − 1,   η = 0.01.
+    told  ⇔  mean(d) > max(η, c·SE),   SE = sd(d) / √n,   sd with n − 1,   η = 0.01,   c = max(1, √(2 ln k)),
+
+for the k-th result of a party. Of k results that differ by noise alone the best lies below √(2 ln k) standard errors
+on average (the expected maximum of k Gaussians), so that trying often is no way up.
 
 One query moves a mean over n by 1 / n at most, so on a hundred queries a probe of one query tells nothing. The bound of
 the paper says little at the sizes of test collections (about 0.33 for 323 queries and 365 results): quotas and the
@@ -16,13 +19,18 @@ private part carry the weight, the Ladder makes climbing by noise slow.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import sqrt
+from math import log, sqrt
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 #: The step η, in the measure's own unit.
 STEP = 0.01
+#: The steps in which a competition's board shows its public part, about the standard error of a difference there: the
+#: private part, which decides, has three decimals. The paper's mechanism rounds to its step, too.
+PUBLIC_STEP = 0.02
+#: The step of a young team after its first result: several of these that work together read as one.
+YOUNG_STEP = 0.05
 #: What rounding may make of a gain that is the step itself: published values have three decimals.
 _NOISE = 1e-9
 
@@ -52,6 +60,16 @@ class Rung:
         return self.gain > self.needed + _NOISE
 
 
-def rung(new_mean: float, best_mean: float, standard_error: float, *, step: float = STEP) -> Rung:
-    """How the new mean stands to the best that was told: means as they are published, higher being better."""
-    return Rung(new_mean - best_mean, max(step, standard_error))
+def rung(
+    new_mean: float, best_mean: float, standard_error: float, *, tries: int = 0, step: float = STEP
+) -> Rung:
+    """How the new mean stands to the best that was told: means as they are published, higher being better.
+
+    `tries` is how many results the party had before.
+    """
+    return Rung(new_mean - best_mean, max(step, luck(tries) * standard_error))
+
+
+def luck(tries: int) -> float:
+    """How many standard errors the best of so many tries, and one more, may be due to chance; 1 at least."""
+    return max(1.0, sqrt(2 * log(tries + 1)))

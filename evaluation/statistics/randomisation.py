@@ -12,7 +12,8 @@ theorem 2): where that is below 1 / (m + 1), it is given instead. It is never sm
 
 Sums with random signs are linear in the values: they are found once for every system, as one matrix product, and the
 sum of any pair's differences is the difference of two of them. So a board with one anchor, or with thirty, costs the
-same product.
+same product. Signs depend on the number of queries alone, and sums are exact (`grid`): the p-value of a pair is the
+same to the last bit whatever else is on the board.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from math import ceil
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from evaluation.statistics.grid import on_grid, spacing
 
 Values = NDArray[np.float64]
 
@@ -42,47 +45,44 @@ class PermutedSums:
     """
 
     def __init__(self, values: ArrayLike, *, permutations: int = PERMUTATIONS, seed: int = 0) -> None:
-        self._values = np.asarray(values, dtype=np.float64)
-        if self._values.ndim != 2 or not len(self._values):
-            raise ValueError("values must have the shape (queries, systems), with a query at least")
+        self.values = on_grid(values)
         self.permutations = permutations
-        queries, systems = self._values.shape
-        self._sums = self._values.sum(axis=0)
-        # A sum of n products in any order is off by n · u · Σ|v| at most, u being half of eps (Higham, Accuracy and
-        # Stability of Numerical Algorithms, 2002, §3.1): two such sums on either side, doubled for the input's own
-        # rounding. Patterns that tie with the observed difference are thus never missed.
-        self._slack = 2 * queries * np.finfo(np.float64).eps * np.abs(self._values).sum(axis=0)
-        self._permuted = np.empty((systems, permutations))
+        queries, systems = self.values.shape
+        #: The sums without signs, (systems,), and with them, (systems, permutations).
+        self.totals = self.values.sum(axis=0)
+        self.permuted = np.empty((systems, permutations))
+        # Each value is moved to the grid by half its spacing at most, a difference by all of it, and a sum of them by
+        # as often: two such sums on either side. Patterns that tie with the observed difference are thus never missed.
+        self._slack = 2 * queries * spacing(queries)
         start = 0
         for signs in _signs(queries, permutations, seed):
-            self._permuted[:, start : start + len(signs)] = (signs @ self._values).T
+            self.permuted[:, start : start + len(signs)] = (signs @ self.values).T
             start += len(signs)
 
     def p_values(self, anchor: int) -> Values:
         """The two-sided p-value of each system's difference to the system `anchor`, whose own is 1."""
-        observed = np.abs(self._sums - self._sums[anchor])
-        threshold = observed - self._slack - self._slack[anchor]
+        threshold = np.abs(self.totals - self.totals[anchor]) - self._slack
         rows = max(1, _COMPARED // max(1, self.permutations))
         extreme = np.concatenate(
             [
                 self._extreme(slice(start, start + rows), anchor, threshold)
-                for start in range(0, len(observed), rows)
+                for start in range(0, len(threshold), rows)
             ]
         )
         p = (extreme + 1.0) / (self.permutations + 1.0)
         clear = np.flatnonzero(extreme == 0)
         p[clear] = np.minimum(p[clear], self._bounds(clear, anchor))
-        differing = np.count_nonzero(self._values != self._values[:, [anchor]], axis=0)
+        differing = np.count_nonzero(self.values != self.values[:, [anchor]], axis=0)
         for system in np.flatnonzero(differing <= np.log2(self.permutations)):
-            p[system] = exact_p(self._values[:, system] - self._values[:, anchor])
+            p[system] = exact_p(self.values[:, system] - self.values[:, anchor])
         return p
 
     def _bounds(self, systems: NDArray[np.int64], anchor: int) -> Values:
-        differences = self._values[:, systems] - self._values[:, [anchor]]
+        differences = self.values[:, systems] - self.values[:, [anchor]]
         return hoeffding_bound(differences)
 
     def _extreme(self, systems: slice, anchor: int, threshold: Values) -> NDArray[np.int64]:
-        differences = np.abs(self._permuted[systems] - self._permuted[anchor])
+        differences = np.abs(self.permuted[systems] - self.permuted[anchor])
         counts: NDArray[np.int64] = np.count_nonzero(differences >= threshold[systems, None], axis=1)
         return counts
 
@@ -99,8 +99,9 @@ def randomisation_test(
 
 def hoeffding_bound(differences: Values) -> Values:
     """What the p-values of these differences cannot exceed, (queries, systems) → (systems,)."""
-    squares = np.einsum("qs,qs->s", differences, differences)
-    totals = differences.sum(axis=0)
+    # Each system's row is summed by itself, in an order that does not depend on the other systems.
+    by_system = np.ascontiguousarray(differences.T)
+    squares, totals = np.square(by_system).sum(axis=1), by_system.sum(axis=1)
     bounds: Values = 2 * np.exp(-(totals**2) / (2 * np.maximum(squares, np.finfo(np.float64).tiny)))
     return np.minimum(1.0, bounds)
 

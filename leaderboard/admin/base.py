@@ -14,6 +14,7 @@ from typing import Any, cast
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied, ValidationError
 from django.db import models
+from django.db.models.constants import LOOKUP_SEP
 from django.forms import ModelMultipleChoiceField
 from django.forms.models import _get_foreign_key
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -89,6 +90,14 @@ class CurationAdmin(SimpleHistoryAdmin):
         if request.method == "POST":
             self.lock(request, object_id, from_field)
         return super().get_object(request, object_id, from_field)
+
+    def lookup_allowed(self, lookup: str, value: Any, request: HttpRequest) -> bool:
+        """Lists are filtered by what they offer as filters alone. Django allows every column in an address, and a
+        column that no page shows could be read out by asking.
+        """
+        offered = {self.date_hierarchy, *map(_filtered, self.get_list_filter(request))} - {None}
+        asked = any(lookup == name or lookup.startswith(f"{name}{LOOKUP_SEP}") for name in offered)
+        return asked and super().lookup_allowed(lookup, value, request)
 
     def key_of(self, object_id: str) -> Any:
         """The key that an address names. Raises Http404 for what can be none."""
@@ -283,6 +292,13 @@ def curator(request: HttpRequest) -> User:
 def reason_of(request: HttpRequest) -> str:
     """The reason that came with a form, or nothing."""
     return request.POST.get("why", "").strip()[:LONGEST_REASON] if request.method == "POST" else ""
+
+
+def _filtered(item: Any) -> Any:
+    """The column, or the part of an address, that an item of `list_filter` goes by."""
+    if isinstance(item, type):
+        return getattr(item, "parameter_name", None)
+    return item[0] if isinstance(item, (list, tuple)) else item
 
 
 def _chosen(field: Any, value: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 from allauth.mfa.models import Authenticator
 from django.contrib import messages
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme, urlencode
@@ -26,7 +26,7 @@ def login(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> 
     if not (person.is_active and person.is_staff):
         raise PermissionDenied
     if person.curates:
-        return redirect(wanted)
+        return HttpResponseRedirect(wanted)  # an address, and no name of a view
     if Authenticator.objects.filter(user=person, type=Authenticator.Type.TOTP).exists():
         return _to("mfa_reauthenticate", wanted)
     messages.warning(request, "Curation needs a second factor. Set one up here, then go on.")

@@ -34,7 +34,8 @@ class JudgingAdmin(ReadOnlyAdmin):
         """The row that a page is about. Raises PermissionDenied, and Http404 where there is none."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        row = self.get_queryset(request).filter(pk=object_id).first() if object_id.isdecimal() else None
+        known = object_id.isascii() and object_id.isdecimal() and len(object_id) < 19
+        row = self.get_queryset(request).filter(pk=object_id).first() if known else None
         if row is None:
             raise Http404
         return row

@@ -17,7 +17,7 @@ from leaderboard.admin.judgements import JUDGE, REFRESH, DatasetForm, JudgingAdm
 from leaderboard.admin.pages import curation_page, require
 from leaderboard.core.audit import acting
 from leaderboard.core.http.downloads import send_private
-from leaderboard.judgements.disclosure import may_know, offered_forms
+from leaderboard.judgements.disclosure import may_know, offered_forms, record_counts_read, tells_judged
 from leaderboard.judgements.errors import JudgingRefused
 from leaderboard.judgements.pools import DEEPEST, draw_again, eligible_runs, pool_file, request_pool
 from leaderboard.models import Dataset, Pool, Round, Run
@@ -82,7 +82,8 @@ class PoolAdmin(JudgingAdmin):
     @admin.display(description="pairs")
     def pairs(self, pool: Pool) -> str:
         """How many are to be judged."""
-        found = pool.statistics.get("pairs")
+        # As of imports, hidden judgements are told on a page of one row alone, which records who looks.
+        found = None if tells_judged(pool) else pool.statistics.get("pairs")
         return "—" if found is None else f"{found:,}"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Pool]:
@@ -143,6 +144,9 @@ class PoolAdmin(JudgingAdmin):
         return HttpResponseRedirect(request.path)
 
     def _page(self, request: HttpRequest, pool: Pool) -> TemplateResponse:
+        if pool.state == Pool.State.READY:
+            with acting(curator(request)):
+                record_counts_read(pool)
         return curation_page(
             request, self, "admin/leaderboard/pool/pool.html", f"Pool {pool.pk} of {pool.dataset}",
             pool=pool, counts=pool.statistics, refresh=REFRESH if pool.state == Pool.State.DRAWING else 0,

@@ -13,6 +13,7 @@ from leaderboard.admin.base import ReadOnlyAdmin, curator
 from leaderboard.admin.pages import Crumb, require
 from leaderboard.core.audit import acting
 from leaderboard.core.http.downloads import send_private
+from leaderboard.datasets.files import seals_queries
 from leaderboard.datasets.qrels_access import hand_out
 from leaderboard.judgements.disclosure import may_know
 from leaderboard.models import DatasetVersion, Qrels
@@ -29,6 +30,13 @@ class DatasetVersionAdmin(ReadOnlyAdmin):
     list_select_related = ("dataset",)
     search_fields = ("dataset__name", "dataset__slug", "label")
 
+    def get_fields(self, request: HttpRequest, obj: DatasetVersion | None = None) -> Any:
+        """Checksums of hidden queries, by which guesses could be tried out, go with the right to read them."""
+        fields = super().get_fields(request, obj)
+        if obj is None or not seals_queries(obj.dataset) or may_know(obj.dataset, request.user):
+            return fields
+        return [name for name in fields if name != "statistics" and not str(name).endswith("_sha256")]
+
 
 @admin.register(Qrels)
 class QrelsAdmin(ReadOnlyAdmin):
@@ -41,11 +49,13 @@ class QrelsAdmin(ReadOnlyAdmin):
     fields = ("version", "split", "number", "note", "made_from", "sha256", "statistics", "created_at")
 
     def get_fields(self, request: HttpRequest, obj: Qrels | None = None) -> Any:
-        """Counts of hidden judgements, by grade, tell what a merge changed: they go with the right to read."""
+        """Counts of hidden judgements, by grade, tell what a merge changed, and the checksum whether a guess is the
+        file: they go with the right to read.
+        """
         fields = super().get_fields(request, obj)
         if obj is None or may_know(obj.version.dataset, request.user):
             return fields
-        return [name for name in fields if name != "statistics"]
+        return [name for name in fields if name not in ("statistics", "sha256")]
 
     def tools(self, request: HttpRequest, obj: Qrels) -> list[Crumb]:
         """The way to the judgements, for whoever may go it."""

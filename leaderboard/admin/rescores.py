@@ -16,6 +16,7 @@ from leaderboard.admin.base import ReadOnlyAdmin, curator
 from leaderboard.admin.pages import AskForm, curation_page, object_crumb, require
 from leaderboard.core.audit import acting
 from leaderboard.judgements import rescoring
+from leaderboard.judgements.disclosure import is_secret_preview, record_preview_read
 from leaderboard.judgements.rescoring.comparison import comparison_of, digest
 from leaderboard.judgements.rescoring.switch import CannotSwitch, switch_board
 from leaderboard.judgements.rescoring.table import as_csv, stays_of, table_of
@@ -174,8 +175,8 @@ class RescoreAdmin(ReadOnlyAdmin):
         """The comparison."""
         require(request, RIGHT)
         rescore = _found(object_id)
-        comparison = comparison_of(rescore)
-        dataset = rescore.dataset
+        dataset, evaluating = rescore.dataset, rescore.state == State.EVALUATING
+        comparison = _shown(request, rescore)
         table = table_of(
             comparison,
             measure=request.GET.get("measure", ""),
@@ -186,7 +187,7 @@ class RescoreAdmin(ReadOnlyAdmin):
             request, self, "admin/leaderboard/rescore/comparison.html",
             f"{dataset}: qrels {rescore.from_qrels.number} → {rescore.to_qrels.number}",
             rescore=rescore, dataset=dataset, table=table, stays=stays_of(comparison), seen=digest(comparison),
-            evaluating=rescore.state == State.EVALUATING, ready=rescore.state == State.READY,
+            evaluating=evaluating, later=evaluating and is_secret_preview(rescore), ready=rescore.state == State.READY,
             failed=rescore.state == State.FAILED,
         )  # fmt: skip
 
@@ -194,7 +195,7 @@ class RescoreAdmin(ReadOnlyAdmin):
         """All of it, for a spreadsheet."""
         require(request, RIGHT)
         rescore = _found(key)
-        text = as_csv(comparison_of(rescore), hidden=rescore.dataset.hidden)
+        text = as_csv(_shown(request, rescore), hidden=rescore.dataset.hidden)
         name = f"{rescore.dataset.slug}-rescore-{rescore.pk}.csv"
         return HttpResponse(
             text,
@@ -220,7 +221,7 @@ class RescoreAdmin(ReadOnlyAdmin):
             else:
                 messages.success(request, said)
                 return HttpResponseRedirect(_address(rescore))
-        comparison = comparison_of(rescore)
+        comparison = _shown(request, rescore)
         return curation_page(
             request, self, "admin/leaderboard/rescore/decide.html", title,
             crumbs=[object_crumb(self, rescore)], problems=problems,
@@ -238,6 +239,19 @@ def _found(key: int | str) -> Rescore:
     number = str(key)
     known = number.isascii() and number.isdecimal() and len(number) < 19
     return get_object_or_404(rescores, pk=int(number) if known else 0)
+
+
+def _shown(request: HttpRequest, rescore: Rescore) -> dict[str, Any]:
+    """The comparison for a page. Of hidden judgements each look is recorded, and nothing is told while it is
+    evaluated: the page looks again by itself.
+    """
+    comparison = comparison_of(rescore)
+    if is_secret_preview(rescore):
+        if rescore.state == State.EVALUATING:
+            return {**comparison, "rows": [], "stays": []}
+        with acting(curator(request)):
+            record_preview_read(rescore)
+    return comparison
 
 
 def _address(rescore: Rescore) -> str:

@@ -122,7 +122,7 @@ class SystemResource(CurationResource):
             "slug", "name", "architecture", "description", "backbone", "dimension", "maximum_length",
             "parameter_count", "training_declared", "training_datasets", "adapted_to", "training_compute",
             "paper_url", "code_url", "model_url", "licence", "open_weights", "commercial_use", "closed_api",
-            "authors", "year", "bibtex",
+            "participant", "authors", "year", "bibtex",
         )  # fmt: skip
         clean_model_instances = True
 

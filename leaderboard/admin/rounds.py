@@ -54,7 +54,6 @@ class RoundAdmin(CurationAdmin):
     search_fields = ("name", "slug", "dataset__name", "dataset__slug", "benchmark__name")
     date_hierarchy = "opens_at"
     prepopulated_fields = {"slug": ("name",)}
-    autocomplete_fields = ("dataset",)
     actions = ("reveal_round",)
     fieldsets = (
         (None, {"fields": ("name", "slug", "description", "dataset", "benchmark")}),

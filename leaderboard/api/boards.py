@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import Http404, HttpRequest
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from leaderboard.api import answers
 from leaderboard.boards import exports, pages
 from leaderboard.boards.awaiting import awaiting
 from leaderboard.boards.dataset_details import details
@@ -95,7 +95,7 @@ class DatasetsView(APIView):
 
     required_scope = "read"
 
-    @extend_schema(operation_id="datasets", responses=OpenApiTypes.OBJECT)
+    @extend_schema(operation_id="datasets", responses=answers.DatasetListSerializer)
     def get(self, request: Request) -> Response:
         """Every dataset with its statistics."""
         return Response({"datasets": [_listed(dataset) for dataset in lists.datasets()]})
@@ -126,7 +126,7 @@ class DatasetView(APIView):
 
     required_scope = "read"
 
-    @extend_schema(operation_id="dataset", parameters=[SLUG], responses=OpenApiTypes.OBJECT)
+    @extend_schema(operation_id="dataset", parameters=[SLUG], responses=answers.DatasetSerializer)
     def get(self, request: Request, slug: str) -> Response:
         """A dataset: what it is, its version, its statistics and its measures."""
         page = pages.dataset_page(slug, BoardState())
@@ -142,6 +142,7 @@ class DatasetView(APIView):
         version = {
             name: page.dataset[f"current_version__{name}"]
             for name in ("number", "label", "content_sha256", "statistics")
+            if name != "content_sha256" or page.dataset["current_version__content_sha256"]
         }
         return Response(
             {
@@ -188,7 +189,7 @@ class DatasetBoardView(APIView):
     @extend_schema(
         operation_id="dataset_board",
         parameters=VIEW_PARAMETERS,
-        responses=OpenApiTypes.OBJECT,
+        responses=answers.BoardSerializer,
         extensions=_CURL,
     )
     def get(self, request: Request, slug: str) -> Response:
@@ -209,7 +210,7 @@ class BenchmarksView(APIView):
 
     required_scope = "read"
 
-    @extend_schema(operation_id="benchmarks", responses=OpenApiTypes.OBJECT)
+    @extend_schema(operation_id="benchmarks", responses=answers.BenchmarkListSerializer)
     def get(self, request: Request) -> Response:
         """Every benchmark."""
         return Response({"benchmarks": lists.benchmarks()})
@@ -223,7 +224,7 @@ class BenchmarkBoardView(APIView):
     @extend_schema(
         operation_id="benchmark_board",
         parameters=VIEW_PARAMETERS,
-        responses=OpenApiTypes.OBJECT,
+        responses=answers.BoardSerializer,
         extensions=_CURL,
     )
     def get(self, request: Request, slug: str) -> Response:
@@ -253,7 +254,7 @@ class SystemView(APIView):
 
     required_scope = "read"
 
-    @extend_schema(operation_id="system", parameters=[SLUG], responses=OpenApiTypes.OBJECT)
+    @extend_schema(operation_id="system", parameters=[SLUG], responses=answers.SystemSerializer)
     def get(self, request: Request, slug: str) -> Response:
         """A system with all its public results."""
         facts = system_page.system_facts(slug)

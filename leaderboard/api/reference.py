@@ -229,7 +229,7 @@ def _curl(method: str, address: str, operation: Schema, fields: list[Field], *, 
     for parameter in operation.get("parameters", []):
         if parameter["in"] == "path":
             address = address.replace(f"/{parameter['name']}/", f"/{parameter['name'].upper()}/")
-    given = operation.get("x-curl") or " ".join(_sent(field) for field in fields if field.required)
+    given = operation.get("x-curl") or _sent([field for field in fields if field.required])
     query = given if given.startswith("?") else ""
     parts = ["curl"]
     if needs_token:
@@ -240,5 +240,8 @@ def _curl(method: str, address: str, operation: Schema, fields: list[Field], *, 
     return " ".join(parts)
 
 
-def _sent(field: Field) -> str:
-    return f"-d {field.name}=true" if field.type == "true or false" else f'-d {field.name}="…"'
+def _sent(fields: list[Field]) -> str:
+    """Fields as curl sends them in JSON; nothing for none."""
+    values = {"true or false": "true", "whole number": "1"}
+    words = [f'"{field.name}": ' + values.get(field.type, '"…"') for field in fields]
+    return f"--json '{{{', '.join(words)}}}'" if words else ""

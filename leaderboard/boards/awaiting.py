@@ -39,6 +39,7 @@ def awaiting(dataset: Mapping[str, Any]) -> list[AwaitingRun]:
         .annotate(has_page=Exists(EntryQuerySet(Entry).known().filter(system=OuterRef("system"))))
         .values(
             "system__name", "system__slug", "has_page", "system__team__name", "system__team__slug",
+            "system__participant",
             "system__anonymous_until",
             "tag", "run_type", "late", "created_at", "submission_reference",
         )
@@ -50,8 +51,8 @@ def _row(row: Mapping[str, Any]) -> AwaitingRun:
     return AwaitingRun(
         system=row["system__name"],
         system_slug=row["system__slug"] if row["has_page"] else None,
-        team=row["system__team__name"] or "",
-        team_slug=row["system__team__slug"],
+        team=row["system__participant"] or row["system__team__name"] or "",
+        team_slug=None if row["system__participant"] else row["system__team__slug"],
         tag=row["tag"],
         run_type=row["run_type"],
         late=row["late"],

@@ -17,27 +17,26 @@ from leaderboard.boards.columns.private import PrivateColumns
 from leaderboard.boards.columns.quarantined import without_numbers
 from leaderboard.boards.columns.reported import FigureKey, figure_columns, place_figures
 from leaderboard.boards.columns.seeds import NOTE as SEEDS
-from leaderboard.boards.columns.seeds import show_seeds
+from leaderboard.boards.columns.seeds import has_seeds, show_seeds
 from leaderboard.boards.columns.significance import CertaintyColumns, any_scored, not_applied
 from leaderboard.boards.columns.weighted import fill_weighted
 from leaderboard.boards.facets import HOUSE, facets_of
 from leaderboard.boards.facts import DatasetFacts
 from leaderboard.boards.filtering import arrange, in_view, resolved_sorts
-from leaderboard.boards.model import ABOUT, SYSTEM_COLUMN, Board, Column, Row, Value
+from leaderboard.boards.model import ABOUT, DELTA, RELATIVE, SYSTEM_COLUMN, Board, Column, Row, Value
 from leaderboard.boards.ranking import assign_ranks
 from leaderboard.boards.state import BoardState
 from leaderboard.core.http.choices import UnknownChoice
-from leaderboard.core.measures import better
+from leaderboard.core.measures import better, canonical_name
 from leaderboard.core.text import deltas
 from leaderboard.models import Architecture
 from leaderboard.results.groups import CLOSED_NOTE, present_group, ranked_in
 from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.history.measurements import Measured
 from leaderboard.results.kinds import CLOSED, PRIVATE, QUARANTINED, REPORTED, SCORED, STALE
-from leaderboard.results.significance import BoardCertainty
+from leaderboard.results.significance import BoardCertainty, verdict_of
 from leaderboard.systems.baselines import BM25
 
-DELTA, RELATIVE = "delta", "relative"
 #: The place of the measure in focus: right after the system.
 FOCUS = 1
 
@@ -64,11 +63,7 @@ def dataset_board(
 
     Raises UnknownChoice for a column, a measure or hardware that it does not have.
     """
-    read = [
-        _Read(entry, entry.scores, entry.figures)
-        for entry in without_numbers(entries)
-        if entry.visibility in ("public", "private", QUARANTINED)
-    ]
+    read = _read(entries)
     measures = _measures(facts, read)
     measure = _measure_in_focus(state, measures)
     figures = figure_columns([(row.figures, row.scores) for row in read if row.figures])
@@ -84,16 +79,20 @@ def dataset_board(
     scored = facts.qrels_id is not None and any_scored(rows, FOCUS)
     lower = better(measure) == "lower"
     assign_ranks(rows, FOCUS, lower_is_better=lower)
+    verdict = verdict_of(sure.board, measure) if sure.board is not None else None
     board = Board(
         title=facts.name,
         columns=columns,
         rows=rows,
         measure=measure,
         measures=list(measures),
+        baseline=versus.shown,
         machine=costs.machine,
         machines=costs.machines,
         cost_group=cost_group(costs.machine) if costs.machine else "",
         certainty=sure.board if sure.found is not None else None,
+        verdict=verdict,
+        named={row.entry.pk: row.entry for row in read} if verdict is not None else {},
         awaited=sure.awaited(scored=scored, hidden=facts.hidden),
     )
     effectiveness = [row.scores.get(measure) for row in read]
@@ -103,12 +102,20 @@ def dataset_board(
     board.notes = [
         *_notes(facts, rows, measure, versus),
         *private.notes(),
-        *sure.notes(scored=scored, hidden=facts.hidden),
+        *sure.notes(verdict, board.named, scored=scored, hidden=facts.hidden),
         *not_applied(board, state),
         *on_weights,
         *costs.notes(),
     ]
     return board
+
+
+def _read(entries: Sequence[EntryRow]) -> list[_Read]:
+    return [
+        _Read(entry, entry.scores, entry.figures)
+        for entry in without_numbers(entries)
+        if entry.visibility in ("public", "private", QUARANTINED)
+    ]
 
 
 def _leave_out_empty(board: Board, state: BoardState) -> None:
@@ -155,7 +162,7 @@ def _measure_in_focus(state: BoardState, measures: Sequence[str]) -> str:
         if state.measure not in measures:
             raise UnknownChoice("measure", state.measure, measures)
         return state.measure
-    sort = state.sorts[0].key if state.sorts else ""
+    sort = canonical_name(state.sorts[0].key) if state.sorts else ""
     return sort if sort in measures else measures[0]
 
 
@@ -321,7 +328,7 @@ def _notes(facts: DatasetFacts, rows: Sequence[Row], measure: str, versus: Versu
     if any(row.entry.training == "in-domain" for row in rows):
         notes.append("‡ in-domain: trained on this dataset.")
     notes += round_marks.notes(row.entry for row in rows)
-    if any(row.spreads for row in rows):
+    if has_seeds(rows):
         notes.append(f"{SEEDS} Tests use each query’s mean over them.")
     if any("?" in row.marks.values() for row in rows):
         notes.append("? as printed, but doubtful: never used to sort or plot.")

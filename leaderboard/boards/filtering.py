@@ -10,6 +10,7 @@ from leaderboard.boards.model import Board, ColumnGroup, Row
 from leaderboard.boards.ranking import mark_best, ordered
 from leaderboard.boards.state import ROWS_OF_A_PAGE, BoardState, Sort
 from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.core.measures import canonical_name
 from leaderboard.models import Entry
 from leaderboard.results.kinds import QUARANTINED
 
@@ -49,6 +50,8 @@ def resolved_sorts(board: Board, state: BoardState, default: str) -> list[Sort]:
     sorts = []
     for sort in wanted or (Sort(default),):
         key = sort.key or default
+        if key not in by_key:
+            key = canonical_name(key)
         if key not in by_key:
             raise UnknownChoice("sort", key, by_key)
         sorts.append(Sort(key, sort.order or by_key[key].first_order))

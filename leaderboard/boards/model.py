@@ -15,13 +15,16 @@ if TYPE_CHECKING:
     from leaderboard.boards.facets import Facet, Facets
     from leaderboard.boards.state import Sort
     from leaderboard.results.history.measurements import Machine, Measured
-    from leaderboard.results.significance.types import BoardCertainty, EntryCertainty, Settings
+    from leaderboard.results.significance import BoardCertainty, EntryCertainty, Settings, Verdict
 
 Kind = Literal["score", "delta", "relative", "rank", "number", "figure", "count", "text", "date"]
 Value = float | str | None
 
 #: The mark of a value that differs from its baseline's by more than chance.
 SEPARATED = "*"
+
+#: The keys of a dataset's differences, in the measure's own unit and relative to the baseline.
+DELTA, RELATIVE = "delta", "relative"
 
 #: Column groups, in the order of the page.
 EFFECTIVENESS = "Effectiveness"
@@ -183,6 +186,7 @@ class Row:
 
     `shown` replaces the text of a cell (a doubtful figure as printed), `marks` follow it (in-domain ‡), `spreads` too
     (`± 0.0012 (5)`: the sample standard deviation over seeds, and how many), `titles` say more on hover.
+    `noise` is how far the values of costs may be off, by place: infinite where nobody knows, absent where exact.
     `measured` is what the efficiency columns show, `intervals` are the ends of those drawn into cells of scores, and
     `certainty` is all that was found of the measure in focus, `found` by cell where there are several datasets.
     `ranked_in` names whom the row is ranked among: rows of different kinds are never ranked together.
@@ -202,6 +206,7 @@ class Row:
     intervals: dict[int, tuple[float, float]] = field(default_factory=dict)
     certainty: EntryCertainty | None = None
     found: dict[int, EntryCertainty] = field(default_factory=dict)
+    noise: dict[int, float] = field(default_factory=dict)
 
     def copy(self) -> Row:
         """Another row of the same content, which may be changed."""
@@ -220,6 +225,7 @@ class Row:
             self.intervals.copy(),
             self.certainty,
             self.found.copy(),
+            self.noise.copy(),
         )
 
     def keep_only(self, places: list[int]) -> None:
@@ -230,6 +236,7 @@ class Row:
         self.marks = {moved[place]: mark for place, mark in self.marks.items() if place in moved}
         self.titles = {moved[place]: title for place, title in self.titles.items() if place in moved}
         self.spreads = {moved[place]: spread for place, spread in self.spreads.items() if place in moved}
+        self.noise = {moved[place]: noise for place, noise in self.noise.items() if place in moved}
         self.intervals = {moved[place]: ends for place, ends in self.intervals.items() if place in moved}
         self.found = {moved[place]: found for place, found in self.found.items() if place in moved}
 
@@ -261,8 +268,8 @@ def rank_label(rank: int | None, ranked_in: str) -> str:
 class Board:
     """Columns, rows in the order of the page, and what a reader has to know to read them.
 
-    `best` and `second` hold, by column and by `ranked_in`, the two best distinct values of the whole board:
-    filters hide rows, but move neither these nor the ranks.
+    `best` and `second` hold, by column and by `ranked_in`, the two best distinct values of the whole board, where noise
+    leaves no doubt of them: filters hide rows, but move neither these nor the ranks.
     """
 
     title: str
@@ -278,6 +285,8 @@ class Board:
     #: So many of the first rows are pinned.
     pinned: int = 0
     measures: list[str] = field(default_factory=list)
+    #: How what differences are taken to is called.
+    baseline: str = "the baseline"
     notes: list[str] = field(default_factory=list)
     best: dict[tuple[int, str], float] = field(default_factory=dict)
     second: dict[tuple[int, str], float] = field(default_factory=dict)
@@ -287,6 +296,9 @@ class Board:
     cost_group: str = ""
     #: How sure the scores are, where anything was found of them.
     certainty: BoardCertainty | None = None
+    #: Which is best, which tie with it, how many beat the baseline, by corrected tests; and the rows that this names.
+    verdict: Verdict | None = None
+    named: Mapping[int, Identified] = field(default_factory=dict)
     #: Keys of columns that it has at other times: what asks for their order or bounds is no mistake.
     awaited: frozenset[str] = frozenset()
     #: How that of single cells was found, on a board of several datasets.

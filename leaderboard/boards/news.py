@@ -187,7 +187,7 @@ def _of_entry(change: BoardChange, entry: Entry) -> Item:
 
 
 def _result(facts: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]:
-    """`nDCG@10 0.345, +0.020 to BM25`, and whether it was better than all before.
+    """`nDCG@10 0.345, +0.020 to BM25` (or how the baseline is called), and whether it was better than all before.
 
     `hidden` is whether the judgements are hidden now, or were: then nothing finer than rounded values is told.
     """
@@ -203,7 +203,7 @@ def _result(facts: Mapping[str, Any], *, hidden: bool) -> tuple[str, bool]:
     note = f"{measure} {numbers.written(value, decimals)}"
     delta = deltas.absolute(value, baseline)
     if delta is not None:
-        note += f", {numbers.signed(delta, decimals)} to BM25"
+        note += f", {numbers.signed(delta, decimals)} to {found.get('baseline_name') or 'the baseline'}"
     beaten = best is not None and (value < best if better(measure) == "lower" else value > best)
     return note, beaten
 

@@ -14,6 +14,7 @@ from leaderboard.boards.dataset_board import dataset_board
 from leaderboard.boards.facts import BenchmarkFacts, DatasetFacts, Member, Part
 from leaderboard.boards.model import Board
 from leaderboard.boards.state import BoardState
+from leaderboard.datasets.files import are_sealed, without_checksums
 from leaderboard.models import Benchmark, BenchmarkMember
 from leaderboard.models.datasets import Dataset, DatasetQuerySet, Protection
 from leaderboard.results import significance
@@ -107,6 +108,11 @@ def dataset_page(slug: str, state: BoardState, teams: Collection[int] = ()) -> D
     dataset = DatasetQuerySet(Dataset).listed().filter(slug=slug).values(*DATASET_FIELDS).first()
     if dataset is None:
         return None
+    if are_sealed(dataset["hidden"], dataset["queries_visibility"]):
+        dataset["current_version__content_sha256"] = ""
+        dataset["current_version__statistics"] = without_checksums(
+            dataset["current_version__statistics"] or {}
+        )
     pk = dataset["pk"]
     entries = entry_rows.entries_for(pk, teams)
     parts = parts_of([pk]).get(pk, ()) if dataset["current_version_id"] is None else ()

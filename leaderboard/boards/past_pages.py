@@ -53,8 +53,8 @@ def dataset_page(slug: str, state: BoardState, at: datetime.datetime) -> PastPag
     entries = rows[dataset_id].entries
     if of_whole.rows:
         entries = sorted([*of_whole.rows, *entries], key=lambda entry: entry.published)
-    group, compared = _compared(revision.facts, entries)
-    found = significance.read_at(dataset_id, revision.number, compared, group) if compared else None
+    group, compared, baseline = _compared(revision.facts, entries)
+    found = significance.read_at(dataset_id, revision.number, compared, group, baseline) if compared else None
     facts = pages.of_whole(pages.facts_of(revision.facts), parts)
     board = dataset_board(facts, entries, state, rows[dataset_id].measured, found)
     _mark_gone(board, gone, of_whole.made_of, {})
@@ -104,15 +104,17 @@ def _note(any_gone: bool) -> list[str]:
     )
 
 
-def _compared(facts: Mapping[str, Any], entries: Sequence[EntryRow]) -> tuple[str, list[int]]:
-    """The comparison group that tests were within, and the ids of the entries that they were between."""
+def _compared(facts: Mapping[str, Any], entries: Sequence[EntryRow]) -> tuple[str, list[int], int | None]:
+    """The comparison group that tests were within, the ids of the entries that they were between, and the baseline."""
     public = [entry for entry in entries if entry.visibility == "public" and entry.provenance != REPORTED]
     group = present_group(
         facts["current_version_id"],
         facts["current_qrels_id"],
         [(entry.comparison_group, bool(entry.is_baseline)) for entry in public],
     )
-    return group, [entry.pk for entry in public if entry.comparison_group == group]
+    compared = [entry for entry in public if entry.comparison_group == group]
+    baselines = [entry.pk for entry in compared if entry.is_baseline]
+    return group, [entry.pk for entry in compared], baselines[-1] if baselines else None
 
 
 def benchmark_page(slug: str, state: BoardState, at: datetime.datetime) -> PastPage | None:

@@ -41,17 +41,23 @@ def assign_ranks(rows: Sequence[Row], place: int, *, lower_is_better: bool = Fal
 
 
 def mark_best(board: Board, rows: Sequence[Row]) -> None:
-    """Find the best and the second best value of every column that has a better direction, per kind of row."""
-    kinds: dict[str, list[list[Value]]] = defaultdict(list)
+    """Find the best and the second best value of every column that has a better direction, per kind of row.
+
+    Of values with noise the best is one that is better than every other whatever the noise, and so is the second of the
+    rest: where their ranges overlap nobody knows which is the better one.
+    """
+    kinds: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        kinds[row.ranked_in].append(row.values)
+        kinds[row.ranked_in].append(row)
     for kind in UNRANKED:
         kinds.pop(kind, None)
     for kind, of_kind in kinds.items():
-        for place, values in enumerate(zip(*of_kind, strict=True)):
+        noisy = {place for row in of_kind for place in row.noise}
+        for place, values in enumerate(zip(*(row.values for row in of_kind), strict=True)):
             column = board.columns[place]
             if column.better and (column.kind in _MARKED or _is_view(column)):
-                _two_best(board, (place, kind), values, column)
+                noise = [row.noise.get(place, 0.0) for row in of_kind] if place in noisy else ()
+                _two_best(board, (place, kind), values, column, noise)
 
 
 def _is_view(column: Column) -> bool:
@@ -59,12 +65,27 @@ def _is_view(column: Column) -> bool:
     return column.kind in ("delta", "relative") and column.group.startswith(EFFECTIVENESS)
 
 
-def _two_best(board: Board, key: tuple[int, str], values: Sequence[Value], column: Column) -> None:
+def _two_best(
+    board: Board, key: tuple[int, str], values: Sequence[Value], column: Column, noise: Sequence[float]
+) -> None:
     numbers: list[float] = [value for value in values if value is not None]  # type: ignore[misc]
     if len(numbers) < 2:
         return
     choose = max if column.better == "higher" else min
-    board.best[key] = best = choose(numbers)
+    best = choose(numbers)
     rest = [number for number in numbers if number != best]
+    if noise and not _is_clear(best, values, noise):
+        return
+    board.best[key] = best
     if rest:
-        board.second[key] = choose(rest)
+        second = choose(rest)
+        others = [None if value == best else value for value in values]
+        if not noise or _is_clear(second, others, noise):
+            board.second[key] = second
+
+
+def _is_clear(value: float, values: Sequence[Value], noise: Sequence[float]) -> bool:
+    """Whether the range of a value overlaps with that of no other one."""
+    ranges = [(each, off) for each, off in zip(values, noise, strict=True) if isinstance(each, (int, float))]
+    own = max(off for each, off in ranges if each == value)
+    return all(abs(each - value) > off + own for each, off in ranges if each != value)

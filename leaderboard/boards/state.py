@@ -7,12 +7,14 @@ say it too.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Protocol
 from urllib.parse import quote_plus
 
 from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.core.measures import canonical_name
 from leaderboard.models import Architecture, Entry
 
 Order = Literal["asc", "desc"]
@@ -50,6 +52,9 @@ WEIGHED = ("effectiveness", "latency", "memory", "cost")
 
 #: What names of measures have in them, left readable in addresses.
 _PLAIN = "@(),':"
+#: Columns that had another name once: addresses that were shared go on to work.
+_RENAMED = {"group": "ranks"}
+_SLUG = re.compile(r"[a-z0-9-]*")
 #: The longest text that a board is searched for; more is cut.
 LONGEST_QUERY = 100
 #: So many columns decide the order, and so many systems may be pinned.
@@ -122,7 +127,7 @@ class BoardState:
         """
         every = _last(parameters, "rows") == "all"
         return cls(
-            measure=_last(parameters, "measure"),
+            measure=canonical_name(_last(parameters, "measure")),
             view=_view(parameters),
             sorts=_sorts(parameters),
             facets=_facets(parameters),
@@ -220,12 +225,18 @@ def _sorts(parameters: Parameters) -> tuple[Sort, ...]:
         key, colon, direction = value.rpartition(":")
         if not colon or direction not in ("asc", "desc"):
             key, direction = value, ""
+        key = _column(_RENAMED.get(key, key))
         if key and key not in found:
             found[key] = Sort(key, direction)  # type: ignore[arg-type]
     first, *others = list(found.values())[:MOST_SORTS] or [Sort("")]
     if order and not first.order:
         first = first._replace(order=order)  # type: ignore[arg-type]
     return (first, *others) if first.key or first.order else ()
+
+
+def _column(key: str) -> str:
+    """A column's key in its own spelling; words that a dataset may be called by stay as they are (`map`)."""
+    return key if _SLUG.fullmatch(key) else canonical_name(key)
 
 
 def _facets(parameters: Parameters) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -258,7 +269,7 @@ def _ranges(parameters: Parameters) -> tuple[Range, ...]:
             continue
         value = _last(parameters, name).strip()
         if value:
-            bounds.setdefault(key, [None, None])[start == "max"] = _float(name, value)
+            bounds.setdefault(_column(key), [None, None])[start == "max"] = _float(name, value)
     return tuple(Range(key, *bounds[key]) for key in sorted(bounds))
 
 

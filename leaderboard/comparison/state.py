@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from leaderboard.boards.state import Parameters
 from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.core.measures import canonical_name
 
 #: As many systems as fit side by side.
 MOST_SYSTEMS = 6
@@ -17,13 +18,15 @@ MOST_SYSTEMS = 6
 class CompareState:
     """`systems`: slugs, the first of which the others are compared with. Empty fields mean the default.
 
-    `dataset` and `other` choose the pair that is shown by query: the first system and `other`.
+    `dataset` and `other` choose the pair that is shown by query: the first system and `other`. `benchmark` says over
+    which datasets means are.
     """
 
     systems: tuple[str, ...] = ()
     dataset: str = ""
     measure: str = ""
     other: str = ""
+    benchmark: str = ""
 
     @classmethod
     def read(cls, parameters: Parameters) -> CompareState:
@@ -33,13 +36,21 @@ class CompareState:
         )
         if len(systems) > MOST_SYSTEMS:
             raise UnknownChoice("number of systems", str(len(systems)), [f"2 to {MOST_SYSTEMS}"])
-        last = {name: (parameters.getlist(name) or [""])[-1] for name in ("dataset", "measure", "with")}
-        return cls(systems, last["dataset"], last["measure"], last["with"])
+        last = {
+            name: (parameters.getlist(name) or [""])[-1]
+            for name in ("dataset", "measure", "with", "benchmark")
+        }
+        return cls(systems, last["dataset"], canonical_name(last["measure"]), last["with"], last["benchmark"])
 
     def query_string(self) -> str:
         """`?system=…&system=…`, or nothing where nothing was chosen."""
         pairs = [("system", slug) for slug in self.systems]
-        single = {"dataset": self.dataset, "measure": self.measure, "with": self.other}
+        single = {
+            "dataset": self.dataset,
+            "measure": self.measure,
+            "with": self.other,
+            "benchmark": self.benchmark,
+        }
         pairs += [(name, value) for name, value in single.items() if value]
         return "?" + urlencode(pairs, safe="@()=,':") if pairs else ""
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import NamedTuple
 
 import numpy as np
 
 from evaluation.statistics import holm
+from leaderboard.comparison.benchmark_means import Scope, board_means, scopes_of
 from leaderboard.comparison.gathering import Found
 from leaderboard.comparison.testing import Question, Tested, permutations_for, tests
 from leaderboard.core.http.choices import UnknownChoice
@@ -88,8 +91,10 @@ class DatasetRow:
 class Comparison:
     """`rows` are the datasets with a value of two systems; `alone` counts those with a value of one only.
 
-    `means` are over the `common` datasets on which all can be compared by the same measure, None where there are fewer
-    than two. `pairs` is how many tests were corrected together.
+    `means` are over `common` datasets. `whole`: they are those of the board of the `benchmark` that all compared
+    datasets belong to, over the ones that count there. Else they are over the datasets on which all can be compared by
+    the same measure (of a benchmark those that count), None where there are fewer than two. `pairs` is how many tests
+    were corrected together.
     """
 
     rows: list[DatasetRow]
@@ -101,10 +106,15 @@ class Comparison:
     common: int
     means: list[Cell] | None
     won: list[tuple[int, int, int]]
+    benchmark: Scope | None = None
+    whole: bool = False
 
 
-def compare(slugs: Sequence[str], entries: Sequence[Found], measure: str) -> Comparison:
-    """The table of these systems; `measure` is empty for each dataset's primary one. Raises UnknownChoice."""
+def compare(slugs: Sequence[str], entries: Sequence[Found], measure: str, benchmark: str = "") -> Comparison:
+    """The table of these systems; `measure` is empty for each dataset's primary one. Raises UnknownChoice.
+
+    `benchmark` is the slug of the one that means are over, by default one that all compared datasets belong to.
+    """
     by_dataset: dict[str, list[Found]] = {}
     for entry in entries:
         by_dataset.setdefault(entry.dataset, []).append(entry)
@@ -114,7 +124,7 @@ def compare(slugs: Sequence[str], entries: Sequence[Found], measure: str) -> Com
     found = [_row(slugs, of_dataset, measure) for of_dataset in by_dataset.values()]
     rows = [row for row in found if sum(cell.value is not None for cell in row.cells) > 1]
     rows, pairs, permutations = _tested(rows)
-    means, common = _means(slugs, rows)
+    means = _means(slugs, rows, measure, benchmark)
     return Comparison(
         rows=rows,
         alone=sum(sum(cell.value is not None for cell in row.cells) == 1 for row in found),
@@ -122,9 +132,8 @@ def compare(slugs: Sequence[str], entries: Sequence[Found], measure: str) -> Com
         measure=measure,
         pairs=pairs,
         permutations=permutations,
-        common=common,
-        means=means,
         won=[_won(rows, place) for place in range(len(slugs))],
+        **means._asdict(),
     )
 
 
@@ -220,18 +229,42 @@ def _with_tests(row: DatasetRow, results: Sequence[Tested], corrected: object) -
     return replace(row, cells=tuple(cells))
 
 
-def _means(slugs: Sequence[str], rows: Sequence[DatasetRow]) -> tuple[list[Cell] | None, int]:
-    """The means over the datasets that all systems can be compared on, by the measure that most of these have."""
+class _Means(NamedTuple):
+    """The fields of `Comparison` that are about means."""
+
+    common: int
+    means: list[Cell] | None
+    benchmark: Scope | None
+    whole: bool = False
+
+
+def _means(slugs: Sequence[str], rows: Sequence[DatasetRow], chosen: str, benchmark: str) -> _Means:
+    """The means of the benchmark's board where it has all of them, else those over common datasets."""
     complete = [row for row in rows if row.complete]
-    counts: dict[str, int] = {}
-    for row in complete:
-        counts[row.measure] = counts.get(row.measure, 0) + 1
+    scopes = scopes_of({row.slug for row in complete}, benchmark) if complete or benchmark else []
+    for scope in scopes:
+        if found := board_means(scope, slugs, chosen):
+            cells = _mean_cells(found.values, found.decimals, found.measure)
+            return _Means(found.datasets, cells, scope, whole=True)
+    if not scopes:
+        return _common_means(slugs, complete, None)
+    counted = [row for row in complete if row.slug in scopes[0].counted]
+    return _common_means(slugs, counted, scopes[0])
+
+
+def _common_means(slugs: Sequence[str], complete: Sequence[DatasetRow], scope: Scope | None) -> _Means:
+    """The means over the datasets that all systems can be compared on, by the measure that most of these have."""
+    counts = Counter(row.measure for row in complete)
     measure = max(counts, key=counts.__getitem__, default="")
     common = [row for row in complete if row.measure == measure]
     if len(common) < 2:
-        return None, len(common)
+        return _Means(len(common), None, scope)
     means = [fmean(row.cells[place].value or 0.0 for row in common) for place in range(len(slugs))]
     decimals = min(cell.decimals for row in common for cell in row.cells)
+    return _Means(len(common), _mean_cells(means, decimals, measure), scope)
+
+
+def _mean_cells(means: Sequence[float], decimals: int, measure: str) -> list[Cell]:
     return [
         Cell(
             value=mean,
@@ -241,7 +274,7 @@ def _means(slugs: Sequence[str], rows: Sequence[DatasetRow]) -> tuple[list[Cell]
             measure=measure,
         )
         for place, mean in enumerate(means)
-    ], len(common)
+    ]
 
 
 def _won(rows: Sequence[DatasetRow], place: int) -> tuple[int, int, int]:

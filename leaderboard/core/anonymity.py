@@ -24,6 +24,7 @@ ANONYMOUS = "anonymous"
 KEPT_BACK: Mapping[str, Any] = {
     "team__name": ANONYMOUS,
     "team__slug": None,
+    "participant": "",
     "authors": "",
     "paper_url": "",
     "code_url": "",
@@ -40,20 +41,24 @@ def kept_back(prefix: str = "") -> Q:
     return Q(**{f"{prefix}anonymous_until__isnull": False})
 
 
+def _names_participant(prefix: str) -> Q:
+    return ~Q(**{f"{prefix}participant": ""})
+
+
 def team_name(prefix: str = "") -> Case:
-    """The team's name as everyone reads it, as a column."""
+    """Whose the system is, as everyone reads it, as a column: the participant that it names, else its team."""
     return Case(
         When(kept_back(prefix), then=Value(ANONYMOUS)),
+        When(_names_participant(prefix), then=F(f"{prefix}participant")),
         default=F(f"{prefix}team__name"),
         output_field=CharField(),
     )
 
 
 def team_slug(prefix: str = "") -> Case:
-    """The address of the team's page as everyone reads it, as a column."""
-    return Case(
-        When(kept_back(prefix), then=Value(None)), default=F(f"{prefix}team__slug"), output_field=CharField()
-    )
+    """The address of the page of that team, as a column; a participant has none."""
+    nobody = kept_back(prefix) | _names_participant(prefix)
+    return Case(When(nobody, then=Value(None)), default=F(f"{prefix}team__slug"), output_field=CharField())
 
 
 def shown(row: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -73,7 +78,7 @@ def shown_system(system: System) -> System:
         return system
     found = copy.copy(system)
     found.team = found.variant_of = None
-    for name in ("authors", "paper_url", "code_url", "model_url", "bibtex"):
+    for name in ("participant", "authors", "paper_url", "code_url", "model_url", "bibtex"):
         setattr(found, name, "")
     return found
 
@@ -87,4 +92,4 @@ def team_shown(system: System) -> str:
     """Whose the system is, in a word; empty for one that is no team's."""
     if system.anonymous_until is not None:
         return ANONYMOUS
-    return system.team.name if system.team else ""
+    return system.participant or (system.team.name if system.team else "")

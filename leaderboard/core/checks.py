@@ -1,10 +1,10 @@
-"""Checks of a site on the internet, for `manage.py check --deploy`, and of its database, for `--database default`.
-
-With both, also of the role under which the site works.
+"""Checks of the folder of state; of a site on the internet, for `manage.py check --deploy`; of its database, for
+`--database default`; with both, also of the role under which the site works.
 """
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -26,6 +26,21 @@ def check_mail(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[C
             "This site has no mail server, so anyone can sign up under any e-mail address, unconfirmed.",
             hint="Set EMAIL_URL, such as smtp+tls://USER:PASSWORD@HOST:587.",
             id="leaderboard.W001",
+        )
+    ]
+
+
+def check_folder(app_configs: Sequence[AppConfig] | None, **kwargs: Any) -> list[CheckMessage]:
+    """Whether others on this machine may enter the folder of state: it has judgements, and a database of all values."""
+    mode = stat.S_IMODE(settings.VAR.stat().st_mode)
+    if not mode & 0o077:
+        return []
+    return [
+        Warning(
+            f"Other users of this machine may enter {settings.VAR} (mode {mode:03o}): only the modes of single files "
+            "guard what lies in it, and some were perhaps made when others could read them.",
+            hint=f"chmod 700 {settings.VAR}",
+            id="leaderboard.W004",
         )
     ]
 

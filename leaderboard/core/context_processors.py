@@ -9,5 +9,9 @@ from django.http import HttpRequest
 
 
 def site(request: HttpRequest) -> dict[str, Any]:
-    """The site's name, and whether it is the one-command default."""
-    return {"site_name": settings.SITE_NAME, "embedded": settings.EMBEDDED}
+    """The site's name, whether it is the one-command default, and whether anybody may sign up."""
+    return {
+        "site_name": settings.SITE_NAME,
+        "embedded": settings.EMBEDDED,
+        "signup_closed": settings.SIGNUP == "closed",
+    }

@@ -22,14 +22,13 @@ AUDIT_TABLE = "leaderboard_auditrecord"
 ADDED_TO = frozenset({AUDIT_TABLE})
 #: What migrations alone write.
 MIGRATIONS = frozenset({"django_migrations"})
-#: Whole tables that retrievers read, and what else they may do to their rows.
+#: What retrievers may do to the rows of a table besides reading them: whole, or by the columns of READ_BY_RETRIEVERS.
 TABLES_OF_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
     "django_migrations": (),
     # What is retrieved, for whom, and from what.
     "leaderboard_dataset": (),
     "leaderboard_datasetversion": (),
     "leaderboard_datasetfile": ("INSERT",),
-    "leaderboard_qrels": (),
     "leaderboard_systemredirect": (),
     "leaderboard_team": (),
     "leaderboard_system": ("INSERT",),
@@ -44,23 +43,29 @@ TABLES_OF_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
     # The queue, and what models need.
     "submissions_job": ("INSERT",),
     "submissions_job_further_entries": (),
-    "submissions_submission": (),
     "submissions_checkpoint": ("INSERT",),
     "submissions_encoding": ("INSERT", "UPDATE", "DELETE"),
     "submissions_shard": ("INSERT", "UPDATE", "DELETE"),
-    # A model that is refused on a hidden dataset is given back, and counted as a refusal.
-    "submissions_quotause": ("INSERT",),
     "submissions_stagetime": ("INSERT", "UPDATE"),
     "submissions_worker": ("INSERT", "UPDATE"),
 }
 #: Columns that retrievers read of tables that are closed to them otherwise: of people no address and no password, of
-#: results no value. Enough to find a run's profile (`leaderboard.results.profiles.store`).
+#: results no value, of judgements neither counts nor notes, of submissions no note.
 READ_BY_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
     "leaderboard_entry": ("id", "dataset_id", "evaluation_id", "visibility"),
     "leaderboard_evaluation": ("id", "run_id"),
+    "leaderboard_historicalsystem": ("history_id",),
+    "leaderboard_qrels": ("id", "version_id", "split", "number", "sha256"),
     "leaderboard_seed": ("id", "entry_id", "evaluation_id"),
     "leaderboard_user": ("id", "name"),
-}
+    "submissions_submission": (
+        "id", "kind", "submitter_id", "team_id", "system_id", "configuration", "engine", "parameters", "checkpoint_id",
+        "reusable", "round_id", "late", "run_type", "priority", "public", "bulk", "created_at", "withdrawn_at",
+        "noticed_at",
+    ),
+}  # fmt: skip
+#: States in which a job has ended. A retriever that could change them could have anybody's quota given back.
+ENDED = ("done", "rejected", "failed", "cancelled", "timed_out", "withdrawn")
 #: Columns that retrievers change: of a job neither what it is nor whose; of a dataset the one that lets them hold its
 #: row.
 CHANGED_BY_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
@@ -70,13 +75,12 @@ CHANGED_BY_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
         "not_before", "payload", "progress", "progress_note", "queue", "report", "stage", "started_at", "state",
         "waits_for_id", "worker",
     ),
-    "submissions_quotause": ("refunded_at", "refund_reason"),
     "submissions_submission": ("checkpoint_id",),
 }  # fmt: skip
 #: Kinds of rows that retrievers add, and those that they change, by table. A scorer does what any other row asks for:
 #: a retriever could have a hidden dataset's protection taken off in a curator's name.
 ADDED_BY_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
-    "leaderboard_workrequest": ("statistics",),
+    "leaderboard_workrequest": ("settle", "statistics"),
     "submissions_job": ("shard",),
 }
 HANDLED_BY_RETRIEVERS: Mapping[str, tuple[str, ...]] = {
@@ -88,6 +92,17 @@ BEGIN
     IF current_user = '{RETRIEVER}' AND NOT NEW.kind = ANY (TG_ARGV) THEN
         RAISE insufficient_privilege USING MESSAGE = 'a retriever has nothing to do with ' || TG_TABLE_NAME
             || ' of the kind ' || NEW.kind;
+    END IF;
+    RETURN NEW;
+END $$
+"""
+_STAYS_ENDED = f"""
+CREATE OR REPLACE FUNCTION runboard_stays_ended() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF current_user = '{RETRIEVER}' AND OLD.state IN {ENDED}
+        AND (NEW.state, NEW.started_at, NEW.error_code)
+            IS DISTINCT FROM (OLD.state, OLD.started_at, OLD.error_code) THEN
+        RAISE insufficient_privilege USING MESSAGE = 'a retriever does not change how a job has ended';
     END IF;
     RETURN NEW;
 END $$
@@ -106,9 +121,9 @@ def rights_of(role: str, table: str) -> tuple[str, ...]:
 
 
 def _rights_of_retrievers(table: str) -> tuple[str, ...]:
-    rights: tuple[str, ...] = ()
-    if table in TABLES_OF_RETRIEVERS:
-        rights = ("SELECT", *TABLES_OF_RETRIEVERS[table])
+    rights = TABLES_OF_RETRIEVERS.get(table, ())
+    if table in TABLES_OF_RETRIEVERS and table not in READ_BY_RETRIEVERS:
+        rights = ("SELECT", *rights)
     for verb, columns in (("SELECT", READ_BY_RETRIEVERS), ("UPDATE", CHANGED_BY_RETRIEVERS)):
         if table in columns:
             named = ", ".join(connection.ops.quote_name(column) for column in columns[table])
@@ -143,14 +158,26 @@ def give_rights() -> dict[str, int]:
 
 
 def _hold_retrievers_to_their_kinds(cursor: Any) -> None:
-    """By triggers, since a right to a table holds for all kinds of its rows."""
+    """By triggers, since a right to a table holds for all kinds and states of its rows."""
     cursor.execute(_ONLY_KINDS)
+    cursor.execute(_STAYS_ENDED)
     for verb, tables in (("INSERT", ADDED_BY_RETRIEVERS), ("UPDATE", HANDLED_BY_RETRIEVERS)):
         for table, kinds in tables.items():
-            name = f"only_kinds_{verb.lower()}"
             listed = ", ".join(f"'{kind}'" for kind in kinds)
-            cursor.execute(f"DROP TRIGGER IF EXISTS {name} ON {table}")
             cursor.execute(
-                f"CREATE TRIGGER {name} BEFORE {verb} ON {table} "
+                f"CREATE OR REPLACE TRIGGER only_kinds_{verb.lower()} BEFORE {verb} ON {table} "
                 f"FOR EACH ROW EXECUTE FUNCTION runboard_only_kinds({listed})"
             )
+    cursor.execute(
+        "CREATE OR REPLACE TRIGGER stays_ended BEFORE UPDATE ON submissions_job "
+        "FOR EACH ROW EXECUTE FUNCTION runboard_stays_ended()"
+    )
+
+
+def may_change(table: str) -> bool:
+    """Whether the role of this connection may change rows of the table: True but for retrievers on PostgreSQL."""
+    if connection.vendor != "postgresql":
+        return True
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT has_table_privilege(%s, 'UPDATE')", [table])
+        return bool(cursor.fetchone()[0])

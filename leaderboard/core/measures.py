@@ -1,4 +1,4 @@
-"""Which values of a measure are better, and where the measure is explained."""
+"""How measures are named in addresses, which values of one are better, and where it is explained."""
 
 from __future__ import annotations
 
@@ -8,6 +8,15 @@ from typing import Literal
 from django.utils.text import slugify
 
 from evaluation.measures import UnknownMeasureError, parse_measure
+
+
+@lru_cache(maxsize=1024)
+def canonical_name(text: str) -> str:
+    """The measure's own name for any accepted spelling (`Recall@100`, `ndcg_cut_10`); other text as it is."""
+    try:
+        return parse_measure(text).name
+    except UnknownMeasureError:
+        return text
 
 
 @lru_cache(maxsize=1024)
@@ -23,5 +32,5 @@ def better(measure: str) -> Literal["higher", "lower"]:
 def anchor(name: str) -> str:
     """Where the page of measures explains this one: all cutoffs of a measure share a place."""
     base, _, rest = name.partition("@")[0].partition("(")
-    parameter = "" if rest.startswith("rel") else rest
+    parameter = "" if rest.startswith(("rel", "p=")) else rest
     return slugify(f"{base} {parameter}") or "measures"

@@ -43,6 +43,12 @@ def request_statistics(dataset_id: int) -> None:
         request_work(WorkRequest.Kind.STATISTICS, dataset)
 
 
+def request_settlement(dataset_id: int, job_id: int) -> None:
+    """Ask that the quota of a job be settled, in the transaction that ended it."""
+    WorkRequest.objects.create(kind=WorkRequest.Kind.SETTLE, dataset_id=dataset_id, payload={"job": job_id})
+    wakeup.ring()
+
+
 def request_notice(event: str, **payload: Any) -> WorkRequest:
     """Ask that people be told of an event, in the transaction that makes it; `submissions.notifications` decides whom.
 

@@ -6,12 +6,16 @@ leaves it out.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from django.contrib.auth.models import AnonymousUser
 
+from evaluation.judgements.merge import write_judgements
+from evaluation.judgements.qrels import read_grades
 from leaderboard.core.permissions import may_read_judgements, sees
+from leaderboard.core.storage.gzip import gzipped
 from leaderboard.core.storage.store import Area, path_of, put
 from leaderboard.models import Dataset, DatasetFile, DatasetVersion, User
 from leaderboard.models.datasets import Visibility
@@ -45,6 +49,17 @@ class KeptFile(NamedTuple):
 def keep_file(path: Path) -> KeptFile:
     """Put a copy of the file into the store. It takes as long as reading it, so not inside a transaction."""
     return kept_file(put(Area.FILES, path))
+
+
+def keep_judgements(path: Path, work: Path) -> KeptFile:
+    """Put judgements into the store as they are offered: BEIR's columns under their header, gzip, in order of the ids.
+
+    `path` may be TREC's or BEIR's, compressed or not. `work` is a folder for what is written on the way.
+    Raises InvalidContent for a file that is neither.
+    """
+    plain = work / "offered-judgements.tsv"
+    write_judgements(read_grades(path), plain)
+    return keep_file(gzipped(plain, work / "offered-judgements.gz"))
 
 
 def kept_file(sha256: str) -> KeptFile:
@@ -126,4 +141,16 @@ def is_sealed(dataset: Dataset, file: DatasetFile) -> bool:
 
 def seals_queries(dataset: Dataset) -> bool:
     """Whether the queries' texts are kept as hidden judgements are."""
-    return dataset.hidden and dataset.queries_visibility == Visibility.CURATORS
+    return are_sealed(dataset.hidden, dataset.queries_visibility)
+
+
+def are_sealed(hidden: bool, queries_visibility: str) -> bool:
+    """The same, from columns."""
+    return hidden and queries_visibility == Visibility.CURATORS
+
+
+def without_checksums(statistics: Mapping[str, Any]) -> dict[str, Any]:
+    """A version's statistics without checksums, for where its queries are sealed: whoever has a checksum can try out
+    whether a guess is the file.
+    """
+    return {name: value for name, value in statistics.items() if not name.endswith("_sha256")}

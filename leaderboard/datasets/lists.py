@@ -11,6 +11,7 @@ from django.db.models.functions import Cast
 
 from leaderboard.core import anonymity
 from leaderboard.core.text import deltas, numbers
+from leaderboard.core.text.baselines import named_baseline
 from leaderboard.models import Benchmark, Dataset, Entry
 from leaderboard.models.datasets import DatasetQuerySet
 from leaderboard.models.results import EntryQuerySet
@@ -153,14 +154,14 @@ def newest() -> list[Newest]:
             published=Cast("published_at", TextField()),
         )[:NEWEST]
     )
-    baselines = baseline_scores((row["dataset_id"], row["comparison_group"]) for row in rows)
-    return [_newest(row, baselines.get((row["dataset_id"], row["comparison_group"]), {})) for row in rows]
+    baselines = baselines_of((row["dataset_id"], row["comparison_group"]) for row in rows)
+    return [_newest(row, baselines.get((row["dataset_id"], row["comparison_group"]), NONE)) for row in rows]
 
 
-def _newest(row: Mapping[str, Any], baseline: Mapping[str, float]) -> Newest:
+def _newest(row: Mapping[str, Any], baseline: Baseline) -> Newest:
     measure = row["dataset__primary_measure"]
     value, decimals = row["scores"].get(measure), 3 if row["dataset__hidden"] else 4
-    delta = None if row["is_baseline"] else deltas.absolute(value, baseline.get(measure))
+    delta = None if row["is_baseline"] else deltas.absolute(value, baseline.scores.get(measure))
     return Newest(
         system=row["system__name"],
         slug=row["system__slug"],
@@ -177,13 +178,28 @@ def _newest(row: Mapping[str, Any], baseline: Mapping[str, float]) -> Newest:
     )
 
 
-def baseline_scores(groups: Iterable[tuple[int, str]]) -> dict[tuple[int, str], dict[str, float]]:
-    """The baselines' scores by dataset and comparison group. One query."""
+class Baseline(NamedTuple):
+    """What differences are taken to: how it is called, and its scores by measure."""
+
+    name: str
+    scores: Mapping[str, float]
+
+
+NONE = Baseline("", {})
+
+
+def baselines_of(groups: Iterable[tuple[int, str]]) -> dict[tuple[int, str], Baseline]:
+    """The baselines by dataset and comparison group. One query."""
     wanted = set(groups)
     rows = Entry.objects.filter(
         is_baseline=True,
         visibility=Entry.Visibility.PUBLIC,
         dataset_id__in={dataset for dataset, _ in wanted},
         comparison_group__in={group for _, group in wanted},
-    ).values_list("dataset_id", "comparison_group", Cast("scores", TextField()))
-    return {(dataset, group): orjson.loads(text) for dataset, group, text in rows}
+    ).values_list(
+        "dataset_id", "comparison_group", "system__name", "dataset__name", Cast("scores", TextField())
+    )
+    return {
+        (dataset, group): Baseline(named_baseline(system, name), orjson.loads(text))
+        for dataset, group, system, name, text in rows
+    }

@@ -13,16 +13,21 @@ from pathlib import Path
 
 from django.conf import settings
 
+from evaluation.archives.compression import open_blocks
 from evaluation.collections.beir import read_queries
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.judgements import qrels as judged
 from evaluation.judgements.splits import Parts, read_parts, write_parts
 from evaluation.runs.score import Target
+from evaluation.verification import Judgements
 from leaderboard.core.storage.store import Area, path_of, put
 from leaderboard.models import Dataset, DatasetVersion, Qrels
+from leaderboard.models.datasets import Visibility
 
 #: Datasets kept at once. The largest of BEIR's judgements take about 100 MB, most a few.
 _KEPT = 16
+#: The same for verifying, where a judgement takes some 200 bytes.
+_KEPT_FOR_VERIFYING = 4
 
 
 def load_qrels(row: Qrels) -> judged.Qrels:
@@ -105,6 +110,11 @@ def lay_out_open_judgements() -> int:
     return len(wanted)
 
 
+def verifying_judgements(row: Qrels) -> Judgements:
+    """The judgements of a row, read anew from their file to verify what was scored against `load_qrels`."""
+    return _verifying_judgements(row.sha256)
+
+
 def scoring_target(version: DatasetVersion, *, qrels: Qrels | None = None) -> Target:
     """What a run for this version is checked against; with `qrels`, also what it is scored against."""
     dataset = version.dataset
@@ -113,6 +123,7 @@ def scoring_target(version: DatasetVersion, *, qrels: Qrels | None = None) -> Ta
         version.document_ids_sha256,
         qrels.sha256 if qrels is not None else "",
         dataset.hidden,
+        dataset.queries_visibility == Visibility.PUBLIC,
         dataset.relevance_level,
         dataset.drop_self_matches,
     )
@@ -120,7 +131,13 @@ def scoring_target(version: DatasetVersion, *, qrels: Qrels | None = None) -> Ta
 
 @lru_cache(maxsize=_KEPT)
 def _target(
-    topics: str, document_ids: str, qrels: str, hidden: bool, relevance_level: int, drop_self_matches: bool
+    topics: str,
+    document_ids: str,
+    qrels: str,
+    hidden: bool,
+    names_queries: bool,
+    relevance_level: int,
+    drop_self_matches: bool,
 ) -> Target:
     """The target whose content has these checksums. It keeps its lookup tables, so it is kept itself."""
     return Target(
@@ -128,6 +145,7 @@ def _target(
         query_ids=topic_ids(topics),
         document_ids=_document_ids(document_ids) if document_ids else None,
         hidden=hidden,
+        names_queries=names_queries,
         relevance_level=relevance_level,
         drop_self_matches=drop_self_matches,
     )
@@ -141,6 +159,11 @@ def _open_judgements(sha256: str) -> judged.Qrels:
 @lru_cache(maxsize=_KEPT)
 def _judgements(sha256: str) -> judged.Qrels:
     return judged.read_qrels(path_of(Area.QRELS, sha256))
+
+
+@lru_cache(maxsize=_KEPT_FOR_VERIFYING)
+def _verifying_judgements(sha256: str) -> Judgements:
+    return Judgements(b"".join(open_blocks(path_of(Area.QRELS, sha256))))
 
 
 @lru_cache(maxsize=_KEPT)

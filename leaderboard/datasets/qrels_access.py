@@ -19,7 +19,7 @@ def hand_out(qrels: Qrels) -> Path:
     not within a transaction that could take it back.
     """
     path = path_of(Area.QRELS, qrels.sha256)
-    record_reading(qrels, qrels.version.dataset_id, qrels=qrels.pk, sha256=qrels.sha256)
+    record_reading(qrels, qrels.version.dataset_id, qrels=qrels.pk)
     return path
 
 

@@ -1,4 +1,4 @@
-"""Differences to BM25: of one or a few systems on each dataset, or of all systems on one."""
+"""Differences to the baseline: of one or a few systems on each dataset, or of all systems on one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from leaderboard.figures.rows import (
 
 #: So many systems side by side; without a choice there are two.
 MOST_SYSTEMS, USUAL_SYSTEMS = 4, 2
-NOTHING = "No system of this view can be compared with a BM25 of its own source and version."
+NOTHING = "No system of this view can be compared with a baseline of its own source and version."
 
 
 def has_differences(board: Board) -> bool:
@@ -37,7 +37,7 @@ def has_differences(board: Board) -> bool:
 
 
 def build(request: FigureRequest) -> Plot:
-    """Bars from the BM25 of the same source, version and judgements: of a dataset's page all systems, else a few."""
+    """Bars from the baseline of the same source, version and judgements: of a dataset all systems, else a few."""
     return _of_dataset(request) if request.dataset else _of_benchmark(request)
 
 
@@ -61,8 +61,8 @@ def _of_systems(board: Board, place: int) -> Plot:
         data=[_signed_bars(f"Δ {board.measure}", names, found, form, lower=lower)],
         layout={**bar_layout(len(rows)), **_axes(board, found), "showlegend": False},
         table=Table(("System", f"Δ {board.measure}"), list(zip(names, found, strict=True)), ("", form)),
-        caption=f"Difference in {board.measure} on {titled(board)} between each system and the BM25 of its "
-        "own source, version and judgements.",
+        caption=f"Difference in {board.measure} on {titled(board)} between each system and {board.baseline}, "
+        "within one source, version and judgements.",
         subtitle=f"{board.title}, {board.measure}",
         notes=notes,
     )
@@ -101,8 +101,8 @@ def _of_benchmark(request: FigureRequest) -> Plot:
             [(place.name, *(value(row, place.column) for row in rows)) for place in places],
             ("", *[score_format(rows, "+")] * len(rows)),
         ),
-        caption=f"Difference in {board.measure} to BM25 on each dataset of {titled(board)}, for {_listed(names)}. Each "
-        "is compared with the BM25 of the same source, version and judgements.",
+        caption=f"Difference in {board.measure} to {board.baseline} on each dataset of {titled(board)}, for "
+        f"{_listed(names)}. Each is compared within one source, version and judgements.",
         subtitle=f"{', '.join(names)}: {board.title}, {board.measure}",
         notes=_notes(page.board, places, chosen=bool(slugs)),
     )
@@ -167,7 +167,7 @@ def _axis(board: Board, values: Sequence[float | None], share: float, most: int)
     room = share * (high - low or 0.1)
     bounds = low - (room if low < 0 else 0.0), high + (room if high > 0 or low == high else 0.0)
     return {
-        "title": {"text": f"Δ {board.measure} to BM25 ({arrow})"},
+        "title": {"text": f"Δ {board.measure} to {board.baseline} ({arrow})"},
         "range": list(bounds),
         **linear_ticks(*bounds, signed=True, most=most),
     }
@@ -193,8 +193,8 @@ def _notes(board: Board, places: Sequence[Place], *, chosen: bool) -> list[str]:
 FIGURES = (
     Figure(
         slug="deltas",
-        title="Differences to BM25",
-        caption="How far above or below BM25 systems are, dataset by dataset.",
+        title="Differences to the baseline",
+        caption="How far above or below the baseline systems are, dataset by dataset.",
         subjects=("benchmark", "dataset"),
         build=build,
         drawable=has_differences,

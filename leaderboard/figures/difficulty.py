@@ -24,7 +24,7 @@ def has_open_judgements(dataset: Mapping[str, Any]) -> bool:
 
 
 def build(request: FigureRequest) -> Plot:
-    """Queries from the hardest to the easiest: the mean, the range over systems, and BM25's own value."""
+    """Queries from the hardest to the easiest: the mean, the range over systems, and the baseline's own value."""
     page = request.dataset_page
     name, measure = page.dataset["name"], page.board.measure
     collection = open_collection(request.dataset)
@@ -39,17 +39,23 @@ def build(request: FigureRequest) -> Plot:
     rows = order[places]
     left_out = f"{len(rows):,} of {queries:,} queries, evenly spaced from the hardest to the easiest."
     return Plot(
-        data=_traces(found, rows, places + 1, [collection.judgements.query_ids[row] for row in rows]),
+        data=_traces(
+            found,
+            rows,
+            places + 1,
+            [collection.judgements.query_ids[row] for row in rows],
+            page.board.baseline,
+        ),
         layout={
             "height": 400,
             "xaxis": {"title": {"text": "queries, the hardest first"}, "range": [0.5, queries + 0.5]},
             "yaxis": {"title": {"text": measure}, "rangemode": "tozero"},
             "hovermode": "closest",
         },
-        table=_table(found, rows, places + 1, collection),
+        table=_table(found, rows, places + 1, collection, page.board.baseline),
         caption=f"{measure} of each judged query of {name} over {found.systems} "
         f"{'system' if found.systems == 1 else 'systems'}: the mean, from the lowest to the highest as a band, and "
-        "BM25 as points. The same systems throughout, whichever the board’s filters leave.",
+        f"{page.board.baseline} as points. The same systems throughout, whichever the board’s filters leave.",
         subtitle=f"{name}, {measure}",
         notes=[left_out] if len(rows) < queries else [],
     )
@@ -64,7 +70,7 @@ def _order(found: Difficulty, collection: OpenCollection, measure: str) -> NDArr
 
 
 def _traces(
-    found: Difficulty, rows: NDArray[np.intp], places: NDArray[np.int_], names: list[str]
+    found: Difficulty, rows: NDArray[np.intp], places: NDArray[np.int_], names: list[str], baseline: str
 ) -> list[dict[str, Any]]:
     across = places.tolist()
     lowest, highest = found.lowest[rows], found.highest[rows]
@@ -96,24 +102,28 @@ def _traces(
             {
                 "type": "scatter",
                 "mode": "markers",
-                "name": "BM25",
+                "name": baseline,
                 "x": across,
                 "y": found.baseline[rows].tolist(),
                 "customdata": names,
                 "marker": {"color": ORANGE, "size": 4, "symbol": "diamond"},
-                "hovertemplate": "query %{customdata}<br>BM25 %{y:.3f}<extra></extra>",
+                "hovertemplate": "query %{customdata}<br>%{fullData.name} %{y:.3f}<extra></extra>",
             }
         )
     return traces
 
 
 def _table(
-    found: Difficulty, rows: NDArray[np.intp], places: NDArray[np.int_], collection: OpenCollection
+    found: Difficulty,
+    rows: NDArray[np.intp],
+    places: NDArray[np.int_],
+    collection: OpenCollection,
+    baseline: str,
 ) -> Table:
     heads: list[str] = ["", "Query", "Mean", "Deviation", "Lowest", "Highest"]
     columns = [found.mean, found.deviation, found.lowest, found.highest]
     if found.baseline is not None:
-        heads.append("BM25")
+        heads.append(baseline)
         columns.append(found.baseline)
     lines: list[tuple[Cell, ...]] = [
         (int(place), collection.judgements.query_ids[row], *(float(column[row]) for column in columns))

@@ -94,6 +94,11 @@ def of_any_board(board: Board) -> bool:
     return True
 
 
+def of_any_page(board: Board, datasets: Sequence[int]) -> bool:
+    """For figures that need nothing but what the board has."""
+    return True
+
+
 class Choice(NamedTuple):
     """One value of a figure's own parameter."""
 
@@ -107,6 +112,7 @@ class Figure:
 
     `wide` figures take a page's whole width. `fits` tells by a dataset's row (`pages.DATASET_FIELDS`) whether its page
     shows the figure, `drawable` by its whole board, quickly: no frame where no choice would draw what says anything.
+    `known` is asked the same, of the board and the ids of its datasets, where that takes a look into the database.
     """
 
     slug: str
@@ -118,6 +124,7 @@ class Figure:
     wide: bool = False
     fits: Callable[[Mapping[str, Any]], bool] = always
     drawable: Callable[[Board], bool] = of_any_board
+    known: Callable[[Board, Sequence[int]], bool] = of_any_page
 
     def as_data(self, plot: Plot) -> dict[str, Any]:
         """The whole figure as its JSON; `data` and `layout` are for plotly, where names are no markup."""

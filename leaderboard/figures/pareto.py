@@ -16,7 +16,7 @@ from leaderboard.figures.model import Choice, Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import SOFT
 from leaderboard.figures.points import Point
 from leaderboard.figures.rows import left_out, names_of, only_kind, present, score_format, titled, value
-from leaderboard.figures.stated_costs import fullest, stated
+from leaderboard.figures.stated_costs import Key, fullest, stated
 from leaderboard.models import System
 from leaderboard.results.kinds import REPORTED, SCORED
 
@@ -56,7 +56,7 @@ def build(request: FigureRequest) -> Plot:
     """One point for each system of the view that has a score and a cost from one source and one machine."""
     board, axis = request.board(), request.choice("x")
     place, y_title = effectiveness(request, board)
-    rows = [row for row in present(board) if value(row, place) is not None]
+    rows = _with_score(request)
     costs = _costs(request, board, axis, rows)
     drawn = sorted(costs.values)
     if not drawn:
@@ -158,19 +158,30 @@ def _stated(request: FigureRequest, axis: str, title: str, rows: Sequence[Row]) 
         datasets = [member.dataset_id for member in request.benchmark_page.members]
         source = request.benchmark_page.benchmark["source_id"]
     settings = stated(axis, datasets, source)
-    reported = {
+    reported = _reported(rows)
+    scored = _reported(_with_score(request.unfiltered())) if request.state.filtered else reported
+    setting, others = fullest(settings, scored.keys(), reported.keys(), request.choice("device"))
+    named = sorted({str(other) for other in others})
+    if setting is None:
+        return Costs({}, title, "", named)
+    values = {reported[key]: found for key, found in settings[setting].items() if key in reported}
+    return Costs(values, _with_unit(title, setting.unit), f"As reported by {setting}.", named, str(setting))
+
+
+def _reported(rows: Sequence[Row]) -> dict[Key, int]:
+    """The places of the rows that a publication reports."""
+    return {
         (row.entry.slug, row.entry.configuration): number
         for number, row in enumerate(rows)
         if row.ranked_in != SCORED
     }
-    setting, others = fullest(settings, reported.keys(), request.choice("device"))
-    named = sorted({str(other) for other in others})
-    if setting is None:
-        return Costs({}, title, "", named)
-    values = {
-        reported[key]: found for key, found in settings[setting].items() if key in reported and found > 0
-    }
-    return Costs(values, _with_unit(title, setting.unit), f"As reported by {setting}.", named, str(setting))
+
+
+def _with_score(request: FigureRequest) -> list[Row]:
+    """The ranked rows of the board that have what the figure means by how good a system is."""
+    board = request.board()
+    place, _ = effectiveness(request, board)
+    return [row for row in present(board) if value(row, place) is not None]
 
 
 def _with_unit(title: str, unit: str) -> str:
@@ -215,7 +226,7 @@ FIGURES = (
             "device": (
                 "Hardware",
                 (
-                    Choice("", "that of most systems"),
+                    Choice("", "where most systems are known"),
                     Choice("cpu", "reported, CPU"),
                     Choice("gpu", "reported, GPU"),
                 ),

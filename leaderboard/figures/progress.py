@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, timedelta
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from django.db.models import Max
 from django.db.models.functions import Coalesce
 
-from leaderboard.boards.model import Row
+from leaderboard.boards.model import Board, Identity, Row
 from leaderboard.core.measures import better
 from leaderboard.core.text.numbers import written
 from leaderboard.figures.axes import linear_axis, sentence
@@ -17,11 +17,23 @@ from leaderboard.figures.effectiveness import effectiveness
 from leaderboard.figures.labels import labelled
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import BLUE, ORANGE, PAPER
-from leaderboard.figures.rows import left_out, names_of, present, score_format, titled, value
+from leaderboard.figures.rows import (
+    counted_datasets,
+    left_out,
+    names_of,
+    present,
+    score_format,
+    titled,
+    value,
+)
 from leaderboard.figures.texts import told
 from leaderboard.models import Entry
 from leaderboard.models.results import EntryQuerySet
+from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.kinds import REPORTED
+
+#: From how many different dates on there is any progress to see.
+FEWEST_DATES = 3
 
 
 class _Dated(NamedTuple):
@@ -39,8 +51,12 @@ def build(request: FigureRequest) -> Plot:
     place, y_title = effectiveness(request, board)
     rows = [row for row in present(board) if value(row, place) is not None]
     found = _dated(request, rows, place)
-    if not found:
-        return Plot.empty(f"No system of this view has a {y_title} and a date.")
+    days = len({one.date for one in found})
+    if days < FEWEST_DATES:
+        return Plot.empty(
+            f"Progress is drawn from {FEWEST_DATES} different dates on; the systems of this view that have a "
+            f"{y_title} came on {days or 'none'}."
+        )
     lower, form = better(board.measure) == "lower", score_format(rows)
     kinds = [
         ("Scored here, by day", [one for one in found if one.row.ranked_in != REPORTED], BLUE, "circle"),
@@ -95,42 +111,67 @@ def _lines(kinds: Sequence[str]) -> str:
     return "; ".join(told[kind] for kind in kinds)
 
 
+def has_dates(board: Board, datasets: Sequence[int]) -> bool:
+    """Whether the ranked rows of a board of these datasets came on enough different dates.
+
+    A dataset's board has the dates itself; a benchmark's asks for them in two queries.
+    """
+    ranked = [row for row in present(board) if row.rank is not None]
+    if any(isinstance(row.entry, Identity) for row in ranked):
+        dates = _dates(datasets)
+        found = {dates.get(_key(row)) for row in ranked}
+    else:
+        found = {_date_of_entry(row) for row in ranked}
+    return len(found - {None}) >= FEWEST_DATES
+
+
+def _date_of_entry(row: Row) -> str | None:
+    """The day of a result that was scored here, the year of a reported one; None where it is not known."""
+    entry = cast(EntryRow, row.entry)
+    if row.ranked_in == REPORTED:
+        year = entry.year or entry.source_year
+        return str(year) if year else None
+    return entry.published[:10]
+
+
 def _dated(request: FigureRequest, rows: Sequence[Row], place: int) -> list[_Dated]:
     """The rows that have a date, in its order; of one date the best first."""
-    dates = _dates(request)
+    if request.dataset:
+        datasets = [request.dataset_page.dataset["pk"]]
+    else:
+        datasets = counted_datasets(request.benchmark_page.members)
+    dates = _dates(datasets)
     found = [
         _Dated(row, name, day, score)
         for row, name in zip(rows, names_of(rows), strict=True)
-        if (day := dates.get((row.entry.slug, row.entry.configuration, row.ranked_in)))
-        and (score := value(row, place)) is not None
+        if (day := dates.get(_key(row))) and (score := value(row, place)) is not None
     ]
     sign = 1 if better(request.board().measure) == "lower" else -1
     return sorted(found, key=lambda one: (one.date, sign * one.score))
 
 
-def _dates(request: FigureRequest) -> dict[tuple[str, str, str], str]:
-    """By system, configuration and kind, when the last of its results on these datasets came. Two queries."""
-    if request.dataset:
-        datasets = [request.dataset_page.dataset["pk"]]
-    else:
-        members = [member for member in request.benchmark_page.members if member.counted]
-        datasets = [member.dataset_id for member in members]
-        datasets += [part.dataset_id for member in members for part in member.parts]
+#: A system's slug, its configuration, and whether its results are reported.
+_Key = tuple[str, str, bool]
+
+
+def _key(row: Row) -> _Key:
+    return row.entry.slug, row.entry.configuration, row.ranked_in == REPORTED
+
+
+def _dates(datasets: Sequence[int]) -> dict[_Key, str]:
+    """When the last of each row's results on these datasets came. Two queries."""
     entries = EntryQuerySet(Entry).public().filter(dataset_id__in=datasets).order_by()
-    scored = entries.exclude(provenance=Entry.Provenance.REPORTED).values_list(
-        "system__slug", "configuration"
-    )
-    reported = entries.filter(provenance=Entry.Provenance.REPORTED).values_list(
-        "system__slug", "configuration"
-    )
+    whose = ("system__slug", "configuration")
+    scored = entries.exclude(provenance=Entry.Provenance.REPORTED).values_list(*whose)
+    reported = entries.filter(provenance=Entry.Provenance.REPORTED).values_list(*whose)
     found = {
-        (slug, configuration, "scored"): when.date().isoformat()
+        (slug, configuration, False): when.date().isoformat()
         for slug, configuration, when in scored.annotate(when=Max("published_at"))
     }
     years = reported.annotate(year=Max(Coalesce("system__year", "source__year")))
     return {
         **found,
-        **{(slug, configuration, REPORTED): str(year) for slug, configuration, year in years if year},
+        **{(slug, configuration, True): str(year) for slug, configuration, year in years if year},
     }
 
 
@@ -214,5 +255,6 @@ FIGURES = (
         caption="When each system came, how good it was, and the best so far.",
         subjects=("benchmark", "dataset"),
         build=build,
+        known=has_dates,
     ),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from leaderboard.boards.facts import Member
@@ -84,6 +84,13 @@ def datasets_of(page: BenchmarkPage, *, counted: bool = True) -> list[Place]:
         for member in page.members
         if member.slug in columns and (member.counted or not counted)
     ]
+
+
+def counted_datasets(members: Iterable[Member]) -> list[int]:
+    """The ids of the datasets that count in a benchmark, and of their parts."""
+    counted = [member for member in members if member.counted]
+    parts = [part.dataset_id for member in counted for part in member.parts]
+    return [member.dataset_id for member in counted] + parts
 
 
 def value(row: Row, place: int) -> float | None:

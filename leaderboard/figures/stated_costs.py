@@ -57,6 +57,9 @@ def stated(axis: str, datasets: Collection[int], source_id: int | None) -> dict[
             if figure["name"] != STATED[axis] or figure.get("doubtful"):
                 continue
             unit = str(figure.get("unit", ""))
+            value = round(float(figure["value"]) * MILLISECONDS.get(unit, 1.0), 6)
+            if value <= 0:  # which no logarithmic axis has a place for
+                continue
             setting = Setting(
                 dataset_id,
                 dataset,
@@ -65,24 +68,28 @@ def stated(axis: str, datasets: Collection[int], source_id: int | None) -> dict[
                 str(figure.get("hardware", "")),
                 "ms" if unit in MILLISECONDS else unit,
             )
-            value = round(float(figure["value"]) * MILLISECONDS.get(unit, 1.0), 6)
             found.setdefault(setting, {})[slug, configuration] = value
     return found
 
 
 def fullest(
-    settings: Mapping[Setting, Mapping[Key, float]], keys: Set[Key], device: str
+    settings: Mapping[Setting, Mapping[Key, float]], scored: Set[Key], in_view: Set[Key], device: str
 ) -> tuple[Setting | None, Sequence[Setting]]:
-    """The setting that has most figures, on the device wished for, and the others that have rows in view.
+    """The setting that has figures of most `scored` rows, on the device wished for, and the others with rows in view.
 
-    Whichever rows are in view: a facet never changes the machine, so that two pictures of a board can be compared.
+    `scored` are the rows of the whole board that have a score, as a point needs both. Whichever rows are in view: a
+    facet never changes the machine, so that two pictures of a board can be compared.
     """
     wished = [
         setting
         for setting in settings
         if not device or ("GPU" in setting.hardware.upper()) == (device == "gpu")
     ]
-    best = max(wished, key=lambda setting: (len(settings[setting]), str(setting)), default=None)
+
+    def plotted(setting: Setting) -> tuple[int, int, str]:
+        return len(scored & settings[setting].keys()), len(settings[setting]), str(setting)
+
+    best = max(wished, key=plotted, default=None)
     return best, [
-        setting for setting in settings if setting != best and not keys.isdisjoint(settings[setting])
+        setting for setting in settings if setting != best and not in_view.isdisjoint(settings[setting])
     ]

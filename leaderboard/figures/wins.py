@@ -1,4 +1,4 @@
-"""On how many datasets a system beats BM25 (Figure 3 of the BEIR paper)."""
+"""On how many datasets a system beats the baseline (Figure 3 of the BEIR paper)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def build(request: FigureRequest) -> Plot:
         if place in row.shown and not row.entry.is_baseline
     ]
     if not counted:
-        return Plot.empty("No system of this view can be compared with BM25 on these datasets.")
+        return Plot.empty("No system of this view can be compared with a baseline on these datasets.")
     datasets = len(datasets_of(request.benchmark_page))
     counted.sort(key=lambda one: (-one.compared, -one.won, one.lost))
     shown, left_out = rows_of_bars(counted, "most datasets, and of these the most wins")
@@ -75,8 +75,8 @@ def build(request: FigureRequest) -> Plot:
             ],
             ("", "d", "d", "d", ""),
         ),
-        caption=f"Datasets of {titled(board)} on which each system scores above, equal to and below BM25 in "
-        f"{board.measure}, of the {datasets} that count. Each is compared with the BM25 of its own source.",
+        caption=f"Datasets of {titled(board)} on which each system scores above, equal to and below "
+        f"{board.baseline} in {board.measure}, of the {datasets} that count. Each is compared within its own source.",
         subtitle=f"{board.title}, {board.measure}",
         notes=[*left_out, *_on_coverage(incomplete, len(shown), datasets)],
     )
@@ -122,8 +122,8 @@ def _ticks(datasets: int) -> dict[str, list[object]]:
 FIGURES = (
     Figure(
         slug="wins",
-        title="Wins against BM25",
-        caption="On how many datasets each system beats BM25, and on how many it loses.",
+        title="Wins against the baseline",
+        caption="On how many datasets each system beats the baseline, and on how many it loses.",
         subjects=("benchmark",),
         build=build,
         drawable=counts_several,

@@ -72,7 +72,7 @@ def record_comparison(brought: JudgementImport, found: Compared) -> None:
         counts={**brought.counts, **found.counts},
         conflicts_sha256=found.conflicts_sha256,
     )
-    record_compared(brought, found.against)
+    record_compared(brought, brought.dataset, found.against)
 
 
 def merge_import(brought: JudgementImport, folder: Path) -> Merged:

@@ -11,10 +11,13 @@ from leaderboard.core.audit import record
 from leaderboard.core.permissions import may_read_judgements
 from leaderboard.datasets.files import seals_queries
 from leaderboard.datasets.qrels_access import record_reading
-from leaderboard.models import Dataset, JudgementImport, Pool, Qrels, User
+from leaderboard.models import Dataset, JudgementImport, Pool, Qrels, Rescore, User
 
 #: What a file says of itself, whatever is judged.
 _OF_THE_FILE = ("lines", "pairs", "unjudged")
+
+#: What the record calls a comparison.
+COMPARED = "compared with hidden judgements"
 
 Person = User | AnonymousUser | None
 
@@ -41,15 +44,10 @@ def told_counts(brought: JudgementImport, person: Person) -> dict[str, int]:
     return {name: brought.counts[name] for name in _OF_THE_FILE if name in brought.counts}
 
 
-def record_compared(subject: JudgementImport | Pool, against: Qrels | None) -> None:
-    """Write down that something was held against hidden judgements. Within `audit.acting`; no number is kept."""
-    if subject.dataset.hidden and against is not None:
-        record(
-            "compared with hidden judgements",
-            subject,
-            dataset=subject.dataset,
-            after={"qrels": against.number},
-        )
+def record_compared(subject: object, dataset: Dataset, against: Qrels | None) -> None:
+    """Write down that something is held against hidden judgements. Within `audit.acting`; no number is kept."""
+    if dataset.hidden and against is not None:
+        record(COMPARED, subject, dataset=dataset, after={"qrels": against.number})
 
 
 def record_comparison_read(brought: JudgementImport, listed: int) -> None:
@@ -57,10 +55,34 @@ def record_comparison_read(brought: JudgementImport, listed: int) -> None:
     record_reading(brought, brought.dataset_id, what="comparison", conflicts=listed)
 
 
+def tells_judged(pool: Pool) -> bool:
+    """Whether the pool tells hidden judgements: what is missing of a run's first documents is judged."""
+    return pool.dataset.hidden and pool.qrels_id is not None
+
+
+def record_counts_read(pool: Pool) -> None:
+    """Write down that somebody is told how many pairs of the pool are not judged."""
+    if tells_judged(pool):
+        record_reading(pool, pool.dataset_id, what="how many pairs are judged", qrels=_number(pool.qrels))
+
+
+def record_preview_read(rescore: Rescore) -> None:
+    """Write down that somebody sees what results come to on hidden judgements that no board stands on."""
+    if is_secret_preview(rescore):
+        record_reading(
+            rescore, rescore.dataset_id, what="preview of a rescore", qrels=rescore.to_qrels.number
+        )
+
+
+def is_secret_preview(rescore: Rescore) -> bool:
+    """Whether the rescore's numbers tell hidden judgements and are not public."""
+    return rescore.dataset.hidden and rescore.state != Rescore.State.SWITCHED
+
+
 def record_pool_read(pool: Pool, form: str) -> None:
-    """Write down that somebody downloads a pool: what is missing of a run's first documents is judged."""
-    if pool.dataset.hidden and pool.qrels is not None:
-        record_reading(pool, pool.dataset_id, what="which pairs are judged", qrels=pool.qrels.number)
+    """Write down that somebody downloads a pool."""
+    if tells_judged(pool):
+        record_reading(pool, pool.dataset_id, what="which pairs are judged", qrels=_number(pool.qrels))
     if form == "csv" and seals_queries(pool.dataset):
         record("read hidden queries", pool, dataset=pool.dataset_id)
 
@@ -69,3 +91,7 @@ def offered_forms(pool: Pool, person: Person) -> list[str]:
     """The forms of the pool that the person may have: hidden queries' texts only with the right to read them."""
     sealed = seals_queries(pool.dataset) and not may_know(pool.dataset, person)
     return [form for form in pool.files if form != "csv" or not sealed]
+
+
+def _number(qrels: Qrels | None) -> int | None:
+    return qrels.number if qrels is not None else None

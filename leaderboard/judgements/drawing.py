@@ -32,10 +32,12 @@ def draw(pool: Pool, folder: Path, progress: Callable[[float], None]) -> StoredP
     """Draw the pool from its runs against the present judgements, and store its files; `folder` is for scratch.
 
     Only the topics are drawn, as only they are scored. Runs are read half the time, the corpus the other half.
-    Raises evaluation.runs.pooling.PoolTooLarge.
+    Within `audit.acting`: that hidden judgements are compared is recorded before they are read. Raises
+    evaluation.runs.pooling.PoolTooLarge.
     """
     dataset, version = pool.dataset, pool.version
     qrels = dataset.current_qrels if dataset.current_version_id == version.pk else None
+    record_compared(pool, dataset, qrels)
     topics = path_of(Area.FILES, version.topics_sha256)
     known = version.document_ids_sha256
     drawn = draw_pool(
@@ -71,8 +73,7 @@ def _stored(
 
 
 def record_pool(pool: Pool, stored: StoredPool) -> None:
-    """Say that the pool is there, within `audit.acting`."""
+    """Say that the pool is there."""
     Pool.objects.filter(pk=pool.pk, state=Pool.State.DRAWING).update(
         state=Pool.State.READY, qrels=stored.qrels, files=stored.files, statistics=stored.statistics
     )
-    record_compared(pool, stored.qrels)

@@ -38,6 +38,9 @@ class User(AbstractUser):
     last_name = None  # type: ignore[assignment]
     email = models.EmailField("e-mail address", unique=True)
     name = models.CharField(max_length=150, blank=True)
+    approval_awaited = models.BooleanField(
+        default=False, help_text="Signed up, and cannot sign in before a curator approves the account."
+    )
 
     USERNAME_FIELD = "email"
     REQUIRED_FIELDS: ClassVar[list[str]] = []
@@ -83,6 +86,11 @@ class Team(models.Model):
         User, through="Membership", related_name="teams"
     )
     created_at = models.DateTimeField(auto_now_add=True)
+    approved_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        help_text="When a curator approved it for hidden judgements; empty: nobody did.",
+    )
 
     history = HistoricalRecords()
 

@@ -102,10 +102,10 @@ class BenchmarkVersion(models.Model):
 
 
 class Certainty(models.Model):
-    """What was found of a board's scores: intervals, tests, groups. Written by `leaderboard.results.significance`.
+    """What was found of a board's scores: intervals, tests, ranks. Written by `leaderboard.results.significance`.
 
-    `key` names the evaluations it was computed from: where the board has others by now, tests and groups are of the
-    past, and a new one is on its way. Never made for hidden judgements.
+    `key` names the evaluations it was computed from: where the board has others by now, tests of the whole board
+    are of the past, and a new one is on its way. Never made for hidden judgements.
     """
 
     dataset = models.ForeignKey("Dataset", on_delete=models.CASCADE, related_name="certainties")

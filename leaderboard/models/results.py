@@ -9,6 +9,7 @@ from typing import ClassVar, Self
 
 from django.db import models
 from django.db.models import Q
+from django.utils import timezone
 
 from leaderboard.models.datasets import Dataset
 
@@ -229,6 +230,12 @@ class Entry(models.Model):
     public_wanted = models.BooleanField(
         default=True, help_text="Of a held result: whether its team wants it shown once it is no longer held."
     )
+    due_at = models.DateTimeField(
+        null=True,
+        blank=True,
+        db_index=True,
+        help_text="Of a held result: when it is looked at again, and told in its turn; empty: it stays held.",
+    )
     locator = models.CharField(max_length=80, blank=True, help_text="Where in the source: Table 2.")
     published_at = models.DateTimeField()
 
@@ -254,6 +261,15 @@ class Entry(models.Model):
 
     def __str__(self) -> str:
         return f"{self.system} on {self.dataset}"
+
+    @property
+    def waits_for_its_turn(self) -> bool:
+        """Whether it is told later, beyond a day's budget of its dataset."""
+        return (
+            self.visibility == Entry.Visibility.HELD
+            and self.due_at is not None
+            and self.due_at <= timezone.now()
+        )
 
 
 class Seed(models.Model):

@@ -49,6 +49,11 @@ class System(models.Model):
     description = models.TextField(blank=True, help_text="Markdown")
     parameters = models.JSONField(default=dict, blank=True)
     team = models.ForeignKey("Team", null=True, blank=True, on_delete=models.PROTECT, related_name="systems")
+    participant = models.CharField(
+        max_length=120,
+        blank=True,
+        help_text="Who made the runs, where that is not the team that sent them: boards show it in the team's place.",
+    )
     source = models.ForeignKey(
         Source, null=True, blank=True, on_delete=models.PROTECT, related_name="systems"
     )

@@ -23,6 +23,7 @@ class WorkRequest(models.Model):
         PROTECT = "protect", "draw a competition's parts"
         REVEAL = "reveal", "sum up a round that was revealed"
         NOTIFY = "notify", "tell people"
+        SETTLE = "settle", "give back the quota of a job that came to nothing"
 
     kind = models.CharField(max_length=12, choices=Kind.choices)
     dataset = models.ForeignKey(

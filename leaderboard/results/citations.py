@@ -12,7 +12,8 @@ from leaderboard.core.text.latex import escape
 from leaderboard.models import System
 
 _COLUMNS = (
-    "slug", "name", "bibtex", "source__bibtex", "authors", "year", "paper_url", "team__name", "anonymous_until",
+    "slug", "name", "bibtex", "source__bibtex", "authors", "year", "paper_url", "team__name", "participant",
+    "anonymous_until",
 )  # fmt: skip
 
 
@@ -38,7 +39,7 @@ def _cited(row: Mapping[str, Any]) -> str:
 
 
 def _entry(row: Mapping[str, Any], page: str = "", site: str = "") -> str:
-    body = row["team__name"] or site
+    body = row["participant"] or row["team__name"] or site
     where = row["paper_url"] or page
     fields = {
         "title": f"{{{escape(row['name'])}}}",

@@ -8,11 +8,19 @@ from typing import Any
 
 from leaderboard.models import Dataset, Entry, Evaluation, System
 from leaderboard.results.judged_shares import shares_beside
-from leaderboard.results.protection import HIDDEN_DECIMALS, policy_of, private_means, public_means
+from leaderboard.results.protection import (
+    HIDDEN_DECIMALS,
+    HIDDEN_DEVIATION_DECIMALS,
+    policy_of,
+    private_means,
+    public_means,
+)
 
 
-def published_value(value: float, *, hidden: bool) -> float:
-    """The value as it leaves the scorer: rounded to three decimals where the judgements are hidden."""
+def published_value(value: float, *, hidden: bool, step: float = 0.0) -> float:
+    """The value as it leaves the scorer: rounded to three decimals, or to steps, where the judgements are hidden."""
+    if hidden and step:
+        value = round(value / step) * step
     return round(value, HIDDEN_DECIMALS) if hidden else value
 
 
@@ -56,9 +64,9 @@ def published_scores(evaluation: Evaluation, dataset: Dataset) -> dict[str, floa
 
     Nothing of an evaluation whose parts were not computed. What the Ladder holds is not for this function to know.
     """
-    competition = policy_of(dataset).competition
-    means = public_means(evaluation) if competition else evaluation.means
-    return _shown(means, dataset) | shares_beside(evaluation, dataset)
+    policy = policy_of(dataset)
+    means = public_means(evaluation) if policy.competition else evaluation.means
+    return _shown(means, dataset, policy.step) | shares_beside(evaluation, dataset)
 
 
 def published_private_scores(evaluation: Evaluation, dataset: Dataset) -> dict[str, float]:
@@ -66,9 +74,9 @@ def published_private_scores(evaluation: Evaluation, dataset: Dataset) -> dict[s
     return _shown(private_means(evaluation), dataset) if policy_of(dataset).competition else {}
 
 
-def _shown(means: Mapping[str, float], dataset: Dataset) -> dict[str, float]:
+def _shown(means: Mapping[str, float], dataset: Dataset, step: float = 0.0) -> dict[str, float]:
     return {
-        name: published_value(means[name], hidden=dataset.hidden)
+        name: published_value(means[name], hidden=dataset.hidden, step=step)
         for name in dataset.measures
         if name in means
     }
@@ -83,11 +91,13 @@ def told_of_seed(scores: Mapping[str, float], dataset: Dataset) -> dict[str, flo
 
 
 def over_seeds(
-    seeds: Sequence[Mapping[str, float]], *, hidden: bool
+    seeds: Sequence[Mapping[str, float]], *, hidden: bool, step: float = 0.0
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Mean and sample standard deviation (n − 1) of the published values, for the measures that all seeds have.
 
-    Both leave as single values do. Over hidden judgements they are all that is told of a set: see `told_of_seed`.
+    The mean leaves as a single value does. Over hidden judgements both are all that is told of a set (see
+    `told_of_seed`), and the deviation has two decimals: with three the two of a set of two would give both values back.
+    A competition, whose values have `step`, tells the mean alone: a deviation would be a second reading.
     """
     columns = {
         measure: [scores[measure] for scores in seeds]
@@ -95,6 +105,10 @@ def over_seeds(
         if all(measure in scores for scores in seeds)
     }
     return (
-        {name: published_value(fmean(values), hidden=hidden) for name, values in columns.items()},
-        {name: published_value(stdev(values), hidden=hidden) for name, values in columns.items()},
+        {name: published_value(fmean(values), hidden=hidden, step=step) for name, values in columns.items()},
+        {
+            name: round(stdev(values), HIDDEN_DEVIATION_DECIMALS) if hidden else stdev(values)
+            for name, values in columns.items()
+            if not step
+        },
     )

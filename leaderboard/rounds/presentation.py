@@ -9,7 +9,7 @@ from datetime import datetime
 from django.db.models import Count, Q
 
 from leaderboard.models import Round, Run
-from leaderboard.rounds.lifecycle import Phase, in_words, phase
+from leaderboard.rounds.lifecycle import Phase, announced, governing, in_words, listed_datasets, phase, utc
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,31 @@ def described(row: Round, now: datetime) -> Described:
     return Described(
         row, is_in, text, moment, str(subject), subject.get_absolute_url() if subject is not None else ""
     )
+
+
+def why_shut(row: Round | None, now: datetime) -> str:
+    """Why no run may come for the datasets of the round that governs them, and from when on; empty where one may.
+
+    Pages, answers and refusals say it in these words.
+    """
+    is_in = phase(row, now) if row is not None else None
+    if row is None or is_in in (Phase.OPEN, Phase.REVEALED) or (is_in == Phase.CLOSED and row.takes_late):
+        return ""
+    if is_in == Phase.BEFORE:
+        return f"{row} opens at {utc(row.opens_at)} ({in_words(row.opens_at, now)}); runs are taken from then on."
+    again = f", {utc(row.reveals_at)} at the earliest" if now < row.reveals_at else ""
+    closed = f"{row} closed at {utc(row.closes_at)} and takes no late runs"
+    return f"{closed}; runs are taken again after its reveal{again}."
+
+
+def shut_datasets(datasets: Iterable[int], now: datetime) -> dict[int, str]:
+    """Those of the datasets that take no run at `now`, by id, and why. One query, some more where rounds are on."""
+    rounds: dict[int, list[Round]] = {}
+    for row in announced(datasets):
+        for dataset in listed_datasets(row):
+            rounds.setdefault(dataset.pk, []).append(row)
+    found = {key: why_shut(governing(rows, now), now) for key, rows in rounds.items()}
+    return {key: why for key, why in found.items() if why}
 
 
 def timeline(row: Round, now: datetime) -> list[Step]:

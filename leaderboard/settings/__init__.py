@@ -124,7 +124,7 @@ ACCEL_REDIRECT = env.bool("ACCEL_REDIRECT", default=False)
 # --- uploads
 FILE_UPLOAD_HANDLERS = ["submissions.uploads.handler.LimitedUploadHandler"]
 FILE_UPLOAD_TEMP_DIR = VAR / "uploads"
-FILE_UPLOAD_TEMP_DIR.mkdir(parents=True, exist_ok=True)
+FILE_UPLOAD_TEMP_DIR.mkdir(parents=True, exist_ok=True, mode=0o700)
 #: The largest request body with files that is read, in bytes.
 UPLOAD_LIMIT_BYTES = env.int("UPLOAD_LIMIT_BYTES", default=512 * 1024 * 1024)
 #: The same where a model's checkpoint comes with it.
@@ -209,6 +209,11 @@ REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "submissions.accounts.authentication.TokenAuthentication",
         "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PARSER_CLASSES": [
+        "submissions.core.json.StrictJSONParser",
+        "rest_framework.parsers.FormParser",
+        "rest_framework.parsers.MultiPartParser",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.AllowAny"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],

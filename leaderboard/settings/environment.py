@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 from pathlib import Path
@@ -19,9 +20,12 @@ def usable_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def three_quarters_of_memory() -> int:
-    """Three quarters of the machine's memory, in bytes."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 3 // 4
+def three_quarters_of_memory(limit: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
+    """Three quarters of the machine's memory, in bytes; of a container's where that has less."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with contextlib.suppress(OSError, ValueError):  # no control group of our own, or one without a limit
+        memory = min(memory, int(limit.read_text()))
+    return memory * 3 // 4
 
 
 def site_address(url: str) -> str:

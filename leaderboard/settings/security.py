@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from django.core.exceptions import ImproperlyConfigured
@@ -25,6 +26,29 @@ def strict_transport(header: str) -> tuple[int, bool, bool]:
         )
     return int(seconds), "includesubdomains" in words, "preload" in words
 
+
+def contacts(addresses: Sequence[str]) -> list[str]:
+    """Where faults of security are reported, as RFC 9116 wants it: a URI each; of a mail address its own will do."""
+    words = [word for each in addresses if (word := each.strip())]
+    found = [f"mailto:{word}" if "@" in word and ":" not in word else word for word in words]
+    for each in found:
+        if not re.fullmatch(r"(mailto:[^\s@]+@[^\s@]+|https://[^\s/]+\S*|tel:\+[0-9-]+)", each):
+            raise ImproperlyConfigured(
+                f"SECURITY_CONTACT has {each!r}. Write mail addresses, https:// addresses or tel:+ numbers."
+            )
+    return found
+
+
+def policy(url: str) -> str:
+    """The address of a page that says how reports are dealt with; empty where there is none."""
+    if url and not re.fullmatch(r"https://[^\s/]+\S*", url):
+        raise ImproperlyConfigured(f"SECURITY_POLICY is {url!r}. Write an address that begins with https://.")
+    return url
+
+
+#: What /.well-known/security.txt says; without a contact there is none.
+SECURITY_CONTACT = contacts(env.list("SECURITY_CONTACT", default=[]))
+SECURITY_POLICY = policy(env.str("SECURITY_POLICY", default=""))
 
 #: Everything from this site, nothing inline, on every page alike. `data:` is for images alone: plotly.js draws its
 #: figures as such when they are saved, the admin's style sheet has its arrows so.
@@ -83,6 +107,19 @@ if BEHIND_PROXY:
 
 # --- accounts
 AUTH_USER_MODEL = "leaderboard.User"
+#: Who may sign up: everybody (`open`), everybody, but a curator approves each account before it signs in (`approval`),
+#: or nobody (`closed`).
+SIGNUP = env.str("SIGNUP", default="open")
+if SIGNUP not in ("open", "approval", "closed"):
+    raise ImproperlyConfigured(f"SIGNUP is open, approval or closed, not {SIGNUP!r}.")
+#: Mail domains whose addresses may sign up, those below them included; empty: all.
+SIGNUP_DOMAINS = [domain.strip().lower() for domain in env.list("SIGNUP_DOMAINS", default=[]) if domain]
+if wrong := [
+    domain for domain in SIGNUP_DOMAINS if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*\.[a-z0-9-]+", domain)
+]:
+    raise ImproperlyConfigured(
+        f"SIGNUP_DOMAINS has {', '.join(map(repr, wrong))}: write names such as example.org, with commas between."
+    )
 AUTHENTICATION_BACKENDS = [
     "django.contrib.auth.backends.ModelBackend",
     "allauth.account.auth_backends.AuthenticationBackend",
@@ -165,6 +202,16 @@ STAFF_SESSION_HOURS = env.int("STAFF_SESSION_HOURS", default=12)
 if STAFF_SESSION_HOURS < 1:
     raise ImproperlyConfigured(f"STAFF_SESSION_HOURS is a number of hours from 1, not {STAFF_SESSION_HOURS}.")
 
+# --- teams and hidden judgements (docs/decisions/0039)
+#: Whether a curator approves a team before it first submits to a dataset with hidden judgements.
+TEAM_APPROVAL = env.bool("TEAM_APPROVAL", default=not EMBEDDED)
+#: For so many days after its approval (where nobody approved it, after it was made) a team is young; 0: none is.
+YOUNG_TEAM_DAYS = env.int("YOUNG_TEAM_DAYS", default=0 if EMBEDDED else 90)
+#: How many results of young teams are told a day of one hidden dataset; the others wait for their turn.
+YOUNG_TEAM_READINGS = env.int("YOUNG_TEAM_READINGS", default=6)
+if YOUNG_TEAM_DAYS < 0 or YOUNG_TEAM_READINGS < 1:
+    raise ImproperlyConfigured("YOUNG_TEAM_DAYS is a number from 0, YOUNG_TEAM_READINGS one from 1.")
+
 # --- how often somebody may try: per address (ip), per person (user), or per account that is tried (key)
 ACCOUNT_RATE_LIMITS = {
     "login": "30/m/ip",
@@ -175,6 +222,8 @@ ACCOUNT_RATE_LIMITS = {
     #: By hours, not by the day: strangers can use it up, and its owner is to wait no longer.
     "reset_password": "20/h/ip,3/2h/key",
     "reset_password_from_key": "20/h/ip",
+    #: Opening a link that sets a password, and its form: each makes a session.
+    "open_reset_link": "60/h/ip",
     "change_password": "5/m/user",
     "manage_email": "10/h/user",
     "reauthenticate": "10/m/user",

@@ -63,6 +63,8 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 # A new pool process compiles the kernels before it says that it is there; the default of 4 s would kill it.
 CELERY_WORKER_PROC_ALIVE_TIMEOUT = 120.0
+# Whoever reaches the broker could otherwise ask workers for their settings, and tell them to stop.
+CELERY_WORKER_ENABLE_REMOTE_CONTROL = False
 CELERY_TIMEZONE = "UTC"
 
 #: Every time of the queue (leases, heartbeats, backoff, how often somebody looks) times this. Below 1 for tests that

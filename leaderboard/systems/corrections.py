@@ -46,6 +46,7 @@ _WORDS: Mapping[str, str] = {
 }
 #: What an anonymous system keeps back.
 _PEOPLE: Mapping[str, str] = {
+    "participant": "Participant",
     "authors": "Authors",
     "paper_url": "Paper",
     "code_url": "Code",

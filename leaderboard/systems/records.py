@@ -28,6 +28,7 @@ class SystemFields:
     name: str
     architecture: str
     description: str = ""
+    participant: str = ""
     parameters: dict[str, Any] = field(default_factory=dict)
     training_declared: bool = False
     training_datasets: list[str] = field(default_factory=list)

@@ -13,6 +13,7 @@ from django.urls import reverse
 from leaderboard.boards.state import BoardState
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Subject
 from leaderboard.figures.registry import FIGURES, figures_about
+from leaderboard.figures.rows import counted_datasets
 
 register = template.Library()
 
@@ -88,4 +89,5 @@ def figures_on(
     board, state = context["board"], context["state"]
     if state.filtered or state.hidden or state.measure or board.pages > 1:
         return about
-    return [figure for figure in about if figure.drawable(board)]
+    datasets = [dataset["pk"]] if isinstance(dataset, Mapping) else counted_datasets(context["members"])
+    return [figure for figure in about if figure.drawable(board) and figure.known(board, datasets)]

@@ -94,7 +94,7 @@ def controls(board: Board, state: BoardState, path: str) -> dict[str, Any]:
         "page_links": list(_page_links(board, state, path)),
         "all_rows_url": path + state.but(all_rows=True).query_string() if board.pages > 1 else "",
         "paged_url": path + state.but(all_rows=False).query_string() if state.all_rows else "",
-        "compare_url": _compare_url(board),
+        "compare_url": _compare_url(board, path),
         "unpin_url": path + state.but(pins=()).query_string() if state.pins else "",
         "status": _status(board, names),
     }
@@ -207,11 +207,13 @@ def _page_links(board: Board, state: BoardState, path: str) -> Iterator[PageLink
             yield PageLink(number, path + state.but(page=number).query_string(), number == board.page)
 
 
-def _compare_url(board: Board) -> str:
+def _compare_url(board: Board, path: str) -> str:
     slugs = list(dict.fromkeys(row.entry.slug for row in board.rows[: board.pinned]))
     if not FEWEST_COMPARED <= len(slugs) <= MOST_COMPARED:
         return ""
-    return "/compare/?" + urlencode([("system", slug) for slug in slugs])
+    _, kind, slug, *_ = path.split("/")
+    scope = [("benchmark", slug)] if kind == "benchmarks" else []
+    return "/compare/?" + urlencode([*(("system", slug) for slug in slugs), *scope])
 
 
 def _chips(board: Board, state: BoardState, path: str) -> Iterator[Chip]:

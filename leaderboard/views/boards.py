@@ -6,6 +6,7 @@ from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from leaderboard.boards import pages
@@ -24,7 +25,8 @@ from leaderboard.models import Dataset
 from leaderboard.results.history import entry_rows
 from leaderboard.results.protection import policy_of_columns
 from leaderboard.results.publishing import published_statistics
-from leaderboard.rounds.lifecycle import announced, of_benchmark
+from leaderboard.rounds.lifecycle import announced, governing, of_benchmark
+from leaderboard.rounds.presentation import why_shut
 from leaderboard.views.board_context import board_context
 from leaderboard.views.board_views import board_page, permalink, refused, view_of
 
@@ -41,11 +43,13 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
     if page is None:
         raise Http404
     dataset = page.dataset
+    rounds, now = announced([dataset["pk"]]), timezone.now()
     open_for_runs = dataset["state"] in Dataset.TAKES_RUNS
     has_documents = bool(dataset["current_version__corpus_sha256"]) and not dataset["runs_only"]
     board = {
         "dataset": dataset,
         "open_for_runs": open_for_runs,
+        "shut": why_shut(governing(rounds, now), now) if open_for_runs else "",
         "open_for_models": open_for_runs and has_documents,
         **board_context(
             page.board, state, reverse("dataset", args=[slug]), permalink("dataset", slug, page.at)
@@ -61,7 +65,7 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
             "policy": policy_of_columns(dataset),
             "tombstones": page.tombstones,
             "awaiting": awaiting(dataset),
-            "rounds": announced([dataset["pk"]]),
+            "rounds": rounds,
             "parts": page.parts,
             "benchmarks": lists.benchmarks_with(dataset["pk"]),
             "files": files,

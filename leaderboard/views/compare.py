@@ -95,7 +95,7 @@ def _form(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any
 
 
 def _context(view: CompareState, choices: dict[str, SystemChoice]) -> dict[str, Any]:
-    found = compare(view.systems, entries_of(view.systems), view.measure)
+    found = compare(view.systems, entries_of(view.systems), view.measure, view.benchmark)
     path = reverse("compare")
     return {
         "comparison": found,

@@ -10,7 +10,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from evaluation.efficiency import protocol
-from leaderboard.boards.columns.costs import COSTS, OVER_STORED_RUNS
+from leaderboard.boards.columns.costs import BETWEEN_JOBS, COSTS, OFF, OVER_STORED_RUNS
 from leaderboard.models import HardwareClass
 
 
@@ -26,7 +26,12 @@ def efficiency(request: HttpRequest) -> HttpResponse:
             "searches": protocol.TIMED_SEARCHES,
             "most_queries": protocol.BATCHED_QUERIES,
             "batch": protocol.BATCH,
+            "whole": protocol.WHOLE,
             "beside": protocol.OF_VARIANT,
+            "groups": protocol.GROUPS,
+            "settled": 100 * protocol.SETTLED,
+            "off": 100 * OFF,
+            "between_jobs": 100 * BETWEEN_JOBS,
         },
         "costs": COSTS,
         "over_stored_runs": OVER_STORED_RUNS,

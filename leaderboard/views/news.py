@@ -97,7 +97,7 @@ class NewsFeed(_Feed):
 
     def item_description(self, item: news.Item) -> str:
         """The same with what makes it special, as the HTML that Django declares a summary to be."""
-        return escape(f"{for_xml(item.title)}{'. The best so far.' if item.new_best else ''}")
+        return escape(f"{for_xml(item.title)}{'. Best score so far.' if item.new_best else ''}")
 
     def item_link(self, item: news.Item) -> str:
         """Where to read on."""

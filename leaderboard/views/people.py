@@ -12,6 +12,7 @@ from django.views.decorators.http import require_safe
 from leaderboard.boards.system.authors import author_facts
 from leaderboard.boards.system.badges import Badge, as_shields, as_svg, badge_of
 from leaderboard.core.cache.pages import Asked, kept_page
+from leaderboard.core.measures import canonical_name
 from leaderboard.results.history import entry_rows
 
 
@@ -61,7 +62,8 @@ def badge_data(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 def _badge(request: HttpRequest, slug: str) -> Badge:
-    badge = badge_of(slug, request.GET.get("dataset", ""), request.GET.get("measure", ""))
+    measure = canonical_name(request.GET.get("measure", ""))
+    badge = badge_of(slug, request.GET.get("dataset", ""), measure)
     if badge is None:
         raise Http404
     return badge

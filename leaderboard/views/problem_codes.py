@@ -23,7 +23,7 @@ FILE_CODES = (
     ProblemCode("fields", "error", "A line without exactly six fields.", "“query Q0 document rank score tag”, "
                 "separated by spaces or tabs; ids have no white space.", "q1 Q0 d17 1 12.75"),
     ProblemCode("encoding", "error", "A line that is not UTF-8, has a NUL byte, or a file whose lines end in CR alone.",
-                "Save as UTF-8 without a byte order mark; end lines with LF or CR LF.", "q1 Q0 d\\xff 1 12.75 mine"),
+                "Save as UTF-8; end lines with LF or CR LF.", "q1 Q0 d\\xff 1 12.75 mine"),
     ProblemCode("score", "error", "A score that is not a finite number in single precision.",
                 "ASCII digits such as 12.75, -3 or 1.5e-7, below 3.4e38; no nan, inf or thousands separators.",
                 "q1 Q0 d17 1 nan mine"),
@@ -203,6 +203,9 @@ REQUEST_CODES = (
     ProblemCode("quota", "error", "You or your team have used the submissions that a dataset with hidden judgements "
                 "takes in a day or month, or your team its runs of models for today.",
                 "The message says when counting begins anew."),
+    ProblemCode("team_not_approved", "error", "The dataset's judgements are hidden, and a curator approves a team "
+                "before it first submits to such a dataset. Nothing was counted.",
+                "Ask whoever runs the site to approve your team. Datasets with open judgements take its submissions."),
     ProblemCode("challenge_refused", "error", "The system cannot be challenged so: it was already, or by its own team, "
                 "or the text is missing.", "The message says what would be right."),
     ProblemCode("too_many_refusals", "error", "Many of your files for hidden datasets were refused today; only so many "

@@ -14,6 +14,7 @@ from leaderboard.boards.system.team import team_facts
 from leaderboard.boards.system.word_pieces import LABEL as WORD_PIECES
 from leaderboard.core.cache.pages import kept_page, with_address
 from leaderboard.core.http.site_url import site_address
+from leaderboard.core.text.baselines import several_baselines
 from leaderboard.datasets import lists
 from leaderboard.results.history import entry_rows
 from leaderboard.results.profiles.public import overlaps
@@ -89,6 +90,7 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
         "quarantined": page.quarantined_of(facts["pk"]),
         "by_measure": tables.by_measure(results),
         "beside": tables.beside(results),
+        "baseline": several_baselines(result.baseline_name for result in results),
         "sure": any(result.certainty for result in results),
         "has_in_domain": any(result.training == "in-domain" for result in results),
         "has_seeds": any(result.seed_count for result in results),

@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_safe
 
-from leaderboard.comparison.queries.collection import OpenCollection, open_collection, query_url
+from leaderboard.comparison.queries.collection import OpenCollection, baseline_of, open_collection, query_url
 from leaderboard.comparison.queries.detail import MOST_SYSTEMS, QueryState, query_page
 from leaderboard.comparison.queries.listing import COLUMNS, ListState, query_list
 from leaderboard.core.cache.pages import Asked, kept_page
@@ -59,7 +59,9 @@ def queries(request: HttpRequest, slug: str) -> HttpResponse:
     except UnknownChoice as error:
         return render(request, "leaderboard/unknown_choice.html", {"error": error, "path": path}, status=400)
     heads = []
-    for key, (label, first, note) in COLUMNS.items():
+    labels = {"baseline": baseline_of(collection.dataset)}
+    for key, (usual, first, note) in COLUMNS.items():
+        label = labels.get(key) or usual
         sorted_by = key == found.sort
         order = ("desc" if found.order == "asc" else "asc") if sorted_by else first
         href = path + state.but(sort=key, order=order).query_string()

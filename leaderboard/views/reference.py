@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 
 from evaluation.archives.compression import Limits
 from evaluation.measures import DEFAULT_MEASURES, FAMILIES, SPEC_VERSION, Family
-from evaluation.statistics.ladder import STEP
+from evaluation.statistics.ladder import PUBLIC_STEP, STEP
 from leaderboard.core.cache.pages import kept_page
 from leaderboard.results.publishing import HIDDEN_DECIMALS
 from leaderboard.views.problem_codes import CHECKPOINT_CODES, FILE_CODES, MODEL_FAILURE_CODES, REQUEST_CODES
@@ -55,6 +55,7 @@ def measures(request: HttpRequest) -> HttpResponse:
         "specification": SPEC_VERSION,
         "hidden_decimals": HIDDEN_DECIMALS,
         "ladder_step": STEP,
+        "public_step": PUBLIC_STEP,
     }
     return render(request, "leaderboard/measures.html", context)
 

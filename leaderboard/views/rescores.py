@@ -8,6 +8,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
 from django.views.decorators.http import require_safe
 
+from leaderboard.core.measures import canonical_name
 from leaderboard.judgements.rescoring.comparison import among
 from leaderboard.judgements.rescoring.shown import switched
 from leaderboard.judgements.rescoring.table import as_csv, stays_of, table_of
@@ -21,7 +22,7 @@ def rescore(request: HttpRequest, slug: str, number: int) -> HttpResponse:
     dataset = found.dataset
     table = table_of(
         comparison,
-        measure=request.GET.get("measure", ""),
+        measure=canonical_name(request.GET.get("measure", "")),
         sort=request.GET.get("sort", ""),
         hidden=dataset.hidden,
         public=True,

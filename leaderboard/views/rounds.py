@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
+from leaderboard.core.measures import canonical_name
 from leaderboard.core.viewer import own_teams
 from leaderboard.figures.round_topics import FIGURE, plot
 from leaderboard.models import Dataset, Round, RoundSummary, Run
@@ -121,7 +122,7 @@ def _asked(request: HttpRequest, slug: str, dataset_slug: str) -> _Asked:
         raise Http404("None of your teams has a run here.")
     wanted = request.GET.get("run", "")
     run = next((each for each in runs if str(each.entry.pk) == wanted), runs[0])
-    measure = request.GET.get("measure", "")
+    measure = canonical_name(request.GET.get("measure", ""))
     return _Asked(row, dataset, summary, runs, run, measure if measure in run.measures else run.measures[0])
 
 

@@ -11,6 +11,7 @@ from allauth.core.internal import ratelimit
 from allauth.mfa.base import forms as second_factor
 from allauth.mfa.totp import forms as totp
 from django import forms
+from django.conf import settings
 from django.contrib.auth.hashers import make_password
 from django.core.exceptions import ValidationError
 from django.core.validators import EmailValidator
@@ -52,10 +53,35 @@ class LoginForm(_Worded, account.LoginForm):
     """Signing in."""
 
 
+def check_domain(address: str) -> None:
+    """Raises ValidationError for an address whose domain is none of those that may sign up, nor below one."""
+    host = address.rpartition("@")[2].lower()
+    allowed: list[str] = settings.SIGNUP_DOMAINS
+    if allowed and not any(host == each or host.endswith(f".{each}") for each in allowed):
+        raise ValidationError(
+            f"Only addresses at {', '.join(allowed)} may sign up here. Use one of these, or ask whoever runs this site."
+        )
+
+
 class SignupForm(_Worded, account.SignupForm):
     """Signing up."""
 
     labels = _LABELS_WHERE_FIRST
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        hints = []
+        if settings.SIGNUP_DOMAINS:
+            hints.append(f"An address at {', '.join(settings.SIGNUP_DOMAINS)}.")
+        if settings.SIGNUP == "approval":
+            hints.append("A curator approves each account before it can sign in. You are told by mail.")
+        self.fields["email"].help_text = " ".join(hints)
+
+    def clean_email(self) -> str:
+        """The address. Its domain is asked before anybody looks whether it has an account."""
+        check_domain(self.cleaned_data["email"])
+        address: str = super().clean_email()
+        return address
 
     def try_save(self, request: HttpRequest) -> Any:
         """The account and an answer. For an address that has one as much is computed, and thrown away.

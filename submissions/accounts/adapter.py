@@ -46,10 +46,22 @@ class AccountAdapter(DefaultAccountAdapter):
         "unverified_primary_email": "Verify an address before you make it primary.",
     }
 
+    def is_open_for_signup(self, request: HttpRequest) -> bool:
+        """Whether anybody may sign up: an invitation to a team opens no account where nobody may."""
+        return settings.SIGNUP != "closed"
+
+    def get_login_stages(self) -> list[str]:
+        """allauth's, and after the verification of the address the approval of the account."""
+        stages: list[str] = super().get_login_stages()
+        place = stages.index("allauth.account.stages.EmailVerificationStage") + 1
+        return [*stages[:place], "submissions.accounts.approval.ApprovalStage", *stages[place:]]
+
     def save_user(
         self, request: HttpRequest, user: AbstractBaseUser, form: Any, commit: bool = True
     ) -> AbstractBaseUser:
-        """Store the new account and its team."""
+        """Store the new account and its team. Where curators approve accounts it waits for one."""
+        if isinstance(user, User):
+            user.approval_awaited = settings.SIGNUP == "approval"
         saved = super().save_user(request, user, form, commit)
         if commit and isinstance(saved, User):
             personal_team(saved)

@@ -19,20 +19,21 @@ from django.utils import timezone
 from leaderboard.core import audit
 from leaderboard.models import Invitation, Membership, Team, User
 from submissions.accounts.membership import TeamRefused, check_room, hold
-from submissions.accounts.outbox import one_line, write_account_mail
+from submissions.accounts.outbox import write_account_mail
 
 #: How long an invitation is good.
 LIFETIME = timedelta(days=14)
 #: How many of a team's invitations may wait at a time.
 MOST_OPEN = 20
 
-_TEXT = """{who} invites you to the team “{team}” on {site}.
+#: No name of the team or the person: whoever has an account chooses these, and the mail is the site's.
+_TEXT = """An owner of a team on {site} invites you to join it.
 
-To join, sign in as {email} (or sign up with that address) and open
+To see which team it is, sign in as {email} (or sign up with that address) and open
 
 {link}
 
-The link is good once, until {until:%-d %B %Y}. If you do not know what this is about, do nothing.
+The link works once, until {until:%-d %B %Y}. If you do not know what this is about, do nothing.
 """
 
 
@@ -128,16 +129,13 @@ def accept(invitation: Invitation, person: User) -> Membership:
 
 def send(invitation: Invitation, link: str) -> None:
     """Write down the mail with the link, which the notifier sends."""
-    team = one_line(invitation.team.name)
     text = _TEXT.format(
-        who=one_line(invitation.invited_by.name) or "Somebody",
-        team=team,
         site=settings.SITE_NAME,
         email=invitation.email,
         link=link,
         until=invitation.expires_at,
     )
-    subject = f"Invitation to the team “{team}” on {settings.SITE_NAME}"
+    subject = f"Invitation to a team on {settings.SITE_NAME}"
     write_account_mail(EmailMessage(subject, text, to=[invitation.email]))
 
 

@@ -14,17 +14,23 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
 
 from leaderboard.admin.base import CurationAdmin, curator
 from leaderboard.admin.forms import CurationForm
+from leaderboard.admin.pages import NotDone, ask, require
+from leaderboard.admin.waiting import SOURCES, Waiting
 from leaderboard.core.audit import acting, record
 from leaderboard.models import User
+from submissions.accounts.approval import approve_account, waiting_accounts
 from submissions.accounts.membership import end_reach
 from submissions.accounts.revoke_access import end_access
 
 #: Fields of a new account that no record has.
 _SECRET = ("password1", "password2", "usable_password")
 
+#: Who may say that an account or a team is welcome.
+APPROVES = "leaderboard.change_team"
 #: What nobody takes from their own account.
 _OWN_WAY_IN = ("is_active", "is_staff", "is_superuser")
 
@@ -74,16 +80,31 @@ class PersonAdmin(AccountAdmin, UserAdmin):
 
     form = PersonForm
     add_form = NewPersonForm
-    list_display = ("email", "name", "is_staff", "is_active", "date_joined")
+    list_display = ("email", "name", "is_staff", "is_active", "approval_awaited", "date_joined")
+    list_filter = ("approval_awaited", *UserAdmin.list_filter)
+    actions = ("approve",)
     search_fields = ("email", "name")
     ordering = ("email",)
     fieldsets = (
         (None, {"fields": ("email", "name", "password")}),
         ("Rights", {"fields": ("is_active", "is_staff", "is_superuser", "groups", "user_permissions")}),
-        ("Record", {"fields": ("last_login", "date_joined")}),
+        ("Record", {"fields": ("approval_awaited", "last_login", "date_joined")}),
     )
     add_fieldsets = ((None, {"fields": ("email", "name", "usable_password", "password1", "password2")}),)
-    readonly_fields = ("last_login", "date_joined")
+    readonly_fields = ("approval_awaited", "last_login", "date_joined")
+
+    @admin.action(description="Approve: it may sign in (asks why)", permissions=["approve"])
+    def approve(self, request: HttpRequest, chosen: QuerySet[User]) -> TemplateResponse | None:
+        """Let people in who signed up and wait."""
+        require(request, APPROVES)
+        return ask(
+            self, request, chosen, _approve, title="Approve accounts", button="Approve",
+            explanation="They can sign in from now on, and are told by mail.",
+        )  # fmt: skip
+
+    def has_approve_permission(self, request: HttpRequest) -> bool:
+        """Whoever approves teams: curators, who change nothing else of accounts."""
+        return request.user.has_perm(APPROVES)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Nobody: an account is closed by taking “active” away, so that teams and records keep their names."""
@@ -107,6 +128,26 @@ class PersonAdmin(AccountAdmin, UserAdmin):
                 after = end_access(person, keep=request.session.session_key)
                 record("password set", person, after=after)
         return answer
+
+
+def _approve(person: Any, _: object) -> str:
+    if not approve_account(person):
+        raise NotDone(f"Account {person.pk} does not wait for approval.")
+    return f"Approved: account {person.pk}."
+
+
+def _waiting_accounts() -> list[Waiting]:
+    return [
+        Waiting(
+            waiting_accounts(),
+            "account waits for approval",
+            "accounts wait for approval",
+            "?approval_awaited__exact=1",
+        )
+    ]
+
+
+SOURCES.append(_waiting_accounts)
 
 
 def _password_of(key: Any) -> str | None:

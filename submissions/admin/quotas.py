@@ -23,7 +23,8 @@ class QuotaExceptionAdmin(CurationAdmin):
     list_filter = (("dataset", admin.RelatedOnlyFieldListFilter), "until")
     list_select_related = ("team", "dataset")
     search_fields = ("team__name", "team__slug", "reason")
-    autocomplete_fields = ("team", "dataset")
+    # Not autocomplete_fields: select2 sets styles inline, which the policy for browsers refuses.
+    raw_id_fields = ("team",)
     fields = ("team", "dataset", ("daily", "monthly"), "until")
 
     def save_model(self, request: HttpRequest, obj: QuotaException, form: Any, change: bool) -> None:

@@ -9,18 +9,25 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
 from django.forms import BaseInlineFormSet
 from django.http import HttpRequest, HttpResponseRedirect
+from django.template.response import TemplateResponse
 
 from leaderboard.admin.base import CurationAdmin, curator
+from leaderboard.admin.pages import NotDone, ask, require
+from leaderboard.admin.waiting import SOURCES, Waiting
 from leaderboard.models import Membership, Team, User
 from leaderboard.results.history.revisions import lock_boards
 from leaderboard.results.publishing import boards_of_team, team_changed
 from submissions.accounts import membership
+from submissions.accounts.approval import approve_team, waiting_teams, withdraw_approval
 from submissions.accounts.membership import TeamRefused, check_count, check_room
 
 #: Who may change accounts may put people into teams: a team's own may read what no curator may.
 RIGHT = "leaderboard.change_user"
+#: Who may say that a team is welcome.
+APPROVES = "leaderboard.change_team"
 #: Fields that name somebody for a place in the team.
 _NAMED = re.compile(r"memberships-[0-9]+-user")
 _KEY = re.compile(r"[0-9]{1,18}")
@@ -91,9 +98,32 @@ class MembershipInline(admin.TabularInline):
 class TeamAdmin(CurationAdmin):
     """Teams and their members."""
 
-    list_display = ("name", "slug", "created_at")
+    list_display = ("name", "slug", "created_at", "approved_at")
+    list_filter = (("approved_at", admin.EmptyFieldListFilter),)
     search_fields = ("name", "slug")
     inlines = (MembershipInline,)
+    readonly_fields = ("approved_at",)
+    actions = ("approve", "withdraw_approval")
+
+    @admin.action(description="Approve for hidden judgements (asks why)", permissions=["change"])
+    def approve(self, request: HttpRequest, chosen: QuerySet[Team]) -> TemplateResponse | None:
+        """Let the teams submit to hidden judgements."""
+        require(request, APPROVES)
+        return ask(
+            self, request, chosen, _approve, title="Approve teams", button="Approve",
+            explanation="They may submit to datasets with hidden judgements, and their owners are told by mail. "
+            "Approve teams whose people you can name: several that work together read more of what is hidden.",
+        )  # fmt: skip
+
+    @admin.action(description="Withdraw the approval (asks why)", permissions=["change"])
+    def withdraw_approval(self, request: HttpRequest, chosen: QuerySet[Team]) -> TemplateResponse | None:
+        """Have the teams submit nothing more to hidden judgements."""
+        require(request, APPROVES)
+        return ask(
+            self, request, chosen, _withdraw_approval, title="Withdraw approvals", button="Withdraw",
+            explanation="They submit nothing more to datasets with hidden judgements, where teams need to be approved. "
+            "Their results stay.",
+        )  # fmt: skip
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Whoever may say who owns it: a team is never without an owner."""
@@ -153,3 +183,29 @@ class TeamAdmin(CurationAdmin):
             membership.set_role(team, row.pk, owner=row.owner, by=by, curating=True)
         for row in formset.deleted_objects:
             membership.remove(team, row.pk, by=by, curating=True)
+
+
+def _approve(team: Any, _: object) -> str:
+    if not approve_team(team):
+        raise NotDone(f"{team} is approved already.")
+    return f"Approved: {team}."
+
+
+def _withdraw_approval(team: Any, _: object) -> str:
+    if not withdraw_approval(team):
+        raise NotDone(f"{team} is not approved.")
+    return f"Approval withdrawn: {team}."
+
+
+def _waiting_teams() -> list[Waiting]:
+    return [
+        Waiting(
+            waiting_teams(),
+            "team waits to be approved for hidden judgements",
+            "teams wait to be approved for hidden judgements",
+            "?approved_at__isempty=1",
+        )
+    ]
+
+
+SOURCES.append(_waiting_teams)

@@ -91,11 +91,14 @@ def _model(request: Request, data: Mapping[str, Any], person: User) -> Model | N
         return HubModel(hub, _text(data, "hub_commit"))
     if not number:
         return archive
-    found = checkpoints_of(person).filter(pk=int(number)).first() if number.isdecimal() else None
+    known = number.isascii() and number.isdecimal() and len(number) < 19
+    found = checkpoints_of(person).filter(pk=int(number)).first() if known else None
     if found is None:
         mine = ", ".join(f"{row.pk} ({row.file_name})" for row in checkpoints_of(person)[:20])
         raise Refused.of(
-            "unknown_checkpoint", f"Your team has no checkpoint {number}.", f"It has: {mine or 'none yet'}."
+            "unknown_checkpoint",
+            f"Your team has no checkpoint {number[:40]}.",
+            f"It has: {mine or 'none yet'}.",
         )
     return found
 

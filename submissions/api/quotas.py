@@ -83,6 +83,7 @@ def quota_answers(quotas: Sequence[Quota]) -> list[dict[str, Any]]:
         {
             "dataset": quota.dataset.slug,
             "team": quota.team.slug if quota.team else None,
+            "awaits_approval": quota.awaits_approval,
             "left": quota.left,
             "resets_at": quota.resets_at.isoformat(),
             "day": _window(quota.day),

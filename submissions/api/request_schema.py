@@ -130,6 +130,10 @@ class SubmissionRequest(serializers.Serializer[Any]):
     )
     closed_api = serializers.BooleanField(default=False, help_text="Runs behind somebody's paid API.")
     variant_of = serializers.CharField(required=False, help_text="Slug of a system here.")
+    participant = serializers.CharField(
+        required=False,
+        help_text="Who made the runs, where that is not the team: boards show it in the team's place.",
+    )
     authors = serializers.CharField(required=False, help_text="As in BibTeX: names joined by “and”.")
     year = serializers.IntegerField(required=False, help_text="When it came out.")
     bibtex = serializers.CharField(required=False)

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from typing import IO, Any
+from typing import Any
 
-from django.conf import settings
-from django.core.exceptions import RequestDataTooBig
 from django.forms import Form
 from django.http import QueryDict
-from rest_framework.exceptions import ParseError
-from rest_framework.parsers import JSONParser
 from rest_framework.request import Request
 
 from leaderboard.core.http.api_errors import ApiError, problem
@@ -31,26 +27,6 @@ from submissions.views.submit_page import incoming, incoming_upload
 ALIASES = {"paper": "paper_url", "code": "code_url", "model": "model_url", "license": "licence"}
 _NO = frozenset({"no", "false", "0", "off", "private"})
 _YES = frozenset({"yes", "true", "1", "on", "public"})
-
-
-class StrictJSONParser(JSONParser):
-    """A JSON body as `read_json` reads it, no larger than a form may be."""
-
-    def parse(
-        self,
-        stream: IO[Any],
-        media_type: str | None = None,
-        parser_context: Mapping[str, Any] | None = None,
-    ) -> Any:
-        """The value. Raises ParseError for what is no usable JSON in UTF-8, RequestDataTooBig for a large body."""
-        limit = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-        body = stream.read(limit + 1)
-        if len(body) > limit:
-            raise RequestDataTooBig(f"The body is over {limit:,} bytes.")
-        try:
-            return read_json(body.decode())
-        except ValueError as error:
-            raise ParseError(f"The body is not JSON that can be used: {error}") from None
 
 
 def data_of(request: Request) -> Mapping[str, Any]:

@@ -120,7 +120,10 @@ class JobSerializer(serializers.Serializer[Any]):
     state = serializers.CharField()
     meaning = serializers.CharField(help_text="The state in words.")
     held = serializers.BooleanField(
-        help_text="No significant change in a competition: `scores` are those that the team has already."
+        help_text="Not told, as no significant change or not yet: `scores` are those that the team has already."
+    )
+    told_later = serializers.BooleanField(
+        help_text="Scored, and told in its turn: the dataset's results of new teams for today were told."
     )
     stage = serializers.CharField()
     progress = serializers.FloatField(help_text="Share of the present stage's work, 0 to 1.")
@@ -168,7 +171,10 @@ class SeedSetSerializer(serializers.Serializer[Any]):
     seeds = serializers.ListField(child=serializers.CharField(), help_text="Labels, as of the jobs.")
     published = serializers.BooleanField()
     held = serializers.BooleanField(
-        help_text="No significant change in a competition: `scores` are those that the team has already."
+        help_text="Not told, as no significant change or not yet: `scores` are those that the team has already."
+    )
+    told_later = serializers.BooleanField(
+        help_text="Scored, and told in its turn: the dataset's results of new teams for today were told."
     )
     meaning = serializers.CharField(help_text="How it stands, in words.")
     missing = serializers.ListField(
@@ -201,6 +207,9 @@ class QuotaSerializer(serializers.Serializer[Any]):
 
     dataset = serializers.CharField(help_text="Slug.")
     team = serializers.CharField(allow_null=True, help_text="Slug; null while you have none.")
+    awaits_approval = serializers.BooleanField(
+        help_text="Whether a curator is to approve the team before it submits here."
+    )
     left = serializers.IntegerField(allow_null=True, help_text="How many now; null: no limit.")
     resets_at = serializers.DateTimeField(help_text="When there are more again, UTC.")
     day = WindowSerializer()

@@ -7,7 +7,7 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework import status
 from rest_framework.exceptions import PermissionDenied
 from rest_framework.pagination import LimitOffsetPagination
-from rest_framework.parsers import FormParser, MultiPartParser
+from rest_framework.parsers import MultiPartParser
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -27,7 +27,6 @@ from submissions.api.request_schema import (
     WithdrawRequest,
 )
 from submissions.api.requests import (
-    StrictJSONParser,
     data_of,
     files_of,
     kind_of,
@@ -167,8 +166,6 @@ class SubmissionsView(APIView):
 
 class _OneSubmission(APIView):
     """A call about one submission, which exists only for those who may see it."""
-
-    parser_classes = [StrictJSONParser, FormParser, MultiPartParser]
 
     def find(self, request: Request, identifier: str) -> Submission:
         """The submission. Raises Http404."""

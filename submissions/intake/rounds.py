@@ -30,6 +30,7 @@ from leaderboard.rounds.lifecycle import (
     phase,
     utc,
 )
+from leaderboard.rounds.presentation import why_shut
 from leaderboard.rounds.quotas import within_quota
 from submissions.core.errors import Refused
 from submissions.intake.actors import record_curators
@@ -136,12 +137,9 @@ def examine(
     if len(rounds) > 1 or any(row is None for _, row in governing.values()):
         return Admission(), [*problems, _several(list(governing.values()))]
     row = next(iter(rounds.values()))
-    is_in = phase(row, now)
-    if is_in == Phase.BEFORE:
-        return Admission(), [*problems, _not_open(row, now)]
-    if is_in == Phase.CLOSED and not row.takes_late:
-        return Admission(), [*problems, _closed(row)]
-    late = is_in == Phase.CLOSED
+    if why := why_shut(row, now):
+        return Admission(), [*problems, _shut(row, why, now)]
+    late = phase(row, now) == Phase.CLOSED
     problems += _asked_for(row, team, said, tags)
     if late:
         return Admission(row, True, replace(said, priority=None)), problems
@@ -236,20 +234,11 @@ def _several(governing: Sequence[tuple[Dataset, Round | None]]) -> Problem:
     return _problem("rounds_differ", f"These datasets are not in one round: {said}.", hint)
 
 
-def _not_open(row: Round, now: datetime) -> Problem:
-    return _problem(
-        "round_not_open",
-        f"{row} opens at {utc(row.opens_at)} ({in_words(row.opens_at, now)}); runs are taken from then on.",
-        f"Check the file meanwhile: that stores nothing. It closes at {utc(row.closes_at)}.",
-    )
-
-
-def _closed(row: Round) -> Problem:
-    return _problem(
-        "round_closed",
-        f"{row} closed at {utc(row.closes_at)} and takes no late runs.",
-        "After the reveal runs are taken again, outside of the round.",
-    )
+def _shut(row: Round, why: str, now: datetime) -> Problem:
+    if phase(row, now) == Phase.BEFORE:
+        hint = f"Check the file meanwhile: that stores nothing. The round closes at {utc(row.closes_at)}."
+        return _problem("round_not_open", why, hint)
+    return _problem("round_closed", why, "Send it then: it will be outside of the round.")
 
 
 def _listed(submissions: Sequence[Submission]) -> str:

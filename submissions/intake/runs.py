@@ -58,15 +58,18 @@ def accept_submission(
     team: Team | None = None,
     anonymous_until: date | None = None,
     said: Said = NOTHING,
+    bulk: str = "",
 ) -> Submission:
     """Store a submission and queue its jobs, one per file. Raises Refused, and then nothing is stored.
 
     `system` is one of the submitter's teams', or what a new one says of itself. Several files for one dataset are
     seeds of it, which `seeds` labels in the order of the files. `team` is whose a new system is, the submitter's first
-    one where it is None; until the day `anonymous_until` nobody else learns that.
+    one where it is None; until the day `anonymous_until` nobody else learns that. `bulk` names the import of many
+    that it is part of (see `intake.bulk`): a curator's, which counts towards no quota.
     """
     with reading(_uploads(files)):
         with run_files(files) as found, quotas.reading_for(submitter, [run.dataset for run in found]):
+            quotas.refuse_unapproved(_known_team(submitter, system, team), [run.dataset for run in found])
             runs, problems = label_seeds(found, seeds)
             checked = list(check_files(runs))
             datasets, tags = [run.dataset for run in runs], [_tag_of(file) for file in checked]
@@ -90,13 +93,15 @@ def accept_submission(
                 public=public,
                 reusable=reusable,
                 note=note,
+                bulk=bulk,
                 **admitted(admission),
             )
             for arrival in arrivals:
                 job = _create_job(submission, arrival, admission.said.tag)
                 _keep_waiting(job, submission, arrival)
             take(submitter, _uploads(files))
-            quotas.charge(submission, [arrival.run.dataset for arrival in arrivals])
+            if not bulk:
+                quotas.charge(submission, [arrival.run.dataset for arrival in arrivals])
             queue.ring(Job.Queue.SCORE)
     return submission
 

@@ -72,6 +72,11 @@ class SystemForm(forms.Form):
         max_length=5000,
         help_text="What it does, in a few sentences. Markdown is understood.",
     )
+    participant = NameField(
+        required=False,
+        max_length=120,
+        help_text="Who made the runs, where that is not your team. Boards show it in your team's place.",
+    )
     paper_url = WebAddressField(label="Paper")
     code_url = WebAddressField(label="Code")
     model_url = WebAddressField(label="Model")

@@ -10,6 +10,7 @@ from django.conf import settings
 from django.db import DatabaseError
 
 from evaluation.core.errors import InvalidRun, ModelFailure
+from evaluation.verification import ScoresDiffer
 from leaderboard.core.audit import acting
 from leaderboard.core.storage.disk import is_disk_full
 from leaderboard.datasets.qrels import NotLaidOut
@@ -169,17 +170,30 @@ def _reject(job: Job, error: InvalidRun) -> None:
 
 
 def _fail(job: Job, error: Exception) -> None:
-    """A fault of ours: logged whole under an id; tried again while attempts are left."""
+    """A fault of ours: logged whole under an id; tried again while attempts are left.
+
+    Not so where scores are wrong: they would be so again, or be right by chance.
+    """
     fault = secrets.token_hex(4)
     logger.error("fault %s in job %s (%s)", fault, job.pk, job.kind, exc_info=error)
+    if isinstance(error, ScoresDiffer):
+        _end_failed(
+            job, "scores_differ", fault, f"The scores could not be confirmed: a fault of ours ({fault})."
+        )
+        return
     full = is_disk_full(error)
     what = "The site's disk is full: a fault of ours" if full else "A fault of ours"
     if job.attempts < ATTEMPTS:
         if put_back(job, counted=True):
             write_log(job.pk, f"{what} ({fault}); the job is tried again.")
         return
-    code = "disk_full" if full else "fault"
-    if advance(job.pk, State.FAILED, fence=job.fence, unless_cancelled=True, error_code=code, fault=fault):
-        write_log(job.pk, f"{what} ({fault}), three times. We are sorry.")
+    _end_failed(job, "disk_full" if full else "fault", fault, f"{what} ({fault}), three times.")
+
+
+def _end_failed(job: Job, error_code: str, fault: str, line: str) -> None:
+    if advance(
+        job.pk, State.FAILED, fence=job.fence, unless_cancelled=True, error_code=error_code, fault=fault
+    ):
+        write_log(job.pk, f"{line} We are sorry.")
     elif end_cancelled(job):
         write_log(job.pk, "Cancelled.")

@@ -88,12 +88,6 @@ class RunSignature(models.Model):
     """A fingerprint of each query's first documents, so that nearly equal runs are found without reading them."""
 
     run = models.OneToOneField("leaderboard.Run", on_delete=models.CASCADE, related_name="signature")
-    team = models.ForeignKey(
-        "leaderboard.Team", null=True, blank=True, on_delete=models.CASCADE, related_name="+"
-    )
-    person = models.ForeignKey(
-        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
-    )
     submission = models.ForeignKey(
         "Submission", null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
@@ -114,8 +108,8 @@ class Flag(models.Model):
 
         FEW_QUERIES = "few_queries", "few queries answered"
         FEW_DOCUMENTS = "few_documents", "few documents per query"
-        NEARLY_THE_SAME = "nearly_the_same", "nearly an earlier run of the team"
-        SAME_SCORES = "same_scores", "the same scores as an earlier run of the team"
+        NEARLY_THE_SAME = "nearly_the_same", "nearly an earlier run"
+        SAME_SCORES = "same_scores", "the same scores as an earlier run"
 
     class State(models.TextChoices):
         """What the curator made of it."""

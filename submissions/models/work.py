@@ -77,6 +77,12 @@ class Submission(models.Model):
     )
     public = models.BooleanField(default=True)
     note = models.TextField(blank=True)
+    bulk = models.CharField(
+        max_length=20,
+        blank=True,
+        db_index=True,
+        help_text="The import of many that it came with: told of as one.",
+    )
     created_at = models.DateTimeField(auto_now_add=True)
     withdrawn_at = models.DateTimeField(null=True, blank=True)
     withdrawal_reason = models.CharField(max_length=300, blank=True)

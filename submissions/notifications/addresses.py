@@ -19,6 +19,8 @@ from django.conf import settings
 PORTS = (443, 8443)
 #: How long a name may take to resolve, in seconds: the system's own patience is half a minute, and not ours to set.
 RESOLVING = 5.0
+#: One text for every answer of the resolver: which names it knows, of the site's own network too, is not told.
+_UNREACHABLE = "The host is unknown, or not on the internet."
 #: A port of this machine's own, where that is allowed: none that only the system may open.
 LOOPBACK_PORTS = range(1024, 65536)
 
@@ -94,7 +96,7 @@ def resolve(target: Target) -> list[str]:
     for text in addresses:
         address = ipaddress.ip_address(text)
         if not (address.is_loopback if own else is_public(address)):
-            raise AddressRefused("The host is not on the internet.")
+            raise AddressRefused(_UNREACHABLE)
     return addresses
 
 
@@ -118,9 +120,9 @@ def _look_up(target: Target) -> list[str]:
     try:
         return answer.result(timeout=RESOLVING)
     except TimeoutError:
-        raise AddressRefused(f"The host name was not resolved within {RESOLVING:g} s.") from None
+        raise AddressRefused(_UNREACHABLE) from None
     except (OSError, UnicodeError):
-        raise AddressRefused("The host name is not known.") from None
+        raise AddressRefused(_UNREACHABLE) from None
 
 
 def is_public(address: IPAddress) -> bool:

@@ -8,7 +8,6 @@ from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import status
 from rest_framework.pagination import LimitOffsetPagination
-from rest_framework.parsers import FormParser, MultiPartParser
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -18,7 +17,7 @@ from leaderboard.core.http.api_errors import ApiError, problem
 from leaderboard.core.http.site_url import absolute
 from submissions.accounts.permissions import signed_in
 from submissions.accounts.throttling import ChangeThrottle
-from submissions.api.requests import StrictJSONParser, data_of, list_of, truth
+from submissions.api.requests import data_of, list_of, truth
 from submissions.api.schema import ErrorSerializer
 from submissions.models import Delivery, Notice, Scope, Webhook
 from submissions.notifications.deliveries import send_test
@@ -88,7 +87,6 @@ class ReadView(APIView):
 
     required_scope = Scope.MANAGE
     permission_classes = [IsAuthenticated]
-    parser_classes = [StrictJSONParser, FormParser, MultiPartParser]
 
     @extend_schema(
         summary="Mark notices as read",
@@ -111,7 +109,6 @@ class WebhooksView(APIView):
 
     required_scope = {"GET": Scope.READ, "POST": Scope.MANAGE}
     permission_classes = [IsAuthenticated]
-    parser_classes = [StrictJSONParser, FormParser, MultiPartParser]
 
     def get_throttles(self) -> list[ChangeThrottle]:  # type: ignore[override]
         """Only changes are counted."""
@@ -153,7 +150,6 @@ class _OneWebhook(APIView):
     """A call about one webhook, which exists only for owners of its team."""
 
     permission_classes = [IsAuthenticated]
-    parser_classes = [StrictJSONParser, FormParser, MultiPartParser]
 
     def get_throttles(self) -> list[ChangeThrottle]:  # type: ignore[override]
         """Only changes are counted."""

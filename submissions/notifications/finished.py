@@ -9,9 +9,10 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
+from leaderboard.models import Entry
 from submissions.models import TERMINAL, Job, NoticeKind, State, Submission
-from submissions.notifications.deliveries import deliver
-from submissions.notifications.messages import ended_message
+from submissions.notifications.deliveries import deliver, has_webhooks
+from submissions.notifications.messages import bulk_message, ended_message
 from submissions.notifications.outbox import members, tell
 from submissions.notifications.results import result_body
 from submissions.status.description import SubmissionStatus, describe, with_jobs
@@ -37,7 +38,7 @@ def tell_of_ended() -> int:
 
     Notices, deliveries and the mark that it was told are one transaction: a crash tells nobody, or everybody once.
     """
-    count = 0
+    count = sum(_tell_of_bulk(bulk) for bulk in ended_bulks())
     for submission in with_jobs(ended_submissions())[:AT_A_TIME]:
         try:
             count += _tell_of(submission)
@@ -47,12 +48,45 @@ def tell_of_ended() -> int:
 
 
 def ended_submissions() -> QuerySet[Submission]:
-    """Those whose jobs all ended and whose people have not been told."""
+    """Those whose jobs all ended, with no result that waits for its turn, and whose people have not been told.
+
+    Those of a bulk import are told of together.
+    """
     jobs = Job.objects.filter(submission=OuterRef("pk"))
     under_way = jobs.exclude(state__in=TERMINAL)
-    return Submission.objects.filter(Exists(jobs), ~Exists(under_way), noticed_at=None).order_by(
-        "created_at", "pk"
+    in_turn = jobs.filter(entry__visibility=Entry.Visibility.HELD, entry__due_at__lte=timezone.now())
+    untold = Submission.objects.filter(~Exists(in_turn), noticed_at=None, bulk="")
+    return untold.filter(Exists(jobs), ~Exists(under_way)).order_by("created_at", "pk")
+
+
+def ended_bulks() -> list[str]:
+    """Bulk imports whose jobs all ended and whose people have not been told."""
+    waiting = Submission.objects.exclude(bulk="").filter(noticed_at=None)
+    jobs = Job.objects.filter(submission__bulk=OuterRef("bulk"))
+    under_way = jobs.exclude(state__in=TERMINAL)
+    in_turn = jobs.filter(entry__visibility=Entry.Visibility.HELD, entry__due_at__lte=timezone.now())
+    return list(
+        waiting.filter(~Exists(under_way), ~Exists(in_turn))
+        .order_by("bulk")
+        .values_list("bulk", flat=True)
+        .distinct()
     )
+
+
+@transaction.atomic
+def _tell_of_bulk(bulk: str) -> int:
+    """One notice of all of an import's submissions, unless somebody else has told of it; webhooks get each result."""
+    submissions = list(with_jobs(Submission.objects.filter(bulk=bulk).order_by("created_at", "pk")))
+    now = timezone.now()
+    if not Submission.objects.filter(bulk=bulk, noticed_at=None).update(noticed_at=now):
+        return 0
+    told = [describe(each, complete=True, compare=False) for each in submissions]
+    tell(members([submissions[0].team]), bulk_message(bulk, told))
+    if has_webhooks(submissions[0].team):
+        for status in told:
+            body = result_body(status.submission, status)
+            deliver(status.submission.team, "finished", f"submission-{status.submission.pk}", body)
+    return len(told)
 
 
 @transaction.atomic
@@ -62,7 +96,12 @@ def _tell_of(submission: Submission) -> bool:
     if not Submission.objects.filter(pk=submission.pk, noticed_at=None).update(noticed_at=now):
         return False
     status = describe(submission, complete=True, compare=False)
-    ended_at = max((job.finished_at for job in submission.jobs.all() if job.finished_at), default=now)
+    jobs = submission.jobs.all()
+    ended = [job.finished_at for job in jobs if job.finished_at]
+    ended += [
+        job.entry.published_at for job in jobs if job.entry is not None
+    ]  # later, where it waited for its turn
+    ended_at = max(ended, default=now)
     if status.state in KINDS and ended_at > now - NEWS_FOR:
         _write(submission, status)
     return True

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from django.urls import reverse
+
 from leaderboard.judgements.rescoring.shown import page_of
 from leaderboard.judgements.rescoring.table import Line, line_of
 from leaderboard.models import Challenge, Entry, Rescore, Round
@@ -43,6 +45,29 @@ def ended_message(kind: NoticeKind, status: SubmissionStatus) -> Message:
         subject=_SUBJECTS[kind].format(what=f"{named} on {where}"),
         text="\n\n".join(lines),
         path=submission.get_absolute_url(),
+    )
+
+
+def bulk_message(bulk: str, told: Sequence[SubmissionStatus]) -> Message:
+    """How the submissions of a bulk import ended: how many are scored, and the first that are not, with why."""
+    lost = [status for status in told if status.state != State.DONE]
+    datasets = {job.job.dataset.name: None for status in told for job in status.jobs}
+    scored = f"{len(told) - len(lost):,} of {len(told):,} runs"
+    lines = [f"{scored} are scored."] if lost else []
+    lines += [
+        f"{status.submission.system.name}\n{_trouble(job)}"
+        for status in lost[:PROBLEMS]
+        for job in status.jobs
+        if job.state not in (State.DONE, State.WITHDRAWN)
+    ]
+    if len(lost) > PROBLEMS:
+        lines.append(f"And {len(lost) - PROBLEMS:,} more: the list of submissions has them.")
+    return Message(
+        kind=NoticeKind.REJECTED if lost else NoticeKind.FINISHED,
+        key=f"bulk-{bulk}",
+        subject=f"Scored: {scored} on {', '.join(datasets)}",
+        text="\n\n".join(lines) or f"All {len(told):,} runs are scored.",
+        path=reverse("submissions"),
     )
 
 

@@ -13,7 +13,7 @@ from submissions.accounts.outbox import NOTIFY, QUEUE
 from submissions.notifications.account_mail import account_mail_is_due, send_account_mail
 from submissions.notifications.deliveries import deliveries_are_due, send_deliveries
 from submissions.notifications.events import take_events
-from submissions.notifications.finished import ended_submissions, tell_of_ended
+from submissions.notifications.finished import ended_bulks, ended_submissions, tell_of_ended
 from submissions.notifications.mail import mail_is_due, send_mail
 from submissions.notifications.rounds import announce_rounds, has_announcements
 
@@ -40,6 +40,7 @@ def anything_to_tell() -> bool:
     return (
         asked.exists()
         or ended_submissions().exists()
+        or bool(ended_bulks())
         or account_mail_is_due()
         or mail_is_due()
         or deliveries_are_due()

@@ -6,8 +6,9 @@ loses its lease, and `reap` puts the job back, three attempts at most.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -31,6 +32,8 @@ _ONCE = (*_LAST, Job.Kind.BASELINE)
 #: Baselines first, since a dataset is published with its own; then by arrival, but a rescore after every verdict.
 _TURNS = {Job.Kind.BASELINE: 0, Job.Kind.RESCORE: 2, **dict.fromkeys(_LAST, 3)}
 _TURN = Case(*(When(kind=kind, then=turn) for kind, turn in _TURNS.items()), default=1)
+#: In a job's payload: how many seconds those took who had it before it was handed over to who has it now.
+WORKED = "worked_seconds"
 #: The task that a bell starts. A name on the wire.
 WORK = "runboard.work"
 
@@ -72,7 +75,9 @@ def claim(queues: Sequence[str], worker: str, permitted: Q | None = None) -> Job
                 progress=0.0,
                 progress_note="",
             ):
-                return Job.objects.select_related("dataset", "submission").get(pk=candidate["pk"])
+                held = Job.objects.select_related("dataset", "submission")
+                # What a retriever may not read (leaderboard.core.database_grants).
+                return held.defer("submission__note", "submission__withdrawal_reason").get(pk=candidate["pk"])
 
 
 def extend_lease(job: Job, progress: float, stage: str, note: str = "", *, waited: float = 0.0) -> bool:
@@ -86,6 +91,11 @@ def extend_lease(job: Job, progress: float, stage: str, note: str = "", *, waite
     if waited and job.started_at is not None:
         told["started_at"] = job.started_at + timedelta(seconds=waited)
     return held.update(lease_expires_at=_lease_end(), **told) == 1
+
+
+def seconds_before(payload: Mapping[str, Any]) -> float:
+    """How long a job was worked on, without waiting, before it was handed over for the last time."""
+    return float(payload.get(WORKED, 0.0))
 
 
 def waiting_state(job: Job) -> State:

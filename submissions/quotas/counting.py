@@ -6,11 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from django.conf import settings
 from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from leaderboard.models import Dataset, Team, User
 from submissions.models import QuotaException, QuotaUse
+
+
+def needs_approval(team: Team | None) -> bool:
+    """Whether a curator is to approve the team before it submits to hidden judgements; None is one yet to be made."""
+    return settings.TEAM_APPROVAL and (team is None or not team.approved_at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,11 @@ class Quota:
         return min(
             (window.left for window in (self.day, self.month) if window.left is not None), default=None
         )
+
+    @property
+    def awaits_approval(self) -> bool:
+        """Whether a curator is to approve the team before it submits here."""
+        return self.dataset.hidden and needs_approval(self.team)
 
     @property
     def spent(self) -> bool:

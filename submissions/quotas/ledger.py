@@ -8,10 +8,12 @@ from django.db import transaction
 from django.utils import timezone
 
 from evaluation.core.problems import Problem
-from leaderboard.models import Dataset, Team, User
+from leaderboard.core.database_grants import may_change
+from leaderboard.core.work_requests import request_settlement
+from leaderboard.models import Dataset, Team, User, WorkRequest
 from submissions.core.errors import Refused
 from submissions.models import TERMINAL, Job, QuotaUse, State, Submission
-from submissions.quotas.counting import Quota, Window, quotas_of
+from submissions.quotas.counting import Quota, Window, needs_approval, quotas_of
 
 #: Why a unit was given back, as its people read it.
 OUR_FAULT = "the fault was ours"
@@ -51,6 +53,25 @@ def _whose(quota: Quota, window: Window) -> str:
     return "you" if own or quota.team is None else f"your team {quota.team.name}"
 
 
+def refuse_unapproved(team: Team | None, datasets: Iterable[Dataset]) -> None:
+    """Raises Refused where a curator is to approve the team first, for it would submit to hidden judgements.
+
+    `team` None: one that is yet to be made.
+    """
+    if not needs_approval(team):
+        return
+    hidden = list(dict.fromkeys(dataset.name for dataset in datasets if dataset.hidden))
+    if hidden:
+        named = f"Your team {team.name}" if team is not None else "Your team"
+        raise Refused.of(
+            "team_not_approved",
+            f"{named} is not approved yet: the judgements of {', '.join(hidden)} are hidden, and a curator approves a "
+            "team before it first submits to such a dataset.",
+            "Nothing was counted. Ask whoever runs this site to approve the team; datasets with open judgements take "
+            "your submissions now.",
+        )
+
+
 def hold(person: User, team: Team) -> None:
     """Let nobody else count for the person or the team until the transaction ends.
 
@@ -64,12 +85,14 @@ def hold(person: User, team: Team) -> None:
 def charge(submission: Submission, datasets: Iterable[Dataset]) -> None:
     """Count a stored submission once on each hidden dataset, in the transaction that stores it.
 
-    Raises QuotaSpent where the person or the team has had its share, and then nothing is counted.
+    Raises QuotaSpent where the person or the team has had its share, and Refused where the team is not approved; then
+    nothing is counted.
     """
     hidden = list(Dataset.objects.filter(pk__in={dataset.pk for dataset in datasets}, hidden=True))
     if not hidden:
         return
     hold(submission.submitter, submission.team)
+    refuse_unapproved(Team.objects.get(pk=submission.team_id), hidden)
     quotas = quotas_of(submission.submitter, [submission.team], hidden)
     if spent := [quota for quota in quotas if quota.spent]:
         raise QuotaSpent(spent, len({dataset.pk for dataset in datasets}))
@@ -101,10 +124,14 @@ def _give_back(uses: object, why: str) -> int:
 def settle(job_id: int) -> None:
     """Give back the unit of a job that has just ended if no result can come of it, in the transaction that ended it.
 
-    Of a seed set the last job that ends decides. `advance` alone calls this.
+    Of a seed set the last job that ends decides. A process whose role of the database may not write the ledger, which
+    is a retriever, asks the dispatcher to do it. `advance` and `settle_requested` alone call this.
     """
     ended = Job.objects.filter(pk=job_id).exclude(submission=None).values("submission", "dataset").first()
     if ended is None:
+        return
+    if not may_change(QuotaUse._meta.db_table):
+        request_settlement(ended["dataset"], job_id)
         return
     with transaction.atomic():
         uses = QuotaUse.objects.filter(**ended, kind=QuotaUse.Kind.SUBMISSION, refunded_at=None)
@@ -127,6 +154,16 @@ def settle(job_id: int) -> None:
                 submission_id=use.submission_id,
                 at=timezone.now(),
             )
+
+
+def settle_requested() -> None:
+    """Settle what retrievers asked for. A request decides nothing: the states of the jobs do."""
+    for request in WorkRequest.objects.filter(taken_at=None, kind=WorkRequest.Kind.SETTLE):
+        job = request.payload.get("job") if isinstance(request.payload, dict) else None
+        with transaction.atomic():
+            taken = WorkRequest.objects.filter(pk=request.pk, taken_at=None).update(taken_at=timezone.now())
+            if taken and isinstance(job, int) and 0 < job < 2**63:
+                settle(job)
 
 
 def _why_refunded(jobs: Sequence[Job]) -> str:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from django.db.models import Q
-
 from evaluation.runs.similarity import Likeness, Signature, SignedRun, chain, compare, sign_run
 from leaderboard.core.storage.runs import StoredRun, run_path
 from leaderboard.datasets.qrels import scoring_target
@@ -20,8 +18,9 @@ from submissions.models import Flag, Job, RunSignature, Submission
 #: Fewer of the topics answered than this, and fewer documents for most of those answered, is what a probe looks like.
 LEAST_ANSWERED = 0.5
 LEAST_DOCUMENTS = 10
-#: So many earlier submissions of the same team or person are compared.
-COMPARED = 20
+#: So many earlier submissions to the same version are compared, whosever they are: who has several accounts sends what
+#: is nearly the same from each.
+COMPARED = 300
 #: A chain of so many submissions, each nearly one of the others, is a walk.
 CHAIN = 3
 
@@ -42,8 +41,6 @@ def look(job: Job, submission: Submission, evaluation: Evaluation, signed: Signe
     RunSignature.objects.get_or_create(
         run=run,
         defaults={
-            "team": submission.team,
-            "person": submission.submitter,
             "submission": submission,
             "tops": signed.signature.pack(),
         },
@@ -83,11 +80,9 @@ def _little(signed: SignedRun) -> Mapping[Flag.Kind, Mapping[str, Any]]:
 
 
 def _earlier(submission: Submission, run: Run) -> dict[str, list[RunSignature]]:
-    """The runs of the last submissions of the same team, or the same person, by submission; the latest first."""
+    """The runs of the last submissions to the version, everybody's, by submission; the latest first."""
     rows = (
-        RunSignature.objects.filter(
-            Q(team=submission.team) | Q(person=submission.submitter), run__version=run.version_id
-        )
+        RunSignature.objects.filter(run__version=run.version_id)
         .exclude(submission=submission)
         .exclude(submission=None)
         .select_related("run")

@@ -20,7 +20,7 @@ from submissions.quotas.ledger import QuotaSpent
 #: Refusals that are no verdict on a file.
 _NO_VERDICT = frozenset(
     {
-        *("quota", "too_many_refusals", "busy"),
+        *("quota", "team_not_approved", "too_many_refusals", "busy"),
         # What a round asks is no verdict on a file; where files are wrong too, theirs is the first code.
         *("round_not_open", "round_closed", "rounds_differ", "round_full"),
         *("run_type_needed", "tag_needed", "invalid_tag", "tag_taken", "invalid_priority", "priority_taken"),

@@ -38,8 +38,10 @@ _CUDA_FILES = ("/sys/devices", "/sys/bus/pci", "/sys/module")
 _DEV_SHM_BYTES = 64 << 20
 #: Seconds that bwrap is given to set everything up.
 _SETUP = 60.0
-#: As root: what the launcher needs to become another user, and nothing else.
-_CAPABILITIES = ("CAP_SETUID", "CAP_SETGID")
+#: As root: what the launcher needs to become another user and to leave it no way back, and nothing else.
+_CAPABILITIES = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP")
+#: What the kernel tells of the machine, and no model needs.
+_HIDDEN = ("/proc/cmdline", "/proc/kallsyms", "/proc/modules", "/proc/keys")
 
 
 class _BubblewrapProcess(Contained):
@@ -165,6 +167,9 @@ def arguments(program: Program, *, is_root: bool) -> list[str]:
     else:
         made += ["--unshare-all"]
     made += ["--hostname", "sandbox", "--proc", "/proc", "--dev", "/dev"]
+    for name in _HIDDEN:
+        if Path(name).exists():
+            made += ["--ro-bind", os.devnull, name]
     made += ["--perms", "1777", "--size", str(_DEV_SHM_BYTES), "--tmpfs", "/dev/shm"]  # noqa: S108
     made += ["--perms", "1777", "--size", str(program.limits.scratch_bytes), "--tmpfs", "/tmp"]  # noqa: S108
     made += _system(cuda=program.cuda)

@@ -5,10 +5,15 @@ is JSON: `limits` (name of resource.RLIMIT_* → number), `uid` (or null, to sta
 goes, made before and written after the change of user, so that it belongs to the new one). The command follows.
 """
 
+import ctypes
 import json
 import os
 import resource
 import sys
+
+#: <linux/prctl.h>, <linux/capability.h>
+_PR_CAPBSET_READ, _PR_CAPBSET_DROP = 23, 24
+_CAPABILITY_VERSION_3 = 0x20080522
 
 
 def read_files(folder: str) -> dict[str, bytes]:
@@ -32,6 +37,26 @@ def write_files(folder: str, files: dict[str, bytes]) -> None:
             file.write(content)
 
 
+def drop_capabilities() -> None:
+    """Leave nothing in the bounding and the inheritable set, so that no program that is run later gains anything.
+
+    As root, with CAP_SETPCAP, before the change of user, which empties the other sets. Raises OSError.
+    """
+    library = ctypes.CDLL(None, use_errno=True)
+    capability = 0
+    while library.prctl(_PR_CAPBSET_READ, capability, 0, 0, 0) >= 0:
+        if library.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0):
+            raise OSError(ctypes.get_errno(), "PR_CAPBSET_DROP")
+        capability += 1
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    sets = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable, twice
+    if library.capget(header, sets):
+        raise OSError(ctypes.get_errno(), "capget")
+    sets[2] = sets[5] = 0
+    if library.capset(header, sets):
+        raise OSError(ctypes.get_errno(), "capset")
+
+
 def main() -> None:
     """Become the command."""
     # Once we run, our end is bound to the parent's; if it died before that, nobody answers, and we end here.
@@ -46,6 +71,7 @@ def main() -> None:
         limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
         resource.setrlimit(kind, (limit, limit))
     if plan["uid"] is not None:
+        drop_capabilities()
         os.setgroups([])
         os.setresgid(plan["uid"], plan["uid"], plan["uid"])
         os.setresuid(plan["uid"], plan["uid"], plan["uid"])

@@ -2,8 +2,9 @@
 
 Everything is allowed but what has no use for a model and a history of holes: looking into or at other processes, other
 namespaces, mounts, kernel keys, BPF, modules, clocks, io_uring, and sockets other than between processes of one
-machine. Memory that belongs to no process is refused too (System V's segments and messages, memfd): where no control
-group counts, the parent could not see it. It is one layer more: the namespaces hold without it.
+machine. A call that is newer than this list is answered as by a kernel that does not have it. Memory that belongs to no
+process is refused too (System V's segments and messages, memfd): where no control group counts, the parent could not
+see it. It is one layer more: the namespaces hold without it.
 """
 
 from __future__ import annotations
@@ -88,6 +89,8 @@ _IOCTL = (16, 29)
 _NEW_NAMESPACES = 0x7E020000
 _AF_UNIX = 1
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+#: The newest call that was looked at for this list, on both architectures: set_mempolicy_home_node, of Linux 5.17.
+_NEWEST = 450
 #: Calls of the x32 ABI, by numbers that an x86_64 filter would not know.
 _X32 = 0x40000000
 
@@ -113,6 +116,7 @@ def program() -> bytes:
     ]
     if machine == "x86_64":
         lines += [_line(_AT_LEAST, _X32, 0, 1), _line(_RETURN, refused)]
+    lines += [_line(_AT_LEAST, _NEWEST + 1, 0, 1), _line(_RETURN, _ERRNO | errno.ENOSYS)]
     for numbers in _DENIED.values():
         number = numbers[column]
         if number is not None:

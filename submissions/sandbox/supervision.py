@@ -72,7 +72,7 @@ class Supervision:
         self._on_progress = on_progress
         self._started = time.monotonic()
         self._deadline = self._started + limits.wall_clock_seconds
-        self._progress = Progress("loading", 0.0)
+        self._progress = self._heard = Progress("loading", 0.0)
         self._line = b""
         self._tail = b""
         self._peak = 0
@@ -129,8 +129,8 @@ class Supervision:
                 continue
             if is_question(line):
                 self._turn.ask(time.monotonic())
-            elif progress := read_progress(line):
-                self._progress = progress
+            elif progress := read_progress(line, self._heard):
+                self._progress = self._heard = progress
 
     def _finish_hearing(self, stderr: IO[bytes]) -> None:
         """What is left in the pipe when all is over."""

@@ -37,7 +37,7 @@ def costs_of(measurement: Measurement) -> Costs:
     others = [(each, each.value(measured)) for each in COSTS if each.key not in _TOLD]
     return Costs(
         latency_ms=measured.latency["mean"],
-        spread=spread_of_latency(measured.latency),
+        spread=spread_of_latency(measured),
         hardware=measured.machine.name,
         machine=measured.machine.slug,
         remark=OVER_STORED_RUNS if measured.over_stored_runs else "",

@@ -64,6 +64,11 @@ class JobStatus:
         return is_held(self.entry)
 
     @property
+    def told_later(self) -> bool:
+        """Whether it waits for its turn to be told."""
+        return self.entry is not None and self.entry.waits_for_its_turn
+
+    @property
     def no_worker(self) -> str:
         """Why nobody takes a job that waits, as a sentence without its full stop; empty where somebody will."""
         if not self.waits or self.workers_alive:
@@ -84,9 +89,9 @@ class JobStatus:
         return self.state in TERMINAL
 
     @property
-    def has_baseline(self) -> bool:
-        """Whether any score has a baseline to stand beside."""
-        return any(score.baseline is not None for score in self.scores)
+    def baseline(self) -> str:
+        """How the baseline is called that scores stand beside; empty where there is none."""
+        return next((score.beside for score in self.scores if score.baseline is not None), "")
 
     @property
     def word_pieces(self) -> str:
@@ -125,14 +130,19 @@ class SeedSet:
         return self.jobs[0].job.dataset
 
     @property
-    def has_baseline(self) -> bool:
-        """Whether any score has a baseline to stand beside."""
-        return any(score.baseline is not None for score in self.scores)
+    def baseline(self) -> str:
+        """How the baseline is called that scores stand beside; empty where there is none."""
+        return next((score.beside for score in self.scores if score.baseline is not None), "")
 
     @property
     def held(self) -> bool:
         """Whether it is no significant change: its scores are then those that the team has already."""
         return is_held(self.entry)
+
+    @property
+    def told_later(self) -> bool:
+        """Whether it waits for its turn to be told."""
+        return self.entry is not None and self.entry.waits_for_its_turn
 
     @property
     def tells_seeds(self) -> bool:

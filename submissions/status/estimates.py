@@ -1,38 +1,38 @@
-"""How long a model's job will take: from jobs like it that ended here, else from a rule of thumb. Never a promise."""
+"""How long a model's job will take: by jobs like it that ended here, else a wide range. Never a promise."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from evaluation.checkpoints.description import CheckpointKind
+from evaluation.efficiency.protocol import TIMED_SEARCHES
 from evaluation.engines import EngineDescription
 from leaderboard.models import Dataset
 from submissions.models import Job, State
+from submissions.queue.queue import seconds_before
 
-#: How many ended jobs an estimate looks at, the newest ones.
-HISTORY = 20
-#: What a job takes besides its documents: starting, loading, searching, measuring the model and BM25 beside it.
-OVERHEAD = timedelta(seconds=60)
-#: Searches of the efficiency protocol, beside those for the run.
-TIMED_SEARCHES = 220
-#: A model of which nothing is known yet: as large as BERT's small siblings.
-TYPICAL_WEIGHTS = 30_000_000
-#: The rule of thumb: two operations for each weight and word piece, some 200 pieces a text, and what one core does.
+#: How many ended jobs are looked at, the newest ones, and how many of those, the most alike, an estimate is made of.
+HISTORY, ALIKE = 40, 5
+#: So many jobs of a kind say how long the next one takes; fewer say it within this factor both ways.
+ENOUGH, FACTOR = 3, 3.0
+#: Jobs are of a kind where the rule of thumb gives them times within this factor.
+SAME_KIND = 8.0
+#: The rule of thumb. Seconds for starting and for loading libraries, twice, with BM25; documents that are read, counted
+#: or looked up in a second; two operations for each weight and word piece, some 200 pieces a text; what a core does.
+START_SECONDS = 8.0
+LIGHT_TEXTS_PER_SECOND = 3_000
 _PIECES = 200
 _OPERATIONS = 2 * _PIECES
 _OPERATIONS_PER_SECOND = 1e11
-_RULE = (
-    "a rule of thumb (two operations for each weight and word piece, 200 word pieces a text, 100 billion a second): "
-    "no such model has ended here yet"
-)
-#: Documents a second where words are only counted or looked up.
-_LIGHT_TEXTS_PER_SECOND = 3_000
-_LIGHT_RULE = "a rule of thumb (3,000 documents a second): nothing of this kind has ended here yet"
+#: By what factor the rule may be wrong: a loaded machine, long texts, a processor with many cores, a graphics card.
+RULE_FACTOR = 10.0
+#: Weights of a model that nobody has named yet, at most: BERT's.
+MOST_WEIGHTS = 110_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +53,20 @@ class Load:
             or self.kind == CheckpointKind.STATIC_EMBEDDINGS
         )
 
-    def of(self, dataset: Dataset) -> float:
-        """Texts times weights."""
-        weights = 1 if self.light else self.weights or TYPICAL_WEIGHTS
-        return self._texts(dataset) * weights
+    @property
+    def known(self) -> bool:
+        """Whether it is known what each text meets."""
+        return self.light or bool(self.weights)
+
+    def seconds(self, dataset: Dataset) -> float:
+        """What the rule of thumb gives; of a model that nobody knows, as of the largest that is usual."""
+        meets = 0 if self.light else self.weights or MOST_WEIGHTS
+        work = self._texts(dataset) * meets * _OPERATIONS / _OPERATIONS_PER_SECOND
+        return self.least(dataset) + work
+
+    def least(self, dataset: Dataset) -> float:
+        """What it gives where no text meets a weight."""
+        return START_SECONDS + _count(dataset, "documents") / LIGHT_TEXTS_PER_SECOND
 
     def _texts(self, dataset: Dataset) -> int:
         """Documents where these are encoded or indexed; pairs where candidates are scored; else queries."""
@@ -76,25 +86,33 @@ class Load:
         return int(value) if isinstance(value, int | float) else otherwise
 
 
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """Seconds for a unit of load, and what says so."""
+class Ended(NamedTuple):
+    """A job that ended well: what the rule of thumb gives it, and without a model's weights, and what it took."""
 
+    rule: float
+    least: float
     seconds: float
-    basis: str
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What one dataset will probably take; `documents` are those of its corpus."""
+    """Between which times one dataset will probably take, equal where enough of the kind ended; `documents` are its.
+
+    `basis` counts the jobs that it is made of, 0 for the rule of thumb.
+    """
 
     dataset: Dataset
     documents: int
-    time: timedelta
+    low: timedelta
+    high: timedelta
+    basis: int
 
 
-def pace_of(load: Load) -> Pace:
-    """How fast such models go through the workers here."""
+def ended_like(load: Load) -> list[Ended]:
+    """Jobs of the engine that ended here, newest first: of models of the same kind where that is known.
+
+    On one queue, that of the newest: those of another have other processors.
+    """
     jobs = (
         Job.objects.filter(kind=Job.Kind.MODEL, state=State.DONE, submission__engine=load.engine.name)
         .exclude(started_at=None)
@@ -104,34 +122,52 @@ def pace_of(load: Load) -> Pace:
     )
     if load.kind:
         jobs = jobs.filter(submission__checkpoint__kind=load.kind)
-    paces = [
-        pace for pace in (_pace(job, load.engine, load.light) for job in jobs[:HISTORY]) if pace is not None
-    ]
-    if paces:
-        count = f"the last {len(paces)} jobs" if len(paces) > 1 else "the one job"
-        return Pace(median(paces), f"{count} of this kind that ended here, scaled by texts and weights")
-    if load.light:
-        return Pace(1 / _LIGHT_TEXTS_PER_SECOND, _LIGHT_RULE)
-    return Pace(_OPERATIONS / _OPERATIONS_PER_SECOND, _RULE)
+    found = list(jobs[:HISTORY])
+    return [ended for job in found if (ended := _ended(job, load)) and _device(job) == _device(found[0])]
 
 
-def estimate(load: Load, pace: Pace, dataset: Dataset) -> Estimate:
-    """What the dataset will probably take."""
-    seconds = pace.seconds * load.of(dataset)
-    return Estimate(dataset, _count(dataset, "documents"), OVERHEAD + timedelta(seconds=seconds))
+def estimate(load: Load, history: Sequence[Ended], dataset: Dataset) -> Estimate:
+    """What the dataset will probably take: the rule of thumb, times what jobs most like it took of it, their median."""
+    documents = _count(dataset, "documents")
+    if load.known:
+        expected = load.seconds(dataset)
+        alike = sorted(history, key=lambda ended: abs(math.log(ended.rule / expected)))
+        alike = [each for each in alike[:ALIKE] if _of_one_kind(each.rule, expected)]
+        times = median(each.seconds / each.rule for each in alike) if alike else 1.0
+        low = high = expected * times
+        factor = RULE_FACTOR if not alike else 1.0 if len(alike) >= ENOUGH else FACTOR
+    else:  # as those that ended here took, where enough did; else anything up to a model as large as most
+        alike = list(history[:ALIKE]) if len(history) >= ENOUGH else []
+        took = [each.seconds / each.least for each in alike]
+        least = load.least(dataset)
+        low = least * min(took, default=1.0)
+        high = least * max(took) if took else load.seconds(dataset)
+        factor = 1.0 if took else FACTOR
+    return Estimate(
+        dataset, documents, timedelta(seconds=low / factor), timedelta(seconds=high * factor), len(alike)
+    )
 
 
-def _pace(job: Job, engine: EngineDescription, light: bool) -> float | None:
-    """Seconds for a unit of load that the job took beyond the overhead; None where it was another kind of load."""
+def _of_one_kind(one: float, other: float) -> bool:
+    return max(one, other) <= SAME_KIND * min(one, other)
+
+
+def _ended(job: Job, load: Load) -> Ended | None:
+    """The job, None where a text met something else in it."""
     if job.started_at is None or job.finished_at is None or job.submission is None:
         return None
     checkpoint = job.submission.checkpoint
     weights = checkpoint.description.get("parameters") if checkpoint else None
-    done = Load(engine, checkpoint.kind if checkpoint else "", weights, job.submission.parameters)
-    if done.light != light:
+    done = Load(load.engine, checkpoint.kind if checkpoint else "", weights, job.submission.parameters)
+    if load.known and done.light != load.light:
         return None
-    load = done.of(job.dataset)
-    return max((job.finished_at - job.started_at - OVERHEAD).total_seconds(), 1.0) / load if load else None
+    took = (job.finished_at - job.started_at).total_seconds() + seconds_before(job.payload)
+    return Ended(done.seconds(job.dataset), done.least(job.dataset), max(took, 1.0))
+
+
+def _device(job: Job) -> str:
+    """What computed it: the queue that it was retrieved on."""
+    return str(job.payload.get("retrieved", {}).get("queue", job.queue))
 
 
 def _count(dataset: Dataset, what: str) -> int:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from leaderboard.boards.system.word_pieces import is_word_pieces
 from leaderboard.core.measures import better
+from leaderboard.core.text.baselines import named_baseline
+from leaderboard.datasets.lists import NONE, Baseline
 from leaderboard.models import Dataset, Entry
 from leaderboard.results.protection import HIDDEN_DECIMALS
 from leaderboard.results.publishing import comparison_group, published_scores, shown_instead
@@ -34,6 +36,8 @@ class Score:
     baseline: float | None = None
     word_pieces: float | None = None
     deviation: float | None = None
+    #: How the baseline is called.
+    beside: str = ""
 
     @property
     def lower_is_better(self) -> bool:
@@ -63,9 +67,21 @@ def is_held(entry: Entry | None) -> bool:
 
 def held_meaning(entry: Entry) -> str:
     """What the team of a held result is told, with what it may take for its score."""
+    if entry.waits_for_its_turn:
+        return (
+            "Scored. It waits for its turn to be told: of teams that are new here so many results a day are told of a "
+            "dataset with hidden judgements. As a rule that is within 24 hours; nothing is lost."
+        )
+    later = (
+        f" The result is told on {entry.due_at:%-d %B %Y}, when your team is new no longer."
+        if entry.due_at
+        else ""
+    )
     if shown_instead(entry) is None:
-        return "No significant change. Nothing else is told of this result."
-    return "No significant change. The scores are those that your team has already; nothing else is told."
+        return (
+            f"No significant change. Nothing else is told of this result{' for now' if later else ''}.{later}"
+        )
+    return f"No significant change. The scores are those that your team has already; nothing else is told.{later}"
 
 
 def outcome_text(submission: Submission, dataset: Dataset | None = None) -> str:
@@ -86,6 +102,8 @@ def _outcome(jobs: list[Job]) -> str:
     """One dataset's line: of a seed set what the set has, and nothing where it is not complete."""
     first = jobs[0]
     name, entry = first.dataset.name, first.entry
+    if entry is not None and entry.waits_for_its_turn:
+        return f"{name}: scored, and told in its turn."
     if is_held(entry) and entry is not None:
         known = shown_instead(entry)
         shown = f" Your team has {_in_words(scores_of_entry(known, True), first)}." if known else ""
@@ -104,7 +122,7 @@ def _in_words(scores: list[Score], job: Job) -> str:
     decimals = HIDDEN_DECIMALS if job.dataset.hidden else _DECIMALS
     return ", ".join(
         f"{score.measure} {score.value:.{decimals}f}"
-        + (f" (BM25 {score.baseline:.{decimals}f})" if score.baseline is not None else "")
+        + (f" ({score.beside} {score.baseline:.{decimals}f})" if score.baseline is not None else "")
         for score in scores
     )
 
@@ -118,8 +136,11 @@ def scores_of_job(job: Job, entry: Entry | None, compare: bool) -> list[Score]:
         return []
     if job.evaluation is not None:
         scores, group = published_scores(job.evaluation, job.dataset), comparison_group(job.evaluation)
-        baseline = (_baseline(job.dataset_id, group, job.entry_id) if compare else None) or {}
-        return [Score(measure, value, baseline.get(measure)) for measure, value in scores.items()]
+        baseline = _baseline(job.dataset_id, group, job.entry_id) if compare else NONE
+        return [
+            Score(measure, value, baseline.scores.get(measure), beside=baseline.name)
+            for measure, value in scores.items()
+        ]
     return scores_of_entry(entry, compare, job) if entry is not None else []
 
 
@@ -131,7 +152,7 @@ def scores_of_entry(entry: Entry, compare: bool, job: Job | None = None) -> list
     if is_held(entry):
         known = shown_instead(entry)
         return scores_of_entry(known, compare) if known is not None else []
-    baseline = word_pieces = None
+    baseline, word_pieces = NONE, None
     if compare:
         baseline = _baseline(entry.dataset_id, entry.comparison_group, entry.pk)
         word_pieces = _word_pieces(job, entry) if job is not None else None
@@ -139,9 +160,10 @@ def scores_of_entry(entry: Entry, compare: bool, job: Job | None = None) -> list
         Score(
             measure,
             value,
-            (baseline or {}).get(measure),
+            baseline.scores.get(measure),
             (word_pieces or {}).get(measure),
             entry.deviations.get(measure),
+            baseline.name,
         )
         for measure, value in entry.scores.items()
     ]
@@ -153,12 +175,13 @@ def _word_pieces(job: Job, entry: Entry) -> dict[str, float] | None:
     return next((each.scores for each in found if each.visibility == entry.visibility), None)
 
 
-def _baseline(dataset_id: int, comparison_group: str, entry_id: int | None) -> dict[str, float] | None:
-    """The published scores of the entry that deltas in the group are taken against, unless that is this one."""
-    return (
+def _baseline(dataset_id: int, comparison_group: str, entry_id: int | None) -> Baseline:
+    """The entry that deltas in the group are taken against, unless that is this one, with its published scores."""
+    found = (
         Entry.objects.public()
         .filter(dataset=dataset_id, comparison_group=comparison_group, is_baseline=True)
         .exclude(pk=entry_id or 0)
-        .values_list("scores", flat=True)
+        .values_list("system__name", "dataset__name", "scores")
         .first()
     )
+    return Baseline(named_baseline(found[0], found[1]), found[2]) if found else NONE

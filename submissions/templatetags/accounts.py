@@ -6,7 +6,7 @@ from allauth.account.models import EmailAddress
 from django import template
 from django.conf import settings
 
-from leaderboard.models import User
+from leaderboard.models import Team, User
 
 register = template.Library()
 
@@ -23,3 +23,9 @@ def mail_goes_where() -> str:
 def unverified(person: User) -> list[str]:
     """The person's addresses that are not verified: while there is one, no second factor can be set up."""
     return list(EmailAddress.objects.filter(user=person, verified=False).values_list("email", flat=True))
+
+
+@register.filter
+def awaits_approval(team: Team) -> bool:
+    """Whether a curator is to approve the team before it submits to hidden judgements."""
+    return settings.TEAM_APPROVAL and not team.approved_at

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
 from django.http import HttpRequest
+from django.utils import timezone
 
 from evaluation.archives.compression import describe_bytes
 from evaluation.checkpoints import CheckpointKind
 from evaluation.engines import ENGINES, EngineDescription
 from leaderboard.datasets.files import offered_files
 from leaderboard.models import Architecture, DatasetFile
+from leaderboard.rounds.presentation import shut_datasets
 from submissions.accounts.permissions import checkpoints_of, teams_of
 from submissions.checkpoints.hub import HubModel
 from submissions.checkpoints.service import KIND_NAMES, Source
@@ -26,7 +28,7 @@ from submissions.intake.models.readiness import is_local, readiness
 from submissions.intake.models.runs import RunSource, sources_for
 from submissions.models import Checkpoint, Job, Upload
 from submissions.queue.heartbeat import workers_alive
-from submissions.status.estimates import Estimate, Load, Pace, estimate, pace_of
+from submissions.status.estimates import ENOUGH, Estimate, Load, ended_like, estimate
 from submissions.uploads.handler import CHECKPOINT_FIELD
 from submissions.uploads.service import uploads_of
 from submissions.views.submit_page import UPLOADED, SubmissionPage, archive_in, incoming, incoming_upload
@@ -53,10 +55,11 @@ class EngineChoice:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A dataset as the page offers it, and what a run on it will probably take."""
+    """A dataset as the page offers it, what a run on it will probably take, and why it takes none just now."""
 
     estimate: Estimate
     chosen: bool
+    shut: str
 
 
 def engine_asked_for(request: HttpRequest) -> EngineDescription:
@@ -144,18 +147,17 @@ class ModelPage(SubmissionPage):
         refusal: Refused | None = None,
         report: FileReport | None = None,
         slow_down: int = 0,
-        weights: int | None = None,
+        model: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """What the template shows; `weights` of a model that was just checked, for the estimates."""
-        load = self._load(weights)
-        pace = pace_of(load)
+        """What the template shows; `model` describes one that was just checked, for the estimates."""
+        load = self._load(model or {})
         return {
             **self.shared_context(),
             "engine": self.engine,
             "engines": self._engines(),
             "needs": self._needs(),
             "steps": self._steps(),
-            "light": load.light,
+            "load": load,
             "asks_pooling": bool(TAKEN_PLAIN & set(kinds_of(self.engine))),
             "parameters_form": self.parameters,
             "model_form": self.model_form,
@@ -163,9 +165,8 @@ class ModelPage(SubmissionPage):
             "sources": self.sources,
             "kept": self._kept_archives(),
             "hub": settings.HUB_DOWNLOADS,
-            "offers": self._offers(load, pace),
-            "pace": pace,
-            "weights": load.weights,
+            "offers": self._offers(load),
+            "enough_jobs": ENOUGH,
             "quota": quota_of(teams_of(self.person).first()),
             "readiness": readiness(self.person, local=is_local(self.request)),
             "workers": {name: workers_alive(name) for name in (Job.Queue.CPU.value, Job.Queue.GPU.value)},
@@ -204,15 +205,20 @@ class ModelPage(SubmissionPage):
             for each in ENGINES.values()
         ]
 
-    def _load(self, weights: int | None) -> Load:
+    def _load(self, model: Mapping[str, Any]) -> Load:
         kept = self._kept()
-        known = kept.description.get("parameters") if kept else None
+        described = model or (kept.description if kept else {})
+        kind = str(described.get("kind", kept.kind if kept else ""))
         chosen = getattr(self.parameters, "cleaned_data", {})
-        return Load(self.engine, kept.kind if kept else "", weights or known, chosen)
+        return Load(self.engine, kind, described.get("parameters"), chosen)
 
-    def _offers(self, load: Load, pace: Pace) -> Sequence[Offer]:
-        chosen = self.model_form["dataset"].value() or []
-        return [Offer(estimate(load, pace, each), each.slug in chosen) for each in self.datasets]
+    def _offers(self, load: Load) -> Sequence[Offer]:
+        chosen, history = self.model_form["dataset"].value() or [], ended_like(load)
+        shut = shut_datasets((each.pk for each in self.datasets), timezone.now())
+        return [
+            Offer(estimate(load, history, each), each.slug in chosen, shut.get(each.pk, ""))
+            for each in self.datasets
+        ]
 
 
 def _samples(page: ModelPage) -> list[DatasetFile]:

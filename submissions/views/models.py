@@ -33,9 +33,7 @@ def submit_model(request: HttpRequest) -> HttpResponse:
         refuse_oversize(request)  # first: what a request that was cut off seems to say is misleading
         if page.checking:
             report = check_checkpoint(page.archive_to_check(), kinds_of(page.engine))
-            return render(
-                request, TEMPLATE, page.context(report=report, weights=report.model.get("parameters"))
-            )
+            return render(request, TEMPLATE, page.context(report=report, model=report.model))
         if not page.is_valid():
             return render(request, TEMPLATE, page.context(), status=400)
         accepted = accept_model(submitter=page.person, **page.submission())

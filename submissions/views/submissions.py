@@ -203,7 +203,7 @@ def priority(request: HttpRequest, identifier: str) -> HttpResponse:
         return _slowed_down(request, found, wait)
     wanted = request.POST.get("priority", "")
     try:
-        place = int(wanted) if wanted.isascii() and wanted.isdecimal() else 0
+        place = int(wanted) if wanted.isascii() and wanted.isdecimal() and len(wanted) < 10 else 0
         set_priority(found, place, signed_in(request))
     except Refused as refusal:
         messages.error(request, f"{refusal.detail} {refusal.problems[0].hint}")

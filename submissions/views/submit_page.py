@@ -11,11 +11,13 @@ from django import forms
 from django.conf import settings
 from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpRequest, QueryDict
+from django.utils import timezone
 
 from evaluation.archives.compression import describe_bytes
 from leaderboard.core.http.site_url import absolute
 from leaderboard.datasets.files import offered_files
 from leaderboard.models import Dataset, DatasetFile, System, User
+from leaderboard.rounds.presentation import shut_datasets
 from leaderboard.systems.records import SystemFields
 from submissions.accounts.forms import TeamNameField
 from submissions.accounts.permissions import is_owner, signed_in, systems_of, teams_of
@@ -63,7 +65,7 @@ OPTIONAL = {
         "adapted_to",
         "variant_of",
     ),
-    "Authors and citation": ("authors", "year", "bibtex"),
+    "Authors and citation": ("participant", "authors", "year", "bibtex"),
 }
 #: Fields of a new system are named `new-<field>`.
 PREFIX = "new"
@@ -71,13 +73,14 @@ PREFIX = "new"
 
 @dataclass(frozen=True, slots=True)
 class DatasetRow:
-    """A dataset that takes runs, and what a run for it is made from."""
+    """A dataset that takes runs, and what a run for it is made from. `shut` says why it takes none just now."""
 
     dataset: Dataset
     input_name: str
     files: Sequence[DatasetFile]
     chosen: bool
     kept: Sequence[Upload]
+    shut: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,8 +288,16 @@ class SubmitPage(SubmissionPage):
             .select_related("current_version")
             .prefetch_related("current_version__files")
         )
+        shut = shut_datasets((dataset.pk for dataset in datasets), timezone.now())
         rows = [
-            DatasetRow(dataset, name, self._needed(dataset), dataset.slug == wanted, self.kept_uploads(name))
+            DatasetRow(
+                dataset,
+                name,
+                self._needed(dataset),
+                dataset.slug == wanted,
+                self.kept_uploads(name),
+                shut.get(dataset.pk, ""),
+            )
             for dataset in datasets
             for name in [f"run:{dataset.slug}"]
         ]

@@ -27,10 +27,14 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from tests.figures import Figures, add_option  # noqa: E402
+
 MEASURES = [
     "nDCG@10", "nDCG@100", "AP", "RR@10", "R@100", "R@1000", "R_cap@100", "P@10", "Success@5", "Success@20", "Hole@10",
 ]  # fmt: skip
 DATASETS = 19
+#: A miss beside the naive template of the same table, a hit beside the bare view, and the queries of a miss.
+MOST_OF_SAME, MOST_OF_HELLO, MOST_QUERIES = 0.12, 3, 12
 
 
 def prepare(folder: str, after: ExitStack) -> None:
@@ -216,7 +220,7 @@ def measure(site: Site, address: str, board: Any, rounds: int) -> dict[str, floa
     return {name: statistics.median(values) for name, values in found.items()}
 
 
-def queries(site: Site, address: str) -> str:
+def queries(site: Site, address: str) -> list[int]:
     """How many queries the first request makes, a miss, and a hit."""
     from django.db import connection
     from django.test.utils import CaptureQueriesContext
@@ -231,19 +235,30 @@ def queries(site: Site, address: str) -> str:
         with CaptureQueriesContext(connection) as captured:
             site.get(address)
         counts.append(len(captured))
-    return " / ".join(map(str, counts))
+    return counts
 
 
-def report(address: str, got: dict[str, float], counted: str) -> None:
-    """Print the lines of one board."""
-    print(
-        f"{address}: hit {got['hit']:.2f} = {got['hit'] / got['hello']:.2f} × hello {got['hello']:.2f}; "
-        f"plain {got['plain']:.1f}, same {got['same']:.1f}; queries of first / miss / hit: {counted}"
-    )
-    for name in ("miss", "changed", "first"):
-        cost_of = got[name]
-        ratios = f"{cost_of / got['plain']:.3f} × plain = {cost_of / got['same']:.3f} × same"
-        print(f"  {name:8}{cost_of:8.2f} = {ratios}")
+def report(figures: Figures, board: str, got: dict[str, float], counts: list[int]) -> list[list[str]]:
+    """The rows of one board."""
+
+    def against(name: str, *peers: str) -> list[str]:
+        return [
+            f"{got[name] / got[peer]:.3f}" if peer in peers else "" for peer in ("same", "plain", "hello")
+        ]
+
+    rows = []
+    for name, asked in (("miss", counts[1]), ("changed", None), ("first", counts[0])):
+        bounds = [figures.bound(f"{board}, {name}", got[name] / got["same"], MOST_OF_SAME, " × same")]
+        if name == "miss":
+            bounds.append(figures.bound(f"{board}, {name}", counts[1], MOST_QUERIES, " queries"))
+        ratios = against(name, "same", "plain")
+        rows.append([f"{board}: {name}", f"{got[name]:.2f}", *ratios, str(asked or ""), ", ".join(bounds)])
+    bound = figures.bound(f"{board}, hit", got["hit"] / got["hello"], MOST_OF_HELLO, " × hello")
+    rows.append([f"{board}: hit", f"{got['hit']:.2f}", *against("hit", "hello"), str(counts[2]), bound])
+    rows += [
+        [f"{board}: {name}", f"{got[name]:.2f}", "", "", "", "", ""] for name in ("same", "plain", "hello")
+    ]
+    return rows
 
 
 def main() -> None:
@@ -253,7 +268,9 @@ def main() -> None:
     )
     parser.add_argument("--systems", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=9)
+    add_option(parser)
     options = parser.parse_args()
+    figures = Figures(__file__)
     with ExitStack() as after, tempfile.TemporaryDirectory(prefix="runboard-board-") as folder:
         prepare(folder, after)
         fill(options.systems)
@@ -262,12 +279,16 @@ def main() -> None:
 
         site = Site()
         dataset, benchmark = dataset_page("dataset-0", BoardState()), benchmark_page("all", BoardState())
-        print("CPU ms, medians")
+        rows = []
         for address, page in (("/datasets/dataset-0/", dataset), ("/benchmarks/all/", benchmark)):
             if page is None:
                 raise SystemExit(f"{address} is not there")
             got = measure(site, address, page.board, options.rounds)
-            report(address, got, queries(site, address))
+            columns = len(page.board.columns)
+            rows += report(figures, f"{address}, {columns} columns", got, queries(site, address))
+    figures.say(f"{options.systems:,} systems; CPU milliseconds, medians of {options.rounds} rounds.")
+    figures.table(["", "CPU ms", "× same", "× plain", "× hello", "queries", "bound"], rows)
+    sys.exit(figures.finish(options.write))
 
 
 if __name__ == "__main__":

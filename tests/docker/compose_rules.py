@@ -12,6 +12,9 @@ from typing import Any
 
 import yaml
 
+from leaderboard.management.supervisor.services import GUNICORN_CONFIG, WITHOUT_TALK
+from tests.docker.dockerfile import Stage, read_stages, steps_of, words_of
+
 Service = Mapping[str, Any]
 Services = Mapping[str, Service]
 
@@ -27,7 +30,7 @@ SIGNING = {"setup", "web", "intake", "curation"}
 ENDS = {"setup"}
 #: Whose image is not ours: there the user is named beside it.
 FOREIGN = {"proxy", "postgres", "redis"}
-WITH_A_WAY_OUT = {"proxy", "web", "notifier"}
+WITH_A_WAY_OUT = {"proxy", "notifier"}
 #: Who runs what strangers wrote, and is trusted by nobody.
 UNTRUSTED = {"retriever", "retriever-gpu"}
 #: Where what is compiled on first use lies, and is run.
@@ -170,6 +173,33 @@ def nobody_has_rights_to_spare(services: Services) -> None:
             assert "user" not in service, f"{name}: its image names the user"
 
 
+def nobody_takes_the_whole_machine(services: Services) -> None:
+    """Memory, processes and processors have an end; the latter but for retrievers, which measure what a machine can."""
+    for name, service in services.items():
+        assert service.get("mem_limit"), f"{name} may take all memory"
+        assert int(service.get("pids_limit") or 0) > 0, f"{name} may start processes without end"
+        assert service.get("cpus") or name in UNTRUSTED, f"{name} may take all processors"
+
+
+#: What no retriever may have in the broker: whole groups of commands, channels, all keys, keys of remote control.
+TOO_MUCH = (
+    "+@", "allcommands", "&", "allchannels", "~*", "allkeys", "+publish", "+psubscribe", "+config", "+eval ",
+)  # fmt: skip
+#: Whose queues retrievers may ring for, and not read.
+RUNG_ALONE = ("score", "dispatch", "notices")
+
+
+def retrievers_have_little_of_the_broker(services: Services) -> None:
+    """Of commands, keys and channels what is named, and of others' queues only to put something into them."""
+    command = re.sub(r"[\"'\s]+", " ", " ".join(services["redis"]["command"])) + " "
+    rules = command.partition("--user retriever ")[2]
+    for rule in TOO_MUCH:
+        assert f" {rule}" not in rules, f"{rule} for retrievers"
+    assert "pidbox" not in rules, "remote control for retrievers"
+    for queue in RUNG_ALONE:
+        assert f" %W~{queue}* " in rules, f"a retriever may read {queue}"
+
+
 def secrets_are_for_who_needs_them(services: Services) -> None:
     """The key for who signs, the owner of the tables for who migrates, the superuser for nobody of ours."""
     for name, service in services.items():
@@ -208,7 +238,7 @@ def images_are_named_exactly(services: Services) -> None:
     for name, service in services.items():
         image = service["image"]
         if name in FOREIGN:
-            assert re.search(r":\d+\.\d+(\.\d+)?(-[a-z]+)?(@sha256:[0-9a-f]{64})?$", image), image
+            assert re.search(r":\d+\.\d+(\.\d+)?(-[a-z]+)?@sha256:[0-9a-f]{64}$", image), image
             continue
         target = {"retriever": "cpu-worker", "retriever-gpu": "gpu-worker"}.get(name, "web")
         assert service["build"]["target"] == target, name
@@ -243,6 +273,29 @@ def every_queue_has_its_worker(services: Services, dockerfile: Path) -> None:
     assert with_a_profile in ({"retriever-gpu": ["gpu"]}, {}), with_a_profile
 
 
+def _command(service: Service, stages: dict[str, Stage]) -> list[str]:
+    """What it runs: its own command, else its image's."""
+    if command := service.get("command"):
+        return command.split() if isinstance(command, str) else list(command)
+    _, steps = steps_of(stages, service["build"]["target"])
+    return words_of([step.text for step in steps if step.instruction == "CMD"][-1])
+
+
+def processes_are_started_as_they_are_elsewhere(services: Services, dockerfile: Path) -> None:
+    """Workers say nothing to each other through the broker; gunicorn has our configuration, which believes nobody."""
+    stages = read_stages(dockerfile)
+    commands = {name: _command(service, stages) for name, service in services.items() if name not in FOREIGN}
+    workers = {name for name, words in commands.items() if "celery" in words and "worker" in words}
+    servers = {name for name, words in commands.items() if "gunicorn" in words}
+    assert {"scorer", "notifier", "retriever"} <= workers
+    for name in workers:
+        missing = set(WITHOUT_TALK) - set(commands[name])
+        assert not missing, f"{name}: {missing}"
+    assert servers == {"web", "intake", "curation"}
+    for name in servers:
+        assert GUNICORN_CONFIG in commands[name], f"{name}: --config {GUNICORN_CONFIG}"
+
+
 def all_rules(services: Services, dockerfile: Path) -> None:
     """Every rule. Raises AssertionError."""
     judgements_are_for_few(services)
@@ -250,8 +303,11 @@ def all_rules(services: Services, dockerfile: Path) -> None:
     nothing_mounted_can_be_moved_away(services)
     only_the_proxy_is_reached(services)
     nobody_has_rights_to_spare(services)
+    nobody_takes_the_whole_machine(services)
+    retrievers_have_little_of_the_broker(services)
     secrets_are_for_who_needs_them(services)
     everybody_is_asked_how_they_are(services)
     images_are_named_exactly(services)
     the_broker_forgets_nothing(services)
     every_queue_has_its_worker(services, dockerfile)
+    processes_are_started_as_they_are_elsewhere(services, dockerfile)

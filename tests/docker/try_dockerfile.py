@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,7 @@ def _copy(root: CleanRoot, step: Step, context: Context, stages: dict[str, Path]
     stage, sources, destination = copied(step)
     target = _inside(root.folder, str(Path(root.workdir) / destination))
     if stage:
-        shutil.copytree(_inside(stages[stage], sources[0]), target, dirs_exist_ok=True)
+        shutil.copytree(_inside(stages[stage], sources[0]), target, symlinks=True, dirs_exist_ok=True)
         return
     for source in sources:
         is_file = (context.folder / source).is_file()
@@ -124,24 +125,49 @@ def _inside(folder: Path, path: str) -> Path:
 def build(target: str, folder: Path, plain: Path | None) -> tuple[CleanRoot, list[Step]]:
     """The root of a target, made by the Dockerfile's steps, and these."""
     stages = read_stages(ROOT / "docker/Dockerfile")
-    image, steps = steps_of(stages, target)
     context = Context(ROOT)
-    root = CleanRoot(folder / "root")
+    made: dict[str, CleanRoot] = {}
+
+    def make(name: str) -> CleanRoot:
+        """A stage, once, from a copy of the one that it stands on; before it those that it copies from."""
+        if name in made:
+            return made[name]
+        stage = stages[name]
+        if stage.base in stages:
+            root = _copy_of(make(stage.base), folder / name)
+        else:
+            root = _begin(stage.base, folder / name, plain)
+        for step in stage.steps:
+            others = {}
+            if step.instruction == "COPY" and (other := copied(step)[0]):
+                others[other] = make(other).folder
+            with row(f"{name}: {step.instruction} {step.text}"):
+                apply(root, step, context, others)
+        made[name] = root
+        return root
+
+    return make(target), steps_of(stages, target)[1]
+
+
+def _begin(image: str, folder: Path, plain: Path | None) -> CleanRoot:
+    """What stands for an image from outside: nothing for `scratch`, else Debian with its own Python."""
+    root = CleanRoot(folder)
+    if image == "scratch":
+        return root
     with row(f"FROM {image}: Debian's own in its place"):
         if plain is None:
-            debootstrap(root.folder, image.rpartition("-")[2])
+            debootstrap(root.folder, image.partition("@")[0].rpartition("-")[2])
         else:
             subprocess.run(["cp", "--archive", str(plain), str(root.folder)], check=True)  # it has devices
         root.folder.chmod(0o755)
         root.build(PYTHON)
-    source = CleanRoot(folder / "source")
-    for step in stages["source"].steps:
-        with row(f"source: {step.instruction} {step.text}"):
-            apply(source, step, context, {})
-    for step in steps:
-        with row(f"{step.instruction} {step.text}"):
-            apply(root, step, context, {"source": source.folder})
-    return root, steps
+    return root
+
+
+def _copy_of(root: CleanRoot, folder: Path) -> CleanRoot:
+    """Its files, and what was said of it so far."""
+    subprocess.run(["cp", "--archive", str(root.folder), str(folder)], check=True)
+    return replace(root, folder=folder, environment=dict(root.environment))
 
 
 def try_web(root: CleanRoot, steps: list[Step], folders: dict[Path, str], log: Path) -> None:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from leaderboard.management.supervisor.services import GUNICORN_CONFIG
 from tests.docker import proxy
 from tests.docker.senders import (
     a_network_of_ipv6_is_one_sender,
@@ -240,7 +241,7 @@ def the_site(folder: Path, ports: proxy.Ports) -> Iterator[str]:
         assert done.returncode == 0, done.stderr[-2000:]
         said = done.stdout
     gunicorn = [str(Path(sys.executable).with_name("gunicorn")), "--bind", f"127.0.0.1:{ports.web}"]
-    options = ["--workers", "2", "--worker-class", "gthread", "--threads", "4", "--no-control-socket"]
+    options = ["--workers", "2", "--config", GUNICORN_CONFIG, "--threads", "4", "--no-control-socket"]
     process = processes.start(
         [*gunicorn, *options, "leaderboard.wsgi"], folder / "web.log", environment, cwd=ROOT
     )

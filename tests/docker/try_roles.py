@@ -2,15 +2,16 @@
 
 psql runs the script as the image would, twice; the commands of compose.yaml's `setup` migrate as the owner; a
 retriever with its own role retrieves the demo's baseline and makes the demo's model, and runs and measures it; a scorer
-as the site scores both. Then a backup as the site, restored by the owner into another database, and migrations back and
-forward. Prints a line for each, and ends with status 1 where one fails.
+as the site scores both. With the retriever's password of the broker nobody asks a worker for its settings, ends it or
+writes a page; and a page by somebody who has the site's own password is not believed. Then a backup as the site,
+restored by the owner into another database, and migrations back and forward. Prints a line for each, and ends with
+status 1 where one fails.
 """
 
 from __future__ import annotations
 
 import os
 import shutil
-import socket as socket_module
 import subprocess
 import sys
 import tempfile
@@ -22,13 +23,14 @@ from typing import Any
 import psycopg
 import yaml
 
-from leaderboard.management.supervisor.valkey import find_server
+from tests.docker.compose_broker import ComposeBroker, start_compose_broker
 from tests.servers import processes
 from tests.servers.postgresql import start_postgresql
 
 ROOT = Path(__file__).resolve().parents[2]
 CELERY = [str(Path(sys.executable).with_name("celery")), "--app", "leaderboard.celery", "--quiet", "worker"]
 CELERY += ["--pool", "prefork", "--concurrency", "1", "--without-gossip", "--without-mingle"]
+CELERY += ["--without-heartbeat"]
 MANAGE = [sys.executable, "manage.py"]
 PASSWORDS = dict.fromkeys(
     ("DATABASE_OWNER_PASSWORD", "DATABASE_PASSWORD", "DATABASE_RETRIEVER_PASSWORD"), "letters"
@@ -48,21 +50,6 @@ def run(arguments: list[str], environment: dict[str, str], what: str) -> str:
     if done.returncode:
         sys.exit((done.stdout + done.stderr)[-3000:])
     return done.stdout + done.stderr
-
-
-def start_broker(folder: Path, stack: ExitStack) -> str:
-    """A Valkey with the command of compose.yaml, on a port here; gives its host and port."""
-    command = services()["redis"]["command"][-1].replace("$$", "$")
-    (folder / "redis").mkdir()
-    with socket_module.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = command.replace("valkey-server", f"{find_server()} --bind 127.0.0.1 --port {port}", 1)
-    command = command.replace("--dir /data", f"--dir {folder / 'redis'}")
-    passwords = {"REDIS_PASSWORD": "letters", "REDIS_RETRIEVER_PASSWORD": "letters"}
-    process = processes.start(["sh", "-c", command], folder / "redis.log", passwords)
-    stack.callback(processes.stop, process)
-    return f"127.0.0.1:{port}"
 
 
 def services() -> dict[str, Any]:
@@ -114,7 +101,7 @@ def main() -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="runboard-roles-")))
         server = start_postgresql(stack.callback)
         socket = server.folder
-        broker = start_broker(folder, stack)
+        broker = start_compose_broker(folder, stack.callback)
         urls = {
             role: f"postgresql://runboard_{role}:letters@/runboard?host={socket}"
             for role in ("owner", "site", "retriever")
@@ -122,7 +109,7 @@ def main() -> None:
         create(socket, "runboard")
         roles(socket, "runboard")
         site = {
-            "RUNBOARD_VAR": str(folder / "state"), "DATABASE_URL": urls["site"], "REDIS_URL": f"redis://:letters@{broker}/0",
+            "RUNBOARD_VAR": str(folder / "state"), "DATABASE_URL": urls["site"], "REDIS_URL": broker.site_url,
             "SECRET_KEY": "thrown away with everything else here, and long enough for the check",
             "ALLOWED_HOSTS": "localhost", "EMAIL_URL": "smtp://127.0.0.1", "OWNER_URL": urls["owner"],
         }  # fmt: skip
@@ -133,7 +120,8 @@ def main() -> None:
         assert "W003" not in said, said
         roles(socket, "runboard")
         worker = {**site, "SECRET_KEY": "none"}
-        a_retriever = {"REDIS_URL": f"redis://retriever:letters@{broker}/0", "PRIVATE_STORAGE": "off"}
+        a_retriever = {"REDIS_URL": broker.retriever_url, "PRIVATE_STORAGE": "off"}
+        workers = []
         for queues, more in (
             ("score,dispatch", {}),
             ("cpu", {**a_retriever, "DATABASE_URL": urls["retriever"]}),
@@ -141,18 +129,70 @@ def main() -> None:
             log = folder / f"{queues}.log"
             process = processes.start([*CELERY, "--queues", queues], log, {**worker, **more}, cwd=ROOT)
             stack.callback(processes.stop, process)
+            workers.append(process)
         wait_for_the_demo(socket, folder)
         assert not denied(folder), denied(folder)
-        kept = [
-            *MANAGE,
-            "shell",
-            "-c",
-            "from django.core.cache import cache; print(cache.set('a', 1), cache.get('a'))",
-        ]
-        said = run(kept, {**worker, **a_retriever}, "kept pages are out of a retriever's reach")
-        assert "NoPermissionError" in said, said
+        assert not broker.refusals(), "the broker refused what work needs"
+        the_broker_is_closed_to_a_retriever({**worker, **a_retriever})
+        nobody_believes_the_broker(site, broker)
+        assert all(process.poll() is None for process in workers), "a worker was ended"
         back_up_and_restore(folder, socket, site)
         back_and_forward(site)
+
+
+#: A program that has nothing but an address of the broker: one line for each question, and what came of it.
+ASK = """
+import sys, celery, redis
+asker = celery.Celery(broker=sys.argv[1])
+client = redis.Redis.from_url(sys.argv[1])
+questions = {
+    "settings": lambda: asker.control.inspect(timeout=3).conf(),
+    "ping": lambda: asker.control.ping(timeout=3),
+    "shutdown": lambda: asker.control.shutdown(),
+    "no more work": lambda: asker.control.cancel_consumer("score", reply=True, timeout=3),
+    "a page": lambda: client.set("runboard:1:page:1", b"forged"),
+    "all keys": lambda: client.keys("*"),
+    "messages to the scorer": lambda: client.lrange("score", 0, -1),
+    "configuration": lambda: client.config_get("requirepass"),
+    "a script": lambda: client.eval("return redis.call('GET', 'runboard:1:page:1')", 0),
+}
+for name, ask in questions.items():
+    try:
+        print(name, "ANSWERED", ask())
+    except Exception as error:
+        print(name, "refused", type(error.__cause__ or error).__name__, str(error)[:90])
+print(len(questions), "asked")
+"""
+
+
+def the_broker_is_closed_to_a_retriever(environment: dict[str, str]) -> None:
+    """Directly, by the cache as its own code asks, and through the workers: each question is refused."""
+    kept = "from django.core.cache import cache; print(cache.set('a', 1), cache.get('a'))"
+    said = run([*MANAGE, "shell", "-c", kept], environment, "kept pages are out of a retriever's reach")
+    assert "NoPermissionError" in said, said
+    asked = [sys.executable, "-c", ASK, environment["REDIS_URL"]]
+    said = run(asked, {}, "and so are workers, other queues and the server itself")
+    assert "ANSWERED" not in said, said
+    assert "9 asked" in said, said
+
+
+def nobody_believes_the_broker(site: dict[str, str], broker: ComposeBroker) -> None:
+    """Whoever has the site's own password of the broker gets no answer from a worker, and writes no page."""
+    asked = [sys.executable, "-c", ASK, broker.site_url]
+    said = run(asked, {}, "no worker answers, not even to the site's own password")
+    for name, nothing in {"settings": "None", "ping": "[]", "shutdown": "None", "no more work": "[]"}.items():
+        assert f"{name} ANSWERED {nothing}\n" in said, said
+    forge = """
+import pickle, redis; from pathlib import Path; from django.core.cache import cache; from django.conf import settings
+cache.set("forged", "real"); server = redis.Redis.from_url(settings.REDIS_URL)
+class Planted:
+    def __reduce__(self): return print, ("UNPICKLED",)
+for forged in (pickle.dumps(Planted()), pickle.dumps("forged"), b'"forged"'):
+    server.set(cache.make_key("forged"), forged); print("read:", cache.get("forged", "nothing"))
+"""
+    said = run([*MANAGE, "shell", "-c", forge], site, "what others wrote into the cache is not believed")
+    assert said.count("read: nothing") == 3, said
+    assert "UNPICKLED" not in said, said
 
 
 def back_and_forward(site: dict[str, str]) -> None:

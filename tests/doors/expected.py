@@ -66,6 +66,8 @@ _PUBLIC = {
         *(f"benchmark_at_{ending}" for ending in _ENDINGS),
     ),
     "dataset (unseen)": Row(NEVER),
+    # The operator has set no contact.
+    "security-txt": Row(NEVER),
     "metrics": Row("4444...4"),
     # Hidden queries: for whoever may read hidden judgements, which curators may not by being such.
     "dataset-file (sealed)": Row("444444.4"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,17 @@ from django.db import connection
 
 from tests.faults import forked
 from tests.faults.forked import forked_site
-from tests.faults.kills import HEADER, Tally
+from tests.faults.kills import HEAD, Tally, repetitions, repetitions_of_celery
 from tests.faults.repetitions import NEEDS_POSTGRESQL, full
 from tests.faults.site import SCALE, Site
 from tests.faults.work import Work, idle
+from tests.figures import Figures
 
 #: Times of the queue where models run, in parts of production's: a lease of fifteen seconds.
 MODEL_SCALE = 0.25
 TALLIES = pytest.StashKey[list[Tally]]()
 NOTES = pytest.StashKey[list[str]]()
+FIGURES = pytest.StashKey[Figures]()
 
 
 @pytest.fixture(scope="session")
@@ -130,13 +133,27 @@ def noted(request: pytest.FixtureRequest) -> Callable[[str], None]:
     return request.config.stash.setdefault(NOTES, []).append
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Note time and load before anything is measured."""
+    command = f"make test-faults REPEAT={repetitions()} REPEAT_CELERY={repetitions_of_celery()}"
+    config.stash[FIGURES] = Figures(__file__, command)
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """The figures of docs/reliability.md."""
-    if notes := config.stash.get(NOTES, []):
-        terminalreporter.section("servers")
-        for line in notes:
-            terminalreporter.line(line)
-    if tallies := config.stash.get(TALLIES, []):
-        terminalreporter.section("kills")
-        for line in (HEADER, *(tally.as_row() for tally in tallies)):
-            terminalreporter.line(line)
+    """Print the figures, and write them into the page that RUNBOARD_FAULTS_PAGE names."""
+    notes, tallies = config.stash.get(NOTES, []), config.stash.get(TALLIES, [])
+    if not full() or not (notes or tallies):
+        return
+    figures = config.stash[FIGURES]
+    ended = {
+        outcome: len(terminalreporter.stats.get(outcome, ())) for outcome in ("passed", "failed", "error")
+    }
+    figures.say(f"Tests on PostgreSQL: {', '.join(f'{count} {name}' for name, count in ended.items())}.")
+    if tallies:
+        figures.table(HEAD, [tally.as_row(figures) for tally in tallies])
+    if notes:
+        figures.say("\n".join(f"- {note}" for note in notes))
+    terminalreporter.section("figures")
+    terminalreporter.line(figures.markdown())
+    if page := os.environ.get("RUNBOARD_FAULTS_PAGE"):
+        figures.write(Path(page))

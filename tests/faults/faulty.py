@@ -78,15 +78,15 @@ def _follow_jobs(runner: Any) -> None:
 
 
 def _follow_scoring(score: Any) -> None:
-    real = score.evaluate
+    real = score._score
 
-    def evaluate(path: Path, dataset: Any, qrels: Any, lease: Any) -> Any:
-        scored = real(path, dataset, qrels, lease)
-        unchecked = lease.job.kind == "score" and not lease.job.validated
+    def scored(path: Path, dataset: Any, qrels: Any, progress: Any) -> Any:
+        result = real(path, dataset, qrels, progress)
+        unchecked = _job.job.kind == "score" and not _job.job.validated
         _come_to("validating" if unchecked else "scoring")
-        return scored
+        return result
 
-    _replace(real, evaluate)
+    _replace(real, scored)
     _wrap(score, "publish_on_present", before="stored")
     _wrap(score, "_log_publication", after="publishing")  # the last step before the commit
     _wrap(score, "forget_upload", before="published")
@@ -96,8 +96,8 @@ def _follow_models(supervision: Any) -> None:
     """A stage begins for the worker with the first that it hears of it."""
     real = supervision.read_progress
 
-    def read_progress(line: bytes) -> Any:
-        if progress := real(line):
+    def read_progress(line: bytes, before: Any) -> Any:
+        if progress := real(line, before):
             _come_to(progress.stage)
         return progress
 

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from statistics import median
 from typing import Protocol
 
@@ -14,6 +15,7 @@ from submissions.models import Job, Submission
 from tests.faults.orders import Fired, Victim
 from tests.faults.site import PATIENCE, Site
 from tests.faults.work import doubled, ended, idle, lost, tell_everybody
+from tests.figures import Figures
 
 
 class Submitting(Protocol):
@@ -33,17 +35,26 @@ class Tally:
     doubled: Sequence[str]
     recoveries: Sequence[float] = field(default_factory=tuple)
     scale: float = 1.0
+    #: Seconds that a recovery may take; None where the queue's times are not production's.
+    longest: float | None = None
 
-    def as_row(self) -> str:
+    def as_row(self, figures: Figures) -> list[str]:
         """A row of the table in docs/reliability.md."""
         who = ", ".join(f"{count} {victim}" for victim, count in sorted(self.kills.items()))
         took = self.recoveries
         said = f"{median(took):.1f} / {max(took):.1f} s" if took else "–"
         total = sum(self.kills.values())
-        return f"| {self.stage} | {total} ({who}) | {len(self.lost)} | {len(self.doubled)} | {said} |"
+        wrong = len(self.lost) + len(self.doubled)
+        bounds = [figures.bound(self.stage, wrong, 0, " lost or doubled")]
+        if self.longest is not None:
+            bounds.append(
+                figures.bound(f"{self.stage}, recovery", max(took, default=inf), self.longest, " s")
+            )
+        counts = [f"{total} ({who})", str(len(self.lost)), str(len(self.doubled))]
+        return [self.stage, *counts, said, ", ".join(bounds)]
 
 
-HEADER = "| stage | kills | lost | doubled | recovery, median / longest |\n|---|---|---|---|---|"
+HEAD = ["stage", "kills", "lost", "doubled", "recovery, median / longest", "bound"]
 
 
 def repetitions() -> int:

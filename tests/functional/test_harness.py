@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from typing import Any
@@ -11,7 +12,8 @@ from django.conf import settings
 from django.db import connection
 from playwright.sync_api import Page
 
-from leaderboard.celery import app
+from leaderboard.core import wakeup
+from leaderboard.core.wakeup import DISPATCH
 from tests.servers.network import OutsideConnection
 from tests.servers.worker import WorkerProcesses
 
@@ -37,11 +39,14 @@ def test_the_database_is_the_one_asked_for(pytestconfig: pytest.Config) -> None:
 
 
 @pytest.mark.database
-def test_a_real_worker_answers(worker: WorkerProcesses) -> None:
+def test_a_real_worker_hears_messages(worker: WorkerProcesses) -> None:
+    before = worker.log.stat().st_size
+    assert wakeup.send(DISPATCH, "dispatch")
     deadline = time.monotonic() + 60
-    while not app.control.ping(timeout=5, limit=1):
+    while not re.search(rf"{DISPATCH}\[\S+ succeeded", worker.log.read_text()[before:]):
         assert worker.worker.poll() is None
         assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 @pytest.mark.browser

@@ -60,8 +60,9 @@ class Site:
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """A site, prepared by its first start."""
+    """A site, prepared by its first start, in a folder that others may enter."""
     site = Site(tmp_path_factory.mktemp("site"))
+    site.var.mkdir(mode=0o755)  # by an operator who thought nothing of it
     yield site
     site.end()
 
@@ -83,6 +84,12 @@ def test_first_start_serves_restarts_the_dead_refuses_a_second_and_stops(site: S
     assert f"sign in as curator@runboard.localhost; the password is in {password}" in supervisor.printed
     for secret in (password, site.var / "secret-key", site.var / "run" / "redis-url"):
         assert secret.stat().st_mode & 0o777 == 0o600
+    assert f"Other users of this machine may enter {site.var} (mode 755)" in supervisor.printed
+    readable = {
+        path.name: oct(path.stat().st_mode) for path in site.var.iterdir() if path.stat().st_mode & 0o077
+    }
+    assert readable == {}
+    assert {"private", "db.sqlite3", "store", "logs", "valkey"} <= {path.name for path in site.var.iterdir()}
     assert 'src="http' not in site.get("/")  # nothing is fetched from elsewhere
 
     second = site.start()

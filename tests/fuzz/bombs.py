@@ -4,6 +4,7 @@ its own, whose memory is measured: `PYTHONPATH=. python tests/fuzz/bombs.py` pri
 
 from __future__ import annotations
 
+import argparse
 import bz2
 import gzip
 import io
@@ -25,6 +26,8 @@ from pathlib import Path
 from typing import Any
 
 import zstandard
+
+from tests.figures import Figures, add_option
 
 ROOT = Path(__file__).resolve().parents[2]
 MIB = 1024 * 1024
@@ -212,22 +215,29 @@ def _judge_what_is_asked() -> None:
 
 def main() -> int:
     """The table of all bombs; 1 where one is not refused as it should be, or takes too much memory."""
-    wrong = 0
-    print(f"{'bomb':26} {'sent':>9} {'seconds':>7} {'peak MB':>7}  refused with")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--judge", action="store_true", help=argparse.SUPPRESS)
+    add_option(parser)
+    options = parser.parse_args()
+    if options.judge:
+        _judge_what_is_asked()
+        return 0
+    figures = Figures(__file__)
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "sent")
         for name, bomb in BOMBS.items():
             path.write_bytes(bomb.make())
             result = judged([(bomb.sent_as, path)])
-            found = dict(result["verdicts"][0])
-            good = bomb.code in found and result["peak_mb"] < MOST_MB
-            wrong += not good
-            print(
-                f"{name:26} {path.stat().st_size:9,} {result['seconds']:7.2f} {result['peak_mb']:7.0f}  "
-                f"{'' if good else 'WRONG: '}{bomb.code}: {found.get(bomb.code, found)}"
-            )
-    return bool(wrong)
+            codes = [code for code, _ in result["verdicts"][0]]
+            if bomb.code not in codes:
+                figures.missed.append(f"{name}: refused with {codes}, not with {bomb.code}")
+            bound = figures.bound(name, result["peak_mb"], MOST_MB, " MB")
+            seconds, peak = f"{result['seconds']:.1f}", f"{result['peak_mb']:.0f}"
+            rows.append([name, f"{path.stat().st_size:,}", seconds, peak, bound, f"`{', '.join(codes)}`"])
+    figures.table(["bomb", "bytes sent", "seconds", "peak MB", "bound", "refused with"], rows)
+    return figures.finish(options.write)
 
 
 if __name__ == "__main__":
-    sys.exit(_judge_what_is_asked() if "--judge" in sys.argv else main())
+    sys.exit(main())

@@ -7,6 +7,7 @@ to build/fuzz/table.txt after each target.
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.figures import Figures, add_option, table
 from tests.fuzz.seeds import write_seeds, write_words
 from tests.fuzz.targets import TARGETS
 
@@ -82,38 +84,47 @@ def _read(log: str, result: Result) -> None:
         result.branches, result.corpus = max(result.branches, int(progress[-1][0])), progress[-1][1]
 
 
-def table(results: list[Result]) -> str:
-    """The results as lines of text."""
-    lines = [
-        f"{'target':12} {'minutes':>7} {'executions':>11} {'branches':>8} {'seeds':>5} {'corpus':>11} "
-        f"{'peak MB':>7} {'crashes':>7}"
-    ]
-    lines += [
-        f"{each.target:12} {each.minutes:7.1f} {each.executions:11,} {each.branches:8,} {each.seeds:5} "
-        f"{each.corpus:>11} {each.peak_mb:7,} {each.crashes:7}"
+def as_table(results: list[Result]) -> str:
+    """The results as a table in Markdown."""
+    rows = [
+        [
+            each.target,
+            f"{each.minutes:.1f}",
+            f"{each.executions:,}",
+            f"{each.branches:,}",
+            str(each.seeds),
+            each.corpus,
+            f"{each.peak_mb:,}",
+            str(each.crashes),
+        ]
         for each in results
     ]
-    total = sum(each.executions for each in results)
-    crashes = sum(each.crashes for each in results)
-    lines.append(
-        f"{'all':12} {sum(each.minutes for each in results):7.1f} {total:11,} {'':42} {crashes:7}".rstrip()
+    minutes, executions, crashes = (
+        sum(getattr(each, name) for each in results) for name in ("minutes", "executions", "crashes")
     )
-    return "\n".join(lines) + "\n"
+    rows.append(["all", f"{minutes:.1f}", f"{executions:,}", "", "", "", "", str(crashes)])
+    head = ["target", "minutes", "executions", "branches", "seeds", "corpus", "peak MB", "crashes"]
+    return table(head, rows)
 
 
 def main() -> int:
     """Fuzz all targets; 1 where there was a crash."""
-    minutes = float(sys.argv[1]) if len(sys.argv) > 1 else 60.0
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("minutes", type=float, nargs="?", default=60.0)
+    add_option(parser)
+    options = parser.parse_args()
+    figures = Figures(__file__)
     BUILD.mkdir(parents=True, exist_ok=True)
     results: list[Result] = []
     for target in TARGETS:
-        results.append(fuzz(target, minutes * 60 / len(TARGETS)))
-        (BUILD / "table.txt").write_text(table(results))
-    print(table(results), end="")
-    crashes = sum(result.crashes for result in results)
-    if crashes:
-        print(f"{crashes} inputs without a verdict: {BUILD / 'crashes'}, and why in {BUILD}/*.log")
-    return bool(crashes)
+        results.append(fuzz(target, options.minutes * 60 / len(TARGETS)))
+        (BUILD / "table.txt").write_text(as_table(results) + "\n")
+    figures.say(as_table(results))
+    bound = figures.bound("inputs without a verdict", sum(each.crashes for each in results), 0)
+    figures.say(f"Inputs without a verdict: {bound}.")
+    if figures.missed:
+        print(f"Inputs without a verdict lie in {BUILD / 'crashes'}, and why in {BUILD}/*.log")
+    return figures.finish(options.write)
 
 
 if __name__ == "__main__":

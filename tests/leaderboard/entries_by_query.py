@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from django.test import Client
 
+from leaderboard.boards.columns.significance import CALLED
 from leaderboard.boards.model import Board, Row
 from leaderboard.boards.pages import dataset_page
 from leaderboard.boards.state import BoardState
@@ -100,8 +101,8 @@ def row_of(board: Board, system: str) -> Row:
 
 def cells(board: Board, system: str) -> dict[str, Any]:
     """What a row says of certainty, as the page writes it."""
-    row, keys = row_of(board, system), ("interval", "group", "p-best", "p-baseline", "wins")
-    places = {key: place for place, column in enumerate(board.columns) if (key := column.key) in keys}
+    row = row_of(board, system)
+    places = {key: place for place, column in enumerate(board.columns) if (key := column.key) in CALLED}
     return {key: row.shown.get(place, row.values[place]) for key, place in places.items()}
 
 

@@ -24,6 +24,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from tests.figures import Figures, add_option  # noqa: E402
 from tests.load import filling, proxy, report, runs  # noqa: E402
 from tests.load.site import Site, make_folder  # noqa: E402
 from tests.load.usage import Watch  # noqa: E402
@@ -49,11 +50,12 @@ def main() -> None:
     parser.add_argument("--depth", type=int, default=runs.DEPTH, help="documents of a query in large runs")
     parser.add_argument("--megabytes-per-second", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--write", type=Path, help="a file for the tables")
     parser.add_argument(
         "--keep", type=Path, help="a folder for logs, and records of every request and of memory"
     )
+    add_option(parser)
     options = parser.parse_args()
+    figures = Figures(__file__)
     proxy.find_nginx()  # before minutes are spent
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that all is ended and removed then too
     with ExitStack() as after:
@@ -63,11 +65,9 @@ def main() -> None:
         if options.keep:
             after.callback(shutil.copytree, site.logs, options.keep, dirs_exist_ok=True)
         found = measure(site, options)
-    text = report.as_markdown(found)
-    print(text)
-    if options.write:
-        options.write.write_text(text)
-    sys.exit(1 if found.broken() else 0)
+    figures.say(report.as_markdown(found))
+    figures.missed += found.broken()
+    sys.exit(figures.finish(options.write))
 
 
 def measure(site: Site, options: argparse.Namespace) -> report.Findings:

@@ -15,6 +15,7 @@ from leaderboard.boards.benchmark.lines import Line, collect
 from leaderboard.boards.facts import BenchmarkFacts
 from leaderboard.boards.model import Row
 from leaderboard.core.cache.memory import Remembered
+from leaderboard.core.text.baselines import named_baseline
 from leaderboard.results.history.entry_columns import DatasetEntries
 from leaderboard.results.history.entry_rows import SystemRow
 from leaderboard.results.kinds import CLOSED, SCORED
@@ -45,8 +46,7 @@ class Base:
 
 
 def _named(system: SystemRow, dataset: str) -> tuple[str, bool]:
-    # A run that was imported as the baseline alone has the dataset's name behind its own.
-    return system.name.removesuffix(f" ({dataset})"), system.slug == BM25.slug
+    return named_baseline(system.name, dataset), system.slug == BM25.slug
 
 
 _remembered: Remembered[Base] = Remembered(12)

@@ -25,6 +25,7 @@ from leaderboard.boards.ranking import assign_ranks
 from leaderboard.boards.state import VIEWS, BoardState
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better
+from leaderboard.core.text.baselines import several_baselines
 from leaderboard.results.history.entry_columns import DatasetEntries
 from leaderboard.results.history.entry_rows import SystemRow
 from leaderboard.results.kinds import REPORTED
@@ -62,7 +63,7 @@ def benchmark_board(
     )
     costs.place(lines, rows, layout.first_cost())
     board = Board(title=facts.name, columns=columns, rows=rows, measure=measure, measures=measures)
-    board.views, board.view = VIEWS, state.view
+    board.views, board.view, board.baseline = VIEWS, state.view, several_baselines(_baseline_names(base))
     board.of_datasets = [member.facets for member in (*facts.members, *facts.left_out)]
     costs.describe(board)
     on_weights = _weigh(board, tables, state, lower_is_better=lower)
@@ -101,7 +102,7 @@ def _columns(
         facts,
         measure,
         state.view,
-        difference=_difference_head(base),
+        difference=difference_to(_baseline_names(base)),
         common=_needs_common(base.tables, state),
         weighted=bool(state.weights),
         costs=costs.columns.columns,
@@ -119,11 +120,11 @@ def _weigh(board: Board, tables: Tables, state: BoardState, *, lower_is_better: 
     return fill_weighted(board, effectiveness, state, lower_is_better=lower_is_better)
 
 
-def _difference_head(base: Base) -> str:
-    """The head of differences; reported figures are always compared with their publication's BM25."""
+def _baseline_names(base: Base) -> set[str]:
+    """What differences are taken to; reported figures are always compared with their publication's BM25."""
     names = {name for name, _ in base.baselines.values()}
     reported = any(line.baseline_on and line.ranked_in == REPORTED for line in base.lines)
-    return difference_to(names | {BM25.name} if reported else names)
+    return names | {BM25.name} if reported else names
 
 
 def _needs_common(tables: Tables, state: BoardState) -> bool:

@@ -8,6 +8,7 @@ from leaderboard.boards.benchmark.columns import BORDA, COMMON, over
 from leaderboard.boards.columns.baseline import notes_on_baselines
 from leaderboard.boards.columns.challenged import notes_on_challenges
 from leaderboard.boards.columns.seeds import NOTE as SEEDS
+from leaderboard.boards.columns.seeds import has_seeds
 from leaderboard.boards.facts import BenchmarkFacts
 from leaderboard.boards.model import Board, Column, Row
 from leaderboard.boards.state import BoardState
@@ -91,7 +92,7 @@ def _on_kinds(rows: Sequence[Row], state: BoardState) -> list[str]:
         notes.append(CLOSED_NOTE)
     if any("‡" in mark for row in rows for mark in row.marks.values()):
         notes.append("‡ in-domain: trained on that dataset.")
-    if any(row.spreads for row in rows):
+    if has_seeds(rows):
         notes.append(SEEDS)
     if state.zero_shot:
         notes.append(

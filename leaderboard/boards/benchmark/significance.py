@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from leaderboard.boards.benchmark.lines import Line
-from leaderboard.boards.columns.significance import WITHHELD, written_p
+from leaderboard.boards.columns.significance import WITHHELD, ranks_text, written_p
 from leaderboard.boards.facts import BenchmarkFacts
 from leaderboard.boards.model import SEPARATED, Board, Row
 from leaderboard.results.kinds import REPORTED
@@ -75,7 +75,8 @@ def _told(dataset: _Dataset, entry: int) -> tuple[EntryCertainty, str, bool] | N
     found, how = dataset.found.entries.get(entry), dataset.how
     if found is None:
         return None
-    differs = found.p_baseline is not None and found.p_baseline < how.alpha
+    corrected = found.p_baseline_corrected
+    differs = corrected is not None and corrected < how.alpha
     told = found, said(found, how, dataset.baseline), differs
     dataset.found.said[dataset.baseline][entry] = told
     return told
@@ -97,12 +98,14 @@ def _datasets(
 
 
 def said(found: EntryCertainty, how: Settings, baseline: str = BASELINE) -> str:
-    """What a cell says on hover: the interval, and, where tests are current, the group and how it compares."""
+    """What a cell says on hover: the interval, the ranks that tests leave open, and how it compares."""
     text = f"{how.level * 100:.0f} % interval {found.low:.4f} to {found.high:.4f}"
-    if found.group:
-        text += f"; group {found.group}"
+    if found.rank_low is not None:
+        text += f"; rank {ranks_text(found)}"
     if found.p_baseline is not None:
-        text += f"; p {written_p(found.p_baseline)} against {baseline} ({how.correction})"
+        text += f"; p {written_p(found.p_baseline)} vs {baseline}"
+    if found.p_baseline_corrected is not None:
+        text += f", {written_p(found.p_baseline_corrected)} corrected ({how.correction})"
     return text
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from leaderboard.boards.model import DIFFERENCE
+from leaderboard.core.text.baselines import named_baseline
 from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.systems.baselines import BM25, bm25_in_words
 
@@ -35,8 +36,7 @@ class Versus(NamedTuple):
         if not present:
             return cls("", ours=False, any=bool(public))
         last = present[-1]
-        # A run that was imported as the baseline alone has the dataset's name behind its own.
-        return cls(last.system.removesuffix(f" ({dataset})"), ours=last.slug == BM25.slug, any=True)
+        return cls(named_baseline(last.system, dataset), ours=last.slug == BM25.slug, any=True)
 
     @property
     def shown(self) -> str:

@@ -2,17 +2,56 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
+from evaluation.efficiency import PROTOCOL, was_disturbed
 from leaderboard.boards.model import EFFICIENCY, Board, Column, Row
 from leaderboard.core.text.numbers import significant
 from leaderboard.results.efficiency import cost_per_million
 from leaderboard.results.history.measurements import Machine, Measured
 
+#: How far a value may be off of which nothing says so.
+UNKNOWN = math.inf
+#: By what share the latency of one system differs from job to job on an idle machine: where in memory things lie.
+BETWEEN_JOBS = 0.03
+#: From which share on BM25 is off its usual latency.
+OFF = 0.15
+
+
+def exactly(measured: Measured) -> float:
+    """Of what is counted."""
+    return 0.0
+
+
+def latency_noise(measured: Measured) -> float:
+    """By what share the mean latency may be off: its spread over rounds, or as far as BM25 was off its usual one.
+
+    Unknown under protocol v1, and where too many queries never settled.
+    """
+    spread = relative_spread(measured.figures)
+    return max(spread, measured.baseline_off) if measured.baseline_off > OFF else spread
+
+
+def ratio_noise(measured: Measured) -> float:
+    """By what share × BM25 may be off: what slowed both is in both."""
+    return relative_spread(measured.figures) + relative_spread(measured.baseline)
+
+
+def relative_spread(figures: Mapping[str, Any]) -> float:
+    """The spread of the mean latency over rounds, as a share of it; at least what two jobs on one machine differ by."""
+    spread = figures.get("spread_ms")
+    if spread is None or was_disturbed(figures):
+        return UNKNOWN
+    return max(float(spread / figures["latency_ms"]["mean"]), BETWEEN_JOBS)
+
 
 class Cost(NamedTuple):
-    """One column: how it is called, and its value of a measurement, None where that has none."""
+    """One column: how it is called, and its value of a measurement, None where that has none.
+
+    `known` tells how well: the share of the value that it may be off by. What was timed once has nothing that says so.
+    """
 
     key: str
     label: str
@@ -20,6 +59,7 @@ class Cost(NamedTuple):
     better: Literal["higher", "lower", ""]
     note: str
     value: Callable[[Measured], float | None]
+    known: Callable[[Measured], float] = lambda measured: UNKNOWN
 
 
 def _figure(name: str, per: float = 1.0) -> Callable[[Measured], float | None]:
@@ -63,8 +103,10 @@ COSTS: tuple[Cost, ...] = (
         "Latency",
         "ms",
         "lower",
-        "mean of single warm searches, from text to top 100; p95 beside each value",
+        "mean over queries of the quickest of several warm searches, one at a time, from text to top 100; p95 beside "
+        "each value",
         _of_whole_searches(lambda measured: measured.latency["mean"]),
+        latency_noise,
     ),
     Cost(
         "times-bm25",
@@ -73,6 +115,7 @@ COSTS: tuple[Cost, ...] = (
         "lower",
         "mean latency over BM25's, in the same job",
         _of_whole_searches(times_baseline),
+        ratio_noise,
     ),
     Cost(
         "queries-per-second",
@@ -93,7 +136,9 @@ COSTS: tuple[Cost, ...] = (
     Cost(
         "build-time", "Build", "s", "lower", "from the corpus to a searchable index", _figure("build_seconds")
     ),
-    Cost("index-bytes", "Index", "MB", "lower", "the index on disk", _figure("index_bytes", MILLION)),
+    Cost(
+        "index-bytes", "Index", "MB", "lower", "the index on disk", _figure("index_bytes", MILLION), exactly
+    ),
     Cost(
         "peak-memory",
         "Memory",
@@ -101,8 +146,17 @@ COSTS: tuple[Cost, ...] = (
         "lower",
         "peak of the whole process, mapped files included",
         _figure("peak_memory_bytes", MILLION),
+        exactly,
     ),
-    Cost("gpu-memory", "VRAM", "MB", "lower", "peak on the GPU", _figure("peak_gpu_memory_bytes", MILLION)),
+    Cost(
+        "gpu-memory",
+        "VRAM",
+        "MB",
+        "lower",
+        "peak on the GPU",
+        _figure("peak_gpu_memory_bytes", MILLION),
+        exactly,
+    ),
     Cost("model-parameters", "Parameters", "M", "", "weights of the model", _figure("parameters", MILLION)),
     Cost(
         "energy",
@@ -119,8 +173,11 @@ COSTS: tuple[Cost, ...] = (
         "lower",
         "mean latency × 10⁶ × price of an hour / 3600",
         _of_whole_searches(cost),
+        latency_noise,
     ),
 )
+#: The columns whose cells say how far their values may be off.
+WITH_SPREAD = frozenset({"mean-latency", "times-bm25"})
 
 
 _KEYS = {CORPUS_INDEX, *(each.key for each in COSTS)}
@@ -143,6 +200,7 @@ def estimated_index(documents: int) -> Cost:
         f"estimated for {documents:,} documents: measured bytes of the index for each document × {documents:,}; "
         "documents of another length take more or less",
         value,
+        exactly,
     )
 
 
@@ -179,6 +237,8 @@ class CostColumns(NamedTuple):
             value = each.value(measured)
             if value is not None:
                 row.values[place] = value
+                if each.better and (off := each.known(measured)):
+                    row.noise[place] = value * off
 
 
 def describe_costs(board: Board) -> None:
@@ -194,6 +254,8 @@ def describe_costs(board: Board) -> None:
             value = row.values[place]
             if isinstance(value, (float, int)):
                 row.shown[place] = significant(value)
+                if key in WITH_SPREAD and place in row.noise and math.isfinite(row.noise[place]):
+                    row.spreads[place] = f"± {significant(row.noise[place], 2)}"
             if title := _title(key, row.measured):
                 row.titles[place] = title
 
@@ -203,10 +265,22 @@ def _title(key: str, measured: Measured) -> str:
     if key in ("mean-latency", "times-bm25") and measured.over_stored_runs:
         return OVER_STORED_RUNS
     if key == "mean-latency":
-        return spread_of_latency(measured.latency)
+        return " · ".join(filter(None, (spread_of_latency(measured), how_disturbed(measured))))
     if key == "times-bm25" and measured.baseline_latency is not None:
-        return f"BM25 took {significant(measured.baseline_latency)} ms in the same job"
+        took = f"BM25 took {significant(measured.baseline_latency)} ms in the same job"
+        return " · ".join(filter(None, (took, how_disturbed(measured))))
     return ""
+
+
+def how_disturbed(measured: Measured) -> str:
+    """What says that the machine was busy while it was measured, empty where nothing does."""
+    found = []
+    if measured.baseline_off > OFF:
+        found.append(f"BM25 was {100 * measured.baseline_off:.0f} % off its usual latency here")
+    if was_disturbed(measured.figures):
+        figures = measured.figures
+        found.append(f"{figures['unsettled']} of {figures['queries']} queries never settled")
+    return f"busy machine: {', '.join(found)}" if found else ""
 
 
 def cost_group(machine: Machine, dataset: str = "") -> str:
@@ -214,9 +288,11 @@ def cost_group(machine: Machine, dataset: str = "") -> str:
     return f"{EFFICIENCY} on {machine.name}" + (f", {dataset}" if dataset else "")
 
 
-def spread_of_latency(latency: Mapping[str, float]) -> str:
-    """How latency varies, in few words."""
-    return " · ".join(f"{name} {significant(latency[name])}" for name in ("p50", "p95", "p99")) + " ms"
+def spread_of_latency(measured: Measured) -> str:
+    """How latency varies over queries, and how far its mean may be off, in few words."""
+    latency, spread = measured.latency, measured.figures.get("spread_ms")
+    over_queries = " · ".join(f"{name} {significant(latency[name])}" for name in ("p50", "p95", "p99"))
+    return f"{over_queries} ms" + ("" if spread is None else f" · mean ± {significant(spread, 2)} ms")
 
 
 def _column(each: Cost, group: str, currency: str) -> Column:
@@ -239,12 +315,19 @@ def notes_on_costs(
     machine: Machine, measured: Iterable[Measured], others: int, dataset: str = ""
 ) -> list[str]:
     """What a reader of the columns has to know; `others` counts systems that were measured on other machines only."""
-    where = f" on {dataset}" if dataset else ""
+    where, found = f" on {dataset}" if dataset else "", list(measured)
     notes = [
-        f"Efficiency was measured here{where} under protocol v1 on {machine.name}; × BM25 is the latency over that of "
-        "BM25 on the same machine in the same job."
+        f"Efficiency was measured here{where} under protocol {PROTOCOL} on {machine.name}; × BM25 is the latency over "
+        "that of BM25 on the same machine in the same job. ± is how far a value may be off; no best is marked where "
+        "that leaves it open, nor of what was timed once."
     ]
-    if any(one.over_stored_runs for one in measured):
+    earlier = sum(one.protocol != PROTOCOL for one in found)
+    if earlier:
+        systems = "1 system was" if earlier == 1 else f"{earlier} systems were"
+        notes.append(
+            f"{systems} measured under an earlier protocol, which did not find out how far it was off."
+        )
+    if any(one.over_stored_runs for one in found):
         notes.append(
             "Systems that begin with stored runs (fusion, re-ranking of a run) have no latency here, since the runs' "
             "own search is not in it; their own pages show the rest."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from leaderboard.boards.model import Row
@@ -29,6 +29,11 @@ def show_seeds(row: Row, count: int, deviations: Mapping[str, float], places: Ma
         if number == 0:
             row.spreads[place] = f"{spread} ({count})"
         row.titles[place] = f"mean of {count} seeds, {spread}"
+
+
+def has_seeds(rows: Iterable[Row]) -> bool:
+    """Whether a row shows how seeds spread; beside a cost stands how far that may be off."""
+    return any(row.spreads.keys() - row.noise.keys() for row in rows)
 
 
 def title_of(seeds: SeedsOf, decimals: int) -> str:

@@ -1,33 +1,50 @@
 """How sure scores and differences are, as columns of a dataset's board and in words below it.
 
-Everything is of the whole board: no filter moves an interval, a p-value or a group.
+A row's own facts are its two intervals, its p-value against the baseline, and the queries it won, tied and lost: no
+other row moves them. Rank intervals and p-values against the best are of the whole board; no filter moves these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from leaderboard.boards.columns.baseline import difference_to
-from leaderboard.boards.model import EFFECTIVENESS, Board, Column, Row
+from leaderboard.boards.model import EFFECTIVENESS, Board, Column, Identified, Row
 from leaderboard.boards.state import BoardState
 from leaderboard.core.measures import better
+from leaderboard.core.text import numbers
 from leaderboard.results.kinds import SCORED
-from leaderboard.results.significance.types import BoardCertainty, EntryCertainty, MeasureCertainty, Settings
+from leaderboard.results.significance import (
+    BoardCertainty,
+    EntryCertainty,
+    MeasureCertainty,
+    Settings,
+    Verdict,
+)
 
-INTERVAL, GROUP, P_BEST = "interval", "group", "p-best"
-P_BASELINE, WINS = "p-baseline", "wins"
+INTERVAL, RANKS, P_BEST = "interval", "ranks", "p-best"
+DELTA_INTERVAL, P_BASELINE, WINS = "delta-interval", "p-baseline", "wins"
 #: What is called how in words: all columns of this module.
-CALLED = {INTERVAL: "interval", GROUP: "group", P_BEST: "p (best)", P_BASELINE: "p", WINS: "W/T/L"}
+CALLED = {
+    INTERVAL: "interval",
+    RANKS: "rank interval",
+    P_BEST: "p vs best",
+    DELTA_INTERVAL: "Δ interval",
+    P_BASELINE: "p vs the baseline",
+    WINS: "W/T/L",
+}
 #: Decimals of the ends of an interval: they are drawn, so that further ones would say nothing.
 INTERVAL_DECIMALS = 3
+#: A sentence names so many systems that tie with the best, and counts more.
+MOST_NAMED = 3
 
 WITHHELD = (
     "Intervals, tests and wins by query are withheld: over hidden judgements they would tell more than the rounded "
     "means."
 )
 AWAITED = "Intervals and tests are being computed: a moment after a result is published they are here."
-OUTDATED = "The board has changed: its tests, groups and wins by query are being computed anew."
+OUTDATED = "The board has changed: rank intervals, p vs best and corrected tests are being computed again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,22 +63,11 @@ class CertaintyColumns:
         found = board.of(measure) if board is not None else None
         if board is None or found is None:
             return cls(board, baseline, None, (), ())
-        if not board.current:
-            return cls(board, baseline, found, (_interval(board.settings, measure),), ())
-        corrected = f"{board.settings.test}, {board.settings.correction}-corrected over the board"
-        beside_score = (
-            _interval(board.settings, measure),
-            Column(GROUP, "Group", EFFECTIVENESS, "text", note="a: not separable from the best; see below"),
-            Column(P_BEST, "p (best)", EFFECTIVENESS, "figure", note=f"against the best: {corrected}"),
-        )
-        head = difference_to([baseline])
-        beside_difference = (
-            Column(P_BASELINE, "p", head, "figure", note=f"against {baseline}: {corrected}"),
-            Column(WINS, "W/T/L", head, "count", note=f"queries won, tied and lost against {baseline}"),
-        )
-        return cls(
-            board, baseline, found, beside_score, beside_difference if found.baseline is not None else ()
-        )
+        beside_score = [_interval(board.settings, measure)]
+        if board.current:
+            beside_score += _over_the_board(board.settings)
+        compared = _beside_difference(board.settings, baseline) if found.baseline is not None else ()
+        return cls(board, baseline, found, beside_score, compared)
 
     def place(self, row: Row, entry: int, focus: int, score: int, difference: int) -> None:
         """Put what was found of an entry into its row.
@@ -73,23 +79,34 @@ class CertaintyColumns:
             return
         row.certainty = found
         self._place_interval(row, found, focus, score)
-        if not self.board.current:
-            return
-        row.values[score + 1] = found.group or None
-        _place_p(row, score + 2, found.p_best, found.raw_p_best)
-        if self.beside_difference:
-            _place_p(row, difference, found.p_baseline, found.raw_p_baseline)
-            if not row.entry.is_baseline:
-                row.values[difference + 1] = found.wins
-                row.shown[difference + 1] = f"{found.wins}/{found.ties}/{found.losses}"
+        if self.board.current:
+            if found.rank_low is not None:
+                row.values[score + 1] = found.rank_low
+                row.shown[score + 1] = ranks_text(found)
+            _place_p(row, score + 2, found.p_best_corrected)
+            if found.p_best is not None:
+                row.titles[score + 2] = f"uncorrected {written_p(found.p_best, 4)}"
+        if self.beside_difference and found.p_baseline is not None:
+            self._place_difference(row, found, difference)
 
     def _place_interval(self, row: Row, found: EntryCertainty, focus: int, score: int) -> None:
         low, high = found.low, found.high
-        column = self.beside_score[0]
         # Ordered by the end that is the worse one: by what the system has at the least.
-        row.values[score] = high if column.better == "lower" else low
+        row.values[score] = high if self.beside_score[0].better == "lower" else low
         row.shown[score] = interval_text(low, high)
         row.intervals[focus] = (low, high)
+
+    def _place_difference(self, row: Row, found: EntryCertainty, place: int) -> None:
+        if found.delta_low is not None:
+            row.values[place] = (
+                found.delta_high if self.beside_score[0].better == "lower" else found.delta_low
+            )
+            row.shown[place] = difference_interval_text(found)
+        _place_p(row, place + 1, found.p_baseline)
+        if found.p_baseline_corrected is not None:
+            row.titles[place + 1] = f"corrected over the board {written_p(found.p_baseline_corrected, 4)}"
+        row.values[place + 2] = found.wins
+        row.shown[place + 2] = f"{found.wins}/{found.ties}/{found.losses}"
 
     def awaited(self, *, scored: bool, hidden: bool) -> frozenset[str]:
         """Columns that the board has once they are found, and does not have now; addresses that name them hold.
@@ -98,29 +115,32 @@ class CertaintyColumns:
         """
         if hidden or not scored or (self.board is not None and self.board.current):
             return frozenset()
-        return frozenset(CALLED) - {column.key for column in self.beside_score}
+        return frozenset(CALLED) - {column.key for column in (*self.beside_score, *self.beside_difference)}
 
-    def notes(self, *, scored: bool, hidden: bool) -> list[str]:
-        """What a reader has to know of it; nothing where nothing is found of the measure."""
+    def notes(
+        self,
+        verdict: Verdict | None,
+        named: Mapping[int, Identified],
+        *,
+        scored: bool,
+        hidden: bool,
+    ) -> list[str]:
+        """What a reader has to know of it; nothing where nothing is found of the measure. The verdict comes first."""
         if not scored:
             return []
         if hidden:
             return [WITHHELD]
         if self.board is None or self.found is None:
             return [] if self.board is not None and self.board.current else [AWAITED]
-        intervals = _about_intervals(self.board.settings, self.found)
-        if not self.board.current:
-            return [intervals, OUTDATED]
-        return [
-            f"{intervals} {_about_tests(self.board.settings, self.found, self.baseline)}".rstrip(),
-            _about_groups(self.board.settings),
-        ]
+        told = [in_words(verdict, named, self.baseline, self.board.settings)] if verdict is not None else []
+        told.append(_about_own_facts(self.board.settings, self.found, self.baseline))
+        return [*told, _about_the_board(self.board.settings) if self.board.current else OUTDATED]
 
 
 def _interval(settings: Settings, measure: str) -> Column:
     return Column(
         INTERVAL,
-        f"{settings.level:.0%} interval".replace("%", " %"),
+        _level(settings),
         EFFECTIVENESS,
         "count",
         better(measure),
@@ -129,16 +149,71 @@ def _interval(settings: Settings, measure: str) -> Column:
     )
 
 
-def _place_p(row: Row, place: int, corrected: float | None, raw: float | None) -> None:
-    row.values[place] = corrected
-    if corrected is not None and raw is not None:
-        row.shown[place] = written_p(corrected)
-        row.titles[place] = f"uncorrected {written_p(raw, 4)}"
+def _over_the_board(settings: Settings) -> list[Column]:
+    corrected = f"{settings.pairs_correction} over all pairs of the board"
+    return [
+        Column(
+            RANKS,
+            "Rank interval",
+            EFFECTIVENESS,
+            "count",
+            "lower",
+            note=f"the ranks that the tests leave open: {corrected}; ordered by its first rank",
+            arrow=False,
+        ),
+        Column(P_BEST, "p vs best", EFFECTIVENESS, "figure", note=f"against the best: {corrected}"),
+    ]
+
+
+def _beside_difference(settings: Settings, baseline: str) -> Sequence[Column]:
+    head = difference_to([baseline])
+    return (
+        Column(
+            DELTA_INTERVAL,
+            f"Δ {_level(settings)}",
+            head,
+            "count",
+            note=f"{settings.interval} of the difference to {baseline}; ordered by its worse end",
+        ),
+        Column(
+            P_BASELINE,
+            f"p vs {baseline}",
+            head,
+            "figure",
+            note=f"against {baseline}: {settings.test}, not corrected",
+        ),
+        Column(WINS, "W/T/L", head, "count", note=f"queries won, tied and lost against {baseline}"),
+    )
+
+
+def _level(settings: Settings) -> str:
+    return f"{settings.level:.0%} interval".replace("%", " %")
+
+
+def _place_p(row: Row, place: int, p: float | None) -> None:
+    row.values[place] = p
+    if p is not None:
+        row.shown[place] = written_p(p)
 
 
 def interval_text(low: float, high: float) -> str:
     """An interval as text."""
     return f"{low:.{INTERVAL_DECIMALS}f}–{high:.{INTERVAL_DECIMALS}f}"
+
+
+def difference_interval_text(found: EntryCertainty) -> str:
+    """The interval of a difference as text, both ends with their sign; empty where there is none."""
+    if found.delta_low is None or found.delta_high is None:
+        return ""
+    ends = (round(end, INTERVAL_DECIMALS) for end in (found.delta_low, found.delta_high))
+    return " to ".join(numbers.signed(end, INTERVAL_DECIMALS) for end in ends)
+
+
+def ranks_text(found: EntryCertainty) -> str:
+    """`2–4`, or `1` where the tests leave one rank; empty for a system that is ranked apart."""
+    if found.rank_low is None:
+        return ""
+    return f"{found.rank_low}" if found.rank_low == found.rank_high else f"{found.rank_low}–{found.rank_high}"
 
 
 def written_p(p: float, decimals: int = 3) -> str:
@@ -147,37 +222,49 @@ def written_p(p: float, decimals: int = 3) -> str:
     return f"{p:.{decimals}f}" if p >= least else f"<{least:.{decimals}f}"
 
 
-def _about_intervals(settings: Settings, found: MeasureCertainty) -> str:
+def in_words(verdict: Verdict, named: Mapping[int, Identified], baseline: str, settings: Settings) -> str:
+    """The verdict as sentences: the best, what ties with it, how many beat the baseline, and of which date it is."""
+    text = f"Best: {named[verdict.best].system}; {_tied(verdict.ties, named)}."
+    if verdict.compared:
+        others = "1 other system" if verdict.compared == 1 else f"{verdict.compared:,} other systems"
+        text += (
+            f" Of {others}, {len(verdict.better):,} {'is' if len(verdict.better) == 1 else 'are'} better and "
+            f"{len(verdict.worse):,} worse than {baseline} at {settings.alpha:g} ({settings.correction}-corrected)."
+        )
+    day = f"{verdict.at.day} {verdict.at:%B %Y}"
+    return f"{text} As of {day}, revision {verdict.revision:,} of the board."
+
+
+def _tied(ties: Iterable[int], named: Mapping[int, Identified]) -> str:
+    names = [named[entry].system for entry in named if entry in set(ties)]
+    if not names:
+        return "no other system ties with it"
+    if len(names) > MOST_NAMED:
+        return f"{len(names):,} systems tie with it"
+    return f"{', '.join(names)} {'tie' if len(names) > 1 else 'ties'} with it"
+
+
+def _about_own_facts(settings: Settings, found: MeasureCertainty, baseline: str) -> str:
+    intervals = (
+        f"{settings.level * 100:.0f} % interval: {settings.interval} over the {found.queries:,} judged queries, "
+        f"{settings.resamples:,} resamples, seed {settings.seed}"
+    )
+    if found.baseline is None:
+        return f"{intervals}."
     return (
-        f"{settings.level * 100:.0f} % interval of a mean over the {found.queries:,} judged queries: "
-        f"{settings.interval}, {settings.resamples:,} resamples of the queries, seed {settings.seed}."
+        f"{intervals}; beside Δ, of the paired difference. p vs {baseline}: two-sided {settings.test} by query, "
+        f"{settings.permutations:,} permutations, seed {settings.seed}, not corrected; below "
+        f"1/{settings.permutations + 1:,} it is Hoeffding’s bound, which the exact p cannot exceed. W/T/L: queries "
+        f"won, tied and lost against {baseline}. None of these changes when others submit."
     )
 
 
-def _about_tests(settings: Settings, found: MeasureCertainty, baseline: str) -> str:
-    with_best = sum(one.raw_p_best is not None for one in found.entries.values())
-    with_baseline = sum(one.raw_p_baseline is not None for one in found.entries.values())
-    over = [
-        f"{number:,} comparison{'' if number == 1 else 's'} with {whom}"
-        for number, whom in ((with_baseline, baseline), (with_best, "the best"))
-        if number
-    ]
-    if not over:
-        return ""
-    wins = f" W/T/L: queries won, tied and lost against {baseline}." if found.baseline is not None else ""
+def _about_the_board(settings: Settings) -> str:
     return (
-        f"p: two-sided {settings.test} by query, {settings.permutations:,} permutations, seed {settings.seed}, "
-        f"{settings.correction}-corrected over this board’s {', and over its '.join(over)}. An "
-        f"uncorrected p below 1/{settings.permutations + 1:,} is Hoeffding’s bound, which the exact one cannot "
-        f"exceed.{wins}"
-    )
-
-
-def _about_groups(settings: Settings) -> str:
-    return (
-        f"Group a: the best system, and all that the test does not separate from it at {settings.alpha:g} after "
-        "correction; b: the same for the best of the others, and so on. A letter says nothing of two systems of which "
-        "neither is the best of its group. Filters move none of this."
+        "Rank interval and p vs best follow tests of all pairs on this board, corrected together "
+        f"({settings.pairs_correction}, {settings.pairs_permutations:,} permutations, level {settings.alpha:g}). A "
+        "system’s first rank is one after all that are better, its last one before all that are worse; systems whose "
+        "interval begins with 1 tie with the best. Both may change when others submit; filters do not change them."
     )
 
 

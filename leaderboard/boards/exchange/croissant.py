@@ -77,7 +77,8 @@ def describe(
     if dataset.citation:
         found["citeAs"] = dataset.citation
     found["distribution"] = [_file(file, address_of(file)) for file in content]
-    found["recordSet"] = [_records(file) for file in content if file.kind in _RECORDS]
+    titled = bool(version and version.statistics.get("has_titles", 1))
+    found["recordSet"] = [_records(file, titled) for file in content if file.kind in _RECORDS]
     return found
 
 
@@ -97,8 +98,10 @@ def _file(file: DatasetFile, address: str) -> dict[str, Any]:
     }
 
 
-def _records(file: DatasetFile) -> dict[str, Any]:
+def _records(file: DatasetFile, titled: bool) -> dict[str, Any]:
+    """`titled`: whether any document has a title; where none has, the file need not have the column."""
     name, fields = _RECORDS[Kind(file.kind)]
+    fields = tuple(field for field in fields if titled or field[0] != "title")
     if file.kind == Kind.QRELS:
         name = re.sub(r"[^\w-]", "-", file.name.removesuffix(".gz").removesuffix(".tsv"))
     keys = [{"@id": f"{name}/{field}"} for field, _, _ in fields[: 2 if file.kind == Kind.QRELS else 1]]

@@ -24,8 +24,6 @@ def to_yaml(results: Sequence[Exchanged], site: str, url: str, user: str) -> str
 def _entry(result: Exchanged, site: str, url: str, user: str) -> dict[str, Any]:
     dataset = {"id": f"BeIR/{result.beir_name}" if result.beir_name else result.dataset_slug}
     dataset["task_id"] = result.split
-    if result.sha256:
-        dataset["revision"] = result.sha256
     source = {"url": url, "name": site}
     if user:
         source["user"] = user

@@ -11,14 +11,13 @@ from leaderboard.models.results import EntryQuerySet
 
 
 class Exchanged(NamedTuple):
-    """One result with what it was made on. `scores` are the published values, `sha256` names the dataset's content."""
+    """One result with what it was made on. `scores` are the published values."""
 
     dataset: str
     dataset_slug: str
     beir_name: str
     language: str
     split: str
-    sha256: str
     measure: str
     scores: dict[str, float]
     configuration: str
@@ -45,9 +44,7 @@ def results_of(system_id: int) -> list[Exchanged]:
             "dataset__beir_name",
             "dataset__language",
             "dataset__primary_measure",
-            "dataset__current_version__content_sha256",
             "dataset__current_qrels__split",
-            "evaluation__run__version__content_sha256",
             "evaluation__qrels__split",
             "scores",
             "configuration",
@@ -63,14 +60,12 @@ def results_of(system_id: int) -> list[Exchanged]:
 def _exchanged(row: Mapping[str, Any]) -> Exchanged:
     reported = row["provenance"] == Entry.Provenance.REPORTED
     prefix = "evaluation__" if row["evaluation__qrels__split"] else "dataset__current_"
-    version = f"{prefix}{'run__' if prefix == 'evaluation__' else ''}version__content_sha256"
     return Exchanged(
         dataset=row["dataset__name"],
         dataset_slug=row["dataset__slug"],
         beir_name=row["dataset__beir_name"],
         language=row["dataset__language"],
         split="test" if reported else row[f"{prefix}qrels__split"] or "test",
-        sha256="" if reported else row[version] or "",
         measure=row["dataset__primary_measure"],
         scores=row["scores"],
         configuration=row["configuration"],

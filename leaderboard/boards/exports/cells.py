@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from leaderboard.boards.columns import round_marks
+from leaderboard.boards.columns.seeds import has_seeds
 from leaderboard.boards.model import SEPARATED, Board, Row
 from leaderboard.core.text import numbers
 from leaderboard.results.kinds import CLOSED, QUARANTINED
@@ -65,8 +66,10 @@ def footnotes(board: Board) -> list[str]:
         found.append("r: a rank among reported figures, which nobody here recomputed.")
     if any(row.ranked_in == CLOSED for row in board.rows):
         found.append("c: a rank among systems behind a closed interface, which nobody can repeat.")
-    if any(row.spreads for row in board.rows):
+    if has_seeds(board.rows):
         found.append("±: sample standard deviation over seeds, and how many there are.")
+    if any(row.spreads.keys() & row.noise.keys() for row in board.rows):
+        found.append("± after a latency or × BM25: how far it may be off.")
     found += round_marks.notes(row.entry for row in board.rows)
     if any(row.entry.visibility == "withdrawn" for row in board.rows):
         found.append("Withdrawn: taken off the board since.")
@@ -85,10 +88,3 @@ def status_of(row: Row) -> str:
     words += ["pooled"] if round_marks.mark(entry) else []
     words += [entry.visibility] if entry.visibility in ("withdrawn", QUARANTINED) else []
     return f"({', '.join(words)})" if words else ""
-
-
-def letters_of(board: Board, row: Row, place: int) -> str:
-    """The group that a score of the measure in focus belongs to: equal letters are not told apart by the test."""
-    if row.certainty is None or board.certainty is None or not board.certainty.current:
-        return ""
-    return row.certainty.group if board.columns[place].key == board.measure else ""

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from leaderboard.boards.columns import round_marks
-from leaderboard.boards.exports.cited import Cited
+from leaderboard.boards.exports.cited import MOMENT, Cited
 from leaderboard.boards.exports.naming import label_of
 from leaderboard.boards.exports.spreadsheet import doubtful, exported, intervals
 from leaderboard.boards.model import Board, Row
@@ -48,6 +48,7 @@ def to_json(board: Board, cited: Cited) -> dict[str, Any]:
             for column in board.columns
         ],
         "certainty": _certainty(board),
+        "verdict": _verdict(board),
         "rows": [_row(board, row) for row in board.rows],
         "notes": board.notes,
     }
@@ -81,10 +82,7 @@ def _row(board: Board, row: Row) -> dict[str, Any]:
         "doubtful": doubtful(board, row),
         "measured": row.measured.as_data() if row.measured else None,
         **_certainty_of(board, row),
-        "intervals": {
-            board.columns[place].key: {"low": low, "high": high}
-            for place, (low, high) in intervals(row).items()
-        },
+        "intervals": {key: {"low": low, "high": high} for key, (low, high) in intervals(board, row).items()},
     }
 
 
@@ -94,6 +92,29 @@ def _certainty(board: Board) -> dict[str, Any] | None:
         # That of single cells, each as current as its own dataset's board says.
         return board.found_with.as_dict() if board.found_with else None
     return {"current": board.certainty.current, **board.certainty.settings.as_dict()}
+
+
+def _verdict(board: Board) -> dict[str, Any] | None:
+    """What corrected tests tell of the whole board, whichever rows the view has."""
+    said = board.verdict
+    if said is None:
+        return None
+    ties = [entry for entry in board.named if entry in said.ties]
+    return {
+        "best": _named(board, said.best),
+        "ties": [_named(board, entry) for entry in ties],
+        "baseline": _named(board, said.baseline) if said.baseline is not None else None,
+        "compared": said.compared,
+        "better": len(said.better),
+        "worse": len(said.worse),
+        "revision": said.revision,
+        "at": f"{said.at:{MOMENT}}",
+    }
+
+
+def _named(board: Board, entry: int) -> dict[str, str]:
+    named = board.named[entry]
+    return {"system": named.system, "slug": named.slug, "configuration": named.configuration}
 
 
 def _certainty_of(board: Board, row: Row) -> dict[str, Any]:

@@ -1,16 +1,20 @@
 r"""A board as a LaTeX table in the manner of papers: booktabs, best bold, second underlined.
 
-What `\input` needs is one float; the packages stand in a comment on top.
+What `\input` needs is one float; the packages stand in a comment on top. A page has room for eight columns that can
+still be read: the rank, the system, and the first others of the view. Whoever hides groups chooses others.
 """
 
 from __future__ import annotations
 
+import textwrap
+from collections.abc import Sequence
+
 from leaderboard.boards import formatting
+from leaderboard.boards.columns.significance import DELTA_INTERVAL, INTERVAL, P_BASELINE, P_BEST, RANKS
 from leaderboard.boards.exports.cells import (
     MISSING,
     emphasis,
     footnotes,
-    letters_of,
     name_of,
     status_of,
     text_of,
@@ -20,36 +24,55 @@ from leaderboard.boards.exports.naming import datasets_of, label_of, measured
 from leaderboard.boards.model import SEPARATED, Board, Column, Row
 from leaderboard.core.text.latex import address, escape
 
-#: A table of more columns is made small, and as wide as the text.
-MOST_COLUMNS = 10
+#: So many columns are shown, the rank among them.
+MOST_COLUMNS = 8
+#: A table of more is set in 8 points, where the text has 10, with less between its columns.
+_MOST_AT_FULL_SIZE = 5
+#: So many letters of a head stand on one line over one column.
+_HEAD_LETTERS = 8
 #: Marks that stand raised.
 _RAISED = {"‡": escape("‡"), SEPARATED: r"$^{*}$"}
 
 
 def to_latex(board: Board, cited: Cited) -> str:
     """The board as a `table` with caption and label."""
-    wide = len(board.columns) + 1 > MOST_COLUMNS
-    packages = r"\usepackage{booktabs,url}" + (r" \usepackage{graphicx}" if wide else "")
+    places = _shown(board)
+    columns = [board.columns[place] for place in places]
+    left_out = [column.key for place, column in enumerate(board.columns) if place not in places]
+    aligned = "".join("r" if column.numeric else "l" for column in columns[1:])
     lines = [
-        f"% {escape(board.title)}: {cited.moment or 'present board'}. Needs {packages}",
+        f"% {escape(board.title)}: {cited.moment or 'present board'}. Needs \\usepackage{{array,booktabs,url}}",
+        *(
+            [f"% Not shown (hide other groups of columns for these): {', '.join(left_out)}"]
+            if left_out
+            else []
+        ),
         r"\begin{table}[t]",
         r"\centering",
-        *([r"\small"] if wide else []),
-        rf"\caption{{{caption(board, cited)}}}",
+        *([r"\footnotesize\setlength{\tabcolsep}{3pt}"] if len(columns) + 1 > _MOST_AT_FULL_SIZE else []),
+        # The short caption is what a list of tables gets: an address is too fragile for that.
+        rf"\caption[{{{escape(board.title)}}}]{{{caption(board, cited)}}}",
         rf"\label{{tab:{cited.kind}-{cited.slug}}}",
-        *([r"\resizebox{\linewidth}{!}{%"] if wide else []),
-        rf"\begin{{tabular}}{{r{''.join('r' if column.numeric else 'l' for column in board.columns)}}}",
+        rf"\begin{{tabular}}{{r>{{\raggedright\arraybackslash}}p{{0.18\linewidth}}{aligned}}}",
         r"\toprule",
-        *_groups(board),
-        _line([r"\#", *(_head(board, column) for column in board.columns)]),
+        *_groups(columns),
+        _line([r"\#", *(_head(board, column) for column in columns)]),
         r"\midrule",
-        *(_line(_cells(board, row)) for row in board.rows),
+        *(_line(_cells(board, row, places)) for row in board.rows),
         r"\bottomrule",
         r"\end{tabular}",
-        *(["}"] if wide else []),
         r"\end{table}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _shown(board: Board) -> list[int]:
+    """The places of the columns that there is room for: the system, what the order follows, and the first others."""
+    sorted_by = {sort.key for sort in board.sorts}
+    first = sorted(
+        range(len(board.columns)), key=lambda place: (place > 0, board.columns[place].key not in sorted_by)
+    )
+    return sorted(first[: MOST_COLUMNS - 1])
 
 
 def caption(board: Board, cited: Cited) -> str:
@@ -64,23 +87,34 @@ def caption(board: Board, cited: Cited) -> str:
 
 
 def _tests(board: Board) -> list[str]:
-    """What the letters mean, and how they were found."""
+    """How the intervals, the ranks and the p-values that the table shows were found."""
     sure = board.certainty
-    if sure is None or not sure.current or not any(row.certainty for row in board.rows):
+    if sure is None:
         return []
-    how = sure.settings
-    return [
-        f"Letters: results of one letter are not separated from the best of that letter by a two-sided {how.test} "
-        f"({how.permutations:,} permutations, seed {how.seed}, {how.correction}-corrected over the board, "
-        f"level {how.alpha:g})."
-    ]
+    how, shown = sure.settings, {column.key for column in board.columns}
+    about = []
+    if shown & {INTERVAL, DELTA_INTERVAL}:
+        about.append(f"Intervals: {how.level * 100:.0f} %, {how.interval} over queries.")
+    if P_BASELINE in shown:
+        label = board.columns[board.index(P_BASELINE)].label
+        about.append(
+            f"{label}: two-sided {how.test}, {how.permutations:,} permutations, seed {how.seed}, not corrected."
+        )
+    if shown & {RANKS, P_BEST}:
+        about.append(
+            f"Rank interval, p vs best: all pairs of the board, {how.pairs_correction}, level {how.alpha:g}; systems "
+            "whose interval begins with 1 tie with the best."
+        )
+    return about
 
 
-def _groups(board: Board) -> list[str]:
+def _groups(columns: Sequence[Column]) -> list[str]:
     """The heads of the groups of columns, and a rule under each."""
     cells, rules, place = ["", ""], [], 3
-    for label, span in formatting.spans(board.columns[1:]):
-        cells.append(rf"\multicolumn{{{span}}}{{c}}{{{escape(label)}}}" if label else "&" * (span - 1))
+    for label, span in formatting.spans(columns[1:]):
+        cells.append(
+            rf"\multicolumn{{{span}}}{{c}}{{{_stacked(label, span)}}}" if label else "&" * (span - 1)
+        )
         if label:
             rules.append(rf"\cmidrule(lr){{{place}-{place + span - 1}}}")
         place += span
@@ -91,15 +125,22 @@ def _head(board: Board, column: Column) -> str:
     arrow = (
         {"higher": r"~$\uparrow$", "lower": r"~$\downarrow$", "": ""}[column.better] if column.arrow else ""
     )
-    unit = f" ({escape(column.unit)})" if column.unit else ""
-    return f"{escape(label_of(board, column))}{unit}{arrow}"
+    unit = f" ({column.unit})" if column.unit else ""
+    return f"{_stacked(f'{label_of(board, column)}{unit}', 1)}{arrow}"
 
 
-def _cells(board: Board, row: Row) -> list[str]:
+def _stacked(label: str, span: int) -> str:
+    """A head over so many columns, as LaTeX: in lines no longer than their room, as far as its words allow."""
+    lines = textwrap.wrap(label, _HEAD_LETTERS * span, break_long_words=False)
+    text = r"\\".join(map(escape, lines))
+    return rf"\shortstack{{{text}}}" if len(lines) > 1 else text
+
+
+def _cells(board: Board, row: Row, places: Sequence[int]) -> list[str]:
     name = escape(name_of(row)) + (r"$^{\ddagger}$" if row.entry.training == "in-domain" else "")
     if status_of(row):
         name += rf" \emph{{{status_of(row)}}}"
-    cells = (_cell(board, row, place) for place in range(1, len(board.columns)))
+    cells = (_cell(board, row, place) for place in places[1:])
     return [escape(row.rank_label or MISSING), name, *cells]
 
 
@@ -108,14 +149,9 @@ def _cell(board: Board, row: Row, place: int) -> str:
     found = emphasis(board, row, place)
     if found:
         text = rf"\textbf{{{text}}}" if found == "best" else rf"\underline{{{text}}}"
-    letters, mark, spread = (
-        letters_of(board, row, place),
-        row.marks.get(place, ""),
-        row.spreads.get(place, ""),
-    )
-    raised = rf"$^{{\mathrm{{{letters}}}}}$" if letters else ""
+    mark, spread, raised = row.marks.get(place, ""), row.spreads.get(place, ""), ""
     if _RAISED.keys() >= set(mark):
-        raised, mark = raised + "".join(_RAISED[sign] for sign in mark), ""
+        raised, mark = "".join(_RAISED[sign] for sign in mark), ""
     beside = " ".join(rf"{{\footnotesize {escape(part)}}}" for part in (spread, mark) if part)
     return f"{text}{raised}{f' {beside}' if beside else ''}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from leaderboard.boards.exports.cells import emphasis, footnotes, letters_of, name_of, status_of, text_of
+from leaderboard.boards.exports.cells import emphasis, footnotes, name_of, status_of, text_of
 from leaderboard.boards.exports.cited import Cited
 from leaderboard.boards.exports.naming import datasets_of, label_of, measured
 from leaderboard.boards.model import Board, Column, Row
@@ -64,13 +64,9 @@ def _cell(board: Board, row: Row, place: int) -> str:
     text = escaped(text_of(board, row, place))
     if emphasis(board, row, place) == "best":
         text = f"**{text}**"
-    letters, mark, spread = (
-        letters_of(board, row, place),
-        row.marks.get(place, ""),
-        row.spreads.get(place, ""),
-    )
-    beside = " ".join(escaped(part) for part in (spread, mark) if part)
-    return f"{text}{f'<sup>{letters}</sup>' if letters else ''}{f' {beside}' if beside else ''}"
+    parts = (row.spreads.get(place, ""), row.marks.get(place, ""))
+    beside = " ".join(escaped(part) for part in parts if part)
+    return f"{text}{f' {beside}' if beside else ''}"
 
 
 def _line(cells: list[str]) -> str:

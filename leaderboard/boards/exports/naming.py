@@ -9,15 +9,17 @@ from leaderboard.boards.model import EFFECTIVENESS, Board, Column
 
 #: By view: what the cells are of the measure, and what the head of each dataset's column ends with.
 _VIEWS: Mapping[str, tuple[str, str]] = {
-    "delta": ("Difference to BM25 in {}", "Δ"),
-    "relative": ("Relative difference to BM25 in {}", "Δ %"),
-    "rank": ("Rank by {}", "rank"),
+    "delta": ("Difference to {baseline} in {measure}", "Δ"),
+    "relative": ("Relative difference to {baseline} in {measure}", "Δ %"),
+    "rank": ("Rank by {measure}", "rank"),
 }
 
 
 def measured(board: Board) -> str:
     """What the datasets' cells show: `nDCG@10`, `Rank by nDCG@10`."""
-    return _VIEWS[board.view][0].format(board.measure) if board.view else board.measure
+    if not board.view:
+        return board.measure
+    return _VIEWS[board.view][0].format(measure=board.measure, baseline=board.baseline)
 
 
 def label_of(board: Board, column: Column) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from leaderboard.boards.exports.cited import Cited
 from leaderboard.boards.exports.naming import key_of
-from leaderboard.boards.model import Board, Column, Row, Value, reason_gone
+from leaderboard.boards.model import DELTA, Board, Column, Row, Value, reason_gone
 from leaderboard.boards.state import VIEWS
 from leaderboard.core.text.csv import harmless
 from leaderboard.results.history.entry_rows import EntryRow
@@ -29,6 +29,8 @@ MEASURED = (
     "latency_bm25 [ms]",
     "stored_runs",
 )
+#: And, where all pairs were tested, between which ranks the system lies: as numbers, for the column has them as text.
+RANK_ENDS = ("rank low", "rank high")
 #: And, for seed sets, what stands behind their means.
 SEEDS = ("seeds", "sample deviation")
 #: And, for boards as they were, why a row was taken off since.
@@ -79,13 +81,15 @@ def to_csv(board: Board, cited: Cited) -> str:
 def _beside(board: Board) -> list[tuple[Sequence[str], Callable[[Row], Sequence[Value]]]]:
     """Further columns that the board's rows have: their names, and what makes their cells."""
     found: list[tuple[Sequence[str], Callable[[Row], Sequence[Value]]]] = []
-    for place in sorted({place for row in board.rows for place in intervals(row)}):
-        key = board.columns[place].key
-        found.append(((f"{key} interval low", f"{key} interval high"), partial(_interval_cells, place)))
+    ends = {id(row): intervals(board, row) for row in board.rows}
+    known = set().union(*ends.values())
+    for key in (column.key for column in board.columns if column.key in known):
+        found.append(((f"{key} interval low", f"{key} interval high"), partial(_interval_cells, ends, key)))
     if board.machine:
         found.append((MEASURED, _measured_cells))
-    if board.certainty is not None and board.certainty.current:
+    if board.certainty is not None:
         found.append((tested_columns(board.measure), partial(_tested_cells, board.certainty.settings.alpha)))
+        found.append((RANK_ENDS, _rank_cells))
     if any(row.spreads and row.entry.seed_count for row in board.rows):
         found.append((SEEDS, partial(_seed_cells, board.measure)))
     if any(row.ranked_in == QUARANTINED for row in board.rows):
@@ -95,13 +99,24 @@ def _beside(board: Board) -> list[tuple[Sequence[str], Callable[[Row], Sequence[
     return found
 
 
-def intervals(row: Row) -> dict[int, tuple[float, float]]:
-    """The ends of the intervals of the row's scores, by the places of their columns."""
-    return {**row.intervals, **{place: (one.low, one.high) for place, one in row.found.items()}}
+def intervals(board: Board, row: Row) -> dict[str, tuple[float, float]]:
+    """The ends of the intervals of the row's scores and of its difference, by the keys of their columns."""
+    scores = {**row.intervals, **{place: (one.low, one.high) for place, one in row.found.items()}}
+    found = {board.columns[place].key: scores[place] for place in sorted(scores)}
+    sure = row.certainty
+    if sure is not None and sure.delta_low is not None and sure.delta_high is not None:
+        found[DELTA] = (sure.delta_low, sure.delta_high)
+    return found
 
 
-def _interval_cells(place: int, row: Row) -> Sequence[Value]:
-    return intervals(row).get(place, (None, None))
+def _interval_cells(
+    ends: Mapping[int, Mapping[str, tuple[float, float]]], key: str, row: Row
+) -> Sequence[Value]:
+    return ends[id(row)].get(key, (None, None))
+
+
+def _rank_cells(row: Row) -> Sequence[Value]:
+    return (None, None) if row.certainty is None else (row.certainty.rank_low, row.certainty.rank_high)
 
 
 def tested_columns(measure: str) -> list[str]:
@@ -114,8 +129,9 @@ def _tested_cells(alpha: float, row: Row) -> Sequence[Value]:
     found = row.certainty
     if found is None or found.p_baseline is None:
         return [None] * 5
-    rejected = "True" if found.p_baseline < alpha else "False"
-    return [found.wins, found.losses, found.raw_p_baseline, found.p_baseline, rejected]
+    corrected = found.p_baseline_corrected
+    rejected = None if corrected is None else str(corrected < alpha)
+    return [found.wins, found.losses, found.p_baseline, corrected, rejected]
 
 
 def _seed_cells(measure: str, row: Row) -> Sequence[Value]:

@@ -119,6 +119,10 @@ def _part(name: str) -> Any:
 
 _COLUMNS = [
     (Head(COSTS[0].label, COSTS[0].unit, "mean of single warm searches"), lambda one: one.latency["mean"]),
+    (
+        Head("±", "ms", "how far the mean may be off"),
+        lambda one: one.figures.get("spread_ms"),
+    ),
     *((Head(name, "ms", "latency of single searches"), _percentile(name)) for name in ("p50", "p95", "p99")),
     (
         Head("Searches", "", "how many were timed, one at a time"),

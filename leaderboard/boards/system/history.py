@@ -33,6 +33,7 @@ class Closer(NamedTuple):
     dataset: str
     dataset_slug: str
     with_baseline: str
+    baseline_name: str
     with_best: str
     best_system: str
     queries: str
@@ -102,6 +103,7 @@ def _closer(slug: str, results: Sequence[Result]) -> list[Closer]:
                 result.dataset,
                 result.dataset_slug,
                 _address(baseline, slug, **chosen) if baseline else "",
+                result.baseline_name,
                 _address(best, slug, **chosen) if best else "",
                 result.best_system,
                 reverse("queries", args=[result.dataset_slug]),
@@ -111,13 +113,16 @@ def _closer(slug: str, results: Sequence[Result]) -> list[Closer]:
 
 
 def _compare_all(slug: str, results: Sequence[Result]) -> list[tuple[str, str]]:
-    """(what, address): with BM25, and with the system that is the best on most of its datasets."""
-    baselines = Counter(each.baseline_slug for each in results if each.baseline_slug not in ("", slug))
+    """(what, address): with the baseline, and with the system that is the best, on most of its datasets."""
+    baselines = Counter(
+        (each.baseline_slug, each.baseline_name) for each in results if each.baseline_slug not in ("", slug)
+    )
     best = Counter((each.best_slug, each.best_system) for each in results if each.best_slug != slug)
     links = []
-    if baselines:
-        links.append(("Compare with BM25", _address(baselines.most_common(1)[0][0], slug)))
-    if best and (not baselines or best.most_common(1)[0][0][0] != baselines.most_common(1)[0][0]):
+    baseline_slug, baseline_name = baselines.most_common(1)[0][0] if baselines else ("", "")
+    if baseline_slug:
+        links.append((f"Compare with {baseline_name}", _address(baseline_slug, slug)))
+    if best and best.most_common(1)[0][0][0] != baseline_slug:
         best_slug, name = best.most_common(1)[0][0]
         links.append((f"Compare with {name}", _address(best_slug, slug)))
     return links

@@ -14,6 +14,7 @@ from leaderboard.boards.system.result import Result, SeedResult, with_certainty
 from leaderboard.boards.system.word_pieces import is_word_pieces, job_of, scores_by_job
 from leaderboard.core import anonymity
 from leaderboard.core.text import deltas
+from leaderboard.core.text.baselines import named_baseline
 from leaderboard.models import Entry, Seed, System
 from leaderboard.models.results import EntryQuerySet
 from leaderboard.results.history.entry_rows import short_citation
@@ -48,6 +49,7 @@ def system_facts(slug: str) -> dict[str, Any] | None:
             "description",
             "parameters",
             "team__name",
+            "participant",
             "team__slug",
             "source__title",
             "source__authors",
@@ -194,6 +196,7 @@ def _result(
         word_pieces_relative=deltas.relative(value, word_pieces),
         seeds=_seed_results(row["seeds"], ordered),
         baseline_slug=compared.slug if compared else "",
+        baseline_name=named_baseline(compared.system, row["dataset__name"]) if compared else "",
     )
 
 

@@ -6,7 +6,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from leaderboard.boards.columns.significance import interval_text, written_p
+from leaderboard.boards.columns.significance import (
+    difference_interval_text,
+    interval_text,
+    ranks_text,
+    written_p,
+)
 from leaderboard.boards.model import rank_label
 from leaderboard.core.text import numbers
 from leaderboard.models import Entry
@@ -66,6 +71,7 @@ class Result(NamedTuple):
     deviations: Mapping[str, float] = MappingProxyType({})
     seeds: Sequence[SeedResult] = ()
     baseline_slug: str = ""
+    baseline_name: str = ""
     certainty: EntryCertainty | None = None
 
     @property
@@ -95,18 +101,17 @@ class Result(NamedTuple):
     def _certain(self) -> dict[str, str]:
         sure = self.certainty
         if sure is None:
-            return dict.fromkeys(("interval", "group", "p_baseline", "p_best", "tally"), "—")
-        tally = (
-            f"{sure.wins}/{sure.ties}/{sure.losses}"
-            if sure.wins is not None and not self.is_baseline
-            else "—"
-        )
+            return dict.fromkeys(
+                ("interval", "ranks", "delta_interval", "p_baseline", "p_best", "tally"), "—"
+            )
+        compared = sure.p_baseline is not None
         return {
             "interval": interval_text(sure.low, sure.high),
-            "group": sure.group or "—",
+            "ranks": ranks_text(sure) or "—",
+            "delta_interval": difference_interval_text(sure) or "—",
             "p_baseline": "—" if sure.p_baseline is None else written_p(sure.p_baseline),
-            "p_best": "—" if sure.p_best is None else written_p(sure.p_best),
-            "tally": tally,
+            "p_best": "—" if sure.p_best_corrected is None else written_p(sure.p_best_corrected),
+            "tally": f"{sure.wins}/{sure.ties}/{sure.losses}" if compared else "—",
         }
 
 

@@ -11,7 +11,8 @@ from django.db.models.functions import Cast
 from leaderboard.boards.dataset_board import ARCHITECTURES
 from leaderboard.core import anonymity
 from leaderboard.core.text import deltas, numbers
-from leaderboard.datasets.lists import baseline_scores
+from leaderboard.core.text.baselines import several_baselines
+from leaderboard.datasets.lists import NONE, Baseline, baselines_of
 from leaderboard.models import Entry, System, Team
 from leaderboard.models.results import EntryQuerySet
 
@@ -34,6 +35,7 @@ class TeamResult(NamedTuple):
     direction: str
     provenance: str
     is_baseline: bool
+    baseline: str
     published: str
 
 
@@ -67,6 +69,7 @@ def team_facts(slug: str) -> dict[str, Any] | None:
         **team,
         "systems": shown,
         "results": results,
+        "baseline": several_baselines(result.baseline for result in results),
         "datasets": len({result.dataset_slug for result in results}),
         "newest": max((system["newest"] for system in shown), default=""),
     }
@@ -96,14 +99,14 @@ def _results(team_id: int) -> list[TeamResult]:
             published=Cast("published_at", TextField()),
         )[:MOST_RESULTS]
     )
-    baselines = baseline_scores((row["dataset_id"], row["comparison_group"]) for row in rows)
-    return [_result(row, baselines.get((row["dataset_id"], row["comparison_group"]), {})) for row in rows]
+    baselines = baselines_of((row["dataset_id"], row["comparison_group"]) for row in rows)
+    return [_result(row, baselines.get((row["dataset_id"], row["comparison_group"]), NONE)) for row in rows]
 
 
-def _result(row: Mapping[str, Any], baseline: Mapping[str, float]) -> TeamResult:
+def _result(row: Mapping[str, Any], baseline: Baseline) -> TeamResult:
     measure = row["dataset__primary_measure"]
     value, decimals = row["scores"].get(measure), 3 if row["dataset__hidden"] else 4
-    against = None if row["is_baseline"] else baseline.get(measure)
+    against = None if row["is_baseline"] else baseline.scores.get(measure)
     delta = deltas.absolute(value, against)
     return TeamResult(
         system=row["system__name"],
@@ -118,5 +121,6 @@ def _result(row: Mapping[str, Any], baseline: Mapping[str, float]) -> TeamResult
         direction=numbers.direction(delta, measure),
         provenance=row["provenance"],
         is_baseline=row["is_baseline"],
+        baseline=baseline.name,
         published=row["published"][:10],
     )

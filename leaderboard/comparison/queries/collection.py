@@ -14,6 +14,7 @@ from evaluation.collections.beir import read_queries
 from evaluation.judgements.qrels import Qrels
 from leaderboard.core.measures import better
 from leaderboard.core.storage.store import Area, path_of
+from leaderboard.core.text.baselines import named_baseline
 from leaderboard.datasets.qrels import NotOpen, open_judgements
 from leaderboard.models import Dataset, Entry
 from leaderboard.models.datasets import DatasetQuerySet, Visibility
@@ -81,6 +82,12 @@ def compared_entries(dataset: Dataset) -> EntryQuerySet:
         .filter(Q(evaluation__isnull=False) | Q(seed_count__gte=2))
         .order_by("-is_baseline", "published_at", "pk")
     )
+
+
+def baseline_of(dataset: Dataset) -> str:
+    """How the baseline of the dataset's present results is called, empty where there is none. One query."""
+    systems = compared_entries(dataset).filter(is_baseline=True).values_list("system__name", flat=True)
+    return next((named_baseline(name, dataset.name) for name in systems[:1]), "")
 
 
 def by_score(entries: Iterable[Entry], measure: str) -> list[Entry]:

@@ -13,6 +13,7 @@ from evaluation.runs.top_documents import shown
 from leaderboard.boards.state import Parameters
 from leaderboard.comparison.queries.collection import OpenCollection, by_score, compared_entries, query_url
 from leaderboard.core.http.choices import UnknownChoice
+from leaderboard.core.measures import canonical_name
 from leaderboard.core.text import deltas, numbers
 from leaderboard.datasets.derived_files import excerpts, top_documents
 from leaderboard.models import Entry, Run
@@ -39,7 +40,7 @@ class QueryState:
         systems = tuple(dict.fromkeys(slug for slug in parameters.getlist("system") if slug))
         if len(systems) > MOST_SYSTEMS:
             raise UnknownChoice("number of systems", str(len(systems)), [f"1 to {MOST_SYSTEMS}"])
-        measure = (parameters.getlist("measure") or [""])[-1]
+        measure = canonical_name((parameters.getlist("measure") or [""])[-1])
         return cls(measure, systems, "all" in parameters.getlist("judged"))
 
     def query_string(self) -> str:

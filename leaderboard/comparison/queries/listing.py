@@ -14,7 +14,7 @@ from leaderboard.boards.state import Parameters
 from leaderboard.comparison.queries.collection import OpenCollection, query_url
 from leaderboard.comparison.queries.difficulty import Difficulty, difficulty
 from leaderboard.core.http.choices import UnknownChoice
-from leaderboard.core.measures import better
+from leaderboard.core.measures import better, canonical_name
 from leaderboard.core.text.numbers import written
 
 ROWS_OF_A_PAGE = 100
@@ -27,7 +27,7 @@ COLUMNS: Mapping[str, tuple[str, Literal["asc", "desc"], str]] = {
     "spread": ("Spread", "desc", "sample standard deviation over the systems"),
     "lowest": ("Lowest", "asc", "of any system"),
     "highest": ("Highest", "asc", "of any system"),
-    "baseline": ("BM25", "asc", "the baseline's own"),
+    "baseline": ("Baseline", "asc", "the baseline's own"),
 }
 
 
@@ -52,7 +52,7 @@ class ListState:
         page = last["page"]
         if page and not (page.isascii() and page.isdigit() and len(page) < 10):
             raise UnknownChoice("page", page, ["a whole number"])
-        return cls(last["measure"], sort, order, max(int(page or 1), 1))
+        return cls(canonical_name(last["measure"]), sort, order, max(int(page or 1), 1))
 
     def but(self, **changes: Any) -> ListState:
         """The same view with other values, from its first page on unless a page is named."""

@@ -17,6 +17,8 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
+from leaderboard.core.cache.encoding import SignedValues
+
 logger = logging.getLogger(__name__)
 
 #: Seconds for which a server that did not answer is not asked again: each asking may take its whole patience.
@@ -28,7 +30,7 @@ T = TypeVar("T")
 
 
 class ForgivingRedisCache(RedisCache):
-    """Django's Redis cache, treating a server that does not answer as an empty cache."""
+    """Django's Redis cache, treating a server that does not answer as an empty cache, and keeping no pickles."""
 
     #: Shared by the objects that Django makes for each thread.
     _silent_until = 0.0
@@ -36,21 +38,23 @@ class ForgivingRedisCache(RedisCache):
 
     def __init__(self, server: str, params: dict[str, Any]) -> None:
         """As Django makes it. One attempt is enough: what is not at hand is computed."""
-        options = {**params.get("OPTIONS", {}), "retry": Retry(NoBackoff(), 0)}
+        options = {**params.get("OPTIONS", {}), "retry": Retry(NoBackoff(), 0), "serializer": SignedValues}
         super().__init__(server, {**params, "OPTIONS": options})
 
     def get(self, key: Any, default: Any = None, version: int | None = None) -> Any:
-        """The cached value, or `default` when it is missing or the server is away."""
+        """The cached value, or `default` when it is missing, not ours, or the server is away."""
         ask = super().get
-        return self._ask(
-            lambda: ask(key, default, version),
-            lambda: self._here.get(key, default, version) if _is_limit(key) else default,
+        found = self._ask(
+            lambda: ask(key, None, version),
+            lambda: self._here.get(key, None, version) if _is_limit(key) else None,
         )
+        return default if found is None else found
 
     def get_many(self, keys: Any, version: int | None = None) -> dict[Any, Any]:
-        """The cached values by key; empty when the server is away."""
+        """The cached values by key, without those that are not ours; empty when the server is away."""
         ask = super().get_many
-        return self._ask(lambda: ask(keys, version), dict)
+        found: dict[Any, Any] = self._ask(lambda: ask(keys, version), dict)
+        return {key: value for key, value in found.items() if value is not None}
 
     def set(self, key: Any, value: Any, timeout: Any = 3600, version: int | None = None) -> None:
         """Store the value where the server answers."""

@@ -9,10 +9,12 @@ from isal import igzip
 
 _GZIP = b"\x1f\x8b"
 _LEVEL = 2
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 def gzipped(source: Path, target: Path) -> Path:
-    """The file's content as gzip in `target`, without name or time: however it was sent, the same bytes."""
+    """The file's content as gzip in `target`, without name, time or byte order mark: however it was sent, the same
+    bytes."""
     with source.open("rb") as start:
         compressed = start.read(2) == _GZIP
     with (
@@ -20,5 +22,6 @@ def gzipped(source: Path, target: Path) -> Path:
         target.open("wb") as file,
         igzip.IGzipFile(filename="", mode="wb", compresslevel=_LEVEL, fileobj=file, mtime=0) as writer,
     ):
+        writer.write(reader.read(len(_BYTE_ORDER_MARK)).removeprefix(_BYTE_ORDER_MARK))
         shutil.copyfileobj(reader, writer, 1 << 20)
     return target

@@ -15,6 +15,7 @@ from django.conf import settings
 from isal import isal_zlib
 
 from evaluation.archives.compression import Limits, open_blocks
+from evaluation.runs.header import BYTE_ORDER_MARK
 from leaderboard.core.storage.disk import naming
 from leaderboard.core.storage.store import Area, keep_again, path_of, unfinished, writing
 
@@ -33,7 +34,7 @@ class StoredRun(NamedTuple):
 
 
 def store_run(path: Path, limits: Limits | None = None) -> StoredRun:
-    """Store a run file, however it is compressed. The same text is stored once.
+    """Store a run file, however it is compressed. The same text is stored once, without its byte order mark.
 
     Raises evaluation.core.errors.InvalidContent for a damaged file or one over `limits`, and
     leaderboard.core.storage.disk.DiskFull.
@@ -47,6 +48,8 @@ def store_run(path: Path, limits: Limits | None = None) -> StoredRun:
             zstandard.ZstdCompressor(level=_LEVEL).stream_writer(file) as writer,
         ):
             for block in open_blocks(path, limits or Limits()):
+                if not size:
+                    block = block.removeprefix(BYTE_ORDER_MARK)
                 digest.update(block)
                 size += len(block)
                 writer.write(block)

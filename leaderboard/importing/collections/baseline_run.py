@@ -9,6 +9,7 @@ from django.utils.text import slugify
 
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.errors import InvalidContent, InvalidRun
+from evaluation.runs.naming import run_name
 from evaluation.runs.score import Target, check_run
 from leaderboard.core.storage.runs import StoredRun, store_run
 from leaderboard.core.work_requests import request_work
@@ -40,7 +41,7 @@ def read_baseline_run(path: Path, inspected: Inspected) -> BaselineRun:
         raise InvalidRun.of(*in_file(path.name, report.errors))
     tags = report.statistics.tags
     return BaselineRun(
-        path.name.split(".")[0], store_run(path), report.statistics.lines, tags[0] if tags else ""
+        run_name(path, tags), store_run(path), report.statistics.lines, tags[0] if tags else ""
     )
 
 
@@ -52,9 +53,12 @@ def name_run_on_board(dataset: Dataset, run: BaselineRun) -> bool:
     same = Entry.objects.public().filter(
         dataset=dataset, evaluation__qrels=dataset.current_qrels, evaluation__run__sha256=run.stored.sha256
     )
-    if not same.exists() or same.filter(is_baseline=True).exists():
+    # A team's own result goes before the site's, which was imported as the baseline alone.
+    rows = same.select_related("dataset", "system").order_by("published_at", "pk")
+    first = min(rows, key=lambda entry: entry.system.team_id is None, default=None)
+    if first is None or first.is_baseline:
         return False
-    name_baseline(same.select_related("dataset").order_by("published_at", "pk")[0])
+    name_baseline(first)
     return True
 
 
@@ -66,8 +70,8 @@ def request_baseline_run(dataset: Dataset, run: BaselineRun) -> bool:
     if baselines.filter(evaluation__run__sha256=run.stored.sha256).exists():
         return False
     system = house_system(
-        slug=slugify(f"{run.name}-{dataset.slug}")[:120],
-        name=f"{run.name} ({dataset.name})"[:120],
+        slug=slugify(f"{run.name}-{dataset.slug}".replace(".", "-"))[:120],
+        name=f"{run.name[: max(1, 117 - len(dataset.name))]} ({dataset.name})"[:120],
         architecture=Architecture.OTHER,
         description=f"The run that the curator named as the baseline of {dataset.name}.",
         parameters={},

@@ -28,7 +28,7 @@ from leaderboard.importing.collections.baseline_run import (
 from leaderboard.importing.collections.inspection import Inspected, check_split, inspect
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.importing.collections.source import Progress, open_source
-from leaderboard.importing.collections.splits import check_overlap, left_out
+from leaderboard.importing.collections.splits import check_overlap, left_out, permit_comparison
 from leaderboard.importing.collections.storing import (
     StoredContent,
     create_version,
@@ -38,6 +38,7 @@ from leaderboard.importing.collections.storing import (
     store_content,
 )
 from leaderboard.judgements import rescoring
+from leaderboard.judgements.disclosure import record_compared
 from leaderboard.models import Dataset, DatasetVersion, Entry, Qrels
 from leaderboard.models.datasets import Protection
 from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
@@ -85,7 +86,8 @@ def _no_progress(stage: str, share: float) -> None:
 
 
 def import_dataset(path: Path, options: ImportOptions, progress: Progress = _no_progress) -> Imported:
-    """Take in the collection at `path`, or bring the dataset up to date with it.
+    """Take in the collection at `path`, or bring the dataset up to date with it. Within `audit.acting`: where hidden
+    judgements are kept, what is told depends on who acts.
 
     Raises evaluation.core.errors.InvalidContent with every problem found, or NoSpace; nothing is then changed.
     """
@@ -100,6 +102,7 @@ def import_dataset(path: Path, options: ImportOptions, progress: Progress = _no_
         work = Path(folder)
         try:
             with open_source(path, options, work, progress) as source:
+                permit_comparison(source.qrels, options, existing)
                 inspected = inspect(source, options, work, progress)
                 refusals += check_overlap(inspected, options, existing)
                 if refusals:
@@ -138,6 +141,8 @@ def _check_options(options: ImportOptions, dataset: Dataset | None) -> list[Prob
                 "Say --baseline only with --runs-only.",
             )
         )
+    if options.baseline is not None and not options.baseline.is_file():
+        problems.append(problem("baseline", f"there is no file {options.baseline}", "Name a run file."))
     if options.protection == Protection.COMPETITION and not options.hidden:
         problems.append(
             problem(
@@ -243,6 +248,7 @@ def _record(
     named = run is not None and name_run_on_board(dataset, run)
     if run is not None and not named and request_baseline_run(dataset, run):
         asked = True
+        record_compared(f"a baseline run for {dataset}", dataset, qrels)  # no quota counts it
         changes.append("baseline run")
     if changes:
         board_changed(dataset, Kind.IMPORTED)

@@ -10,8 +10,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evaluation.archives.compression import open_blocks, open_lines
-from evaluation.collections.check import CorpusStatistics, QueryStatistics, check_corpus, check_queries
+from evaluation.archives.compression import open_blocks
+from evaluation.collections.check import (
+    CorpusStatistics,
+    QueryStatistics,
+    check_corpus,
+    check_document_ids,
+    check_queries,
+)
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
@@ -122,35 +128,8 @@ def _inspect_documents(source: Source, id_list: Path, progress: Progress) -> Cor
                 source.corpus, lambda identifier: file.write(identifier + "\n"), partial(progress, "corpus")
             )
         if source.document_ids is not None:
-            file.writelines(identifier + "\n" for identifier in _listed_ids(source.document_ids))
+            check_document_ids(source.document_ids, lambda identifier: file.write(identifier + "\n"))
     return None
-
-
-def _listed_ids(path: Path) -> Iterator[str]:
-    """The ids of `document-ids.txt`, one a line. Raises InvalidContent for a line that is no id."""
-    wrong: list[int] = []
-    for number, line in enumerate(open_lines(path), start=1):
-        if not line:
-            continue
-        try:
-            identifier = line.decode()
-        except UnicodeDecodeError:
-            identifier = ""
-        if len(identifier.split()) == 1 and len(line) <= 256:
-            yield identifier.strip()
-        else:
-            wrong.append(number)
-    if wrong:
-        raise InvalidContent.of(
-            Problem(
-                severity="error",
-                code="unusable_id",
-                count=len(wrong),
-                lines=tuple(wrong[:5]),
-                message=f"{path.name}: {len(wrong):,} lines are not one document id",
-                hint="Write one id a line, in UTF-8, without white space, of at most 256 bytes.",
-            )
-        )
 
 
 def _build_table(id_list: Path, work: Path, progress: Progress) -> Path | None:

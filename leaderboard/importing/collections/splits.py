@@ -1,23 +1,57 @@
-"""What may be offered beside hidden judgements: other splits, and none that gives those away."""
+"""What may be offered beside hidden judgements: other splits, and none that gives those away.
+
+An import without the scored split is compared with the judgements that are kept. That tells which pairs these judge, so
+it is for those who may read them, and recorded.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from heapq import merge
 from itertools import pairwise
 
+from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
 from evaluation.judgements.qrels import Qrels, read_qrels
+from leaderboard.core.audit import actor
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.datasets.files import may_offer_judgements
 from leaderboard.datasets.problems import problem
 from leaderboard.importing.collections.inspection import Inspected
 from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.judgements.disclosure import may_know, record_compared
 from leaderboard.models import Dataset
+from leaderboard.models import Qrels as QrelsRow
+
+#: The same for every file, and said before any is read.
+NOT_COMPARED = problem(
+    "judgements_not_told",
+    "the hidden judgements of this dataset are compared only for people who may read them",
+    "Bring the scored split too, leave out the other splits, or ask somebody who may read hidden judgements (on the "
+    "command line: --by EMAIL).",
+)
+
+
+def permit_comparison(brought: Collection[str], options: ImportOptions, dataset: Dataset | None) -> None:
+    """Decide whether these splits may be held against the hidden judgements that are kept, and record that they are.
+
+    Call it before anything of them is read, within `audit.acting`: nobody in particular may not. Also recorded is an
+    import of the scored split, whose answer tells whether it is the same file. Raises InvalidContent with NOT_COMPARED.
+    """
+    if dataset is None or not brought or not (dataset.hidden and options.hidden):
+        return
+    kept = dataset.current_qrels or QrelsRow.objects.filter(version__dataset=dataset).order_by("pk").last()
+    if kept is None:
+        return
+    if options.split not in brought and not may_know(dataset, actor().person):
+        raise InvalidContent.of(NOT_COMPARED)
+    record_compared(f"an import onto {dataset}", dataset, kept)
 
 
 def check_overlap(inspected: Inspected, options: ImportOptions, dataset: Dataset | None) -> Iterator[Problem]:
-    """Other splits with judgements that are to stay hidden. An import without those is held against those kept."""
+    """Other splits with judgements that are to stay hidden. An import without those is held against those kept: call
+    `permit_comparison` first.
+    """
     if not options.hidden:
         return
     if options.split in inspected.judgements:

@@ -15,6 +15,7 @@ from leaderboard.datasets.files import (
     KeptFile,
     judgements_name,
     keep_file,
+    keep_judgements,
     kept_file,
     may_offer_judgements,
     offer_kept,
@@ -55,7 +56,7 @@ def store_content(
         if split == options.split:
             put(Area.QRELS, judged.path, judged.sha256)
         if may_offer_judgements(split, scored=options.split, hidden=bool(options.hidden)):
-            kept[split] = keep_file(gzipped(judged.path, work / f"{split}.gz"))
+            kept[split] = keep_judgements(judged.path, work)
     corpus = source.corpus if inspected.corpus is not None else None
     topics = inspected.topics.path
     stored = StoredContent(

@@ -21,6 +21,7 @@ from leaderboard.datasets.files import (
     QUERIES_NAME,
     judgements_name,
     keep_file,
+    keep_judgements,
     kept_file,
     may_offer_judgements,
     offer_kept,
@@ -57,8 +58,7 @@ def prepare_content(dataset: Dataset, qrels: Qrels) -> Content:
         topics, statistics = _topics(qrels, Path(folder))
         judgements = ""
         if may_offer_judgements(qrels.split, scored=qrels.split, hidden=dataset.hidden):
-            packed = gzipped(path_of(Area.QRELS, qrels.sha256), Path(folder) / "qrels.gz")
-            judgements = keep_file(packed).sha256
+            judgements = keep_judgements(path_of(Area.QRELS, qrels.sha256), Path(folder)).sha256
     return Content(topics, statistics, judgements)
 
 

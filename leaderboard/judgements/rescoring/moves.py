@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from evaluation.measures import SPEC_VERSION
 from leaderboard.models import Entry, Evaluation, Rescore, Seed
+from leaderboard.results.protection import policy_of
 from leaderboard.results.values import (
     comparison_group,
     over_seeds,
@@ -134,7 +135,7 @@ def _move(entry: Entry, rescore: Rescore, new: dict[int, Evaluation]) -> Move:
     scores = published[0]
     deviations: dict[str, float] = {}
     if _seeds(entry):
-        scores, deviations = over_seeds(published, hidden=dataset.hidden)
+        scores, deviations = over_seeds(published, hidden=dataset.hidden, step=policy_of(dataset).step)
     private: dict[str, float] = {}
     if entry.private_scores:  # revealed before: what is told of the other part is of the same judgements
         found = [published_private_scores(evaluation, dataset) for evaluation in after]

@@ -11,8 +11,10 @@ from django.core.management.base import BaseCommand, CommandError
 
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
+from leaderboard.core.audit import acting
 from leaderboard.importing.collections.importer import Imported, NoSpace, import_dataset
 from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.management.curating import find_person
 from leaderboard.models.datasets import Protection, Visibility
 
 
@@ -57,14 +59,21 @@ class Command(BaseCommand):
         parser.add_argument("--drop-self-matches", action="store_true", default=None)
         for part in ("queries", "documents", "runs"):
             parser.add_argument(f"--{part}-visibility", choices=Visibility.values)
+        parser.add_argument(
+            "--by", metavar="EMAIL",
+            help="whose act it is: an account here; comparing with hidden judgements takes the right to read them",
+        )  # fmt: skip
+        parser.add_argument("--why", default="imported on the command line", help="kept in the record")
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Import, and say what was done or everything that is wrong."""
         options["measures"] = tuple(options["measures"])
         said = ImportOptions(**{name: options[name] for name in ImportOptions.names()})
+        person = find_person(options["by"]) if options["by"] else None
         progress = _ProgressLine(self.stdout)
         try:
-            imported = import_dataset(options["path"], said, progress.show)
+            with acting(person, options["why"].strip()):
+                imported = import_dataset(options["path"], said, progress.show)
         except InvalidContent as error:
             progress.finish()
             raise CommandError(describe(error.report.problems)) from error

@@ -109,9 +109,9 @@ class Command(BaseCommand):
                 f"The file can be taken: {number_of(found.pairs, 'judgement')}, {found.unjudged:,} not judged yet."
             )
             return
-        compared = try_judgements(dataset, file, scale_grew=scale_grew)
         if dataset.hidden and dataset.current_qrels is not None:
             record_reading(f"{file.name} for {dataset}", dataset.pk, what="comparison")
+        compared = try_judgements(dataset, file, scale_grew=scale_grew)
         self._say(compared.counts())
 
     def _nothing(self, brought: JudgementImport) -> bool:

@@ -10,7 +10,9 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 
+from leaderboard.core.checks import check_folder
 from leaderboard.importing import bootstrap
+from leaderboard.management.supervisor.logs import say
 from leaderboard.management.supervisor.processes import die_with_parent
 from leaderboard.management.supervisor.site import Site, port_from_environment
 
@@ -34,11 +36,14 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
+        os.umask(0o077)  # of all processes of the site: what they write is for nobody else on this machine
         if options["prepare"]:
             bootstrap.prepare()
             return
         if options["stop_with_parent"]:
             die_with_parent(os.getppid(), signal.SIGTERM)
+        for warning in check_folder(None):
+            say(f"WARNING: {warning.msg} Better: {warning.hint}")
         site = Site(settings.VAR, port_from_environment(), bootstrap.ready, how_to_sign_in)
         sys.exit(site.run())
 

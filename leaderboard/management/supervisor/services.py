@@ -10,12 +10,16 @@ from pathlib import Path
 
 from leaderboard.management.supervisor.processes import Command
 
+#: What it is that serves: its workers, and what of a request it believes.
+GUNICORN_CONFIG = "python:leaderboard.core.http.gunicorn"
 WEB_WORKERS = 2
 WEB_THREADS = 4
 #: Runs are scored beside each other; what is measured runs alone.
 SCORING_PROCESSES = 2
 #: Of workers and their clock: readers' pages come first where all share a machine. On an idle one it changes nothing.
 NICENESS = 10
+#: Workers hear messages from their queues and say nothing to each other through the broker.
+WITHOUT_TALK = ("--without-gossip", "--without-mingle", "--without-heartbeat")
 #: What the driver of an NVIDIA GPU makes.
 _GPU = Path("/dev/nvidiactl")
 
@@ -24,7 +28,7 @@ def web(port: int, environment: Mapping[str, str]) -> Command:
     """gunicorn on the loopback address. It loads before it forks, so its workers share their memory."""
     options = [
         *("--bind", f"127.0.0.1:{port}", "--workers", str(WEB_WORKERS), "--preload"),
-        *("--worker-class", "gthread", "--threads", str(WEB_THREADS), "--keep-alive", "5"),
+        *("--config", GUNICORN_CONFIG, "--threads", str(WEB_THREADS), "--keep-alive", "5"),
         *("--timeout", "60", "--graceful-timeout", "4", "--no-control-socket"),
     ]
     if os.access("/dev/shm", os.W_OK):  # noqa: S108  heartbeats must not wait for a disk
@@ -58,7 +62,7 @@ def worker(name: str, queues: str, processes: int, environment: Mapping[str, str
     pool = ("prefork", "--concurrency", str(processes)) if processes else ("solo",)
     options = [
         *("--pool", *pool, "--queues", queues, "--hostname", f"{name}@%h"),
-        *("--prefetch-multiplier", "1", "--without-gossip", "--without-mingle", "--loglevel", "INFO"),
+        *("--prefetch-multiplier", "1", *WITHOUT_TALK, "--loglevel", "INFO"),
     ]
     return Command(name, [*_nicely(), *_celery("worker"), *options], environment)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from statistics import median
 from typing import Any, NamedTuple, TypeVar
 
 import orjson
@@ -16,6 +17,8 @@ from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.models import Entry, Measurement, Price
 
 Key = TypeVar("Key")
+#: From how many jobs on it is known what BM25 usually takes.
+FEWEST_JOBS = 3
 
 
 class Machine(NamedTuple):
@@ -30,7 +33,8 @@ class Measured(NamedTuple):
     """A measurement of a public entry.
 
     `figures` and `baseline` are as `evaluation.efficiency.Figures.as_data` gives them, `measured_at` is ISO text, and
-    `per_hour` what the machine costs today, None where nobody said.
+    `per_hour` what the machine costs today, None where nobody said. `baseline_off` is by what share BM25 took another
+    time in the job than it usually takes on the dataset and the machine, 0 where nobody knows yet.
     """
 
     dataset_id: int
@@ -44,6 +48,7 @@ class Measured(NamedTuple):
     baseline: Mapping[str, Any]
     per_hour: float | None = None
     currency: str = ""
+    baseline_off: float = 0.0
 
     def as_data(self) -> dict[str, Any]:
         """Everything that was measured, as the API and exports give it."""
@@ -53,6 +58,7 @@ class Measured(NamedTuple):
             "measured_at": self.measured_at,
             "figures": self.figures,
             "baseline": self.baseline,
+            "baseline_off": round(self.baseline_off, 3),
         }
 
     @property
@@ -78,7 +84,29 @@ def measured_on(dataset_ids: Iterable[int]) -> list[Measured]:
     if not ids:
         return []
     sql, parameters = _query(len(ids))
-    return _read(sql, [*ids, *parameters[len(ids) :]])
+    return beside_usual(_read(sql, [*ids, *parameters[len(ids) :]]))
+
+
+def usual_latency(latencies: Iterable[float]) -> float | None:
+    """What BM25 usually takes by what it took in several jobs: the median; None where these are fewer than three."""
+    found = list(latencies)
+    return median(found) if len(found) >= FEWEST_JOBS else None
+
+
+def beside_usual(measured: Sequence[Measured]) -> list[Measured]:
+    """The measurements, each with how far BM25 was off what it usually takes there under the same protocol."""
+    took: dict[tuple[int, Machine, str], list[float]] = {}
+    for one in measured:
+        if one.baseline_latency is not None:
+            took.setdefault((one.dataset_id, one.machine, one.protocol), []).append(one.baseline_latency)
+    usual = {where: usual_latency(latencies) for where, latencies in took.items()}
+
+    def off(one: Measured) -> float:
+        usually = usual.get((one.dataset_id, one.machine, one.protocol))
+        latency = one.baseline_latency
+        return abs(latency / usually - 1) if latency is not None and usually else 0.0
+
+    return [one._replace(baseline_off=off(one)) for one in measured]
 
 
 def measured_of(system_id: int) -> list[Measured]:

@@ -114,7 +114,7 @@ def _record(
     revision: int = facts.pop("board_revision")
     present = present_rows(dataset_id)
     if entry is not None and kind == Kind.PUBLISHED and entry.pk in present:
-        facts["result"] = result_facts(present, entry.pk, facts["primary_measure"])
+        facts["result"] = result_facts(present, entry.pk, facts["primary_measure"], facts["name"])
     BoardChange.objects.create(
         dataset_id=dataset_id,
         revision=revision,

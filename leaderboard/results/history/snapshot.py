@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from leaderboard.core.measures import better
+from leaderboard.core.text.baselines import named_baseline
 from leaderboard.models import Dataset, Entry
 from leaderboard.results import citations
 from leaderboard.results.history import entry_columns, entry_rows, measurements
@@ -64,10 +65,12 @@ def present_rows(dataset_id: int) -> dict[int, dict[str, Any]]:
     }
 
 
-def result_facts(rows: Mapping[int, Mapping[str, Any]], entry: int, measure: str) -> dict[str, Any]:
+def result_facts(
+    rows: Mapping[int, Mapping[str, Any]], entry: int, measure: str, dataset: str
+) -> dict[str, Any]:
     """What the news say of a new result: its score, its baseline's, and the best of the others that it is ranked with.
 
-    All are published values; None where there is none.
+    `dataset` is the dataset's name, for the baseline's. All are published values; None where there is none.
     """
     own = rows[entry]["entry"]
     others = [
@@ -78,12 +81,13 @@ def result_facts(rows: Mapping[int, Mapping[str, Any]], entry: int, measure: str
         and row["entry"]["comparison_group"] == own["comparison_group"]
     ]
     values = [each["scores"][measure] for each in others if measure in each["scores"]]
-    baselines = [each["scores"].get(measure) for each in others if each["is_baseline"]]
+    baselines = [each for each in others if each["is_baseline"]]
     choose = min if better(measure) == "lower" else max
     return {
         "measure": measure,
         "value": own["scores"].get(measure),
-        "baseline": baselines[-1] if baselines else None,
+        "baseline": baselines[-1]["scores"].get(measure) if baselines else None,
+        "baseline_name": named_baseline(baselines[-1]["system"], dataset) if baselines else "",
         "best_before": choose(values) if values else None,
     }
 

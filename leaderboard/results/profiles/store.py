@@ -126,8 +126,10 @@ def _basis(dataset: Dataset) -> dict[str, Any]:
 
 
 def _open_judgements(dataset: Dataset) -> Qrels | None:
-    """The judgements, where everyone may have them. Hidden ones are not even read."""
-    return None if dataset.hidden else dataset.current_qrels
+    """The judgements, where everyone may have them: their key and checksum. Hidden ones are not even read."""
+    if dataset.hidden or dataset.current_qrels_id is None:
+        return None
+    return Qrels.objects.only("sha256").get(pk=dataset.current_qrels_id)
 
 
 def _stored(profile: CorpusProfile, work: Path) -> dict[str, Any]:

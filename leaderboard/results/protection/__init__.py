@@ -6,21 +6,28 @@ competition.
 
 from leaderboard.results.protection.policy import (
     HIDDEN_DECIMALS,
+    HIDDEN_DEVIATION_DECIMALS,
     MOST_MEASURES,
     Policy,
     policy_of,
     policy_of_columns,
 )
 from leaderboard.results.protection.splits import draw_parts, evaluate_parts, private_means, public_means
+from leaderboard.results.protection.young import grown_up_at, is_young, readings_left, unknown_teams
 
 __all__ = [
     "HIDDEN_DECIMALS",
+    "HIDDEN_DEVIATION_DECIMALS",
     "MOST_MEASURES",
     "Policy",
     "draw_parts",
     "evaluate_parts",
+    "grown_up_at",
+    "is_young",
     "policy_of",
     "policy_of_columns",
     "private_means",
     "public_means",
+    "readings_left",
+    "unknown_teams",
 ]

@@ -6,12 +6,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evaluation.statistics.ladder import STEP
+from django.conf import settings
+
+from evaluation.statistics.ladder import PUBLIC_STEP, STEP, YOUNG_STEP
 from leaderboard.models import Dataset
 from leaderboard.models.datasets import Protection, Visibility
 
 #: Decimals of a published value where the judgements are hidden. Three leave a probing run 1.7 to 6.2 bits.
 HIDDEN_DECIMALS = 3
+#: Of the deviation of a seed set, which is a second number for the same unit of quota.
+HIDDEN_DEVIATION_DECIMALS = 2
 #: With hidden judgements every measure shown is another look at them.
 MOST_MEASURES = 3
 
@@ -44,6 +48,11 @@ class Policy:
         return HIDDEN_DECIMALS if self.hidden else None
 
     @property
+    def step(self) -> float:
+        """The steps in which the board's values are told; 0 where they have decimals instead."""
+        return PUBLIC_STEP if self.competition else 0.0
+
+    @property
     def most_measures(self) -> int | None:
         """How many measures the board may show; None without a limit."""
         return MOST_MEASURES if self.hidden else None
@@ -61,16 +70,29 @@ class Policy:
             f"either kind is logged.{texts}"
         )
         yield (
-            f"Published: {' and '.join(_listed(self.measures))}, rounded to {HIDDEN_DECIMALS} decimals. Differences, "
-            "means and ranks are computed from the rounded values."
+            f"Published: {' and '.join(_listed(self.measures))}, {self._rounded}. Differences, means and ranks are "
+            "computed from the rounded values."
         )
         yield "Not published: scores by query, intervals, tests, wins, and how many judged queries a run has."
         if limits := " and ".join(self._limits()):
             yield f"A person, and a team, may submit {limits} (UTC). The seeds of one system are one submission."
-        yield "Of seeds their mean and standard deviation are told, and nothing of single ones."
+        if self.competition:
+            yield "Of seeds their mean is told, and nothing of single ones."
+        else:
+            yield (
+                f"Of seeds their mean and, with {HIDDEN_DEVIATION_DECIMALS} decimals, their standard deviation are "
+                "told, and nothing of single ones."
+            )
+        yield from self._of_newcomers()
         yield "Runs that look like probes are taken, and looked at by a curator."
         if self.competition:
             yield from self._of_competition()
+
+    @property
+    def _rounded(self) -> str:
+        if self.competition:
+            return f"in steps of {PUBLIC_STEP}, the private part rounded to {HIDDEN_DECIMALS} decimals"
+        return f"rounded to {HIDDEN_DECIMALS} decimals"
 
     def _limits(self) -> Iterator[str]:
         if self.daily_quota is not None:
@@ -78,15 +100,27 @@ class Policy:
         if self.monthly_quota is not None:
             yield f"{_times(self.monthly_quota)} a month"
 
+    def _of_newcomers(self) -> Iterator[str]:
+        if settings.TEAM_APPROVAL:
+            yield "A curator approves a team before it first submits here."
+        if days := settings.YOUNG_TEAM_DAYS:
+            later = "" if self.competition else " What is not told then is told after that time."
+            yield (
+                f"For {days} days after its approval a team's first result is told, and further ones where they are "
+                f"better by more than {YOUNG_STEP}. Of such teams {settings.YOUNG_TEAM_READINGS} results are told a "
+                f"day, and others wait for their turn. Teams that nobody approved count as one.{later}"
+            )
+
     def _of_competition(self) -> Iterator[str]:
         yield (
             f"The board shows the public part, about {100 * self.public_share:.0f} % of the judged queries. Which ones "
             "is secret, and fixed. The others are the private part: a curator reveals it at the end of a round."
         )
         yield (
-            "A result appears only when it is better than the best that its team or its submitter knows of, by more "
-            f"than {STEP} and more than the standard error of the difference on the public part. Otherwise its team is "
-            "told “no significant change”, and nothing moves. This keeps noise and guesses off the board."
+            "A result appears only when it is better than the best that its team or its submitter knows of, at first "
+            f"the baseline, by more than {STEP} and more than the standard error of the difference on the public part, "
+            "or a multiple of it that grows with the number of results. Otherwise its team is told “no significant "
+            "change”, and nothing moves. This keeps noise and guesses off the board."
         )
         yield (
             "A team has one place on the board, or as many as its round says, and so has a person over all their "

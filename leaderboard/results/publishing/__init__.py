@@ -16,6 +16,7 @@ from leaderboard.results.publishing.reported import ReportedEntry, publish_repor
 from leaderboard.results.publishing.republish import refresh_scores
 from leaderboard.results.publishing.revealing import CannotReveal, Revealed, reveal_private
 from leaderboard.results.publishing.scored import SEEDS, publish_entry, publish_seed_set
+from leaderboard.results.publishing.telling import decide_again, tell_due
 from leaderboard.results.publishing.visibility import name_baseline, set_visibility, withdraw_entries
 from leaderboard.results.values import (
     HIDDEN_DECIMALS,
@@ -38,6 +39,7 @@ __all__ = [
     "boards_of_team",
     "challenge_changed",
     "comparison_group",
+    "decide_again",
     "hold_systems",
     "mark_pooled",
     "name_baseline",
@@ -57,6 +59,7 @@ __all__ = [
     "source_changed",
     "system_changed",
     "team_changed",
+    "tell_due",
     "training_exposure",
     "unpublish",
     "withdraw_entries",

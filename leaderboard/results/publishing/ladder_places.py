@@ -1,9 +1,9 @@
-"""What a competition's Ladder holds back, and how many results of a team or a person stand on its board.
+"""What the Ladder holds back, and how many results of a team or a person stand on a competition's board.
 
-A result of a team is told only where it beats the best that the team or its submitter knows of
-(`evaluation.statistics.ladder` has the formula). Else it is kept as a HELD entry without scores, and nothing that
-anybody can see moves. Of those that are told the best of each team stand on the board; the others are SUPERSEDED: kept,
-and not ranked.
+In a competition, and of young teams on every hidden dataset, a result is told only where it beats the best that the
+team or its submitter knows of, which in a competition is the baseline at least (`evaluation.statistics.ladder` has the
+formula). Else it is kept as a HELD entry without scores, and nothing that anybody can see moves. In a competition the
+best of each team, of those that are told, stand on the board; the others are SUPERSEDED: kept, and not ranked.
 
 Call what is here with the dataset's board locked: of two results that end at once the second sees the first.
 """
@@ -15,15 +15,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from numpy.typing import NDArray
 
-from evaluation.statistics.ladder import paired_standard_error, rung
+from evaluation.statistics.ladder import STEP, YOUNG_STEP, paired_standard_error, rung
 from leaderboard.models import Dataset, Entry, Evaluation, Round, Team, User
-from leaderboard.results.protection import policy_of
+from leaderboard.results.protection import is_young, policy_of, unknown_teams
 from leaderboard.results.protection.splits import evaluate_parts, public_queries
 from leaderboard.results.records import per_query_values
-from leaderboard.results.values import over_seeds, published_scores
+from leaderboard.results.values import comparison_group, over_seeds, published_scores
 
 Visibility = Entry.Visibility
 #: Results of one team, and of one person over all teams, that a competition's board shows outside of a round.
@@ -33,39 +33,68 @@ PLACES = 1
 def is_significant(
     dataset: Dataset, evaluations: Sequence[Evaluation], score: float | None, submitter: User | None
 ) -> bool:
-    """Whether a new result of a team is told: always, but in a competition where it is no significant change.
+    """Whether a new result of a team is told: always, but where the Ladder holds it.
 
     `evaluations` are one, or those of a seed set; `score` is the published value of the primary measure. The site's own
     results are always told. Within a competition this reads private storage.
     """
-    team = evaluations[0].run.system.team_id
-    if not policy_of(dataset).competition or score is None or (team is None and submitter is None):
+    team, policy = evaluations[0].run.system.team, policy_of(dataset)
+    if not policy.hidden or score is None or (team is None and submitter is None):
         return True
-    known = _known_to(dataset, team, submitter, evaluations)
+    if not policy.competition and (team is None or not is_young(team)):
+        return True
+    results = _results_of(dataset, team, submitter).exclude(pk__in=_entries_of(evaluations))
+    known = _told_of(dataset, results.exclude(visibility=Visibility.HELD), evaluations)
+    step = YOUNG_STEP if known and team is not None and is_young(team) else STEP
+    if policy.competition:
+        known += _told_of(dataset, _baseline_beside(dataset, evaluations[0]), evaluations)
     if not known:
         return True
     best_score, best = max(known, key=lambda each: each[0])
-    public, measure = public_queries(evaluations[0].qrels), dataset.primary_measure
-    error = paired_standard_error(_by_query(evaluations, measure)[public], _by_query(best, measure)[public])
-    return rung(score, best_score, error).passed
+    shown = public_queries(evaluations[0].qrels) if policy.competition else slice(None)
+    measure = dataset.primary_measure
+    error = paired_standard_error(_by_query(evaluations, measure)[shown], _by_query(best, measure)[shown])
+    return rung(score, best_score, error, tries=results.count(), step=step).passed
 
 
-def _known_to(
-    dataset: Dataset, team: int | None, submitter: User | None, new: Sequence[Evaluation]
-) -> list[tuple[float, list[Evaluation]]]:
-    """What the team, or the submitter with any team, was told: published values with the evaluations behind them.
+def _results_of(dataset: Dataset, team: Team | None, submitter: User | None) -> QuerySet[Entry]:
+    """The results of whoever is told: the team, the submitter with any team, and of unknown teams all of these.
 
-    Whether it is shown, kept private, withdrawn or taken off does not matter: it was told. Results of earlier
-    judgements count with what their runs have on the present ones.
+    Whether one is shown, held, kept private, withdrawn or taken off does not matter.
     """
-    told = Q(system__team=team) if team is not None else Q(pk=None)
+    of_party = Q(system__team=team) if team is not None else Q(pk=None)
     if submitter is not None:
-        told |= Q(submitter=submitter) | Q(system__team__in=Team.objects.filter(members=submitter))
+        of_party |= Q(submitter=submitter) | Q(system__team__in=Team.objects.filter(members=submitter))
+    if team is not None and team.approved_at is None and is_young(team):
+        of_party |= unknown_teams()
+    return Entry.objects.filter(of_party, dataset=dataset).exclude(provenance=Entry.Provenance.REPORTED)
+
+
+def _entries_of(evaluations: Sequence[Evaluation]) -> QuerySet[Entry, int]:
+    """The entry that these evaluations have already, which is decided again."""
+    own = Q(evaluation__in=evaluations) | Q(seeds__evaluation__in=evaluations)
+    return Entry.objects.filter(own).values_list("pk", flat=True)
+
+
+def _baseline_beside(dataset: Dataset, evaluation: Evaluation) -> QuerySet[Entry]:
+    """The baseline that everybody knows: what a first result is held against."""
+    return Entry.objects.filter(
+        dataset=dataset,
+        comparison_group=comparison_group(evaluation),
+        is_baseline=True,
+        visibility=Visibility.PUBLIC,
+    )
+
+
+def _told_of(
+    dataset: Dataset, results: QuerySet[Entry], new: Sequence[Evaluation]
+) -> list[tuple[float, list[Evaluation]]]:
+    """Of these results the published values, with the evaluations behind them.
+
+    Those of earlier judgements count with what their runs have on the present ones.
+    """
     entries = (
-        Entry.objects.filter(told, dataset=dataset)
-        .exclude(visibility=Visibility.HELD)
-        .exclude(provenance=Entry.Provenance.REPORTED)
-        .select_related("evaluation")
+        results.select_related("evaluation")
         .defer("evaluation__values")
         .prefetch_related("seeds__evaluation")
         .order_by("pk")
@@ -76,7 +105,7 @@ def _known_to(
         runs = [each.run_id for each in evaluations_of(entry)]
         now = [] if own.intersection(runs) else _on_judgements_of(new[0], runs)
         if now and len(now) == len(runs):
-            value = _published(dataset, now)
+            value = published_mean(dataset, now)
             if value is not None:
                 found.append((value, now))
     return found
@@ -94,11 +123,14 @@ def _on_judgements_of(new: Evaluation, runs: list[int]) -> list[Evaluation]:
     return list(same.filter(run__in=runs).order_by("pk"))
 
 
-def _published(dataset: Dataset, evaluations: Sequence[Evaluation]) -> float | None:
-    for each in evaluations:
-        evaluate_parts(each)
+def published_mean(dataset: Dataset, evaluations: Sequence[Evaluation]) -> float | None:
+    """What is published of the primary measure: of one evaluation, or of those of a seed set."""
+    if policy_of(dataset).competition:
+        for each in evaluations:
+            evaluate_parts(each)
     scores = [published_scores(each, dataset) for each in evaluations]
-    means = scores[0] if len(scores) == 1 else over_seeds(scores, hidden=dataset.hidden)[0]
+    step = policy_of(dataset).step
+    means = scores[0] if len(scores) == 1 else over_seeds(scores, hidden=dataset.hidden, step=step)[0]
     return means.get(dataset.primary_measure)
 
 

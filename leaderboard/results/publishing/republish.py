@@ -6,6 +6,7 @@ from django.db import transaction
 
 from leaderboard.models import BoardChange, Dataset, Entry, Seed
 from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
+from leaderboard.results.protection import policy_of
 from leaderboard.results.publishing.ladder_places import settle_places
 from leaderboard.results.values import (
     over_seeds,
@@ -39,13 +40,14 @@ def fill_scores(dataset: Dataset, entries: list[Entry]) -> None:
     )
     changed: list[Entry] = []
     seeds: list[Seed] = []
+    step = policy_of(dataset).step
     for entry in rows.iterator(chunk_size=200):
         of_seeds = list(entry.seeds.all()) if entry.evaluation is None else []
         published = _published(entry, of_seeds, dataset)
         for seed, scores in zip(of_seeds, published, strict=False):
             seed.scores = told_of_seed(scores, dataset)
         entry.scores, entry.deviations = (
-            over_seeds(published, hidden=dataset.hidden) if of_seeds else (published[0], {})
+            over_seeds(published, hidden=dataset.hidden, step=step) if of_seeds else (published[0], {})
         )
         entry.private_scores = private_scores_of(entry, dataset) if entry.private_scores else {}
         seeds += of_seeds

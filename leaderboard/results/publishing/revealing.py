@@ -109,7 +109,8 @@ def release_held(dataset: Dataset, entries: QuerySet[Entry]) -> int:
     held = list(entries.filter(visibility=Visibility.HELD))
     for entry in held:
         entry.visibility = Visibility.PUBLIC if entry.public_wanted else Visibility.PRIVATE
-    Entry.objects.bulk_update(held, ["visibility"], batch_size=200)
+        entry.due_at = None
+    Entry.objects.bulk_update(held, ["visibility", "due_at"], batch_size=200)
     fill_scores(dataset, held)
     settle_places(dataset)
     return len(held)

@@ -11,8 +11,10 @@ from django.utils import timezone
 from leaderboard.models import Dataset, Entry, Evaluation, Seed, User
 from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
 from leaderboard.results.protection import evaluate_parts, policy_of
-from leaderboard.results.publishing.ladder_places import is_significant, settle_places
+from leaderboard.results.publishing.ladder_places import settle_places
 from leaderboard.results.publishing.provenance import UNMARKED, EntryMarks
+from leaderboard.results.publishing.telling import told_when
+from leaderboard.results.publishing.visibility import join_baseline
 from leaderboard.results.values import (
     comparison_group,
     over_seeds,
@@ -39,7 +41,7 @@ def publish_entry(
 ) -> Entry:
     """Show an evaluation on its dataset's board (or keep it for its team). Publishing it again changes nothing.
 
-    In a competition it may come back HELD, without scores: then it is told to nobody.
+    Over hidden judgements it may come back HELD, without scores: then it is told to nobody, or not yet.
     """
     dataset = evaluation.run.version.dataset
     lock_boards([dataset.pk])
@@ -60,6 +62,8 @@ def publish_entry(
         **marks.columns([evaluation]),
     )
     _shown(dataset, entry)
+    if entry.visibility == Entry.Visibility.PUBLIC and not is_baseline:
+        join_baseline(entry)
     return entry
 
 
@@ -78,8 +82,8 @@ def publish_seed_set(
     """Show the runs of one system that differ by their seeds, by label, as one entry: their mean and deviation.
 
     All of them together, since a mean over those that are there already would change with each. Publishing the set
-    again changes nothing. In a competition it may come back HELD, as a single result may: its mean decides. Over hidden
-    judgements mean and deviation are all that is stored for readers.
+    again changes nothing. It may come back HELD, as a single result may: its mean decides. Over hidden judgements mean
+    and deviation are all that is stored for readers.
     Raises ValueError for runs that are no set: of too few or too many seeds, several systems, or not comparable.
     """
     first, *others = seeds.values()
@@ -90,7 +94,9 @@ def publish_seed_set(
         return known.entry
     dataset = Dataset.objects.get(pk=first.run.version.dataset_id)
     published = {label: _scores_of(evaluation, dataset) for label, evaluation in seeds.items()}
-    scores, deviations = over_seeds(list(published.values()), hidden=dataset.hidden)
+    scores, deviations = over_seeds(
+        list(published.values()), hidden=dataset.hidden, step=policy_of(dataset).step
+    )
     columns = _columns(dataset, list(seeds.values()), scores, public=public, submitter=submitter)
     held = columns["visibility"] == Entry.Visibility.HELD
     entry = Entry.objects.create(
@@ -136,7 +142,8 @@ def _columns(
     """What a single result and a seed set have alike; whether it is told is decided here."""
     first = evaluations[0]
     visibility = Entry.Visibility.PUBLIC if public else Entry.Visibility.PRIVATE
-    if not is_significant(dataset, evaluations, scores.get(dataset.primary_measure), submitter):
+    told, due_at = told_when(dataset, evaluations, scores, submitter)
+    if not told:
         visibility = Entry.Visibility.HELD
     # What a reader of a hidden board may learn stops at the scores. Of a seed set it is the seed that misses most.
     missing = None if dataset.hidden else max(each.missing_queries for each in evaluations)
@@ -147,6 +154,7 @@ def _columns(
         "comparison_group": comparison_group(first),
         "training": training_exposure(first.run.system, dataset),
         "visibility": visibility,
+        "due_at": due_at,
         "public_wanted": public,
         "missing_queries": missing,
         "published_at": timezone.now(),

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef
+from django.db.models import Exists, OuterRef, QuerySet
 
-from leaderboard.models import Entry, EntryVersion
+from leaderboard.core.permissions import has_right
+from leaderboard.models import Entry, EntryVersion, Run
+from leaderboard.models.datasets import Visibility
 from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
 from leaderboard.results.publishing.ladder_places import settle_places
 
@@ -54,7 +56,7 @@ def withdraw_entries(submission_reference: str, reason: str) -> None:
     lock_boards(entries.values_list("dataset_id", flat=True))
     seen = entries.filter(visibility__in=[Entry.Visibility.PUBLIC, Entry.Visibility.SUPERSEDED])
     touched = list(seen.select_related("dataset", "system").order_by("pk"))
-    entries.update(withdrawal_reason=reason[:300], public_wanted=False)
+    entries.update(withdrawal_reason=reason[:300], public_wanted=False, due_at=None)
     seen.update(visibility=Entry.Visibility.WITHDRAWN)
     _settle(touched)
     _hand_on_baseline(touched)
@@ -74,20 +76,59 @@ def _hand_on_baseline(gone: Sequence[Entry]) -> None:
     for entry in gone:
         if entry.is_baseline:
             group = Entry.objects.filter(dataset=entry.dataset_id, comparison_group=entry.comparison_group)
-            own = group.filter(visibility=Entry.Visibility.PUBLIC, system__team=None)
+            shown = (Entry.Visibility.PUBLIC, Entry.Visibility.SUPERSEDED)
+            own = group.filter(visibility__in=shown, system__team=None)
             first = own.exclude(pk=entry.pk).order_by("published_at", "pk").first()
             group.filter(is_baseline=True).update(is_baseline=False)
             if first is not None:
-                group.filter(pk=first.pk).update(is_baseline=True)
+                group.filter(pk=first.pk).update(is_baseline=True, visibility=Entry.Visibility.PUBLIC)
                 board_changed(entry.dataset, Kind.BASELINE, first)
 
 
 @transaction.atomic
 def name_baseline(entry: Entry) -> None:
-    """Make the entry the one that its comparison group's deltas are taken against."""
+    """Make the entry the one that its comparison group's deltas are taken against.
+
+    The site's own result of the very run that a team has here leaves the board: two rows would say the same.
+    """
     lock_boards([entry.dataset_id])
-    Entry.objects.filter(
+    baselines = Entry.objects.filter(
         dataset=entry.dataset, comparison_group=entry.comparison_group, is_baseline=True
-    ).update(is_baseline=False)
+    )
+    if entry.system.team_id is not None:
+        _same_run_of_ours(entry).update(visibility=Entry.Visibility.SUPERSEDED)
+    baselines.update(is_baseline=False)
     Entry.objects.filter(pk=entry.pk).update(is_baseline=True)
     board_changed(entry.dataset, Kind.BASELINE, entry)
+
+
+def join_baseline(entry: Entry) -> None:
+    """Where the team's new result is of the run that was imported as the baseline, the baseline is that one.
+
+    Not where the sender is no curator of datasets and others may have the run, who download it or retrieve the same
+    one: the row would have their name. A curator may name that result the baseline all the same.
+    """
+    dataset, sender, evaluation = entry.dataset, entry.submitter, entry.evaluation
+    theirs_alone = (
+        dataset.runs_visibility == Visibility.CURATORS
+        and evaluation is not None
+        and not Run.objects.filter(sha256=evaluation.run.sha256, origin=Run.Origin.RETRIEVED).exists()
+    )
+    may = theirs_alone or (sender is not None and has_right(sender, "leaderboard.change_dataset"))
+    if (
+        may
+        and entry.system.team_id is not None
+        and _same_run_of_ours(entry).filter(is_baseline=True).exists()
+    ):
+        name_baseline(entry)
+        entry.refresh_from_db(fields=["is_baseline"])
+
+
+def _same_run_of_ours(entry: Entry) -> QuerySet[Entry]:
+    """The site's own public results of the run that a single result is of, in its comparison group."""
+    if entry.evaluation is None:
+        return Entry.objects.none()
+    return Entry.objects.filter(
+        dataset=entry.dataset_id, comparison_group=entry.comparison_group, system__team=None, system__source=None,
+        visibility=Entry.Visibility.PUBLIC, evaluation__run__sha256=entry.evaluation.run.sha256,
+    )  # fmt: skip

@@ -13,6 +13,7 @@ from leaderboard.results.significance.computing import (
 from leaderboard.results.significance.reading import read, read_at
 from leaderboard.results.significance.requests import request_if_changed, request_missing_certainty
 from leaderboard.results.significance.types import BoardCertainty, EntryCertainty, MeasureCertainty, Settings
+from leaderboard.results.significance.verdict import Verdict, verdict_of
 
 __all__ = [
     "BoardCertainty",
@@ -20,6 +21,7 @@ __all__ = [
     "Finding",
     "MeasureCertainty",
     "Settings",
+    "Verdict",
     "compute_certainty",
     "find_certainty",
     "keep_certainty",
@@ -27,4 +29,5 @@ __all__ = [
     "read_at",
     "request_if_changed",
     "request_missing_certainty",
+    "verdict_of",
 ]

@@ -10,7 +10,14 @@ from django.db import transaction
 from django.utils import timezone
 from numpy.typing import NDArray
 
-from evaluation.statistics import LETTERS, PermutedSums, count_wins, holm, intervals, tiers
+from evaluation.statistics import (
+    PermutedSums,
+    corrected_pairs,
+    count_wins,
+    holm,
+    intervals,
+    rank_intervals,
+)
 from leaderboard.core.measures import better
 from leaderboard.models import Certainty, Dataset, Entry
 from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
@@ -22,8 +29,12 @@ Values = NDArray[np.float64]
 #: Told the share of the work that is done, 0 to 1; what it raises stops the work.
 Progress = Callable[[float], None]
 
-#: Values by query that are held at once: 192 MB. Larger boards are read several times, some measures each time.
-_HELD = 24_000_000
+#: The ends of intervals, each of shape (entries,).
+Ends = tuple[Values, Values]
+
+#: Values by query that are held at once: 64 MB, and as much again for each copy of them and of differences. Larger
+#: boards are read several times, some measures each time.
+_HELD = 8_000_000
 #: What is kept of a score, more than any page shows, and of a p-value, which may be very small.
 _SCORE, _P = "{:.6f}", "{:.5g}"
 
@@ -56,19 +67,30 @@ def find_certainty(dataset: Dataset, progress: Progress = lambda share: None) ->
     content: dict[str, dict[str, Any]] = {}
     for read in _by_measure(board):
         # Together, since most of the work is to draw the resamples.
-        low, high = _intervals([values for _, _, values in read])
+        ends = _ends(
+            [part for _, entries, values in read for part in _with_differences(entries, values, board)]
+        )
         for measure, entries, values in read:
             progress(len(content) / len(board.measures))
-            ends = low[: len(entries)], high[: len(entries)]
-            low, high = low[len(entries) :], high[len(entries) :]
-            content[measure] = certainty_of(measure, entries, values, board, ends).as_dict()
+            of_scores, of_differences, *ends = ends
+            certainty = certainty_of(measure, entries, values, board, of_scores, of_differences)
+            content[measure] = certainty.as_dict()
     return Finding(board, content)
 
 
-def _intervals(values: Sequence[Values]) -> tuple[Values, Values]:
+def _with_differences(entries: Sequence[int], values: Values, board: ComparedBoard) -> tuple[Values, Values]:
+    """The values, and their differences to the baseline's, of no column where it has none."""
+    if board.baseline not in entries:
+        return values, values[:, :0]
+    return values, values - values[:, [entries.index(board.baseline)]]
+
+
+def _ends(parts: Sequence[Values]) -> list[Ends]:
     settings = Settings()
-    columns = np.hstack(values)
-    return intervals(columns, resamples=settings.resamples, level=settings.level, seed=settings.seed)
+    columns = np.hstack(parts)
+    low, high = intervals(columns, resamples=settings.resamples, level=settings.level, seed=settings.seed)
+    bounds = np.cumsum([part.shape[1] for part in parts])[:-1]
+    return list(zip(np.split(low, bounds), np.split(high, bounds), strict=True))
 
 
 @transaction.atomic
@@ -96,81 +118,87 @@ def certainty_of(
     entries: Sequence[int],
     values: Values,
     board: ComparedBoard,
-    ends: tuple[Values, Values],
+    of_scores: Ends,
+    of_differences: Ends,
 ) -> MeasureCertainty:
     """What can be said of one measure.
 
-    `values` has the shape (queries, entries), `entries` are their ids, `ends` those of their intervals, each of shape
-    (entries,). Of equal means the first is the best. Of the `board` it is asked which entry is the baseline, and which
-    ones are ranked apart.
+    `values` has the shape (queries, entries), `entries` are their ids. `of_scores` are the ends of the intervals of
+    their means, `of_differences` those of their differences to the baseline, empty where it has none. Of equal means
+    the first is the best. Of the `board` it is asked which entry is the baseline, and which ones are ranked apart.
     """
     settings = Settings()
     lower_is_better = better(measure) == "lower"
-    low, high = ends
     sums = PermutedSums(values, permutations=settings.permutations, seed=settings.seed)
     means = values.mean(axis=0)
     scores = -means if lower_is_better else means
     ranked = np.array(
         [place for place, entry in enumerate(entries) if entry not in board.closed], dtype=np.intp
     )
-    letters = _letters(scores, ranked, sums)
     columns: dict[str, Sequence[Any]] = {
-        "low": _rounded(low, _SCORE),
-        "high": _rounded(high, _SCORE),
-        "group": letters,
+        "low": _rounded(of_scores[0], _SCORE),
+        "high": _rounded(of_scores[1], _SCORE),
     }
-    if len(ranked):
-        columns |= _against("best", sums, int(ranked[np.argmax(scores[ranked])]))
-    if board.baseline in entries:
-        place = entries.index(board.baseline)
-        columns |= _against("baseline", sums, place)
-        counts = count_wins(values, place, lower_is_better=lower_is_better)
-        columns |= {name: counted.tolist() for name, counted in counts._asdict().items()}
+    best = int(ranked[np.argmax(scores[ranked])]) if len(ranked) else None
+    if best is not None:
+        columns |= _over_all_pairs(sums, scores, ranked, best)
+    baseline = entries.index(board.baseline) if board.baseline in entries else None
+    if baseline is not None:
+        columns |= _against_baseline(sums, means - means[baseline], of_differences, baseline)
+        counts = count_wins(values, baseline, lower_is_better=lower_is_better)
+        columns |= {name: _without(counted.tolist(), baseline) for name, counted in counts._asdict().items()}
     found = [
         EntryCertainty(**dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)
     ]
     return MeasureCertainty(
         measure,
         len(values),
-        board.baseline if board.baseline in entries else None,
-        _anchors(entries, scores, letters),
+        board.baseline if baseline is not None else None,
+        entries[best] if best is not None else None,
         dict(zip(entries, found, strict=True)),
     )
 
 
-def _letters(scores: Values, ranked: NDArray[np.intp], sums: PermutedSums) -> list[str]:
-    """The groups of the entries that are ranked together; the others have none."""
-    found = [""] * len(scores)
-    letters = tiers(
-        scores[ranked], lambda anchor: sums.p_values(int(ranked[anchor]))[ranked], level=Settings().alpha
-    )
-    for place, letter in zip(ranked, letters, strict=True):
-        found[place] = letter
-    return found
-
-
-def _against(whom: str, sums: PermutedSums, anchor: int) -> dict[str, list[float | None]]:
-    """The p-values against one entry, raw and corrected over all others; none of the entry itself."""
-    raw = sums.p_values(anchor)
-    raw[anchor] = np.nan
+def _against_baseline(
+    sums: PermutedSums, differences: Values, ends: Ends, baseline: int
+) -> dict[str, list[Any]]:
+    """Each mean difference to the baseline, its interval, its p-value, and that corrected over the board."""
+    p = sums.p_values(baseline)
+    p[baseline] = np.nan
     return {
-        f"p_{whom}": _rounded(holm(raw), _P),
-        f"raw_p_{whom}": _rounded(raw, _P),
+        "delta": _without(_rounded(differences, _SCORE), baseline),
+        "delta_low": _without(_rounded(ends[0], _SCORE), baseline),
+        "delta_high": _without(_rounded(ends[1], _SCORE), baseline),
+        "p_baseline": _rounded(p, _P),
+        "p_baseline_corrected": _rounded(holm(p), _P),
     }
+
+
+def _over_all_pairs(
+    sums: PermutedSums, scores: Values, ranked: NDArray[np.intp], best: int
+) -> dict[str, list[Any]]:
+    """What tests of all pairs tell: p-values against the best, and between which ranks each of `ranked` lies."""
+    settings = Settings()
+    corrected = corrected_pairs(sums, patterns=settings.pairs_permutations)
+    of_ranked = corrected[np.ix_(ranked, ranked)]
+    first, last = rank_intervals(scores[ranked], of_ranked, level=settings.alpha)
+    ranks: dict[str, list[int | None]] = {name: [None] * len(scores) for name in ("rank_low", "rank_high")}
+    for place, low, high in zip(ranked, first.tolist(), last.tolist(), strict=True):
+        ranks["rank_low"][place], ranks["rank_high"][place] = low, high
+    return {
+        "p_best": _without(_rounded(sums.p_values(best), _P), best),
+        "p_best_corrected": _without(_rounded(corrected[best], _P), best),
+        **ranks,
+    }
+
+
+def _without(found: Sequence[Any], place: int) -> list[Any]:
+    """With nothing at one place: a system is not compared with itself."""
+    return [None if at == place else one for at, one in enumerate(found)]
 
 
 def _rounded(values: Values, digits: str) -> list[float | None]:
     return [None if np.isnan(value) else float(digits.format(value)) for value in values]
-
-
-def _anchors(entries: Sequence[int], scores: Values, letters: Sequence[str]) -> dict[str, int]:
-    """The best entry of each tier, by letter."""
-    found = {}
-    for letter in LETTERS:
-        members = [place for place, of in enumerate(letters) if of == letter]
-        if members:
-            found[letter] = entries[max(members, key=scores.__getitem__)]
-    return found
 
 
 def _by_measure(board: ComparedBoard) -> Iterator[list[tuple[str, list[int], Values]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -46,19 +47,21 @@ def read(dataset_ids: Collection[int]) -> dict[int, BoardCertainty]:
             board = present.get(found["dataset_id"])
             if board is not None and board.comparison_group != found["comparison_group"]:
                 continue  # of the same results on earlier judgements: nothing of it holds for these numbers
-            certainty = _certainty(found, current=board is not None and board.key == found["key"])
+            current = board is not None and board.key == found["key"]
+            certainty = _certainty(found, current=current, baseline=board.baseline if board else None)
             known[certainty.dataset] = certainty
             _remembered.put(keys[certainty.dataset][1], certainty)
     return {dataset: found for dataset, found in known.items() if found is not None}
 
 
 def read_at(
-    dataset_id: int, revision: int, entries: Collection[int], group: str = ""
+    dataset_id: int, revision: int, entries: Collection[int], group: str = "", baseline: int | None = None
 ) -> BoardCertainty | None:
-    """What was found of a dataset's board when it had this revision; `entries` are those it showed, by their ids.
+    """What was found of a dataset's board when it had this revision.
 
-    Current where it was found of exactly these entries of its comparison group. None where there was nothing yet, or
-    nothing of the comparison group that is named, and where the judgements are hidden now. Two queries.
+    `entries` are those that it showed, `baseline` is the one it had then, by their ids. Current where it was found of
+    exactly these entries of its comparison group. None where there was nothing yet, or nothing of the comparison group
+    that is named, and where the judgements are hidden now. Two queries.
     """
     known = Certainty.objects.filter(dataset=dataset_id, dataset__hidden=False, from_revision__lte=revision)
     latest = known.order_by("-from_revision").values_list("pk", flat=True).first()
@@ -67,25 +70,27 @@ def read_at(
     (row,) = _rows([latest])
     if group and row["comparison_group"] != group:
         return None
-    found = _certainty(row, current=True)
+    found = _certainty(row, current=True, baseline=baseline)
     compared = {entry for measure in found.content.values() for entry in measure["entries"]}
-    return found if compared == set(entries) else _certainty(row, current=False)
+    return found if compared == set(entries) else replace(found, current=False)
 
 
 def _rows(ids: Sequence[int]) -> list[dict[str, Any]]:
     # As text, since JSON of a thousand systems is read thrice as fast by orjson.
     content = Coalesce("same_as__content", "content", output_field=JSONField())
-    fields = ("dataset_id", "key", "comparison_group", "from_revision", "settings")
+    fields = ("dataset_id", "key", "comparison_group", "from_revision", "computed_at", "settings")
     return list(Certainty.objects.filter(pk__in=ids).values(*fields, text=Cast(content, TextField())))
 
 
-def _certainty(row: Mapping[str, Any], *, current: bool) -> BoardCertainty:
+def _certainty(row: Mapping[str, Any], *, current: bool, baseline: int | None) -> BoardCertainty:
     return BoardCertainty(
         dataset=row["dataset_id"],
         key=row["key"],
         comparison_group=row["comparison_group"],
         from_revision=row["from_revision"],
+        computed_at=row["computed_at"],
         settings=Settings(**row["settings"]),
         current=current,
+        baseline=baseline,
         content=orjson.loads(row["text"]),
     )

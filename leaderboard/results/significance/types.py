@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
-from evaluation.statistics import CORRECTION, INTERVAL, PERMUTATIONS, RESAMPLES, TEST
+from evaluation.statistics import (
+    CORRECTION,
+    INTERVAL,
+    PAIRS_CORRECTION,
+    PATTERNS,
+    PERMUTATIONS,
+    RESAMPLES,
+    TEST,
+)
 
 #: Counts the changes of how anything here is computed: boards are computed anew under another one.
-METHOD = "1"
+METHOD = "2"
 #: Tests below it are significant, after correction.
 ALPHA = 0.05
 
@@ -25,6 +34,8 @@ class Settings:
     permutations: int = PERMUTATIONS
     seed: int = 1
     correction: str = CORRECTION
+    pairs_correction: str = PAIRS_CORRECTION
+    pairs_permutations: int = PATTERNS
     alpha: float = ALPHA
 
     def as_dict(self) -> dict[str, Any]:
@@ -35,67 +46,75 @@ class Settings:
 class EntryCertainty(NamedTuple):
     """What was found of one entry under one measure.
 
-    `low` and `high` are the ends of the interval of its score. P-values are None for the baseline, or the best, itself;
-    `p_baseline` and `p_best` are corrected over the board, those called raw are not. `wins`, `ties` and `losses` are
-    numbers of queries against the baseline, None where the board has none. `group` is the letter of its tier: those
-    of "a" cannot be separated from the best, "" lies behind the last letter.
+    Its own facts depend on it and the baseline alone, and stay when others submit: `low` and `high`, the ends of the
+    interval of its score; `delta`, the mean of its differences to the baseline by query, `delta_low` and `delta_high`,
+    the ends of its interval; `p_baseline`, uncorrected; `wins`, `ties` and `losses`, numbers of queries against the
+    baseline. All but the first two are None for the baseline itself, and without one.
+
+    What depends on the whole board: `p_best`, the uncorrected p-value against the best; both p-values corrected, over
+    the tests against the baseline and over all pairs of the board; and between which ranks it lies, None for a system
+    that is ranked apart.
     """
 
     low: float
     high: float
+    delta: float | None = None
+    delta_low: float | None = None
+    delta_high: float | None = None
     p_baseline: float | None = None
-    p_best: float | None = None
-    raw_p_baseline: float | None = None
-    raw_p_best: float | None = None
     wins: int | None = None
     ties: int | None = None
     losses: int | None = None
-    group: str = ""
+    p_baseline_corrected: float | None = None
+    p_best: float | None = None
+    p_best_corrected: float | None = None
+    rank_low: int | None = None
+    rank_high: int | None = None
 
     def as_data(self, settings: Settings) -> dict[str, Any]:
         """As plain values for exports, with whether p-values are bounds: below what the permutations can show."""
         least = 1 / (settings.permutations + 1)
         return {
             **self._asdict(),
-            "p_best_is_bound": self.raw_p_best is not None and self.raw_p_best < least,
-            "p_baseline_is_bound": self.raw_p_baseline is not None and self.raw_p_baseline < least,
+            "p_baseline_is_bound": self.p_baseline is not None and self.p_baseline < least,
+            "p_best_is_bound": self.p_best is not None and self.p_best < least,
         }
 
-    def without_tests(self) -> EntryCertainty:
-        """Its interval alone: what still holds when the board has other entries by now."""
-        return EntryCertainty(self.low, self.high)
+    def own_facts(self, *, same_baseline: bool) -> EntryCertainty:
+        """What still holds when the board has other entries by now, and the same baseline or another one."""
+        if not same_baseline:
+            return EntryCertainty(self.low, self.high)
+        return self._replace(
+            p_baseline_corrected=None, p_best=None, p_best_corrected=None, rank_low=None, rank_high=None
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class MeasureCertainty:
     """What was found of one measure: by the ids of the entries.
 
-    `anchors` are the best entries of the tiers, by letter; `best` is that of "a". `queries` are those judged.
+    `best` has the highest mean of those that are ranked together. `queries` are those judged.
     """
 
     measure: str
     queries: int
     baseline: int | None
-    anchors: Mapping[str, int]
+    best: int | None
     entries: Mapping[int, EntryCertainty]
     #: What boards say of entries, by what they were compared with and by entry: made once, for thousands of cells.
     said: dict[str, dict[int, tuple[EntryCertainty, str, bool]]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
-    @property
-    def best(self) -> int | None:
-        """The entry that `p_best` is about."""
-        return self.anchors.get("a")
-
     def of(self, entry: int) -> EntryCertainty | None:
         """What was found of an entry, None where nothing was."""
         return self.entries.get(entry)
 
-    def without_tests(self) -> MeasureCertainty:
-        """Intervals alone."""
-        entries = {entry: found.without_tests() for entry, found in self.entries.items()}
-        return MeasureCertainty(self.measure, self.queries, None, {}, entries)
+    def own_facts(self, baseline: int | None) -> MeasureCertainty:
+        """What each entry's own facts are on a board that has other entries by now, and this baseline."""
+        same = self.baseline is not None and self.baseline == baseline
+        entries = {entry: found.own_facts(same_baseline=same) for entry, found in self.entries.items()}
+        return MeasureCertainty(self.measure, self.queries, baseline if same else None, None, entries)
 
     def as_dict(self) -> dict[str, Any]:
         """As the database keeps it: a list for each field, one place for each entry."""
@@ -103,39 +122,56 @@ class MeasureCertainty:
         return {
             "queries": self.queries,
             "baseline": self.baseline,
-            "anchors": dict(self.anchors),
+            "best": self.best,
             "entries": list(self.entries),
             **{name: list(column) for name, column in zip(EntryCertainty._fields, columns, strict=True)},
         }
 
     @classmethod
     def from_dict(cls, measure: str, kept: Mapping[str, Any]) -> MeasureCertainty:
-        """From what the database keeps."""
-        columns = (kept[name] for name in EntryCertainty._fields)
+        """From what the database keeps. Fields that an earlier method did not have are None."""
+        if "raw_p_baseline" in kept:
+            kept = _of_method_1(kept)
+        none = [None] * len(kept["entries"])
+        columns = (kept.get(name, none) for name in EntryCertainty._fields)
         found = map(EntryCertainty._make, zip(*columns, strict=True))
-        return cls(
-            measure,
-            kept["queries"],
-            kept["baseline"],
-            kept["anchors"],
-            dict(zip(kept["entries"], found, strict=True)),
-        )
+        entries = dict(zip(kept["entries"], found, strict=True))
+        return cls(measure, kept["queries"], kept["baseline"], kept["best"], entries)
+
+
+def _of_method_1(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """What the first method kept, under the present names: without letters of groups, and tests against the best.
+
+    Those were corrected for one family, though the best had been chosen by the same numbers.
+    """
+    same = {name: kept[name] for name in ("queries", "entries", "low", "high", "wins", "ties", "losses")}
+    return {
+        **same,
+        "baseline": kept["baseline"],
+        "best": kept["anchors"].get("a"),
+        "p_baseline": kept["raw_p_baseline"],
+        "p_baseline_corrected": kept["p_baseline"],
+    }
 
 
 @dataclass(frozen=True, slots=True)
 class BoardCertainty:
     """What was found of a board, by measure.
 
-    Where it is not `current`, the board has other entries by now: tests, groups and counts are left out until those of
-    the present board are there, intervals stay.
+    It is dated by `from_revision`, the revision of the board that brought it, and `computed_at`. Where it is not
+    `current`, the board has other entries by now: what depends on the whole board is left out until it is found for the
+    present one. Each entry's own facts stay; those against the baseline, where `baseline` still is the one they were
+    found with.
     """
 
     dataset: int
     key: str
     comparison_group: str
     from_revision: int
+    computed_at: datetime.datetime
     settings: Settings
     current: bool
+    baseline: int | None
     #: Measure → as `MeasureCertainty.as_dict` makes it.
     content: Mapping[str, Mapping[str, Any]] = field(repr=False)
     _read: dict[str, MeasureCertainty] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -151,5 +187,5 @@ class BoardCertainty:
             return None
         if measure not in self._read:
             found = MeasureCertainty.from_dict(measure, self.content[measure])
-            self._read[measure] = found if self.current else found.without_tests()
+            self._read[measure] = found if self.current else found.own_facts(self.baseline)
         return self._read[measure]

@@ -99,6 +99,7 @@ def accept_model(
     ready = refuse_unready(submitter, local=local)
     team = expected_team(submitter, system, team)
     plan = _plan(request, team, system, unprotected=ready.unprotected)
+    quotas.refuse_unapproved(team, plan.datasets)
     refuse_beyond_quota(team, len(plan.datasets))
     admit(submitter, team, plan.datasets, said, ())
     uploads = _uploads(request.model)

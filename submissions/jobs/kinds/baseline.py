@@ -22,7 +22,7 @@ from leaderboard.models import DatasetVersion, Run
 from leaderboard.systems.baselines import BM25, CONFIGURATIONS, Configuration, system_of
 from submissions.intake.run_records import keep_run
 from submissions.jobs.kinds.handover import Retrieved, finish, keep_found, score_handed_over
-from submissions.jobs.kinds.score import current_qrels
+from submissions.jobs.kinds.score import judged_version
 from submissions.models import Job, State
 from submissions.queue.lease import Cancelled, Lease, LeaseLost
 from submissions.queue.lifecycle import advance, write_log
@@ -51,7 +51,7 @@ def retrieve_job(job: Job, lease: Lease) -> None:
 
 
 def _retrieve_and_score(job: Job, lease: Lease, configuration: Configuration, folder: Path) -> None:
-    version = current_qrels(job.dataset).version
+    version = judged_version(job.dataset)
     out = folder / "run.txt"
     if (kept := _kept_run(configuration, version)) is not None:
         write_log(job.pk, f"{configuration.name} over {version}, retrieved while runs were collected")

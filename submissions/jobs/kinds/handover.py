@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from django.conf import settings
 from django.db import transaction
+from django.utils import timezone
 
 from evaluation.core.errors import InvalidRun
 from evaluation.runs.score import check_run
@@ -36,7 +37,7 @@ from submissions.jobs.kinds.score import (
 from submissions.models import Job, State
 from submissions.queue.lease import Cancelled, Lease, LeaseLost
 from submissions.queue.lifecycle import advance, write_log
-from submissions.queue.queue import ATTEMPTS, ring
+from submissions.queue.queue import ATTEMPTS, WORKED, ring, seconds_before
 
 logger = logging.getLogger(__name__)
 
@@ -153,15 +154,10 @@ def score_found(job: Job, lease: Lease, found: Retrieved) -> None:
     qrels = current_qrels(job.dataset)
     begin_scoring(job)
     system = System.objects.get(slug=found.system)
-    results = [
-        Result(
-            StoredRun(run.sha256, run.size),
-            evaluate(run_path(run.sha256), job.dataset, qrels, lease),
-            run.label,
-            run.facts,
-        )
-        for run in found.runs
-    ]
+    results = []
+    for run in found.runs:
+        stored = StoredRun(run.sha256, run.size)
+        results.append(Result(stored, evaluate(stored, job.dataset, qrels, lease), run.label, run.facts))
     is_baseline = job.kind == Job.Kind.BASELINE
     examples = _examples(job, found) if is_baseline else []
 
@@ -192,6 +188,8 @@ def _hand_over(job: Job, found: Retrieved) -> None:
 
 
 def _move(job: Job, queue: str, payload: Mapping[str, Any]) -> None:
+    now = timezone.now()
+    worked = seconds_before(payload) + (now - (job.started_at or now)).total_seconds()
     anew = {"lease_expires_at": None, "attempts": 0, "progress": 0.0, "stage": "", "progress_note": ""}
     if not advance(
         job.pk,
@@ -199,7 +197,7 @@ def _move(job: Job, queue: str, payload: Mapping[str, Any]) -> None:
         fence=job.fence,
         unless_cancelled=True,
         queue=queue,
-        payload=dict(payload),
+        payload={**payload, WORKED: round(worked, 3)},
         **anew,
     ):
         stopped = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()

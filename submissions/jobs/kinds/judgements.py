@@ -33,13 +33,14 @@ def pool_job(job: Job, lease: Lease) -> None:
             _end(job, "It is drawn already.")
             return
         try:
-            stored = draw(pool, folder, lease.report)
+            with acting(pool.created_by):
+                stored = draw(pool, folder, lease.report)
         except PoolTooLarge as error:
             with transaction.atomic():
                 _end(job, str(error))
                 give_up_pool(key, str(error))
             return
-        with acting(pool.created_by), transaction.atomic():
+        with transaction.atomic():
             _end(job, f"{stored.statistics['pairs']:,} pairs to be judged.")
             record_pool(pool, stored)
 

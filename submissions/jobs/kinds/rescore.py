@@ -12,6 +12,7 @@ from pathlib import Path
 from django.db import transaction
 
 from evaluation.core.errors import InvalidContent
+from evaluation.verification import ScoresDiffer
 from leaderboard.core.storage.runs import run_path
 from leaderboard.judgements.rescoring import give_up
 from leaderboard.judgements.rescoring.content import prepare_content
@@ -79,21 +80,20 @@ def _evaluate(job: Job, lease: Lease, rescore: Rescore, run: Run) -> None:
         note_progress(rescore)
         return
     total = max(rescore.total, 1)
-    path = run_path(run.sha256)
     try:
         scored = evaluate_run(
-            path,
+            run.sha256,
             rescore.to_qrels.version.dataset,
             rescore.to_qrels,
             lambda share: lease.report((min(rescore.done, total - 1) + share) / total),
         )
         record_scored(run, rescore.to_qrels, scored)
     except FileNotFoundError:
-        lose_run(rescore, run, _missing(path))
+        lose_run(rescore, run, _missing(run_path(run.sha256)))
     except InvalidContent as error:
         codes = ", ".join(sorted({problem.code for problem in error.report.problems}))
         lose_run(rescore, run, f"its file does not pass validation any more ({codes})")
-    except (SystemExit, KeyboardInterrupt, LeaseLost, Cancelled):
+    except (SystemExit, KeyboardInterrupt, LeaseLost, Cancelled, ScoresDiffer):
         end_run(rescore)
         raise
     else:

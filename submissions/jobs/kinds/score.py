@@ -1,4 +1,4 @@
-"""Score a job's run: one pass over the file, one transaction for result and state."""
+"""Score a job's run: one pass over the file, a verification of the scores, one transaction for result and state."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from leaderboard.core.storage.runs import StoredRun, run_path, store_run
 from leaderboard.core.storage.store import Area, path_of, remove
 from leaderboard.datasets.qrels import scoring_target
 from leaderboard.judgements import rescoring
-from leaderboard.models import Dataset, Entry, Evaluation, Qrels, Run, System
+from leaderboard.models import Dataset, DatasetVersion, Entry, Evaluation, Qrels, Run, System
 from leaderboard.results.history.revisions import lock_boards
 from leaderboard.results.judged_shares import JUDGED_MEASURES
 from leaderboard.results.protection import evaluate_parts, policy_of
 from leaderboard.results.publishing import EntryMarks, publish_entry
 from leaderboard.results.records import record_evaluation
+from leaderboard.results.verification import verify_scored
 from submissions.intake.run_records import keep_run
 from submissions.jobs.kinds.seed_sets import publish_seed
 from submissions.models import Job, State, Submission
@@ -57,18 +58,21 @@ class Result:
 def score_job(job: Job, lease: Lease) -> None:
     """Validate (where that was left to us), score and publish an uploaded run.
 
-    Raises evaluation.core.errors.InvalidRun for a file that does not pass, LeaseLost when the claim is gone.
+    Raises evaluation.core.errors.InvalidRun for a file that does not pass, LeaseLost when the claim is gone, and
+    evaluation.verification.ScoresDiffer.
     """
     qrels = current_qrels(job.dataset)
     if job.validated:
         stored = StoredRun(job.payload["run_sha256"], job.payload["size"])
         begin_scoring(job)
-        scored = evaluate(run_path(stored.sha256), job.dataset, qrels, lease)
+        scored = evaluate(stored, job.dataset, qrels, lease)
     else:
         upload = path_of(Area.UPLOADS, job.upload_sha256)
-        scored = evaluate(upload, job.dataset, qrels, lease)
+        lease.clock.enter("scoring")
+        scored = _score(upload, job.dataset, qrels, lease.report)
         begin_scoring(job)
         stored = store_run(upload)
+        verify_scored(stored.sha256, qrels, scored, lease.check)
     system = job.submission.system if job.submission else System.objects.get(slug=job.payload["system_slug"])
     publish_on_present(
         job,
@@ -84,14 +88,24 @@ class JudgementsChanged(Exception):
     """The dataset stands on other judgements than those that the job scored against: nothing was published."""
 
 
-def evaluate(path: Path, dataset: Dataset, qrels: Qrels, lease: Lease) -> ScoredRun:
-    """The run's values for every measure that the dataset shows, or may come to show."""
+def evaluate(stored: StoredRun, dataset: Dataset, qrels: Qrels, lease: Lease) -> ScoredRun:
+    """The run's verified values for every measure that the dataset shows, or may come to show."""
     lease.clock.enter("scoring")
-    return evaluate_run(path, dataset, qrels, lease.report)
+    return evaluate_run(stored.sha256, dataset, qrels, lease.report)
 
 
-def evaluate_run(path: Path, dataset: Dataset, qrels: Qrels, progress: Callable[[float], None]) -> ScoredRun:
-    """The same for whoever tells of the progress otherwise. Every evaluation of the site is made here."""
+def evaluate_run(sha256: str, dataset: Dataset, qrels: Qrels, progress: Callable[[float], None]) -> ScoredRun:
+    """The same for whoever tells of the progress otherwise. Every evaluation of a run that is stored is made here.
+
+    Raises evaluation.core.errors.InvalidContent, or evaluation.verification.ScoresDiffer.
+    """
+    scored = _score(run_path(sha256), dataset, qrels, progress)
+    verify_scored(sha256, qrels, scored, lambda: progress(1.0))
+    return scored
+
+
+def _score(path: Path, dataset: Dataset, qrels: Qrels, progress: Callable[[float], None]) -> ScoredRun:
+    """The values of a run in any form, not verified."""
     return score_run(
         path, scoring_target(qrels.version, qrels=qrels), measures_of(dataset), progress=progress
     )
@@ -107,6 +121,13 @@ def current_qrels(dataset: Dataset) -> Qrels:
     if dataset.current_qrels is None:
         raise RuntimeError(f"{dataset.slug} has no judgements")
     return dataset.current_qrels
+
+
+def judged_version(dataset: Dataset) -> DatasetVersion:
+    """The content that the board's judgements are for. Raises RuntimeError where there are none."""
+    if dataset.current_qrels_id is None:
+        raise RuntimeError(f"{dataset.slug} has no judgements")
+    return DatasetVersion.objects.get(qrels=dataset.current_qrels_id)
 
 
 def begin_scoring(job: Job) -> None:
@@ -137,10 +158,7 @@ def publish_on_present(
                 raise
         qrels = present
         write_log(job.pk, f"The board stands on qrels {qrels.number} now: scored again on these.")
-        results = [
-            replace(each, scored=evaluate(run_path(each.stored.sha256), job.dataset, qrels, lease))
-            for each in results
-        ]
+        results = [replace(each, scored=evaluate(each.stored, job.dataset, qrels, lease)) for each in results]
 
 
 def _require_present(dataset: Dataset, qrels: Qrels) -> None:
@@ -204,7 +222,9 @@ def marks_of(submission: Submission | None) -> EntryMarks:
 
 
 def _log_publication(job: Job, entries: Sequence[Entry]) -> None:
-    if entries:
+    if entries and entries[-1].waits_for_its_turn:
+        write_log(job.pk, "Scored: it is told in its turn.")
+    elif entries:
         write_log(job.pk, _LOGGED.get(entries[-1].visibility, "Scored."))
 
 

@@ -21,7 +21,7 @@ _ASK = {Job.Kind.CERTAINTY: request_certainty, Job.Kind.STATISTICS: request_stat
 
 
 def certainty_job(job: Job, lease: Lease) -> None:
-    """Find intervals, tests and groups of the dataset's board, and keep them unless the board changed meanwhile.
+    """Find intervals, tests and ranks of the dataset's board, and keep them unless the board changed meanwhile.
 
     Raises LeaseLost or Cancelled, with nothing kept.
     """

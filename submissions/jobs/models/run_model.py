@@ -7,8 +7,9 @@ are there. The one shard of a small corpus is encoded by the job itself, in the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from django.conf import settings
@@ -25,7 +26,7 @@ from leaderboard.models import Dataset, DatasetVersion, Run, System
 from leaderboard.systems.baselines import BM25
 from submissions.checkpoints.service import folder_of
 from submissions.jobs.kinds.handover import Retrieved, finish, keep_found, score_handed_over
-from submissions.jobs.kinds.score import current_qrels
+from submissions.jobs.kinds.score import judged_version
 from submissions.jobs.models.embedding_files import forget_strangers
 from submissions.jobs.models.encodings import Encoded, Setting, WaitsForShards, keep_single, use
 from submissions.jobs.models.hub_checkpoint import fetched_checkpoint
@@ -37,6 +38,8 @@ from submissions.sandbox.watching import tidy
 
 #: How deep a run goes.
 DEPTH = 1000
+#: Seconds that building and measuring BM25 may take for it to be done twice in a job.
+REPEATED_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,7 @@ def model_job(job: Job, lease: Lease) -> None:
 
 def run_model(job: Job, lease: Lease, task: ModelTask) -> None:
     """Do a task and have what it finds scored and published. Raises as `model_job`."""
-    version = current_qrels(job.dataset).version
+    version = judged_version(job.dataset)
     if not advance(job.pk, State.RETRIEVING, fence=job.fence, stage="loading"):
         raise LeaseLost
     setting = _setting(job, task, version)
@@ -158,7 +161,7 @@ def _retrieve(
         threads=settings.MODEL_THREADS,
     )
     try:
-        result = run_child(work, lease, trusted=task.is_ours)
+        result = run_child(work, lease, counted=_counted(version), trusted=task.is_ours)
     finally:
         if encoded:
             forget_strangers(encoded.key, encoded.shards)
@@ -182,6 +185,14 @@ def _retrieve(
         figures = {label: _over_stored_runs(values, work, task.engine) for label, values in figures.items()}
     baseline = _measure_baseline(job, lease, work, folder) if figures else {}
     return _Run(work.out, retrieval, hardware, figures, baseline)
+
+
+def _counted(version: DatasetVersion) -> dict[str, tuple[int, str]]:
+    """What is counted in each stage, and of what."""
+    return {
+        "encoding": (version.statistics.get("documents", 0), "documents"),
+        "searching": (version.statistics.get("queries", 0), "queries"),
+    }
 
 
 def _expanded(run_ids: Sequence[int], folder: Path) -> tuple[Path, ...]:
@@ -231,11 +242,31 @@ def _measure_baseline(job: Job, lease: Lease, work: ExecutionJob, folder: Path) 
         drop_self_matches=work.drop_self_matches,
         threads=work.threads,
     )
+    started = monotonic()
     try:
-        return run_child(bm25, lease, trusted=True)
+        found = run_child(bm25, lease, trusted=True)
+        if monotonic() - started < REPEATED_SECONDS:
+            found = _quicker(
+                found, run_child(replace(bm25, out=folder / "baseline-again"), lease, trusted=True)
+            )
     except (ModelFailure, TimedOut, RuntimeError) as error:
         write_log(job.pk, f"BM25 could not be measured beside it ({type(error).__name__}).")
         return {}
+    return found
+
+
+def _quicker(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """Of two measurements the quicker one, which less slowed; half of what they differ by may be its error.
+
+    A machine can be slow for the second or two that measuring BM25 takes, uninterrupted: its cores are shared.
+    """
+    found = [each for each in (one, other) if each["figures"]]
+    if len(found) < 2:
+        return (found or [one])[0]
+    best, worse = sorted(found, key=lambda each: each["figures"]["latency_ms"]["mean"])
+    apart = worse["figures"]["latency_ms"]["mean"] - best["figures"]["latency_ms"]["mean"]
+    spread = max(best["figures"]["spread_ms"], apart / 2)
+    return {**best, "figures": {**best["figures"], "spread_ms": spread}}
 
 
 def _kept(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -56,17 +56,29 @@ def device_of(job: Job) -> str:
     return "cuda" if job.queue == Job.Queue.GPU else "cpu"
 
 
-def run_child(work: ExecutionJob, lease: Lease, *, trusted: bool = False) -> dict[str, Any]:
+def run_child(
+    work: ExecutionJob,
+    lease: Lease,
+    *,
+    counted: Mapping[str, tuple[int, str]] | None = None,
+    trusted: bool = False,
+) -> dict[str, Any]:
     """What the child left as its result, checked; its files lie in `work.out`.
 
-    `trusted`: the model is the site's own, which may run where no sandbox works. Raises ModelFailure, TimedOut,
+    `counted`: what is counted in a stage, and of what, for notes such as "12,000 of 50,000 documents". `trusted`: the
+    model is the site's own, which may run where no sandbox works. Raises ModelFailure, TimedOut,
     ModelCrashed (RuntimeError where the model is ours), and LeaseLost or Cancelled when the work must stop; nothing of
     the child lives on then.
     """
     backend = sandbox.backend()
     if trusted and not backend.available:
         backend = Plain()
-    outcome = run_job(backend, work, Limits.from_settings(), lease.report_stage)
+
+    def report(stage: str, share: float, note: str) -> None:
+        total, unit = (counted or {}).get(stage, (0, ""))
+        lease.report_stage(stage, share, f"{int(share * total):,} of {total:,} {unit}" if total else note)
+
+    outcome = run_job(backend, work, Limits.from_settings(), report)
     if outcome.unmeasured:
         write_log(lease.job.pk, f"{describe(work.engine).label} was not timed: {outcome.unmeasured}.")
     if outcome.kind == "done":

@@ -15,7 +15,7 @@ from leaderboard.models import Architecture, Dataset, System
 from leaderboard.systems.records import house_system
 from submissions.checkpoints.service import keep_checkpoint
 from submissions.jobs.kinds.handover import score_handed_over
-from submissions.jobs.kinds.score import current_qrels
+from submissions.jobs.kinds.score import judged_version
 from submissions.jobs.models.run_model import ModelTask, run_model
 from submissions.jobs.models.running import workplace
 from submissions.models import Checkpoint, Job, State
@@ -51,7 +51,7 @@ def sample_model_job(job: Job, lease: Lease) -> None:
 
 def _make_checkpoint(job: Job) -> Checkpoint:
     """The checkpoint, kept; the same documents give the same one."""
-    version = current_qrels(job.dataset).version
+    version = judged_version(job.dataset)
     with workplace() as folder:
         model = folder / "sample"
         model.mkdir()

@@ -41,7 +41,9 @@ def shard_job(job: Job, lease: Lease) -> None:
             threads=settings.MODEL_THREADS,
             measure=False,
         )
-        result = run_child(work, lease, trusted=encoding.checkpoint.team is None)
+        left = encoding.version.statistics.get("documents", 0) - shard.number * encoding.shard_size
+        counted = {"encoding": (max(min(left, encoding.shard_size), 0), "documents")}
+        result = run_child(work, lease, counted=counted, trusted=encoding.checkpoint.team is None)
         finish_shard(
             job,
             shard,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from evaluation.efficiency import PROTOCOL, Figures, Hardware, Latency, describe
 from evaluation.efficiency.energy import EnergyMeter, open_meter
 from evaluation.efficiency.hardware import cpu_model
 from evaluation.efficiency.memory import peak_memory
-from evaluation.efficiency.protocol import OF_VARIANT, encoding_rate, timed_queries
+from evaluation.efficiency.protocol import MOST_ROUNDS, OF_VARIANT, encoding_rate, spread, spread_of
 from evaluation.engines import Engine, Ranking, Resources, Retrieval, retrieve
 from evaluation.engines import describe as describe_engine
 
@@ -78,7 +78,8 @@ def figures_of(seconds: Sequence[float], **options: Any) -> tuple[Figures, Scrip
     clock = Ticking()
     engine = Scripted(clock)
     queries = [Query(f"q{number}", repr(taken)) for number, taken in enumerate(seconds)]
-    return measure(engine, queries, RETRIEVAL, threads=2, clock=clock, **options), engine
+    quiet = {"clock": clock, "interruptions": lambda: 0, "pause": lambda seconds: None}
+    return measure(engine, queries, RETRIEVAL, threads=2, **{**quiet, **options}), engine
 
 
 def test_few_queries_are_cycled_equally_often_after_twenty_searches_that_are_not_counted() -> None:
@@ -86,25 +87,89 @@ def test_few_queries_are_cycled_equally_often_after_twenty_searches_that_are_not
     single = [name for size, name in engine.searched if size == 1]
     assert single[:20] == (["q0", "q1", "q2"] * 7)[:20]
     assert single[20:] == ["q0", "q1", "q2"] * 67
-    assert (figures.searches, figures.queries) == (201, 3)
+    assert (figures.searches, figures.queries, figures.rounds) == (201, 3, 67)
     assert figures.latency_ms.mean == pytest.approx(20)
     assert (figures.latency_ms.p50, figures.latency_ms.p95) == (pytest.approx(20), pytest.approx(30))
     assert figures.parts_ms == {"query_encoding": pytest.approx(2.5)}
     assert figures.queries_per_second == pytest.approx(3 / 0.060)
 
 
-def test_of_many_queries_two_hundred_are_timed_that_lie_evenly_over_them() -> None:
+def test_of_many_queries_a_hundred_are_timed_that_lie_evenly_over_them_in_ten_rounds() -> None:
     queries = [Query(str(number), "") for number in range(1000)]
-    assert [query.id for query in timed_queries(queries)] == [str(5 * number) for number in range(200)]
+    assert [query.id for query in spread(queries, 100)] == [str(10 * number) for number in range(100)]
+    figures, engine = figures_of([0.001] * 300)
+    single = [name for size, name in engine.searched if size == 1]
+    assert single[20:120] == single[120:220] == [f"q{3 * number}" for number in range(100)]
+    assert (figures.searches, figures.queries, figures.rounds) == (1000, 100, 10)
+
+
+def test_a_slow_system_is_searched_in_two_rounds_and_no_more() -> None:
+    figures, _ = figures_of([0.5] * 300)
+    assert (figures.searches, figures.queries, figures.rounds) == (200, 100, 2)
+
+
+class Disturbed:
+    """A machine on which somebody takes the processor during searches: each of those takes `delay` seconds longer."""
+
+    def __init__(self, disturbs: Callable[[int], bool], delay: float) -> None:
+        self.disturbs, self.delay = disturbs, delay
+        self.now, self.searches, self.taken = 0.0, 0, 0
+        self._timing = False
+
+    def clock(self) -> float:
+        """The time; every second look at it ends a search."""
+        self._timing = not self._timing
+        if not self._timing:
+            disturbed = self.disturbs(self.searches)
+            self.searches += 1
+            self.taken += disturbed
+            self.now += 0.001 + self.delay * disturbed
+        return self.now
+
+    def measured(self) -> Figures:
+        """A system whose search takes a millisecond, measured there."""
+        return figures_of(
+            [0.0] * 100, clock=self.clock, interruptions=lambda: self.taken, pause=lambda seconds: None
+        )[0]
+
+
+def test_beside_others_a_system_takes_as_long_as_alone_and_the_spread_says_how_well_that_is_known() -> None:
+    generator = np.random.default_rng(7)
+    quiet = Disturbed(lambda search: False, 0.0).measured()
+    busy = Disturbed(lambda search: generator.random() < 0.6, 0.004).measured()
+    assert quiet.latency_ms.mean == pytest.approx(1.0)
+    assert (quiet.spread_ms, quiet.unsettled, quiet.rounds) == (pytest.approx(0), 0, 10)
+    assert busy.latency_ms.mean == pytest.approx(1.0, rel=0.05)
+    assert busy.unsettled == 0
+    assert busy.spread_ms is not None
+    assert 0 < busy.spread_ms < 0.5
+    assert busy.rounds > quiet.rounds
+
+
+def test_what_never_settles_is_told_and_measuring_ends() -> None:
+    figures = Disturbed(lambda search: search % 100 < 30 if search < 1020 else True, 0.004).measured()
+    assert (figures.unsettled, figures.rounds) == (30, MOST_ROUNDS)
+    assert figures.searches == 1000 + 20 * 30
+    assert figures.latency_ms.mean == pytest.approx(1.0 + 0.3 * 4)
+
+
+def test_the_spread_is_the_most_that_the_mean_rises_by_without_one_group_of_rounds() -> None:
+    rounds = np.array(
+        [[0.001], [0.009], [0.002], [0.009], [0.003], [0.009], [0.004], [0.009], [0.005], [0.009]]
+    )
+    assert spread_of(rounds) == pytest.approx(1.0), "without the first two the quickest takes 2 ms"
+    assert spread_of(np.array([[0.001], [0.004]])) == pytest.approx(3.0)
+    settled = np.array([[0.001, 0.002], [0.001, 0.002], [np.nan, 0.002]])
+    assert spread_of(settled) == pytest.approx(0.0)
 
 
 def test_what_stands_beside_the_main_result_holds_the_machine_less_long() -> None:
     figures, engine = figures_of([0.001] * 300, effort=OF_VARIANT)
     single = [name for size, name in engine.searched if size == 1]
-    assert single[:5] == single[5:10] == ["q0", "q6", "q12", "q18", "q24"]
-    assert len(single) == 55
-    assert (figures.searches, figures.queries) == (50, 50)
-    assert len(engine.searched) == 55 + 128
+    assert single[:5] == single[5:10] == ["q0", "q12", "q24", "q36", "q48"]
+    assert len(single) == 105
+    assert (figures.searches, figures.queries, figures.rounds) == (100, 25, 4)
+    assert len(engine.searched) == 105 + 128
 
 
 def test_a_single_query_is_enough_and_none_is_refused() -> None:
@@ -134,7 +199,7 @@ def test_progress_may_stop_the_measuring() -> None:
 def test_energy_is_counted_over_the_timed_searches_alone() -> None:
     readings = iter([100.0, 500.0])
     figures, _ = figures_of([0.001], meter=EnergyMeter("CPU", [lambda: next(readings)]))
-    assert (figures.energy_joules_per_query, figures.energy_source) == (2.0, "CPU")
+    assert (figures.energy_joules_per_query, figures.energy_source) == (2.0, "CPU")  # over 200 searches
     figures, _ = figures_of([0.001], meter=EnergyMeter("", []))
     assert (figures.energy_joules_per_query, figures.energy_source) == (None, "")
 
@@ -163,7 +228,8 @@ def test_bm25_is_measured_where_it_was_built(tmp_path: Path) -> None:
         afterwards=lambda *done: found.append(measure(*done, threads=1)),
     )
     [figures] = found
-    assert (figures.protocol, figures.depth, figures.searches) == (PROTOCOL, 100, 200)
+    assert (figures.protocol, figures.depth, figures.queries) == (PROTOCOL, 100, 8)
+    assert figures.searches == 8 * figures.rounds >= 200
     latency = figures.latency_ms
     assert 0 < latency.p50 <= latency.p95 <= latency.p99
     assert figures.documents == 300

@@ -38,6 +38,11 @@ def test_beir_qrels(tmp_path: Path, header: str) -> None:
     assert qrels.negative_count == 1
 
 
+@pytest.mark.parametrize("content", ["q1 0 d1 1\n", "q1\td1\t1\n", "query-id\tcorpus-id\tscore\nq1\td1\t1\n"])
+def test_a_byte_order_mark_is_no_part_of_the_first_query(tmp_path: Path, content: str) -> None:
+    assert read(tmp_path, "\ufeff" + content).as_dict() == {"q1": {"d1": 1}}
+
+
 def test_a_query_with_negative_grades_only_is_judged_as_trec_eval_has_it(tmp_path: Path) -> None:
     qrels = read(tmp_path, "1 0 a -1\n2 0 a 1\n")
     assert qrels.query_ids == ("1", "2")

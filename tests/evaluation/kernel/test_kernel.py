@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import random
+import shutil
 import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,6 +20,7 @@ from evaluation.kernel import building
 from evaluation.runs.score import Target, check_run, score_run
 
 MEASURES = {"nDCG@10": "ndcg_cut_10", "AP": "map", "RR": "recip_rank", "R@100": "recall_100", "P@10": "P_10"}
+ROOT = Path(__file__).resolve().parents[3]
 LETTERS = "ab01é漢"
 
 
@@ -119,6 +123,34 @@ def test_without_a_compiler_the_error_says_what_to_install(
     monkeypatch.setenv("CC", "no-such-compiler")
     with pytest.raises(KernelUnavailable, match=r"no-such-compiler.*Install gcc"):
         building.built_library()
+
+
+def test_what_an_image_brings_compiled_needs_no_compiler(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    brought, cache, sandbox = (tmp_path / name for name in ("brought", "cache", "sandbox"))
+    subprocess.run([sys.executable, "-m", "evaluation.kernel", str(brought)], cwd=ROOT, check=True)
+    (library,) = brought.iterdir()
+    assert library.stat().st_mode & 0o777 == 0o755
+    monkeypatch.setenv("RUNBOARD_KERNEL_PREBUILT", str(brought))
+    monkeypatch.setenv("RUNBOARD_KERNEL_CACHE", str(cache))
+    with monkeypatch.context() as without:
+        without.setenv("PATH", str(tmp_path))
+        without.setenv("CC", "no-such-compiler")
+        used = building.built_library()
+        assert used.read_bytes() == library.read_bytes()
+        assert (used.parent, used.stat().st_mode & 0o777) == (cache, 0o700)
+        assert ctypes.CDLL(str(used)).size_of_reading() > 0
+        without.delenv("RUNBOARD_KERNEL_PREBUILT")  # as in a sandbox, which has a copy of the cache
+        without.setenv("RUNBOARD_KERNEL_CACHE", str(shutil.copytree(cache, sandbox)))
+        assert building.built_library().parent == sandbox
+        without.setenv("RUNBOARD_KERNEL_CACHE", str(tmp_path / "empty"))
+        without.setenv("RUNBOARD_KERNEL_PREBUILT", str(brought))
+        for name, mode in ((library.name, 0o777), ("run_reader-of-other-sources.so", 0o755)):
+            library = library.rename(brought / name)
+            library.chmod(mode)  # others may have written to it, or it is no longer what the sources say
+            with pytest.raises(KernelUnavailable):
+                building.built_library()
 
 
 def test_several_may_build_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

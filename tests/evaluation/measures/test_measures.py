@@ -17,6 +17,8 @@ from evaluation.measures import DEFAULT_MEASURES, FAMILIES, Measure, UnknownMeas
     ("bpref", "Bpref"), ("Rprec", "Rprec"), ("Hole@10", "Hole@10"), ("hole_at_10", "Hole(beir)@10"),
     ("Hole(beir)@10", "Hole(beir)@10"), ("P(rel=2)@10", "P(rel=2)@10"), ("AP(rel=2)", "AP(rel=2)"),
     ('nDCG(dcg="exp-log2")@10', "nDCG(dcg='exp-log2')@10"), (" nDCG(dcg='exp-log2') @ 10 ", "nDCG(dcg='exp-log2')@10"),
+    ("RBP", "RBP(p=0.8)"), ("rbp(p=.95)@20", "RBP(p=0.95)@20"), ("RBP(rel=2, p=0.50)", "RBP(p=0.5,rel=2)"),
+    ("RBP(rel=2)", "RBP(p=0.8,rel=2)"), ("J@10", "Judged@10"),
 ])  # fmt: skip
 def test_spellings(spelling: str, name: str) -> None:
     assert parse_measure(spelling).name == name
@@ -25,7 +27,8 @@ def test_spellings(spelling: str, name: str) -> None:
 @pytest.mark.parametrize("text", [
     "", "nDCG@0", "nDCG@x", "P", "R", "Bpref@10", "nDCG(rel=2)@10", "Accuracy@5", "nDCG(dcg='log2')@10", "AP@1000000",
     "@10",
-    "Hole(other)@10",
+    "Hole(other)@10", "RBP(p=1)", "RBP(p=1.5)", "RBP(p=0.0)", "RBP(p=-0.5)", "RBP(q=0.5)", "RBP(p=0.12345)",
+    "P(p=0.5)@10",
 ])  # fmt: skip
 def test_names_that_are_none(text: str) -> None:
     with pytest.raises(UnknownMeasureError):
@@ -61,3 +64,9 @@ def test_the_default_measures() -> None:
     assert [measure.name for measure in parsed if not measure.higher_is_better] == ["Hole@10"]
     assert parse_measure("nDCG@10").trec_eval == "ndcg_cut_10"
     assert parse_measure("RR@10").trec_eval is None  # trec_eval has no cutoff for it
+
+
+def test_rank_biased_precision_is_one_measure_for_one_persistence() -> None:
+    assert parse_measure("RBP(p=0.95)") == parse_measure("RBP(p=0.950)")
+    assert parse_measure("RBP(p=0.95)") != parse_measure("RBP")
+    assert parse_measure("RBP").trec_eval is None

@@ -120,3 +120,12 @@ def test_predictions_that_expand_too_well_are_refused_early(tmp_path: Path) -> N
     document = b'{"default":{"test":{"1":{"a":1}}}' + b" " * (4 * MIB) + b"}"
     (problem,) = check(tmp_path, gzip.compress(document)).errors
     assert problem.code == "expansion"
+
+
+def test_a_document_named_twice_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "predictions.json"
+    path.write_text('{"default": {"test": {"q:1": {"a": 1, "b\\":": 2, "a": 3}, "q2": {"a": 1}}}}')
+    (problem,) = check_run(path, Target()).problems
+    assert (problem.severity, problem.code, problem.count) == ("error", "duplicate", 1)
+    path.write_text('{"default": {"test": {"q:1": {"a": 1, "b\\":": 2}, "q2": {"a": 1}}}}')
+    assert check_run(path, Target()).problems == ()

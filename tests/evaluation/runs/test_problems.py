@@ -10,27 +10,9 @@ from hypothesis import strategies as st
 
 from evaluation.archives.compression import Limits
 from evaluation.collections.document_ids import DocumentIds
-from evaluation.core.problems import Problem, Report
 from evaluation.judgements.qrels import Qrels
 from evaluation.runs.score import InvalidRun, Target, check_run, score_run
-
-GOOD = "1 Q0 a 1 3.5 tag\n1 Q0 b 2 2.5 tag\n2 Q0 a 1 1.5 tag\n"
-QUERIES = ["1", "2"]
-
-
-def check(tmp_path: Path, content: str | bytes, limits: Limits | None = None, **target: object) -> Report:
-    path = tmp_path / "run.txt"
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return check_run(path, Target(**{"query_ids": QUERIES, **target}), limits)  # type: ignore[arg-type]
-
-
-def only(report: Report) -> Problem:
-    (problem,) = report.problems
-    return problem
-
-
-def run_of(query: str, documents: int, tag: str = "tag") -> str:
-    return "".join(f"{query} Q0 d{number} {number} {-number} {tag}\n" for number in range(1, documents + 1))
+from tests.evaluation.runs.checking import GOOD, check, only, run_of
 
 
 def test_a_good_run_has_no_problems(tmp_path: Path) -> None:
@@ -90,9 +72,14 @@ def test_encoding(tmp_path: Path, bad: bytes) -> None:
 
 
 def test_a_byte_order_mark(tmp_path: Path) -> None:
-    problem = only(check(tmp_path, b"\xef\xbb\xbf" + GOOD.encode()))
-    assert (problem.code, problem.lines) == ("encoding", (1,))
-    assert "byte order mark" in problem.hint
+    for content in (
+        GOOD,
+        "# a comment\n" + GOOD,
+        GOOD + "1 Q0 c 3 1 tag\n",
+    ):  # the last is not grouped by query
+        assert check(tmp_path, b"\xef\xbb\xbf" + content.encode()).problems == ()
+    predictions = b'\xef\xbb\xbf{"default": {"test": {"1": {"a": 1}, "2": {"a": 1}}}}'
+    assert check(tmp_path, predictions).problems == ()
 
 
 def test_lines_that_end_with_carriage_returns_alone(tmp_path: Path) -> None:

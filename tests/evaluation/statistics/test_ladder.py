@@ -54,3 +54,11 @@ def test_a_probe_of_one_query_among_a_hundred_tells_nothing() -> None:
     probe = best.copy()
     probe[7] = 1.0
     assert not rung(probe.mean(), best.mean(), paired_standard_error(probe, best)).passed
+
+
+def test_trying_often_is_no_way_up() -> None:
+    noise = np.random.default_rng(5).normal(scale=0.02, size=(200, 100))
+    passed = [rung(gain, 0.0, 0.02, tries=tries).passed for row in noise for tries, gain in enumerate(row)]
+    always_alike = [rung(gain, 0.0, 0.02).passed for row in noise for gain in row]
+    assert sum(always_alike) > 3000
+    assert sum(passed) < 400, "of a hundred tries by noise two pass, not sixteen"

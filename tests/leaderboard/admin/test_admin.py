@@ -101,7 +101,10 @@ def test_what_is_hidden_is_opened_by_who_may_read_it(tmp_path: Path, client: Cli
         True,
         Visibility.CURATORS,
     )
-    assert send(client, sent, collecting="on").status_code == 200  # with all that is hidden as it was
+    told = send(client, sent, collecting="on")
+    assert "are compared only for people who may read them" in told.content.decode()
+    alone = write_zip(tmp_path / "b.zip", {"qrels/test.tsv": None, "qrels/train.tsv": None})
+    assert send(client, alone, collecting="on").status_code == 200  # with all that is hidden as it was
     make_curator(person, read_qrels=True)
     assert "Imported Tiny" in send(client, sent, **opening).content.decode()
     dataset.refresh_from_db()

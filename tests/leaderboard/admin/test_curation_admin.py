@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.contrib import admin
 from django.contrib.auth.models import Permission
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.urls import reverse
 
 from leaderboard.core.audit import acting
@@ -211,3 +212,23 @@ def test_the_first_page_says_what_waits_for_a_decision(admin_client: Client) -> 
     assert "<strong>1</strong> challenge is open" in page
     listed = admin_client.get("/admin/leaderboard/challenge/?state__exact=open").content.decode()
     assert "Doubted" in listed
+
+
+def test_no_list_is_filtered_by_a_column_that_it_does_not_offer(client: Client) -> None:
+    client.force_login(make_user("Root", is_staff=True, is_superuser=True))
+    request = RequestFactory().get("/admin/")
+    for model, page in admin.site._registry.items():
+        offered = {each[0] if isinstance(each, tuple) else each for each in page.get_list_filter(request)}
+        offered.add(page.date_hierarchy)
+        for field in model._meta.concrete_fields:
+            for lookup in (field.name, f"{field.name}__startswith", f"{field.name}__new"):
+                allowed = page.lookup_allowed(lookup, "1", request)
+                assert allowed == (field.name in offered), f"{model.__name__} {lookup}"
+    lists = {
+        "judgementimport/": "counts__new=1",
+        "qrels/": "sha256__startswith=a",
+        "user/": "password__startswith=p",
+    }
+    for address, lookup in lists.items():
+        assert client.get(f"/admin/leaderboard/{address}?{lookup}").status_code == 400
+    assert client.get("/admin/leaderboard/judgementimport/?state__exact=ready").status_code == 200

@@ -49,14 +49,16 @@ def test_a_value_says_its_interval_on_hover_and_a_mark_says_that_its_difference_
     board, (first, second) = board_of(view=view), pair
     found = significance.read([first.pk])[first.pk].of("nDCG@10")
     assert found is not None
-    (low, high) = next((one.low, one.high) for one in found.entries.values() if one.group == "a")
+    (low, high) = next((one.low, one.high) for one in found.entries.values() if one.rank_low == 1)
     mark, title = cell(board, "Better", first)
     assert mark == "*"
-    assert title == f"95 % interval {low:.4f} to {high:.4f}; group a; p <0.001 against BM25 (Holm)"
+    assert title == (
+        f"95 % interval {low:.4f} to {high:.4f}; rank 1; p <0.001 vs BM25, <0.001 corrected (Holm)"
+    )
     mark, title = cell(board, "Same", first)
     assert mark == ""
-    assert "group b; p 0." in title
-    assert cell(board, "BM25", first)[1].endswith("; group b")
+    assert "; rank 2–3; p 0." in title
+    assert cell(board, "BM25", first)[1].endswith("; rank 2–3")
     assert cell(board, "Better", second) == ("", "")
     assert any(note.startswith("* differs from BM25: p < 0.05") for note in board.notes)
 
@@ -78,8 +80,8 @@ def test_the_page_and_its_exports_carry_mark_and_figures(
     data = client.get("/benchmarks/all/board.json").json()
     row = next(row for row in data["rows"] if row["system"] == "Better")
     assert row["marks"] == {pair[0].slug: "*"}
-    assert row["certainty_by_dataset"][pair[0].slug]["group"] == "a"
-    assert row["certainty_by_dataset"][pair[0].slug]["p_baseline"] < 0.05
+    assert row["certainty_by_dataset"][pair[0].slug]["rank_high"] == 1
+    assert row["certainty_by_dataset"][pair[0].slug]["p_baseline_corrected"] < 0.05
     assert list(row["certainty_by_dataset"]) == [pair[0].slug]
     assert r"$^{*}$" in client.get("/benchmarks/all/board.tex").content.decode()
     assert r"\* differs from BM25: p \< 0.05" in client.get("/benchmarks/all/board.md").content.decode()
@@ -96,12 +98,12 @@ def test_nothing_is_said_of_reported_figures_nor_over_hidden_judgements(
     assert cell(board_of(), "Better", first) == ("", "")
 
 
-def test_where_the_board_has_changed_only_intervals_are_said(pair: tuple[Dataset, Dataset]) -> None:
+def test_where_the_board_has_changed_only_own_facts_are_said(pair: tuple[Dataset, Dataset]) -> None:
     score_queries(pair[0], "Newcomer", spread(0.5, 9))
     mark, title = cell(board_of(), "Better", pair[0])
     assert mark == ""
     assert title.startswith("95 % interval")
-    assert ";" not in title
+    assert title.endswith("; p <0.001 vs BM25")
 
 
 def test_it_takes_one_query_more_where_it_is_known(

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.http import QueryDict
+from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from leaderboard.boards import filtering
@@ -225,3 +226,24 @@ def test_what_teams_declare_can_be_sorted_and_ranged_on_both_kinds_of_board() ->
     place = page.board.index("declared-parameters")
     assert [row.values[place] for row in page.board.rows] == [7000.0, 22.7]
     assert "declared" in page.board.columns[place].unit
+
+
+@pytest.mark.parametrize("spelling", ["R@100", "Recall@100", "recall_100", "recall_at_100", "r@100"])
+def test_an_address_takes_every_spelling_of_a_measure(
+    client: Client, dataset: Dataset, spelling: str
+) -> None:
+    wanted = board(dataset, "measure=R@100&sort=R@100:asc&min-R@100=0.75")
+    found = board(dataset, f"measure={spelling}&sort={spelling}:asc&min-{spelling}=0.75")
+    assert (found.measure, found.sorts, names(found)) == ("R@100", wanted.sorts, names(wanted))
+    page = f"/datasets/{dataset.slug}/"
+    for address in (page, f"/api/v1{page}board/"):
+        same, other = (client.get(f"{address}?measure={name}&sort={name}") for name in ("R@100", spelling))
+        assert other.status_code == 200
+        assert other.content == same.content
+    assert client.get(f"{page}?measure=recall_99").status_code == 400
+
+
+def test_a_spelling_that_could_be_a_slug_is_looked_up_among_columns_first() -> None:
+    dataset = scored_dataset(measures=["AP", "nDCG@10"], primary_measure="AP")
+    score(dataset, make_system("a"), ndcg=0.4, AP=0.3)
+    assert board(dataset, "sort=map").sorts[0].key == "AP"

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 from decimal import Decimal
 from typing import Any
 
 import pytest
 from django.test import Client
 
+from leaderboard.boards.exports.cells import emphasis
 from leaderboard.boards.model import Board
 from leaderboard.boards.pages import benchmark_page, dataset_page
 from leaderboard.boards.state import BoardState, Sort
 from leaderboard.core.http.choices import UnknownChoice
-from leaderboard.models import Benchmark, Dataset, HardwareClass, Price
+from leaderboard.models import Benchmark, Dataset, HardwareClass, Measurement, Price
 from leaderboard.results.efficiency import price_changed
 from leaderboard.systems.records import house_system
 from tests.leaderboard.entries import (
@@ -194,7 +196,7 @@ def test_how_many_searches_were_timed_is_said(client: Client) -> None:
     assert ('<td class="n">54</td>' in page, '<td class="n">203</td>' in page) == (True, True)
     assert "lesser depths are of fewer searches" in page
     assert (
-        "at least 50 are timed, and throughput is over at most 128"
+        "at least 50 of 25 queries are timed, and throughput is over at most 128"
         in client.get("/efficiency/").content.decode()
     )
 
@@ -232,13 +234,86 @@ def test_exports_have_every_figure_and_name_the_machine(client: Client) -> None:
     assert table["uploaded"]["hardware"] == ""
 
 
+def _emphasised(board: Board, key: str) -> dict[str, str]:
+    """By system what emphasis a cost has on the board."""
+    place = board.index(key)
+    return {row.entry.system: emphasis(board, row, place) for row in board.rows}
+
+
+def test_nothing_within_noise_is_bold() -> None:
+    dataset = scored_dataset()
+    for name, latency in (("quick", 10.0), ("as quick", 10.5), ("slow", 20.0)):
+        cost(score(dataset, name, ndcg=0.5), latency, spread_ms=0.2)
+    board = board_of(dataset)
+    assert _emphasised(board, "mean-latency") == {"quick": "", "as quick": "", "slow": ""}
+    assert set(_emphasised(board, "queries-per-second").values()) == {""}, "it was timed once"
+    cost(score(dataset, "quickest", ndcg=0.5), 8.0, spread_ms=0.2)
+    found = _emphasised(board_of(dataset), "mean-latency")
+    assert found == {"quickest": "best", "quick": "", "as quick": "", "slow": ""}
+    cost(score(dataset, "next", ndcg=0.5), 9.0, spread_ms=0.01)
+    assert _emphasised(board_of(dataset), "mean-latency") == {**found, "next": "second"}
+
+
+def test_a_cost_says_how_far_it_may_be_off_on_the_page_in_the_api_and_in_exports(client: Client) -> None:
+    dataset = scored_dataset()
+    cost(score(dataset, "dense", ndcg=0.5), 10.0, bm25=2.0, spread_ms=0.4)
+    board = board_of(dataset)
+    [row] = board.rows
+    spreads = {board.columns[place].key: text for place, text in row.spreads.items()}
+    # × BM25 is 5: 4 % of the system's own and 3 % of BM25's, which is the least.
+    assert spreads == {"mean-latency": "± 0.40", "times-bm25": "± 0.35"}
+    address = f"/datasets/{dataset.slug}/"
+    assert "± 0.40</small>" in client.get(address).content.decode()
+    answer = client.get(f"/api/v1{address}board/").json()["rows"][0]
+    assert answer["spreads"] == spreads
+    assert answer["measured"]["figures"]["spread_ms"] == 0.4
+    assert "10.0 ± 0.40" in client.get(f"{address}board.md").content.decode()
+    assert "0.40}" in client.get(f"{address}board.tex").content.decode()
+    assert "± is how far a value may be off" in " ".join(board.notes)
+    assert "seed" not in " ".join(board.notes)
+
+
+def test_a_job_in_which_bm25_took_longer_than_usual_is_marked_and_its_latency_in_doubt() -> None:
+    dataset = scored_dataset()
+    for name in ("one", "two", "three"):
+        cost(score(dataset, name, ndcg=0.5), 20.0, bm25=1.0)
+    cost(score(dataset, "busy", ndcg=0.5), 15.0, bm25=2.0)
+    board = board_of(dataset)
+    latency, ratio = board.index("mean-latency"), board.index("times-bm25")
+    [row] = [row for row in board.rows if row.entry.system == "busy"]
+    assert "busy machine: BM25 was 100 % off its usual latency here" in row.titles[latency]
+    assert row.noise[latency] == pytest.approx(15.0)
+    assert row.noise[ratio] == pytest.approx(7.5 * 0.06), (
+        "both were slowed, and the ratio is known as well as ever"
+    )
+    assert _emphasised(board, "mean-latency")["busy"] == ""
+    assert _emphasised(board, "times-bm25")["busy"] == "best"
+    others = [row for row in board.rows if row.entry.system in ("one", "two", "three")]
+    assert not any("busy" in row.titles[latency] for row in others)
+
+
+def test_interruptions_and_the_earlier_protocol_leave_a_latency_unknown() -> None:
+    dataset = scored_dataset()
+    cost(score(dataset, "unsettled", ndcg=0.5), 5.0, unsettled=20)
+    cost(score(dataset, "earlier", ndcg=0.5), 5.0, spread_ms=None)
+    cost(score(dataset, "known", ndcg=0.5), 50.0)
+    Measurement.objects.filter(entry__system__name="earlier").update(protocol="v1")
+    board = board_of(dataset)
+    place = board.index("mean-latency")
+    rows = {row.entry.system: row for row in board.rows}
+    assert rows["unsettled"].noise[place] == rows["earlier"].noise[place] == math.inf
+    assert "20 of 50 queries never settled" in rows["unsettled"].titles[place]
+    assert set(_emphasised(board, "mean-latency").values()) == {""}
+    assert "1 system was measured under an earlier protocol" in " ".join(board.notes)
+
+
 def test_the_page_links_the_protocol_tells_p95_on_hover_and_offers_the_machines(client: Client) -> None:
     dataset = scored_dataset()
     entry = score(dataset, "dense", ndcg=0.5)
     cost(entry, 10.0, hardware=GPU)
     page = client.get(f"/datasets/{dataset.slug}/").content.decode()
     assert '<a href="/efficiency/">Efficiency on NVIDIA H200, AMD EPYC, 2 cores</a>' in page
-    assert 'title="p50 9.00 · p95 20.0 · p99 30.0 ms"' in page
+    assert 'title="p50 9.00 · p95 20.0 · p99 30.0 ms · mean ± 0.10 ms"' in page
     assert "board-hardware" not in page
     cost(entry, 10.0)
     page = client.get(f"/datasets/{dataset.slug}/?hardware={GPU['slug']}&sort=times-bm25").content.decode()

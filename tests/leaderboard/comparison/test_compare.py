@@ -12,8 +12,11 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from evaluation.statistics import holm, randomisation_test
+from leaderboard.comparison.gathering import entries_of
+from leaderboard.comparison.state import MOST_SYSTEMS
+from leaderboard.comparison.table import compare
 from leaderboard.core.cache.pages import forget_pages
-from leaderboard.models import Dataset, Entry
+from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry
 from tests.leaderboard.comparison.test_queries import GOOD, POOR, text_of
 from tests.leaderboard.entries import (
     make_source,
@@ -144,10 +147,59 @@ def test_reported_figures_are_compared_within_their_source_with_common_means(cli
     assert "Publications print means alone" in text
     assert "Not comparable" not in text, "no cell says so"
     assert "of several results" not in text
-    assert (
-        "Mean over 18 common datasets" in text or "Mean over 19 common datasets" in text or "common" in text
-    )
+    assert "Mean over 18 datasets of BEIR" in text
     assert re.search(r"Datasets won, tied, lost \d+/\d+/\d+", text)
+
+
+def test_means_are_those_of_the_board_for_every_system_of_every_benchmark(client: Client) -> None:
+    load_reported()
+    compared = 0
+    for benchmark in Benchmark.objects.all():
+        board = client.get(f"/api/v1/benchmarks/{benchmark.slug}/board/").json()
+        means = {row["slug"]: row["values"].get("mean") for row in board["rows"]}
+        systems = [slug for slug, mean in means.items() if mean is not None]
+        for number in range(0, len(systems) - 1, MOST_SYSTEMS - 1):
+            chosen = systems[number : number + MOST_SYSTEMS]
+            for wanted in ("", benchmark.slug):
+                found = compare(chosen, entries_of(chosen), "", wanted)
+                assert found.means is not None
+                assert [cell.value for cell in found.means] == [means[slug] for slug in chosen]
+                assert found.whole
+            compared += len(chosen)
+    assert compared >= 10
+
+
+def test_means_over_fewer_datasets_say_so_and_leave_out_what_does_not_count(client: Client) -> None:
+    datasets = [
+        scored_dataset(slug=slug, name=slug, hidden=True)
+        for slug in ("one", "two", "three", "shown", "elsewhere")
+    ]
+    benchmark = Benchmark.objects.create(slug="all", name="All four")
+    for position, dataset in enumerate(datasets[:4]):
+        BenchmarkMember.objects.create(
+            benchmark=benchmark, dataset=dataset, position=position, counted=dataset.slug != "shown"
+        )
+    first, second, third = (make_system(name) for name in ("first", "second", "third"))
+    for number, dataset in enumerate(datasets[:4]):
+        score(dataset, first, ndcg=0.1 * (number + 1))
+        score(dataset, second, ndcg=0.5)
+        if dataset.slug != "three":
+            score(dataset, third, ndcg=0.5)
+    whole = text_of(client.get(address(first.slug, second.slug)).content.decode())
+    assert "Mean over 3 datasets of All four nDCG@10 0.200 0.500 +0.300" in whole
+    part = text_of(client.get(address(first.slug, third.slug)).content.decode())
+    assert "Mean over 2 common datasets of All four nDCG@10 0.150 0.500 +0.350" in part
+    for system in (first, second):
+        score(datasets[4], system, ndcg=0.9)
+    forget_pages()
+    beyond = text_of(client.get(address(first.slug, second.slug)).content.decode())
+    assert "Mean over 5 common datasets nDCG@10 0.380 0.580 +0.200" in beyond
+    asked = client.get(address(first.slug, second.slug, benchmark="all")).content.decode()
+    assert "Mean over 3 datasets of All four nDCG@10 0.200 0.500 +0.300" in text_of(asked)
+    assert 'name="benchmark" value="all"' in asked
+    assert client.get(address(first.slug, second.slug, benchmark="none")).status_code == 400
+    pinned = client.get(f"/benchmarks/all/?pin={first.slug}&pin={second.slug}").content.decode()
+    assert f'href="{address(first.slug, second.slug, benchmark="all")}"'.replace("&", "&amp;") in pinned
 
 
 def test_the_first_system_can_be_another_and_any_can_go(client: Client, slugs: tuple[str, str]) -> None:

@@ -16,7 +16,7 @@ from leaderboard.core import database_grants
 from leaderboard.core.audit import record
 from leaderboard.models import AuditRecord, User
 from submissions.accounts.sessions import forget_expired
-from submissions.models import Job
+from submissions.models import TERMINAL, Job, State
 from tests.factories import make_dataset, make_job, make_user
 from tests.roles import make_roles, working_as
 
@@ -58,6 +58,12 @@ REFUSED_TO_RETRIEVERS = [
     "UPDATE leaderboard_dataset SET current_qrels_id = NULL, state = 'published'",
     "UPDATE leaderboard_datasetfile SET sha256 = ''",
     "INSERT INTO leaderboard_qrels DEFAULT VALUES",
+    "SELECT statistics FROM leaderboard_qrels",
+    "SELECT note, parts_sha256 FROM leaderboard_qrels",
+    "SELECT note FROM submissions_submission",
+    "SELECT * FROM submissions_quotause",
+    "UPDATE submissions_quotause SET refunded_at = now(), refund_reason = ''",
+    "INSERT INTO submissions_quotause (kind, dataset_id, person_id, at) VALUES ('refusal', 1, 1, now())",
     "UPDATE leaderboard_qrels SET sha256 = ''",
     "UPDATE leaderboard_entry SET visibility = 'public'",
     "UPDATE leaderboard_run SET sha256 = ''",
@@ -73,6 +79,51 @@ REFUSED_TO_RETRIEVERS = [
     "INSERT INTO leaderboard_user_groups (user_id, group_id) VALUES (1, 1)",
     "DELETE FROM leaderboard_membership",
 ]
+
+VERBS = ("SELECT", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFERENCES", "TRIGGER")
+#: What a retriever may do to whole tables, by the first letters of the verbs. To every other table nothing.
+WHOLE = {
+    "django_migrations": "S",
+    "leaderboard_collectionprofile": "SIU",
+    "leaderboard_dataset": "S",
+    "leaderboard_datasetfile": "SI",
+    "leaderboard_datasetversion": "S",
+    "leaderboard_historicalsystem": "I",
+    "leaderboard_overlap": "SI",
+    "leaderboard_run": "SI",
+    "leaderboard_run_built_from": "SI",
+    "leaderboard_runprofile": "SI",
+    "leaderboard_system": "SI",
+    "leaderboard_systemredirect": "S",
+    "leaderboard_team": "S",
+    "leaderboard_workrequest": "SI",
+    "submissions_checkpoint": "SI",
+    "submissions_encoding": "SIUD",
+    "submissions_job": "SI",
+    "submissions_job_further_entries": "S",
+    "submissions_shard": "SIUD",
+    "submissions_stagetime": "SIU",
+    "submissions_worker": "SIU",
+}
+#: What it may do to some columns of a table, beyond that.
+COLUMNS = {
+    ("leaderboard_dataset", "UPDATE"): "updated_at",
+    ("leaderboard_entry", "SELECT"): "id dataset_id evaluation_id visibility",
+    ("leaderboard_evaluation", "SELECT"): "id run_id",
+    ("leaderboard_historicalsystem", "SELECT"): "history_id",
+    ("leaderboard_qrels", "SELECT"): "id version_id split number sha256",
+    ("leaderboard_seed", "SELECT"): "id entry_id evaluation_id",
+    ("leaderboard_user", "SELECT"): "id name",
+    ("submissions_job", "UPDATE"): (
+        "attempts cancel_requested error_code fault fence finished_at lease_expires_at log not_before payload progress "
+        "progress_note queue report stage started_at state waits_for_id worker"
+    ),
+    ("submissions_submission", "SELECT"): (
+        "id kind submitter_id team_id system_id configuration engine parameters checkpoint_id reusable round_id late "
+        "run_type priority public bulk created_at withdrawn_at noticed_at"
+    ),
+    ("submissions_submission", "UPDATE"): "checkpoint_id",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -121,6 +172,57 @@ def test_a_retriever_sees_no_session_and_gives_no_rights(roles: None) -> None:
         if not refused(each, database_grants.RETRIEVER)
     ]
     assert allowed == []
+
+
+def granted(role: str) -> tuple[dict[str, str], dict[tuple[str, str], str]]:
+    """What PostgreSQL says that a role may do: to whole tables, and to columns of others, as WHOLE and COLUMNS."""
+    whole: dict[str, str] = {}
+    columns: dict[tuple[str, str], list[str]] = {}
+    with connection.cursor() as cursor:
+        tables = connection.introspection.table_names(cursor)
+        for table in tables:
+            for verb in VERBS:
+                cursor.execute("SELECT has_table_privilege(%s, %s, %s)", [role, table, verb])
+                if cursor.fetchone()[0]:
+                    whole[table] = whole.get(table, "") + verb[0]
+        cursor.execute(
+            "SELECT table_name, privilege_type, column_name FROM information_schema.columns "
+            "JOIN information_schema.column_privileges USING (table_schema, table_name, column_name) "
+            "WHERE grantee = %s AND NOT has_table_privilege(%s, table_name::text, privilege_type) "
+            "ORDER BY ordinal_position",
+            [role, role],
+        )
+        for table, verb, column in cursor.fetchall():
+            columns.setdefault((table, verb), []).append(column)
+    return whole, {place: " ".join(names) for place, names in columns.items()}
+
+
+def test_what_each_role_may_do_to_each_table(roles: None) -> None:
+    """Every table × verb × role: a right that nobody meant to give is found here, and a new table is closed."""
+    whole, columns = granted(database_grants.RETRIEVER)
+    assert whole == WHOLE
+    assert {place: set(names.split()) for place, names in columns.items()} == {
+        place: set(names.split()) for place, names in COLUMNS.items()
+    }
+    whole, columns = granted(database_grants.SITE)
+    added_to = {"leaderboard_auditrecord": "SI", "django_migrations": "S"}
+    with connection.cursor() as cursor:
+        tables = connection.introspection.table_names(cursor)
+    assert whole == {table: added_to.get(table, "SIUD") for table in tables}
+    assert columns == {}
+
+
+def test_a_retriever_changes_no_job_that_has_ended(roles: None) -> None:
+    """What decides whether a quota is given back is how a job ended."""
+    assert set(database_grants.ENDED) == set(TERMINAL)
+    job = make_job(make_dataset())
+    Job.objects.filter(pk=job.pk).update(kind=Job.Kind.MODEL)
+    change = "UPDATE submissions_job SET state = 'failed'"
+    assert not refused(change, database_grants.RETRIEVER)
+    Job.objects.filter(pk=job.pk).update(state=State.DONE)
+    assert refused(change, database_grants.RETRIEVER)
+    assert refused("UPDATE submissions_job SET started_at = now()", database_grants.RETRIEVER)
+    assert not refused("UPDATE submissions_job SET log = 'a line'", database_grants.RETRIEVER)
 
 
 def test_a_retriever_handles_its_own_kinds_of_jobs_and_adds_shards_alone(roles: None) -> None:

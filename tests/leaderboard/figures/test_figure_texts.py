@@ -13,6 +13,7 @@ from leaderboard.core.cache.pages import forget_pages
 from leaderboard.figures.registry import FIGURES
 from leaderboard.figures.texts import TEMPLATES
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, System
+from tests.leaderboard.entries import date_results
 from tests.leaderboard.open_runs import run_for
 from tests.leaderboard.results.test_profile_pages import collection, look
 
@@ -44,7 +45,9 @@ def everything(tmp_path: Path) -> str:
         BenchmarkMember.objects.create(benchmark=benchmark, dataset=dataset, position=position)
         run_for(dataset, "BM25", {"q1": ["d5", "d1"], "q2": ["d3"]}, baseline=True)
         run_for(dataset, better, {"q1": ["d1"], "q2": ["d3"]})
+        run_for(dataset, "third", {"q1": ["d1"], "q2": ["d5"]})
         look(dataset)
+    date_results("2024-01-05", "2024-02-05", "2025-01-05")
     for each in Dataset.objects.all():
         each.name, each.task, each.domain = f"{NASTY} {each.slug}", f"{NASTY} task", f"{NASTY} domain"
         each.save()

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.test import Client
 
+from leaderboard.core.cache.pages import forget_pages
+from leaderboard.figures.stated_costs import STATED, stated
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry
 from tests.leaderboard.entries import (
     cost,
+    date_results,
     make_source,
     make_system,
     renew_judgements,
@@ -55,6 +60,39 @@ def test_reported_costs_are_of_one_source_and_machine_and_the_rest_is_named() ->
     assert dict(zip(column(plot, "System"), column(plot, "Latency (ms)"), strict=True))["TAS-B"] == 125.0
 
 
+def test_a_reported_board_draws_costs_of_the_publication_and_machine_that_most_points_are_known_of() -> None:
+    load_reported()
+    drew = 0
+    for subject, slug, datasets, source in _subjects():
+        scored = _scored(f"/api/v1/{subject}s/{slug}/board/")
+        for axis in STATED:
+            settings = stated(axis, datasets, source).values()
+            most = max((len(scored & figures.keys()) for figures in settings), default=0)
+            plot = drawn("pareto", f"{subject}={slug}&x={axis}")
+            assert len(plot.table.rows) == most, f"{axis} of {slug}: {plot.caption}"
+            drew += most > 0
+    assert drew >= 8
+    assert len(drawn("pareto", "benchmark=msmarco-efficiency").table.rows) >= 3
+
+
+def _subjects() -> Iterator[tuple[str, str, list[int], int | None]]:
+    """Every page with costs that publications state: its kind and slug, its datasets, and whose figures it takes."""
+    with_figures = set(Entry.objects.exclude(figures=[]).values_list("dataset_id", flat=True))
+    for dataset in Dataset.objects.filter(pk__in=with_figures):
+        yield "dataset", dataset.slug, [dataset.pk], None
+    for benchmark in Benchmark.objects.filter(members__dataset__in=with_figures).distinct():
+        datasets = list(benchmark.members.values_list("dataset_id", flat=True))
+        yield "benchmark", benchmark.slug, datasets, benchmark.source_id
+
+
+def _scored(board_url: str) -> set[tuple[str, str]]:
+    """The rows of a board, as the API gives it, that have what it ranks by: a mean, else its only dataset's value."""
+    board = Client().get(board_url).json()
+    keys = {column["key"] for column in board["columns"]}
+    score = next(key for key in ("mean", board["measure"], "msmarco") if key in keys)
+    return {(row["slug"], row["configuration"]) for row in board["rows"] if row["values"][score] is not None}
+
+
 def test_doubtful_costs_are_never_drawn() -> None:
     load_reported()
     plot = drawn("pareto", "dataset=nq-open")
@@ -95,8 +133,43 @@ def test_stale_results_are_in_no_figure() -> None:
     dataset = scored_dataset()
     score(dataset, "stale", ndcg=0.9)
     renew_judgements(dataset)
-    score(dataset, "present", ndcg=0.5)
-    assert column(drawn("progress", f"dataset={dataset.slug}"), "System") == ["present"]
+    for name in ("present", "later", "last"):
+        score(dataset, name, ndcg=0.5)
+    date_results("2024-01-04", "2024-01-05", "2024-01-06", "2024-01-07")
+    plot = drawn("progress", f"dataset={dataset.slug}")
+    assert column(plot, "System") == ["present", "later", "last"]
+
+
+def test_progress_is_on_no_page_until_results_came_on_three_dates(client: Client) -> None:
+    dataset = scored_dataset()
+    benchmark_of(dataset)
+    for name in ("one", "two", "three", "four"):
+        score(dataset, name, ndcg=0.5)
+    for days, shown in (
+        (("2024-01-05",), False),
+        (("2024-01-05", "2024-02-05"), False),
+        (
+            ("2024-01-05", "2024-02-05", "2025-01-05"),
+            True,
+        ),
+    ):
+        date_results(*days)
+        for page in (f"dataset={dataset.slug}", "benchmark=all"):
+            kind, slug = page.split("=")
+            forget_pages()
+            assert ('id="figure-progress"' in client.get(f"/{kind}s/{slug}/").content.decode()) is shown
+            plot = drawn("progress", page)
+            assert bool(plot.data) is shown
+            assert shown or f"came on {len(days)}." in plot.caption
+
+
+def test_what_stands_behind_a_closed_interface_has_a_date_too() -> None:
+    dataset = scored_dataset()
+    for name in ("open", "ours"):
+        score(dataset, name, ndcg=0.5)
+    score(dataset, make_system("paid", closed_api=True), ndcg=0.6)
+    date_results("2024-01-05", "2024-02-05", "2025-01-05")
+    assert column(drawn("progress", f"dataset={dataset.slug}"), "System") == ["open", "ours", "paid"]
 
 
 def test_progress_tells_the_best_when_it_came_and_years_from_days() -> None:

@@ -15,8 +15,16 @@ from django.conf import settings
 from leaderboard.figures.axes import linear_axis, linear_ticks, log_axis
 from leaderboard.figures.labels import NARROW, NARROW_LETTERS, labelled
 from leaderboard.figures.palette import INK, SCALE
-from leaderboard.models import Benchmark, BenchmarkMember, Entry
-from tests.leaderboard.entries import cost, make_source, make_system, report, score, scored_dataset
+from leaderboard.models import Benchmark, BenchmarkMember, Entry, System
+from tests.leaderboard.entries import (
+    cost,
+    date_results,
+    make_source,
+    make_system,
+    report,
+    score,
+    scored_dataset,
+)
 from tests.leaderboard.figure_checks import column, drawn, trace
 from tests.leaderboard.figures.palettes import between, contrast, tokens
 from tests.reported_boards import load_reported
@@ -82,6 +90,7 @@ def test_scores_that_are_close_can_be_read_off_every_figure() -> None:
         for number, system in enumerate((bm25, close, seen)):
             entry = score(dataset, system, baseline=system is bm25, ndcg=0.351 + 0.0012 * number)
             cost(entry, 30.0 + number)
+    date_results("2024-01-05", "2024-02-05", "2024-03-05")
     for query in ("benchmark=all", f"dataset={first.slug}"):
         slugs = ["pareto", "deltas", "progress"]
         slugs += ["means-by-task", "in-domain"] if query == "benchmark=all" else []
@@ -212,11 +221,16 @@ def test_captions_claim_no_more_than_is_known() -> None:
         report(dataset, paper, "trained", ndcg=0.5, training=seen)
         report(dataset, paper, "silent", ndcg=0.4, training=Entry.Training.UNDECLARED)
         report(dataset, paper, "untrained", ndcg=0.3)
+        for name in ("first", "second"):
+            report(dataset, paper, name, ndcg=0.2)
+    System.objects.filter(name="first").update(year=2018)
+    System.objects.filter(name="second").update(year=2019)
     plot = drawn("in-domain", "benchmark=all")
     trained = dict(zip(column(plot, "System"), column(plot, "Trained on First"), strict=True))
-    assert trained == {"trained": "yes", "silent": "not declared", "untrained": "no"}
+    untrained = dict.fromkeys(("untrained", "first", "second"), "no")
+    assert trained == {"trained": "yes", "silent": "not declared", **untrained}
     assert "Without a declaration of what they were trained on: silent." in plot.notes
-    assert "on which 1 of these 3 systems were trained" in plot.caption
+    assert "on which 1 of these 5 systems were trained" in plot.caption
     assert "Reported figures only." in plot.caption
     load_reported()
     assert (
@@ -226,4 +240,6 @@ def test_captions_claim_no_more_than_is_known() -> None:
     plot = drawn("progress", "benchmark=all&sort=mean:asc")
     assert "or else the publication that reports it" in plot.caption
     assert "scored here" not in plot.caption, "there is no such line"
-    assert column(plot, "Best when it came") == ["yes", "no", "no"], "of one year the best comes first"
+    assert column(plot, "Best when it came") == ["yes", "no", "yes", "no", "no"], (
+        "of one year the best comes first"
+    )

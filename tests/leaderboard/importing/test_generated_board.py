@@ -21,8 +21,16 @@ from submissions.queue.queue import take_requests
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
 
-#: Figures of documents, which datasets of runs alone have none of, and of systems trained on what they are tested on.
-NOTHING_TO_SHOW = {"in-domain", "document-lengths", "relevance-by-length", "overlap", "overlap-map"}
+#: Figures of documents, which datasets of runs alone have none of, of systems trained on what they are tested on, and
+#: of progress, which takes results of three dates.
+NOTHING_TO_SHOW = {
+    "in-domain",
+    "progress",
+    "document-lengths",
+    "relevance-by-length",
+    "overlap",
+    "overlap-map",
+}
 #: Of a generated dataset: queries and judgements to download, judgements to score by, runs and the first of each.
 FILES = 2 + 1 + 4 + 4
 KINDS = (Benchmark, Dataset, Entry, Evaluation, Run, System, Team)

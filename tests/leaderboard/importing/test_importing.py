@@ -12,16 +12,20 @@ from django.core.management import call_command
 
 from evaluation.core.errors import InvalidContent
 from evaluation.measures import DEFAULT_MEASURES
+from evaluation.runs.score import check_run
+from leaderboard.core.audit import acting
 from leaderboard.core.storage.runs import open_run, run_path, store_run
 from leaderboard.datasets.qrels import load_qrels, scoring_target
 from leaderboard.importing.collections.importer import Imported, import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.importing.reported.loader import load_reported
-from leaderboard.models import Dataset, Entry, Run, WorkRequest
+from leaderboard.judgements.disclosure import COMPARED
+from leaderboard.models import AuditRecord, Dataset, Entry, Run, WorkRequest
 from leaderboard.results.publishing import publish_entry
 from leaderboard.results.publishing.datasets import mark_published
 from leaderboard.results.records import record_evaluation, record_run
 from leaderboard.systems.records import house_system
+from tests.factories import make_a_curator
 from tests.leaderboard.tiny_collection import good_files, lines_of, write_folder, write_zip
 
 pytestmark = pytest.mark.django_db
@@ -339,6 +343,35 @@ def test_trec_covid_round_one_is_published_at_once_and_its_baseline_run_is_score
         assert text.readline().split()[:2] == [b"1", b"Q0"]
 
 
+def test_a_baseline_run_on_hidden_judgements_is_recorded_as_a_comparison(tmp_path: Path) -> None:
+    ids = "".join(f"d{number}\n" for number in range(1, 6))
+    alone = {"corpus.jsonl": None, "document-ids.txt": ids, "qrels/train.tsv": None}
+    tiny(write_folder(tmp_path / "1", alone), runs_only=True)
+    run = tmp_path / "guess.txt"
+    run.write_text("".join(f"q{number} Q0 d1 1 2.5 guess\n" for number in range(1, 4)))
+    curator = make_a_curator()
+    unjudged = write_folder(tmp_path / "2", {**alone, "qrels/test.tsv": None})
+    with acting(curator, "a baseline"):
+        assert tiny(unjudged, runs_only=True, collecting=True, baseline=run).changes == ("baseline run",)
+    compared = AuditRecord.objects.get(action=COMPARED)
+    assert (compared.actor, compared.reason, compared.after) == (curator, "a baseline", {"qrels": 1})
+
+
+@pytest.mark.parametrize(
+    ("visibility", "named"), [("public", " (q2)"), ("participants", ""), ("curators", "")]
+)
+def test_a_report_names_missing_queries_only_where_everyone_may_see_them(
+    tmp_path: Path, visibility: str, named: str
+) -> None:
+    imported = tiny(write_folder(tmp_path), queries_visibility=visibility)
+    run = tmp_path / "run.txt"
+    run.write_text("q1 Q0 d1 1 2.5 mine\n")
+    for qrels in (None, imported.qrels):
+        (problem,) = check_run(run, scoring_target(imported.version, qrels=qrels)).problems
+        assert problem.message.startswith("1 of the 2 queries of the dataset are missing; ")
+        assert problem.message.endswith(f"score 0{named}")
+
+
 def test_a_stored_run_is_kept_once_under_the_checksum_of_its_text(tmp_path: Path) -> None:
     import gzip
     import hashlib
@@ -348,6 +381,9 @@ def test_a_stored_run_is_kept_once_under_the_checksum_of_its_text(tmp_path: Path
     plain.write_bytes(text)
     compressed.write_bytes(gzip.compress(text))
     assert store_run(plain) == store_run(compressed) == (hashlib.sha256(text).hexdigest(), len(text))
+    marked = tmp_path / "marked.txt"
+    marked.write_bytes(b"\xef\xbb\xbf" + text)
+    assert store_run(marked) == store_run(plain)
     stored = run_path(store_run(plain).sha256)
     assert stored.stat().st_size < len(text) / 10
     assert [path.name for path in stored.parent.iterdir()] == [stored.name]

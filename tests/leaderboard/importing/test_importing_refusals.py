@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,16 @@ from django.core.management import CommandError, call_command
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
 from evaluation.judgements.qrels import read_qrels
+from leaderboard.core.audit import acting
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.importing.collections.source import ZIP_POLICY
-from leaderboard.importing.collections.splits import shared_pairs
-from leaderboard.models import Dataset, DatasetVersion
+from leaderboard.importing.collections.splits import NOT_COMPARED, shared_pairs
+from leaderboard.judgements.disclosure import COMPARED
+from leaderboard.models import AuditRecord, Dataset, DatasetVersion
+from tests.factories import make_a_curator, make_user
 from tests.leaderboard.tiny_collection import HEADER, good_files, write_folder, write_zip
+from tests.leaks.opening import clear_kept_judgements, opened_below, private_judgements
 
 pytestmark = pytest.mark.django_db
 
@@ -212,11 +216,71 @@ def test_a_split_that_repeats_hidden_judgements_is_refused(tmp_path: Path, split
     import_dataset(tmp_path, ImportOptions(slug="open", hidden=False))
 
 
-def test_an_import_without_the_hidden_judgements_is_held_against_those_kept(tmp_path: Path) -> None:
-    import_dataset(write_folder(tmp_path / "1"), ImportOptions(slug="tiny"))
-    later = write_folder(tmp_path / "2", {"qrels/test.tsv": None, "qrels/dev.tsv": HEADER + "q1\td1\t1\n"})
-    (problem,) = problems_of(later, collecting=True)
-    assert (problem.code, problem.count) == ("split_overlaps", 1)
+JUDGED, UNJUDGED = "q1\td1\t1\n", "q1\td3\t1\n"
+
+
+@pytest.fixture
+def beside_hidden(tmp_path: Path) -> Callable[[str], Path]:
+    """A hidden dataset; the fixture makes collections without its scored split, with these lines as its dev split."""
+    import_dataset(write_folder(tmp_path / "hidden"), ImportOptions(slug="tiny"))
+
+    def collection(lines: str) -> Path:
+        return write_folder(
+            tmp_path / lines.split("\t")[1],
+            {"qrels/test.tsv": None, "qrels/train.tsv": None, "qrels/dev.tsv": HEADER + lines},
+        )
+
+    return collection
+
+
+def test_an_import_without_the_hidden_judgements_is_held_against_those_kept(
+    beside_hidden: Callable[[str], Path],
+) -> None:
+    reader = make_user("Rita", is_superuser=True)
+    with acting(reader, "the dev split"):
+        (problem,) = problems_of(beside_hidden(JUDGED), collecting=True)
+        assert (problem.code, problem.count) == ("split_overlaps", 1)
+        compared = AuditRecord.objects.get(action=COMPARED)
+        assert (compared.actor, compared.after, compared.reason) == (reader, {"qrels": 1}, "the dev split")
+        import_dataset(beside_hidden(UNJUDGED), ImportOptions(slug="tiny", collecting=True))
+    assert AuditRecord.objects.filter(action=COMPARED).count() == 2
+
+
+@pytest.mark.parametrize("curates", [True, False], ids=["a curator", "nobody in particular"])
+def test_who_may_not_read_judgements_learns_nothing_by_importing_others(
+    beside_hidden: Callable[[str], Path], curates: bool
+) -> None:
+    person = make_a_curator() if curates else None
+    clear_kept_judgements()
+    with opened_below(private_judgements()) as opened, acting(person):
+        told = [problems_of(beside_hidden(lines), collecting=True) for lines in (JUDGED, UNJUDGED)]
+    assert told == [(NOT_COMPARED,), (NOT_COMPARED,)]
+    assert "ask somebody who may read hidden judgements" in NOT_COMPARED.hint
+    assert not opened
+    assert not AuditRecord.objects.filter(action=COMPARED).exists()
+
+
+def test_the_command_compares_in_the_name_of_somebody_who_may_read_judgements(
+    beside_hidden: Callable[[str], Path],
+) -> None:
+    for lines in (JUDGED, UNJUDGED):
+        with pytest.raises(CommandError, match=r"only for people who may read them\n.*--by EMAIL"):
+            call_command("import_dataset", str(beside_hidden(lines)), slug="tiny", collecting=True)
+    reader = make_user("Rita", is_superuser=True)
+    said = {"slug": "tiny", "collecting": True, "by": reader.email, "why": "the dev split"}
+    with pytest.raises(CommandError, match="1 of the hidden test judgements is there too"):
+        call_command("import_dataset", str(beside_hidden(JUDGED)), **said)
+    assert AuditRecord.objects.get(action=COMPARED).actor == reader
+
+
+def test_whether_the_hidden_judgements_are_the_same_is_recorded(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path)
+    import_dataset(folder, ImportOptions(slug="tiny"))
+    assert not AuditRecord.objects.filter(action=COMPARED).exists()  # there was nothing to compare with
+    curator = make_a_curator()
+    with acting(curator):
+        assert import_dataset(folder, ImportOptions(slug="tiny")).changes == ()
+    assert AuditRecord.objects.get(action=COMPARED).actor == curator
 
 
 def test_a_dataset_with_judgements_does_not_collect(tmp_path: Path) -> None:
@@ -238,3 +302,27 @@ def test_another_split_would_give_hidden_judgements_away(tmp_path: Path) -> None
     (problem,) = problems_of(folder, split="train")
     assert problem.code == "split_changed"
     assert "offered to everyone" in problem.message
+
+
+def test_listed_documents_are_refused_when_one_is_there_twice(tmp_path: Path) -> None:
+    ids = "d1\nd2\nd3\nd4\nd2\nd5\nd1\n"
+    problem = only_problem(tmp_path, {"corpus.jsonl": None, "document-ids.txt": ids}, runs_only=True)
+    assert (problem.code, problem.count, problem.lines) == ("duplicate_id", 2, (5, 7))
+    assert problem.message == "document-ids.txt: 2 lines repeat the id of an earlier line"
+
+
+def test_a_baseline_that_is_no_file_is_one_line(tmp_path: Path) -> None:
+    missing = tmp_path / "baseline.txt"
+    with pytest.raises(CommandError) as refused:
+        call_command(
+            "import_dataset",
+            str(write_folder(tmp_path)),
+            "--slug=tiny",
+            "--runs-only",
+            f"--baseline={missing}",
+        )
+    assert (
+        str(refused.value)
+        == f"Nothing was imported: 1 problem.\n- there is no file {missing}\n  Name a run file."
+    )
+    assert not Dataset.objects.exists()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
+import orjson
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from evaluation.statistics import holm, paired
+from leaderboard.boards.columns.significance import CALLED
 from leaderboard.models import BoardChange, Certainty, Dataset, Entry, WorkRequest
 from leaderboard.results import significance
 from leaderboard.results.history.revisions import Kind, board_changed
@@ -16,7 +20,9 @@ from leaderboard.results.significance import (
     find_certainty,
     keep_certainty,
     request_missing_certainty,
+    verdict_of,
 )
+from leaderboard.results.significance.reading import forget_certainty
 from tests.leaderboard.entries import renew_judgements, score_seeds, scored_dataset
 from tests.leaderboard.entries_by_query import (
     QUERIES,
@@ -55,16 +61,20 @@ def test_it_says_what_the_tests_of_the_single_pairs_say(board: Dataset) -> None:
     corrected = dict(zip(others, holm([singly[name].p for name in others]), strict=True))
     for name in others:
         found = measure.entries[entries[name].pk]
-        assert found.raw_p_baseline == pytest.approx(singly[name].p, abs=1e-6)
-        assert found.p_baseline == pytest.approx(corrected[name], abs=1e-6)
+        assert found.p_baseline == pytest.approx(singly[name].p, abs=1e-6)
+        assert found.p_baseline_corrected == pytest.approx(corrected[name], abs=1e-6)
+        assert found.delta == pytest.approx(singly[name].difference, abs=1e-6)
+        assert (found.delta_low, found.delta_high) == pytest.approx(
+            (singly[name].low, singly[name].high), abs=1e-6
+        )
         assert (found.wins, found.ties, found.losses) == (
             singly[name].wins,
             singly[name].ties,
             singly[name].losses,
         )
         assert found.low < entries[name].scores["nDCG@10"] < found.high
-    groups = {name: measure.entries[entry.pk].group for name, entry in entries.items()}
-    assert groups == {"First": "a", "Second": "a", "BM25": "b", "Last": "c"}
+    ranks = {name: measure.entries[entry.pk][-2:] for name, entry in entries.items()}
+    assert ranks == {"First": (1, 2), "Second": (1, 2), "BM25": (3, 3), "Last": (4, 4)}
     assert measure.best == entries["First"].pk
     assert measure.queries == QUERIES
     assert measure.entries[entries["BM25"].pk].p_baseline is None
@@ -80,10 +90,13 @@ def test_a_measure_of_which_less_is_better_is_read_the_other_way() -> None:
     assert measure is not None
     assert measure.best == fewer.pk
     assert (measure.entries[fewer.pk].wins, measure.entries[fewer.pk].losses) == (QUERIES, 0)
-    assert (measure.entries[more.pk].wins, measure.entries[more.pk].group) == (0, "c")
+    assert (measure.entries[more.pk].wins, measure.entries[more.pk].rank_low) == (0, 3)
+    verdict = verdict_of(found_of(dataset), "Hole@10")
+    assert verdict is not None
+    assert (verdict.better, verdict.worse) == ({fewer.pk}, {more.pk})
 
 
-def test_systems_behind_a_closed_interface_are_tested_and_in_no_group(board: Dataset) -> None:
+def test_systems_behind_a_closed_interface_are_tested_and_ranked_with_nobody(board: Dataset) -> None:
     closed = score_queries(board, "Closed", spread(0.9, 5))
     closed.system.closed_api = True
     closed.system.save()
@@ -94,10 +107,15 @@ def test_systems_behind_a_closed_interface_are_tested_and_in_no_group(board: Dat
     first = Entry.objects.get(system__name="First")
     assert measure.best == first.pk
     found = measure.entries[closed.pk]
-    assert found.group == ""
+    assert (found.rank_low, found.rank_high) == (None, None)
+    assert measure.entries[first.pk][-2:] == (1, 2)
     assert found.wins == QUERIES
     assert found.p_best is not None
     assert found.p_best < 0.001
+    verdict = verdict_of(found_of(board), "nDCG@10")
+    assert verdict is not None
+    assert verdict.compared == 3
+    assert closed.pk not in verdict.ties | verdict.better
     closed.system.closed_api = False
     closed.system.save()
     system_changed(closed.system)
@@ -173,11 +191,12 @@ def test_what_was_found_of_an_earlier_board_is_not_kept(board: Dataset) -> None:
 
 
 @pytest.mark.parametrize("change", ["publish", "withdraw", "baseline"])
-def test_after_a_change_only_intervals_remain_until_it_is_found_anew(
+def test_after_a_change_a_rows_own_facts_remain_until_the_rest_is_found_anew(
     client: Client, board: Dataset, change: str
 ) -> None:
     compute_certainty(board)
-    assert set(cells(shown(board), "First")) == {"interval", "group", "p-best", "p-baseline", "wins"}
+    before = cells(shown(board), "First")
+    assert set(before) == set(CALLED)
     first = Entry.objects.get(system__name="First")
     if change == "publish":
         score_queries(board, "Newcomer", spread(0.5))
@@ -185,13 +204,41 @@ def test_after_a_change_only_intervals_remain_until_it_is_found_anew(
         withdraw_entries(Entry.objects.get(system__name="Last").submission_reference, "A mistake.")
     else:
         name_baseline(Entry.objects.get(system__name="Last"))
+    own = {"interval"} if change == "baseline" else {"interval", "delta-interval", "p-baseline", "wins"}
     assert not found_of(board).current
-    assert set(cells(shown(board), "First")) == {"interval"}
-    assert "computed anew" in page_text(client, board)
+    assert cells(shown(board), "First") == {key: before[key] for key in own}
+    assert verdict_of(found_of(board), "nDCG@10") is None
+    assert "being computed again" in page_text(client, board)
     compute_certainty(board)
     assert found_of(board).current
-    assert cells(shown(board), "First")["group"] == "a"
+    assert cells(shown(board), "First")["ranks"] == "1–2"
     assert first.pk == found_of(board).of("nDCG@10").best  # type: ignore[union-attr]
+
+
+def test_nobody_elses_submission_moves_a_rows_own_facts(board: Dataset) -> None:
+    noisy = score_queries(board, "Noisy", list(np.random.default_rng(8).normal(0.45, 0.1, QUERIES)))
+    own = ("low", "high", "delta", "delta_low", "delta_high", "p_baseline", "wins", "ties", "losses")
+
+    def kept() -> tuple[dict[int, bytes], dict[int, float]]:
+        found = compute_certainty(board)
+        assert found is not None
+        content = found.content["nDCG@10"]
+        facts = zip(content["entries"], *(content[name] for name in own), strict=True)
+        corrected = zip(content["entries"], content["p_baseline_corrected"], strict=True)
+        return {entry: orjson.dumps(rest) for entry, *rest in facts}, dict(corrected)
+
+    facts, corrected = kept()
+    text = cells(shown(board), "Noisy")
+    for number in range(12):
+        score_queries(board, f"Other {number}", spread(0.4005, 20 + number))
+    later, corrected_later = kept()
+    assert {entry: later[entry] for entry in facts} == facts
+    again = cells(shown(board), "Noisy")
+    for key in ("interval", "delta-interval", "p-baseline", "wins"):
+        assert again[key] == text[key], key
+    # What says something of the whole board does move.
+    assert corrected_later[noisy.pk] > corrected[noisy.pk]
+    assert again["ranks"] != text["ranks"]
 
 
 def test_results_kept_back_have_no_part(board: Dataset) -> None:
@@ -219,6 +266,50 @@ def test_boards_of_an_earlier_release_are_asked_for_once(board: Dataset) -> None
     assert requests_of(board) == 1
     WorkRequest.objects.all().update(taken_at=board.created_at)
     assert request_missing_certainty() == 0
+
+
+def test_what_an_earlier_method_kept_is_read_and_asked_for_again(client: Client, board: Dataset) -> None:
+    kept = compute_certainty(board)
+    assert kept is not None
+    entries = kept.content["nDCG@10"]["entries"]
+    first = Entry.objects.get(system__name="First").pk
+    kept.content = {
+        "nDCG@10": {
+            "queries": QUERIES,
+            "baseline": entries[0],
+            "anchors": {"a": first, "b": entries[0]},
+            "entries": entries,
+            "low": [0.39, 0.59, 0.59, 0.19],
+            "high": [0.41, 0.61, 0.61, 0.21],
+            "p_baseline": [None, 0.03, 0.04, 0.05],
+            "p_best": [0.03, None, 0.9, 0.03],
+            "raw_p_baseline": [None, 0.01, 0.02, 0.03],
+            "raw_p_best": [0.01, None, 0.9, 0.01],
+            "wins": [0, 40, 40, 0],
+            "ties": [40, 0, 0, 0],
+            "losses": [0, 0, 0, 40],
+            "group": ["b", "a", "a", "c"],
+        }
+    }
+    kept.key = "1:" + kept.key.partition(":")[2]
+    kept.save()
+    forget_certainty()
+    WorkRequest.objects.all().delete()
+    assert not found_of(board).current
+    assert cells(shown(board), "First") == {
+        "interval": "0.590–0.610",
+        "p-baseline": "0.010",
+        "wins": "40/0/0",
+    }
+    permalink = f"/datasets/{board.slug}/at/{timezone.now():%Y-%m-%dT%H:%M:%SZ}/"
+    assert client.get(f"{permalink}?sort=group").status_code == 200
+    then = client.get(f"{permalink}board.json?sort=group").json()
+    told = next(row["certainty"] for row in then["rows"] if row["system"] == "First")
+    assert (told["p_baseline"], told["p_baseline_corrected"], told["rank_low"]) == (0.01, 0.03, None)
+    assert then["verdict"] is None
+    assert request_missing_certainty() == 1
+    assert compute_certainty(board) is not None
+    assert cells(shown(board), "First")["ranks"] == "1–2"
 
 
 # --- Hidden --------------------------------------------------------------------------------------

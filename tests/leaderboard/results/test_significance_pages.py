@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,7 @@ def board() -> Dataset:
     return make_board()
 
 
-def test_no_filter_moves_a_group_or_a_p_value(board: Dataset) -> None:
+def test_no_filter_moves_a_rank_interval_or_a_p_value(board: Dataset) -> None:
     compute_certainty(board)
     whole = shown(board)
     filtered = shown(board, text="Last")
@@ -50,36 +52,47 @@ def test_the_page_says_what_was_done(client: Client, board: Dataset) -> None:
     compute_certainty(board)
     page = page_text(client, board)
     for said in (
-        "percentile bootstrap, 10,000 resamples",
-        "two-sided paired randomisation test by query, 10,000 permutations, seed 1",
-        "Holm-corrected over this board’s 3 comparisons with BM25",
-        "Group a: the best system",
-        "Filters move none of this.",
+        "Best: First; Second ties with it. Of 3 other systems, 2 are better and 1 worse than BM25 at 0.05 "
+        "(Holm-corrected). As of ",
+        "percentile bootstrap over the 40 judged queries, 10,000 resamples, seed 1; beside Δ, of the paired difference",
+        "p vs BM25: two-sided paired randomisation test by query, 10,000 permutations, seed 1, not corrected",
+        "None of these changes when others submit.",
+        "Rank interval and p vs best follow tests of all pairs on this board, corrected together",
+        "filters do not change them.",
     ):
         assert said in page
     assert page.count('class="whisker"') == 4
     assert 'title="95 % interval 0.' in page
     assert cells(shown(board), "First")["wins"] == "40/0/0"
     assert cells(shown(board), "Last")["p-best"] == "<0.001"
+    assert cells(shown(board), "Last")["delta-interval"].startswith("−0.2")
 
 
-def test_a_board_is_ordered_by_group_interval_and_p(board: Dataset) -> None:
+def test_no_two_columns_of_a_board_have_one_head(board: Dataset) -> None:
+    compute_certainty(board)
+    labels = [column.label for column in shown(board).columns]
+    assert len(set(labels)) == len(labels)
+    assert {"p vs BM25", "p vs best", "95 % interval", "Δ 95 % interval"} <= set(labels)
+
+
+def test_a_board_is_ordered_by_rank_interval_interval_and_p(board: Dataset) -> None:
     compute_certainty(board)
 
     def order(key: str) -> list[str]:
         return [row.entry.system for row in shown(board, sorts=(Sort(key),)).rows]
 
-    assert order("group") == ["First", "Second", "BM25", "Last"]
+    assert order("ranks") == ["First", "Second", "BM25", "Last"]
     assert order("interval")[-1] == "Last"
     assert order("p-best")[-1] == "First"  # the best itself has none: missing is last
-    assert order("wins")[-1] == "BM25"
+    assert order("delta-interval")[-1] == order("wins")[-1] == "BM25"
 
 
-def test_an_address_that_orders_by_a_group_holds_while_groups_are_found_anew(
+def test_an_address_that_orders_by_ranks_holds_while_they_are_found_anew(
     client: Client, board: Dataset
 ) -> None:
+    # `group` is what the column was called before.
     asked = "?sort=group&min-p-best=0"
-    said = "computed: order by group, bounds of p (best)."
+    said = "computed: order by rank interval, bounds of p vs best."
 
     def page() -> str:
         answer = client.get(f"/datasets/{board.slug}/{asked}")
@@ -93,7 +106,7 @@ def test_an_address_that_orders_by_a_group_holds_while_groups_are_found_anew(
     score_queries(board, "Newcomer", spread(0.5))
     assert said in page()
     assert "Newcomer" in page()
-    assert "p (best): not applied, being computed" in page(), "the bound can be taken back"
+    assert "p vs best: not applied, being computed" in page(), "the bound can be taken back"
     assert '<input type="hidden" name="min-p-best" value="0">' in page(), (
         "another choice in the form keeps it"
     )
@@ -166,14 +179,65 @@ def test_json_says_all_that_was_found(client: Client, board: Dataset) -> None:
     assert data["certainty"]["permutations"] == 10_000
     assert data["certainty"]["current"] is True
     first = next(row for row in data["rows"] if row["system"] == "First")["certainty"]
-    assert first["group"] == "a"
+    assert (first["rank_low"], first["rank_high"]) == (1, 2)
     assert first["p_best"] is None
-    assert first["raw_p_baseline"] < first["p_baseline"] < 0.01
+    assert first["p_baseline"] < first["p_baseline_corrected"] < 0.01
     assert first["low"] < 0.601 < first["high"]
+    assert first["delta_low"] < first["delta"] < first["delta_high"]
+    row = next(row for row in data["rows"] if row["system"] == "First")
+    assert row["intervals"]["delta"] == {"low": first["delta_low"], "high": first["delta_high"]}
+    assert row["values"]["ranks"] == "1–2"
+
+
+def test_what_is_said_of_the_whole_board_is_said_once_with_its_revision_and_date(
+    client: Client, board: Dataset
+) -> None:
+    found = compute_certainty(board)
+    assert found is not None
+    # A view of the last one alone: the verdict is of the whole board.
+    told = client.get(f"/datasets/{board.slug}/board.json?q=Last").json()
+    assert [row["system"] for row in told["rows"]] == ["Last"]
+    verdict = told["verdict"]
+    assert verdict["best"]["system"] == "First"
+    assert [one["system"] for one in verdict["ties"]] == ["Second"]
+    assert verdict["baseline"]["system"] == "BM25"
+    assert (verdict["compared"], verdict["better"], verdict["worse"]) == (3, 2, 1)
+    assert verdict["revision"] == found.from_revision
+    assert verdict["at"] == f"{found.computed_at:%Y-%m-%dT%H:%M:%SZ}"
+    assert client.get(f"/api/v1/datasets/{board.slug}/board/").json()["verdict"] == verdict
+    score_queries(board, "Newcomer", spread(0.5))
+    assert client.get(f"/datasets/{board.slug}/board.json").json()["verdict"] is None
+
+
+def test_csv_has_the_ends_of_intervals_and_ranks_as_numbers(client: Client, board: Dataset) -> None:
+    compute_certainty(board)
+    text = client.get(f"/datasets/{board.slug}/board.csv").content.decode()
+    rows = {row["system"]: row for row in csv.DictReader(io.StringIO(text))}
+    first, bm25 = rows["First"], rows["BM25"]
+    assert (first["ranks"], first["rank low"], first["rank high"]) == ("1–2", "1", "2")
+    assert float(first["delta interval low"]) < float(first["delta"]) < float(first["delta interval high"])
+    assert float(first["nDCG@10 p-value"]) < float(first["nDCG@10 p-value corrected"])
+    assert first["nDCG@10 reject"] == "True"
+    assert (bm25["delta interval low"], bm25["nDCG@10 p-value"], bm25["rank low"]) == ("", "", "3")
+
+
+@pytest.mark.parametrize("ending", ["md", "tex"])
+def test_tables_for_papers_have_rank_intervals_and_no_letters(
+    client: Client, board: Dataset, ending: str
+) -> None:
+    compute_certainty(board)
+    text = client.get(f"/datasets/{board.slug}/board.{ending}").content.decode()
+    assert "Rank interval" in text
+    assert "1–2" in text or "1--2" in text
+    assert "Letters" not in text
+    assert "mathrm" not in text
+    assert "<sup>" not in text
 
 
 @pytest.mark.long_on_postgresql
-def test_the_board_of_trec_covid_round_1_shows_its_groups(client: Client, shared_folder: Path) -> None:
+def test_the_board_of_trec_covid_round_1_shows_its_rank_intervals(
+    client: Client, shared_folder: Path
+) -> None:
     folder = shared_folder / "data" / "trec-covid-round1"
     qrels = read_qrels(folder / "qrels.txt")
     target = Target(qrels, qrels.query_ids, hidden=False)
@@ -184,19 +248,23 @@ def test_the_board_of_trec_covid_round_1_shows_its_groups(client: Client, shared
         score_queries(dataset, name, values.tolist(), baseline=name == "PS-r1-bm25all")
     compute_certainty(dataset)
     board = shown(dataset)
-    groups = {row.entry.system: cells(board, row.entry.system)["group"] for row in board.rows}
-    assert list(groups)[:7] == [
+    ranks = {row.entry.system: cells(board, row.entry.system)["ranks"] for row in board.rows}
+    assert list(ranks)[:7] == [
         "run1", "OHSU_RUN2", "base.unipd.it", "UP-rrf5rnd1", "smith.rm3", "udel_fang_run1", "PS-r1-bm25all",
     ]  # fmt: skip
-    assert list(groups.values()) == list("abbbb" + "c" * 7 + "ddd" + "ee" + "f")
+    assert list(ranks.values())[:7] == ["1–5", "1–7", "1–9", "1–10", "1–12", "2–13", "2–13"]
+    assert list(ranks.values())[-1] == "15–18"
     assert cells(board, "run1") == {
         "interval": "0.600–0.765",
-        "group": "a",
+        "ranks": "1–5",
         "p-best": None,
-        "p-baseline": "0.001",
+        "delta-interval": "+0.142 to +0.324",
+        "p-baseline": "<0.001",
         "wins": "24/0/6",
     }
-    assert "over the 30 judged queries" in page_text(client, dataset)
+    page = page_text(client, dataset)
+    assert "over the 30 judged queries" in page
+    assert "Best: run1; 4 systems tie with it." in page
 
 
 def test_a_board_without_a_baseline_speaks_of_no_comparison_with_one(client: Client) -> None:
@@ -205,7 +273,7 @@ def test_a_board_without_a_baseline_speaks_of_no_comparison_with_one(client: Cli
         score_queries(dataset, f"System {number}", spread(mean, number))
     compute_certainty(dataset)
     page = page_text(client, dataset)
-    assert "Holm-corrected over this board’s 2 comparisons with the best." in page
+    assert "Best: System 0; no other system ties with it. As of " in page
     notes = " ".join(client.get(f"/datasets/{dataset.slug}/board.json").json()["notes"])
     assert not {"BM25", "W/T/L", "Δ"} & set(notes.replace(":", " ").split())
 
@@ -217,8 +285,9 @@ def test_a_named_baseline_is_called_by_its_name(client: Client) -> None:
     compute_certainty(dataset)
     page = page_text(client, dataset)
     assert "Δ to smith.rm3" in page
-    assert "1 comparison with smith.rm3, and over its 1 comparison with the best." in page
+    assert "Of 1 other system, 1 is better and 0 worse than smith.rm3 at 0.05" in page
     assert "W/T/L: queries won, tied and lost against smith.rm3." in page
+    assert "p vs smith.rm3" in page[page.index("<thead") : page.index("</thead")]
     assert "Δ is taken to smith.rm3, the baseline here" in page
     assert "BM25" not in page[page.index("<thead") : page.index("</table>")]
     kept = client.get(f"/datasets/{dataset.slug}/?hide=delta").content.decode()
@@ -227,11 +296,11 @@ def test_a_named_baseline_is_called_by_its_name(client: Client) -> None:
 
 def test_p_below_what_permutations_show_is_marked_as_a_bound(client: Client, board: Dataset) -> None:
     compute_certainty(board)
-    assert "below 1/10,001 is Hoeffding’s bound" in page_text(client, board)
+    assert "below 1/10,001 it is Hoeffding’s bound" in page_text(client, board)
     rows = client.get(f"/datasets/{board.slug}/board.json").json()["rows"]
     told = {row["system"]: row["certainty"] for row in rows}
     for found in told.values():
         for whom in ("best", "baseline"):
-            raw = found[f"raw_p_{whom}"]
+            raw = found[f"p_{whom}"]
             assert found[f"p_{whom}_is_bound"] == (raw is not None and raw < 1 / 10_001)
     assert told["Last"]["p_best_is_bound"]

@@ -6,6 +6,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Iterator
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -13,11 +14,15 @@ from typing import Any, ClassVar
 
 import pytest
 from allauth.account.models import EmailAddress
+from allauth.usersessions.models import UserSession
 from django.contrib.auth.password_validation import validate_password
+from django.contrib.sessions.models import Session
 from django.core.exceptions import ValidationError
 from django.test import Client
+from django.utils import timezone
 
 from leaderboard.models import User
+from submissions.accounts.sessions import end_sessions
 from submissions.accounts.tokens import make_token
 from submissions.models import ApiToken
 from tests.factories import make_user
@@ -135,6 +140,38 @@ def test_a_reset_ends_sessions_and_tokens(client: Client) -> None:
     assert not ApiToken.objects.exists()
     assert thief.get("/submissions/").status_code == 302
     assert "password" in account_mail()[-1].subject.lower()
+
+
+@pytest.mark.django_db
+def test_a_link_opens_a_limited_number_of_sessions(client: Client, settings: Any) -> None:
+    settings.ACCOUNT_RATE_LIMITS = {**settings.ACCOUNT_RATE_LIMITS, "open_reset_link": "4/h/ip"}
+    person = make_user("Rita")
+    client.post("/account/password/reset/", {"email": person.email})
+    found = re.search(r"https?://[^/]+(/account/password/reset/key/\S+)", account_mail()[0].body)
+    assert found
+    answers = [Client().get(found[1]).status_code for _ in range(6)]
+    assert answers == [302] * 4 + [429] * 2
+    assert Session.objects.count() == 4
+
+
+@pytest.mark.django_db
+def test_signing_out_elsewhere_does_not_look_into_all_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million of somebody else's would take a minute; the person's own are listed, or were begun lately."""
+    person, browsers = make_user("Rita"), [Client() for _ in range(3)]
+    for browser in browsers:
+        browser.force_login(person)
+        browser.get("/account/")
+    UserSession.objects.filter(session_key=browsers[1].session.session_key).delete()  # one is not listed
+    old = timezone.now() + timedelta(days=1)
+    Session.objects.bulk_create(
+        Session(session_key=f"old{number}", session_data="", expire_date=old) for number in range(50)
+    )
+    decoded: list[str] = []
+    decode = Session.get_decoded
+    monkeypatch.setattr(Session, "get_decoded", lambda row: decoded.append(row.session_key) or decode(row))
+    assert end_sessions(person, keep=browsers[0].session.session_key) == 2
+    assert [browser.get("/submissions/").status_code for browser in browsers] == [200, 302, 302]
+    assert not [key for key in decoded if key.startswith("old")]
 
 
 @pytest.mark.django_db

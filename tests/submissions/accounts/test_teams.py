@@ -147,15 +147,15 @@ def test_invitations_are_limited(signed_in: Client, lab: Team, monkeypatch: pyte
     assert len(account_mail()) == 2
 
 
-def test_names_in_an_invitation_stay_text(signed_in: Client, lab: Team, alice: User) -> None:
+def test_an_invitation_carries_no_words_of_its_sender(signed_in: Client, lab: Team, alice: User) -> None:
     hostile = "Lab\r\nBcc: victim@example.org\n\n{link.__class__}\u202e"
     Team.objects.filter(pk=lab.pk).update(name=hostile)
     User.objects.filter(pk=alice.pk).update(name=hostile)
     invite(signed_in, lab, "bob@example.org")
     (sent,) = account_mail()
-    assert sent.subject.startswith("Invitation to the team “Lab Bcc: victim@example.org {link.__class__}”")
+    assert sent.subject == "Invitation to a team on Runboard"
     assert sent.message()["Bcc"] is None
-    assert not re.search("^Bcc|\u202e", sent.body, re.MULTILINE)
+    assert not re.search("Lab|Bcc|victim|\u202e", sent.body)
 
 
 #: Role → what each action on the team's pages is answered with.

@@ -6,18 +6,16 @@ import io
 import os
 import time
 import zipfile
-from datetime import timedelta
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.test import Client
-from django.utils import timezone
 
 from evaluation.core.errors import InvalidRun
-from evaluation.engines import describe
 from leaderboard.core.storage.runs import store_run
-from leaderboard.models import Dataset, Entry, Run, User
+from leaderboard.models import Dataset, Entry, Qrels, Run, User
 from submissions.accounts.teams import personal_team
 from submissions.checkpoints.service import (
     Source,
@@ -32,7 +30,6 @@ from submissions.jobs.withdrawal import set_public
 from submissions.models import Checkpoint, Job, State, Submission
 from submissions.queue.lease import Lease
 from submissions.queue.queue import claim
-from submissions.status.estimates import OVERHEAD, Load, estimate, pace_of
 from tests.factories import make_a_curator
 from tests.submissions.clients import Api
 from tests.submissions.collections import run_text
@@ -104,16 +101,20 @@ def test_what_is_built_on_runs_names_them_and_its_model(api: Api, stranger: Api,
     path = tmp_path / "fused.txt"
     path.write_text(run_text(depth=7))
     qrels = current_qrels(job.dataset)
-    scored = evaluate(path, job.dataset, qrels, Lease(job))
-    publish_results(
-        job, job.submission.system, [Result(store_run(path), scored)], qrels, Entry.Provenance.MEASURED
-    )
+    result = result_of(path, job, qrels)
+    publish_results(job, job.submission.system, [result], qrels, Entry.Provenance.MEASURED)
     run = Run.objects.get(system__name="Both")
     assert (run.reusable, run.built_from.count()) == (True, 2)
     assert run.metadata["made_by"]["engine"] == "fusion"
     page = stranger.client.get("/systems/both/").content.decode()
     assert "Fusion of runs" in page
     assert 'href="/systems/my-system/"' in page
+
+
+def result_of(path: Path, job: Job, qrels: Qrels) -> Result:
+    """A run that was retrieved for the job, stored and scored."""
+    stored = store_run(path)
+    return Result(stored, evaluate(stored, job.dataset, qrels, Lease(job)))
 
 
 def published(tmp_path: Path) -> Submission:
@@ -125,7 +126,7 @@ def published(tmp_path: Path) -> Submission:
     path = tmp_path / "made.txt"
     path.write_text(run_text(depth=7))
     qrels = current_qrels(job.dataset)
-    result = Result(store_run(path), evaluate(path, job.dataset, qrels, Lease(job)))
+    result = result_of(path, job, qrels)
     publish_results(job, job.submission.system, [result], qrels, Entry.Provenance.MEASURED)
     return job.submission
 
@@ -191,21 +192,6 @@ def test_pooling_that_was_asked_for_makes_another_model(alice: User, tmp_path: P
     assert len(kept) == 3
 
 
-def test_estimates_follow_the_jobs_that_ended_here(api: Api, corpus: Dataset) -> None:
-    load = Load(describe("dense"), weights=2_000_000)
-    thumb = pace_of(load)
-    assert "rule of thumb" in thumb.basis
-    submit_model(api)
-    now = timezone.now()
-    Job.objects.update(state=State.DONE, started_at=now - OVERHEAD - timedelta(seconds=26), finished_at=now)
-    static = Load(describe("dense"), "static-embeddings")
-    pace = pace_of(static)
-    assert "the one job of this kind" in pace.basis
-    assert "rule of thumb" in pace_of(load).basis  # what looks vectors up says nothing of what computes them
-    found = estimate(static, pace, Dataset.objects.select_related("current_version").get(pk=corpus.pk))
-    assert found.time.total_seconds() == pytest.approx((OVERHEAD + timedelta(seconds=26)).total_seconds())
-
-
 def test_variants_that_come_all_the_same_are_not_recorded_over_hidden_judgements(
     api: Api, corpus: Dataset, tmp_path: Path
 ) -> None:
@@ -220,9 +206,7 @@ def test_variants_that_come_all_the_same_are_not_recorded_over_hidden_judgements
     for depth in (10, 50):
         path = tmp_path / f"{depth}.txt"
         path.write_text(run_text(depth=depth))
-        results.append(
-            Result(store_run(path), evaluate(path, job.dataset, qrels, Lease(job)), f"top {depth}")
-        )
+        results.append(replace(result_of(path, job, qrels), label=f"top {depth}"))
     (entry,) = publish_results(job, job.submission.system, results, qrels, Entry.Provenance.MEASURED)
     assert entry.configuration == "top 50"
     assert list(corpus.entries.all()) == [entry]
@@ -240,8 +224,8 @@ def test_depths_of_a_re_ranker_are_drawn_and_told(api: Api, tmp_path: Path) -> N
     for depth in (10, 50):
         path = tmp_path / f"{depth}.txt"
         path.write_text(run_text(depth=depth, skip=2 if depth == 10 else 0))
-        scored = evaluate(path, job.dataset, qrels, Lease(job))
-        results.append(Result(store_run(path), scored, f"top {depth}", {"dimension": 8, "depth": depth}))
+        facts = {"dimension": 8, "depth": depth}
+        results.append(replace(result_of(path, job, qrels), label=f"top {depth}", facts=facts))
     publish_results(job, job.submission.system, results, qrels, Entry.Provenance.MEASURED)
     page = api.client.get(f"/submissions/{identifier}/").content.decode()
     assert "nDCG@10 by depth" in page

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -133,7 +134,9 @@ def test_strange_header_comments_do_no_harm(header: str, demo: Dataset, api: Api
 def test_a_report_on_hidden_judgements_says_nothing_of_what_is_judged(secret: Dataset, api: Api) -> None:
     without_judged = api.check(run_text(QUERIES[1:]), "secret")
     without_unjudged = api.check(run_text(QUERIES[:-1]), "secret")
-    assert without_judged.body["problems"] == without_unjudged.body["problems"]
+    said = [json.dumps(answer.body["problems"]) for answer in (without_judged, without_unjudged)]
+    # each names the query that its own run misses, and says nothing else that differs
+    assert said[0].replace(f"({QUERIES[0]})", "()") == said[1].replace(f"({QUERIES[-1]})", "()")
     assert "judged_queries_missing" not in str(without_judged.body)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,7 +13,7 @@ from django.test import Client
 from django.utils import timezone
 
 from leaderboard.models import AuditRecord, Benchmark, Dataset, Entry, Membership, Round, Run, User
-from leaderboard.rounds.lifecycle import current_round, save_round
+from leaderboard.rounds.lifecycle import current_round, reveal, save_round
 from submissions.accounts.membership import create_team
 from submissions.core.errors import Refused
 from submissions.intake.rounds import Said, admit, counted, set_priority
@@ -20,6 +22,7 @@ from submissions.models import Submission
 from tests.factories import make_a_curator, team_of
 from tests.submissions.clients import Api, upload
 from tests.submissions.collections import make_collection, run_text
+from tests.submissions.models import with_corpus
 from tests.submissions.workers import work
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -200,6 +203,48 @@ def test_a_round_may_take_nothing_late(held: Round, api: Api, clock: Clock) -> N
     save_round(held)
     clock(AFTER)
     assert "takes no late runs" in send(api).problem("round_closed")["message"]
+
+
+@pytest.mark.parametrize(
+    ("days", "code", "reason"),
+    [
+        (-3, "round_not_open", "Autumn 2026 opens at 1 September 2026, 12:00 UTC (in 3 days)"),
+        (1, "", ""),
+        (31, "round_closed", "Autumn 2026 closed at 1 October 2026, 12:00 UTC and takes no late runs"),
+        (45, "", ""),
+    ],
+)
+def test_pages_offer_to_submit_exactly_when_the_api_takes_a_run(
+    demo: Dataset,
+    tmp_path: Path,
+    api: Api,
+    signed_in: Client,
+    clock: Clock,
+    days: int,
+    code: str,
+    reason: str,
+) -> None:
+    with_corpus(demo, tmp_path)
+    row = make_round(demo, takes_late=False)
+    if days == 45:
+        reveal(row, REVEALS)
+    clock(OPENS + timedelta(days=days))
+    page = signed_in.get(demo.get_absolute_url()).content.decode()
+    offered = [f'href="/submit/{kind}?dataset={demo.slug}"' in page for kind in ("", "model/")]
+    assert offered == [not code] * 2
+    assert (f"No runs are taken now: {reason}" in page) == bool(code)
+    for address, field in (
+        ("/submit/", f'name="run:{demo.slug}"'),
+        (f"/submit/model/?engine=bm25&dataset={demo.slug}", f'value="{demo.slug}" id="dataset-'),
+    ):
+        form = signed_in.get(address).content.decode()
+        inputs = [tag for tag in re.findall(r"<input[^>]*>", form) if field in tag]
+        assert [" disabled" in tag for tag in inputs] == [bool(code)]
+        assert [" checked" in tag for tag in inputs] == [not code and "/model/" in address]
+        assert not code or f"<b>No runs are taken now:</b> {reason}" in form
+    answer = send(api)
+    assert answer.status == (400 if code else 201), answer.body
+    assert not code or answer.problem(code)["message"].startswith(reason)
 
 
 def test_after_the_reveal_runs_come_outside_of_the_round(held: Round, demo: Dataset, alice: User) -> None:

@@ -18,7 +18,7 @@ from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.models import Dataset, Entry
 from submissions.jobs.runner import work_through
 from submissions.models import Job, State
-from submissions.queue.queue import request_cancel, take_requests
+from submissions.queue.queue import request_cancel, seconds_before, take_requests
 from tests.submissions.collections import HEADER
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -52,6 +52,7 @@ def test_a_retriever_without_judgements_hands_over_and_a_scorer_publishes(
     baseline_job.refresh_from_db()
     assert (baseline_job.state, baseline_job.queue, baseline_job.attempts) == (State.QUEUED, "score", 0)
     assert "a scorer goes on" in baseline_job.log
+    assert seconds_before(baseline_job.payload) > 0
     work_through("score", "a-scorer")
     baseline_job.refresh_from_db()
     assert baseline_job.state == State.DONE

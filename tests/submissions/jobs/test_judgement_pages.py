@@ -298,16 +298,19 @@ def test_a_pool_over_hidden_judgements_is_a_reading(secret: Dataset, api: Api, j
     pool = Pool.objects.get()
     record = AuditRecord.objects.get(action="compared with hidden judgements")
     assert (record.actor_name, record.after) == ("Judith", {"qrels": 1})
+    assert '<td class="field-pairs">—</td>' in judge.get(POOLS).content.decode()
+    assert not readings("Pool")
     page = judge.get(f"{POOLS}{pool.pk}/change/").content.decode()
+    assert readings("Pool") == 1  # so many pairs are not judged
     assert "judged already</dt>" not in page
     assert f"{POOLS}{pool.pk}/files/csv/" not in page
     assert judge.get(f"{POOLS}{pool.pk}/files/csv/").status_code == 403  # it has the hidden queries' texts
-    assert not readings("pool")
+    assert readings("Pool") == 1
     assert b"a question" not in b"".join(judge.get(f"{POOLS}{pool.pk}/files/trec/").streaming_content)
-    assert readings("pool") == 1
+    assert readings("Pool") == 2
     reader = Client()
     reader.force_login(with_rights("judge_dataset", "read_qrels"))
     assert "judged already</dt>" in reader.get(f"{POOLS}{pool.pk}/change/").content.decode()
     assert b"a question" in b"".join(reader.get(f"{POOLS}{pool.pk}/files/csv/").streaming_content)
-    assert readings("pool") == 2
+    assert readings("Pool") == 4
     assert AuditRecord.objects.filter(action="read hidden queries").count() == 1

@@ -17,7 +17,7 @@ from submissions.jobs.runner import work_through
 from submissions.models import Job, QuotaUse, State
 from submissions.queue.lease import Cancelled
 from submissions.queue.queue import ATTEMPTS, take_requests
-from submissions.quotas.ledger import charge
+from submissions.quotas.ledger import charge, settle_requested
 from tests.roles import make_roles, working_as
 from tests.submissions.model_jobs import import_small, make_submission, queue_model, use_toy_engine
 
@@ -106,7 +106,10 @@ def test_a_retriever_ends_what_comes_to_nothing_on_a_hidden_dataset(
     state: State,
     uses: dict[str, bool],
 ) -> None:
-    """`uses` are the kinds of rows that the quota's ledger has then, and whether each is given back."""
+    """`uses` are the kinds of rows that the quota's ledger has then, and whether each is given back.
+
+    The ledger is closed to retrievers: the dispatcher writes it, for jobs that have really ended so.
+    """
     dataset = import_small(tmp_path / "collection")
     dataset.hidden = True
     dataset.save()
@@ -120,4 +123,6 @@ def test_a_retriever_ends_what_comes_to_nothing_on_a_hidden_dataset(
         retrieve(settings)
     job.refresh_from_db()
     assert job.state == state, job.log
+    assert [use.refunded_at for use in QuotaUse.objects.all()] == [None]
+    settle_requested()
     assert {use.kind: use.refunded_at is not None for use in QuotaUse.objects.all()} == uses

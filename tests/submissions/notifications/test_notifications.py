@@ -163,7 +163,9 @@ def test_what_people_ended_themselves_they_are_not_told(
 
 def test_what_ended_long_ago_is_no_news(demo: Dataset, api: Api, alice: User) -> None:
     scored(api)
-    Job.objects.update(finished_at=timezone.now() - timedelta(days=4))
+    long_ago = timezone.now() - timedelta(days=4)
+    Job.objects.update(finished_at=long_ago)
+    Entry.objects.update(published_at=long_ago)
     assert tell_of_ended() == 1
     assert notices_of(alice) == []
 

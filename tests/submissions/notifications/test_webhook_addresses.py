@@ -155,7 +155,24 @@ def test_an_address_that_turned_private_later_is_not_sent_to(
     Webhook.objects.update(url="https://inner.example.org/")
     send_test(webhook)
     send_deliveries(FOREVER)
-    assert Delivery.objects.get().answer == "not sent: The host is not on the internet."
+    assert Delivery.objects.get().answer == "not sent: The host is unknown, or not on the internet."
+
+
+def test_the_log_does_not_tell_which_inner_names_there_are(
+    webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look_up(host: str, port: int, **_: Any) -> list[Any]:
+        if host == "postgres.example.org":
+            return resolved(["10.0.0.7"], port)
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    for name in ("postgres", "nobody"):
+        Webhook.objects.update(url=f"https://{name}.example.org/")
+        send_test(webhook)
+        send_deliveries(FOREVER)
+    answers = set(Delivery.objects.values_list("answer", flat=True))
+    assert answers == {"not sent: The host is unknown, or not on the internet."}
 
 
 def test_a_name_that_is_not_resolved_in_time_keeps_nobody_waiting(
@@ -175,7 +192,7 @@ def test_a_name_that_is_not_resolved_in_time_keeps_nobody_waiting(
     send_deliveries(FOREVER)
     assert waited_in_vain == []
     release.set()
-    assert Delivery.objects.get().answer == "not sent: The host name was not resolved within 0.2 s."
+    assert Delivery.objects.get().answer == "not sent: The host is unknown, or not on the internet."
 
 
 def certificate_for_localhost(folder: Path) -> Path:

@@ -15,13 +15,13 @@ import pytest
 from django.conf import settings
 from django.db import connections
 
-from leaderboard.celery import app
 from leaderboard.core import wakeup
 from leaderboard.management.supervisor import services
 from submissions.models import Job, State, Worker
 from submissions.queue.queue import WORK
 from tests.factories import make_dataset, make_job
 from tests.servers import processes
+from tests.servers.broker import start_broker
 
 pytestmark = [
     pytest.mark.database,
@@ -120,11 +120,13 @@ def test_without_a_broker_work_is_found_dispatched_and_given_back(start: Start) 
 
 
 @pytest.mark.long
-def test_a_worker_that_hears_no_bell_looks_by_itself_and_stops_at_once(start: Start) -> None:
-    """Its connection lives, and nothing comes over it."""
-    deaf = start("deaf", "score", REDIS_URL=settings.REDIS_URL)
+def test_a_worker_that_hears_no_bell_looks_by_itself_and_stops_at_once(
+    start: Start, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Its connection lives, and nothing comes over it: it is one to a broker that nobody else uses."""
+    deaf = start("deaf", "score", REDIS_URL=start_broker(request.addfinalizer).url)
     name = wait_for(lambda: Worker.objects.values_list("name", flat=True).first())
-    wait_for(lambda: app.control.cancel_consumer("score", reply=True))
+    wait_for(lambda: " ready." in (tmp_path / "deaf.log").read_text())
     job = slow_job()
     wakeup.send(WORK, job.queue, queue=job.queue)
     wait_for(lambda: is_done(job))

@@ -254,6 +254,17 @@ def test_one_process_does_one_thing_at_a_time(monkeypatch: pytest.MonkeyPatch) -
     assert done == ["score"]
 
 
+def test_a_message_that_names_another_workers_queue_starts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(worker_process._own, "queues", ("score", "dispatch"))
+    done = []
+    monkeypatch.setattr(
+        "submissions.jobs.worker.polling.work_through", lambda queue, name: done.append(queue)
+    )
+    for queue in ("cpu", "gpu", "notices", "", "score"):
+        tasks.work(queue)
+    assert done == ["score"]
+
+
 def test_the_dispatchers_turn_is_taken_where_nobody_does() -> None:
     now = timezone.now()
     worker = Worker.objects.create(name="host:1", started_at=now, seen_at=now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import time
@@ -129,14 +130,16 @@ def test_no_environment_and_no_processes_of_ours(stranger: Stranger, monkeypatch
         status = dict(line.split(":", 1) for line in open("/proc/self/status"))
         tell(environment=(str(dict(os.environ)) + seen.decode()), processes=len(processes), user=os.getuid(),
              privileges=status["NoNewPrivs"].strip(), capabilities=int(status["CapEff"], 16),
-             more_capabilities=int(status["CapPrm"], 16), filter=status["Seccomp"].strip(), groups=os.getgroups())
+             more_capabilities=[int(status[name], 16) for name in ("CapPrm", "CapInh", "CapBnd", "CapAmb")],
+             filter=status["Seccomp"].strip(), groups=os.getgroups())
     """)
     assert "canary" not in stranger.found["environment"]
     assert "RUNBOARD_VAR" not in stranger.found["environment"]
     assert stranger.found["processes"] <= 3
     assert stranger.found["user"] != 0
     assert stranger.found["privileges"] == "1"
-    assert stranger.found["capabilities"] == stranger.found["more_capabilities"] == 0
+    assert stranger.found["capabilities"] == 0
+    assert stranger.found["more_capabilities"] == [0, 0, 0, 0]
     assert stranger.found["filter"] == "2"
     assert 0 not in stranger.found["groups"]
 
@@ -172,10 +175,14 @@ def test_dangerous_system_calls_are_refused(stranger: Stranger) -> None:
         new_user = 0x10000000
         tell(calls=[call("unshare", new_user), call("mount", 0, 0, 0, 0, 0), call("ptrace", 0, 0, 0, 0),
                     call("keyctl", 0, 0, 0), call("bpf", 0, 0, 0), call("clone", new_user | 17, 0, 0, 0, 0)],
+             newer=[(libc.syscall(number, 0, 0, 0, 0), ctypes.get_errno())[1] for number in range(451, 475)],
+             told=[attempt(lambda name=name: open(name)) for name in ("/proc/kallsyms", "/proc/cmdline")],
              netlink=attempt(lambda: socket.socket(socket.AF_NETLINK)), pair=attempt(lambda: socket.socketpair()),
              thread=attempt(lambda: __import__("threading").Thread(target=print).start()))
     """)
     assert stranger.found["calls"] == [1] * 6
+    assert set(stranger.found["newer"]) == {errno.ENOSYS}
+    assert all("refused" in told for told in stranger.found["told"])
     assert "refused" in stranger.found["netlink"]
     assert "did" in stranger.found["pair"]
     assert "did" in stranger.found["thread"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from leaderboard.models import Dataset, System, User
+from leaderboard.models import Dataset, System, Team, User
 from submissions.accounts.teams import automatic_name, personal_team, rename_team
 from submissions.models import Job, State, Submission
 from submissions.queue.queue import claim
@@ -230,3 +230,14 @@ def test_the_first_submission_asks_for_the_name_of_the_team(
     assert signed_in.post("/submit/", sent).status_code == 302
     assert Submission.objects.get().team.name == "Careful Lab"
     assert 'name="team_name"' not in signed_in.get("/submit/").content.decode()
+
+
+def test_a_name_in_a_help_text_is_text(
+    signed_in: Client, alice: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "<b>x</b>"
+    Team.objects.filter(pk=personal_team(alice).pk).update(name=name)
+    monkeypatch.setattr("submissions.views.submit_page.automatic_name", lambda user: name)
+    page = signed_in.get("/submit/").content.decode()
+    assert "“&lt;b&gt;x&lt;/b&gt;”" in page
+    assert name not in page

@@ -126,7 +126,7 @@ def check_latex(page: Page, folder: Path) -> None:
     assert "Omega" not in text
     compiler = shutil.which("pdflatex") or shutil.which("tectonic")
     if compiler:
-        head = "\\documentclass{article}\n\\usepackage{booktabs,graphicx,url}\n"
+        head = "\\documentclass{article}\n\\usepackage{array,booktabs,url}\n"
         (folder / "board.tex").write_text(f"{head}\\begin{{document}}\n{text}\n\\end{{document}}\n")
         subprocess.run(
             [compiler, "board.tex"], cwd=folder, check=True, capture_output=True, stdin=subprocess.DEVNULL

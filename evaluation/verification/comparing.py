@@ -1,0 +1,204 @@
+"""Scores compared with what pytrec_eval and the references make of the same run and judgements."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluation.verification.judgements import Judgements
+from evaluation.verification.references import HOLE_ANYWHERE, RankedQuery, reference_of
+from evaluation.verification.run_text import Rankings, best_first, read_rankings
+
+#: The largest difference that summing in another order may make.
+TOLERANCE = 1e-9
+#: Runs of up to so many lines are verified whole, others for a tenth of the judged queries, at most `MOST_QUERIES`.
+WHOLE_LINES = 200_000
+MOST_QUERIES = 200
+
+_NAME = re.compile(r"(?P<family>\w+(?:\([^()]*\))?)(?:@(?P<cutoff>\d+))?")
+_LEVEL = re.compile(r",?rel=(\d+)")
+#: pytrec_eval's names, without and with a cutoff. It has RR without one only: the run is cut instead.
+_TREC_EVAL = {
+    "nDCG": ("ndcg", "ndcg_cut_{k}"),
+    "AP": ("map", "map_cut_{k}"),
+    "RR": ("recip_rank", "recip_rank"),
+    "P": ("", "P_{k}"),
+    "R": ("", "recall_{k}"),
+    "Success": ("", "success_{k}"),
+    "Rprec": ("Rprec", ""),
+    "Bpref": ("bpref", ""),
+}
+
+
+class ScoresDiffer(Exception):
+    """Scores are not what pytrec_eval or a reference computes: a fault of ours, and nothing may be published.
+
+    The message has values of single queries: it is for the operators of the site alone.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How a dataset is scored: the lowest relevant grade, whether a document with its query's id is left out, and how
+    many documents of a query count."""
+
+    relevance_level: int = 1
+    drop_self_matches: bool = False
+    maximum_depth: int = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The scores to verify. `per_query` has the shape (judged queries, measures), the queries sorted by their bytes;
+    `lines` is how long the run is."""
+
+    measures: Sequence[str]
+    query_ids: Sequence[str]
+    per_query: NDArray[np.float64]
+    means: dict[str, float]
+    missing_queries: int
+    lines: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Measure:
+    name: str
+    family: str
+    cutoff: int | None
+    level: int
+    #: pytrec_eval's name, empty where it has none.
+    trec_eval: str
+
+    @classmethod
+    def of(cls, name: str, level: int) -> _Measure:
+        """The measure of a canonical name. Raises ScoresDiffer where nothing here can compute it."""
+        own_level = _LEVEL.search(name)
+        match = _NAME.fullmatch(_LEVEL.sub("", name).replace("()", ""))
+        if not match or (match["family"] not in _TREC_EVAL and reference_of(match["family"]) is None):
+            raise ScoresDiffer(
+                f"{name} cannot be verified: pytrec_eval has no such measure, and no reference is there"
+            )
+        cutoff = int(match["cutoff"]) if match["cutoff"] else None
+        if match["family"] == "nDCG":  # grades count, so that no level matters
+            level = 1
+        trec_eval = _TREC_EVAL.get(match["family"], ("", ""))[cutoff is not None].format(k=cutoff)
+        return cls(name, match["family"], cutoff, int(own_level[1]) if own_level else level, trec_eval)
+
+    @property
+    def depth(self) -> int | None:
+        """To where pytrec_eval is shown the run, None for all of it."""
+        return self.cutoff if self.family == "RR" else None
+
+
+def verify(
+    text: BinaryIO,
+    judgements: Judgements,
+    claimed: Claimed,
+    rules: Rules,
+    sha256: str,
+    after_block: Callable[[], object] = lambda: None,
+) -> None:
+    """Compute scores from the text of a run and compare them. `sha256` of the run draws queries where it is long.
+
+    `after_block` is called now and then, and may raise to stop. Raises ScoresDiffer where a value differs by more than
+    1e-9, and where the text cannot be read.
+    """
+    if list(judgements.graded) != list(claimed.query_ids):
+        raise ScoresDiffer(
+            f"{len(claimed.query_ids)} queries were scored, {len(judgements.graded)} are judged"
+        )
+    whole = claimed.lines <= WHOLE_LINES
+    queries = list(judgements.graded) if whole else _draw(list(judgements.graded), sha256)
+    try:
+        rankings = read_rankings(
+            text,
+            queries,
+            few=not whole,
+            drop_self_matches=rules.drop_self_matches,
+            maximum_depth=rules.maximum_depth,
+            after_block=after_block,
+        )
+        measures = [_Measure.of(name, rules.relevance_level) for name in claimed.measures]
+        expected = _recomputed(rankings, judgements, measures)
+    except ValueError as error:
+        raise ScoresDiffer("the stored run was scored, and cannot be read") from error
+    _compare(claimed, queries, expected)
+    missing = sum(not ranked for ranked in rankings.values())
+    if whole and missing != claimed.missing_queries:
+        raise ScoresDiffer(f"{claimed.missing_queries} queries were counted as missing, {missing} are")
+
+
+def _draw(queries: list[str], sha256: str) -> list[str]:
+    """A tenth of the queries, at most `MOST_QUERIES`: those whose id hashes lowest together with the run's."""
+    count = min(MOST_QUERIES, -(-len(queries) // 10))
+    lowest = sorted(queries, key=lambda query: hashlib.sha256(f"{sha256} {query}".encode()).digest())[:count]
+    return sorted(lowest)
+
+
+def _recomputed(
+    rankings: Rankings, judgements: Judgements, measures: Sequence[_Measure]
+) -> NDArray[np.float64]:
+    """The values, queries × measures, of rankings by query. A query without documents scores 0."""
+    values = np.zeros((len(rankings), len(measures)))
+    present = {query: ranked for query, ranked in rankings.items() if ranked}
+    rows = [row for row, ranked in enumerate(rankings.values()) if ranked]
+    cutoffs = [measure.cutoff for measure in measures if measure.depth or not measure.trec_eval]
+    deepest = max(
+        (len(ranked) if k is None else k for ranked in present.values() for k in set(cutoffs)), default=0
+    )
+    heads = {query: best_first(ranked, deepest) for query, ranked in present.items()}
+    for level, depth in {(measure.level, measure.depth) for measure in measures if measure.trec_eval}:
+        same = [each for each in measures if each.trec_eval and (each.level, each.depth) == (level, depth)]
+        shown = present if depth is None else {
+            query: {name: ranked[name] for name in heads[query][:depth]} for query, ranked in present.items()
+        }  # fmt: skip
+        names = [each.trec_eval for each in same]
+        found = judgements.evaluator(names, level).evaluate(shown)
+        nothing = dict.fromkeys(
+            names, 0.0
+        )  # of a query whose grades are all negative, which pytrec_eval leaves out
+        of_queries = [found.get(query, nothing) for query in present]
+        for each, name in zip(same, names, strict=True):
+            values[rows, measures.index(each)] = [of_query[name] for of_query in of_queries]
+    references = [
+        (place, each, reference_of(each.family)) for place, each in enumerate(measures) if not each.trec_eval
+    ]
+    # a large set, and made for one measure alone
+    asked = any(each.family == HOLE_ANYWHERE for _, each, _ in references)
+    documents = judgements.documents if asked else None
+    for row, (query, head) in zip(rows, heads.items(), strict=True):
+        graded = judgements.graded[query]
+        ranked_query = RankedQuery(
+            np.array([graded.get(name, -1) for name in head], np.int64),
+            np.array([] if documents is None else [name in documents for name in head], np.bool_),
+            judgements.grades[query],
+        )
+        for place, measure, reference in references:
+            assert reference is not None, measure.name  # `_Measure.of` refused it else
+            values[row, place] = reference(ranked_query, measure.cutoff, measure.level)
+    return values
+
+
+def _compare(claimed: Claimed, queries: Sequence[str], expected: NDArray[np.float64]) -> None:
+    """Raises ScoresDiffer, which names the first value that differs."""
+    place = {query: row for row, query in enumerate(claimed.query_ids)}
+    rows = [place[query] for query in queries]
+    found = claimed.per_query[rows]
+    wrong = np.argwhere(~(np.abs(found - expected) <= TOLERANCE))
+    if len(wrong):
+        row, column = wrong[0].tolist()
+        raise ScoresDiffer(
+            f"{claimed.measures[column]} of judged query {rows[row] + 1} of {len(place)}: "
+            f"{float(found[row, column])!r} was scored, {float(expected[row, column])!r} is right; "
+            f"{len(wrong)} of {expected.size} values differ"
+        )
+    for name, column_values in zip(claimed.measures, claimed.per_query.T, strict=True):
+        mean = float(np.sum(column_values)) / len(place)
+        if not abs(claimed.means[name] - mean) <= TOLERANCE:
+            raise ScoresDiffer(f"the mean of {name}: {claimed.means[name]!r} was scored, {mean!r} is right")

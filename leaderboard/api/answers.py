@@ -1,0 +1,376 @@
+"""What the read API answers about datasets, benchmarks and systems, for its schema. Nothing is validated here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+
+from leaderboard.api.shapes import Answer, shape
+from leaderboard.boards.awaiting import AwaitingRun
+from leaderboard.boards.dataset_details import Example, JudgedVersion, Snippet
+from leaderboard.boards.pages import Tombstone
+from leaderboard.boards.system.result import Result
+from leaderboard.datasets.lists import Statistics
+from leaderboard.results.history.measurements import Machine
+from leaderboard.results.profiles.public import Neighbour
+from leaderboard.results.significance.types import EntryCertainty, Settings
+from leaderboard.systems.challenges import Shown
+from leaderboard.systems.corrections import Change
+
+
+@extend_schema_field({"oneOf": [{"type": "number"}, {"type": "string"}], "nullable": True})
+class CellField(serializers.JSONField):
+    """A cell of a board: a number, a text, or null where the value is missing."""
+
+
+def _texts(**options: Any) -> serializers.ListField:
+    return serializers.ListField(child=serializers.CharField(), **options)
+
+
+def _scores(told: str) -> serializers.DictField:
+    return serializers.DictField(child=serializers.FloatField(), help_text=told)
+
+
+StatisticsSerializer = shape(
+    Statistics,
+    "DatasetStatistics",
+    "What Table 1 of the BEIR paper says of a collection; null where it is not known.",
+    judgements=serializers.IntegerField(
+        allow_null=True, required=False, help_text="Left out where judgements are hidden."
+    ),
+)
+ExampleSerializer = shape(Example, "Example", "A query and a document, cut where they are long.")
+SnippetSerializer = shape(Snippet, "Snippet", "How to load a dataset with one tool.")
+JudgedVersionSerializer = shape(
+    JudgedVersion, "JudgedVersion", "One version of the judgements, and what it changed, in words."
+)
+NeighbourSerializer = shape(Neighbour, "Neighbour", "Another dataset; `overlap` of vocabularies is 0 to 1.")
+AwaitingRunSerializer = shape(AwaitingRun, "AwaitingRun", "A public run that waits for first judgements.")
+TombstoneSerializer = shape(Tombstone, "Tombstone", "What remains of a result that was withdrawn.")
+MachineSerializer = shape(Machine, "Machine", "A hardware class.")
+EntryCertaintySerializer = shape(
+    EntryCertainty,
+    "Certainty",
+    "What was found of a score: its interval and its tests, as the page on significance explains them.",
+    p_best_is_bound=serializers.BooleanField(
+        help_text="The p-value is below what the permutations can show."
+    ),
+    p_baseline_is_bound=serializers.BooleanField(),
+)
+CertaintySettingsSerializer = shape(
+    Settings,
+    "CertaintySettings",
+    "How the certainty of a board's rows was found.",
+    current=serializers.BooleanField(
+        required=False, help_text="Whether it is of the board as it is now. Of one dataset's board alone."
+    ),
+)
+
+
+class DatasetSummarySerializer(Answer):
+    """A dataset in the list of all."""
+
+    slug = serializers.CharField()
+    name = serializers.CharField()
+    task = serializers.CharField()
+    domain = serializers.CharField()
+    language = serializers.CharField(help_text="As ISO 639 has it.")
+    licence = serializers.CharField(help_text="Empty where nobody said.")
+    state = serializers.CharField(help_text="reported, published or collecting.")
+    hidden = serializers.BooleanField(help_text="Whether the judgements stay with the scorer.")
+    runs_only = serializers.BooleanField(help_text="Whether no corpus is kept here.")
+    primary_measure = serializers.CharField()
+    entries = serializers.IntegerField(help_text="Public results.")
+    statistics = StatisticsSerializer()
+
+
+class DatasetListSerializer(Answer):
+    """Every dataset."""
+
+    datasets = DatasetSummarySerializer(many=True)
+
+
+class DatasetVersionSerializer(Answer):
+    """The content of a dataset."""
+
+    number = serializers.IntegerField()
+    label = serializers.CharField()  # type: ignore[assignment]
+    content_sha256 = serializers.CharField(
+        required=False, help_text="Over the expanded corpus and queries; not there where queries are hidden."
+    )
+    statistics = serializers.DictField(help_text="Counts and checksums of its files.")
+
+
+class NamedSerializer(Answer):
+    """Something with a page."""
+
+    slug = serializers.CharField()
+    name = serializers.CharField()
+
+
+class QuarantinedSerializer(Answer):
+    """A result that a curator took out of the ranking."""
+
+    system = serializers.CharField()
+    slug = serializers.CharField()
+    reason = serializers.CharField()
+
+
+class DatasetSerializer(DatasetSummarySerializer):
+    """A dataset with everything that its page says beside its board."""
+
+    homepage = serializers.CharField()
+    citation = serializers.CharField()
+    description = serializers.CharField(help_text="Markdown.")
+    protection = serializers.CharField(help_text="What a submission may learn of hidden judgements.")
+    public_share = serializers.FloatField(help_text="Share of the queries that a competition's board shows.")
+    daily_quota = serializers.IntegerField(allow_null=True, help_text="Null: no limit.")
+    monthly_quota = serializers.IntegerField(allow_null=True, help_text="Null: no limit.")
+    measures = _texts(help_text="Those that the board shows, the primary one first.")
+    relevance_level = serializers.IntegerField(help_text="The lowest grade that counts as relevant.")
+    drop_self_matches = serializers.BooleanField(
+        help_text="Whether a document with the query's id is dropped."
+    )
+    runs_visibility = serializers.CharField(help_text="public, participants or curators.")
+    queries_visibility = serializers.CharField(help_text="public, participants or curators.")
+    documents_visibility = serializers.CharField(help_text="public, participants or curators.")
+    ir_datasets_id = serializers.CharField()
+    beir_name = serializers.CharField()
+    reported_statistics = serializers.DictField(help_text="What publications say, by name.")
+    created_at = serializers.DateTimeField()
+    version = DatasetVersionSerializer(allow_null=True)
+    awaiting_judgements = AwaitingRunSerializer(many=True)
+    rounds = _texts(help_text="Slugs.")
+    withdrawn = TombstoneSerializer(many=True)
+    quarantined = QuarantinedSerializer(many=True)
+    benchmarks = NamedSerializer(many=True)
+    parts = _texts(help_text="Slugs of the datasets that it is the mean of.")
+    example = ExampleSerializer(allow_null=True)
+    snippets = SnippetSerializer(many=True)
+    judgements = JudgedVersionSerializer(many=True, help_text="Every version, newest first.")
+    part_of = serializers.CharField(allow_null=True, help_text="Slug of the dataset whose part it is.")
+    nearest = NeighbourSerializer(many=True)
+
+
+class BenchmarkSerializer(Answer):
+    """A benchmark in the list of all."""
+
+    slug = serializers.CharField()
+    name = serializers.CharField()
+    description = serializers.CharField(help_text="Markdown.")
+    measure = serializers.CharField()
+    source = serializers.CharField(allow_null=True, help_text="Authors of the publication that defines it.")  # type: ignore[assignment]
+    datasets_shown = serializers.IntegerField()
+    datasets_counted = serializers.IntegerField(help_text="Those that its mean is of.")
+
+
+class BenchmarkListSerializer(Answer):
+    """Every benchmark."""
+
+    benchmarks = BenchmarkSerializer(many=True)
+
+
+class MeasuredSerializer(Answer):
+    """What a result cost on one machine."""
+
+    hardware = serializers.CharField(help_text="Slug of the hardware class.")
+    protocol = serializers.CharField()
+    measured_at = serializers.DateTimeField()
+    figures = serializers.DictField(help_text="Latency in ms, memory in bytes, and more.")
+    baseline = serializers.DictField(help_text="The same of BM25, on the same machine in the same job.")
+    baseline_off = serializers.FloatField(
+        help_text="By what share BM25 took another time than usual there; times are doubtful where it is large."
+    )
+
+
+class SortSerializer(Answer):
+    """A column that rows are sorted by."""
+
+    key = serializers.CharField()
+    order = serializers.CharField(help_text="asc or desc.")
+
+
+class ColumnSerializer(Answer):
+    """A column of a board."""
+
+    key = serializers.CharField(help_text="Its name in `values` of rows, and in `sort`.")
+    label = serializers.CharField()  # type: ignore[assignment]
+    group = serializers.CharField()
+    group_slug = serializers.CharField(help_text="As `hide` takes it.")
+    better = serializers.CharField(help_text="higher, lower, or empty.")
+    unit = serializers.CharField()
+    note = serializers.CharField()
+
+
+class IntervalSerializer(Answer):
+    """The ends of an interval."""
+
+    low = serializers.FloatField()
+    high = serializers.FloatField()
+
+
+class RowSerializer(Answer):
+    """A row of a board."""
+
+    rank = serializers.IntegerField(allow_null=True, help_text="Null where it is not ranked.")
+    ranked_among = serializers.CharField(help_text="Rows of different kinds are never ranked together.")
+    system = serializers.CharField()
+    slug = serializers.CharField(help_text="Of the system.")
+    configuration = serializers.CharField()
+    baseline = serializers.BooleanField()
+    provenance = serializers.CharField()
+    architecture = serializers.CharField()
+    training = serializers.CharField(help_text="What the system had seen of the dataset.")
+    comparison_group = serializers.CharField(help_text="Differences and ranks are within one group.")
+    missing_queries = serializers.IntegerField(allow_null=True)
+    late = serializers.BooleanField()
+    manual = serializers.BooleanField()
+    pooled = serializers.BooleanField(help_text="Whether the run was in the pool that was judged.")
+    values = serializers.DictField(child=CellField(), help_text="The cells, by the keys of the columns.")
+    spreads = serializers.DictField(child=serializers.CharField(), help_text="Of seed sets, as written.")
+    withdrawn = serializers.CharField(allow_null=True, help_text="Why, if it was since.")
+    quarantined = serializers.CharField(allow_null=True, help_text="Why, if it is.")
+    challenged = serializers.BooleanField()
+    marks = serializers.DictField(child=serializers.CharField(), help_text="What follows values, such as ‡.")
+    doubtful = _texts(help_text="Keys of the columns whose figures are doubtful.")
+    measured = MeasuredSerializer(allow_null=True)
+    certainty = EntryCertaintySerializer(allow_null=True, help_text="Of the measure in focus.")
+    certainty_by_dataset = serializers.DictField(
+        child=EntryCertaintySerializer(), help_text="The same on a benchmark, by the keys of columns."
+    )
+    intervals = serializers.DictField(child=IntervalSerializer(), help_text="By the keys of columns.")
+
+
+class NamedResultSerializer(Answer):
+    """A result of a board, by its system."""
+
+    system = serializers.CharField()
+    slug = serializers.CharField(help_text="Of the system.")
+    configuration = serializers.CharField()
+
+
+class VerdictSerializer(Answer):
+    """What corrected tests say of the whole board, whichever rows the view has."""
+
+    best = NamedResultSerializer()
+    ties = NamedResultSerializer(many=True, help_text="What the tests do not separate from the best.")
+    baseline = NamedResultSerializer(allow_null=True)
+    compared = serializers.IntegerField(help_text="Results that were compared with the baseline.")
+    better = serializers.IntegerField(help_text="Those that are significantly better.")
+    worse = serializers.IntegerField(help_text="Those that are significantly worse.")
+    revision = serializers.IntegerField(help_text="Of the board that was tested.")
+    at = serializers.DateTimeField()
+
+
+class BoardSerializer(Answer):
+    """A board in one view."""
+
+    title = serializers.CharField()
+    measure = serializers.CharField(help_text="The measure in focus.")
+    view = serializers.CharField()
+    sort = serializers.CharField(help_text="The key of the column that decides the order.")
+    order = serializers.CharField(help_text="asc or desc.")
+    sorts = SortSerializer(many=True)
+    total = serializers.IntegerField(help_text="Rows of the whole board.")
+    found = serializers.IntegerField(help_text="Rows of this view.")
+    as_of = serializers.DateTimeField(allow_null=True, help_text="Since when the board is so.")
+    permalink = serializers.CharField()
+    hardware = MachineSerializer(allow_null=True)
+    hardware_choices = MachineSerializer(many=True)
+    columns = ColumnSerializer(many=True)
+    certainty = CertaintySettingsSerializer(allow_null=True)
+    verdict = VerdictSerializer(allow_null=True)
+    rows = RowSerializer(many=True)
+    notes = _texts(help_text="What a reader has to know.")
+
+
+class SeedSerializer(Answer):
+    """One run of a seed set."""
+
+    label = serializers.CharField()  # type: ignore[assignment]
+    scores = _scores("Measure → published value.")
+
+
+ResultSerializer = shape(
+    Result,
+    "SystemResult",
+    "A public result of a system.",
+    scores=_scores("Measure → published value."),
+    measured=MeasuredSerializer(many=True),
+    seeds=SeedSerializer(many=True),
+    certainty=shape(
+        EntryCertainty,
+        "ResultCertainty",
+        "What was found of the result's measure: its interval and its tests.",
+    )(allow_null=True),
+)
+
+
+class QuarantinedResultSerializer(Answer):
+    """A result of a system that a curator took out of the ranking."""
+
+    configuration = serializers.CharField()
+    dataset_name = serializers.CharField()
+    dataset_slug = serializers.CharField()
+    reason = serializers.CharField()
+
+
+ChangeSerializer = shape(Change, "Change", "A field that was changed; null where only that is told.")
+
+
+class CorrectionSerializer(Answer):
+    """What was changed of a system's description at one time."""
+
+    day = serializers.DateField()
+    changes = ChangeSerializer(many=True)
+
+
+class SystemSerializer(Answer):
+    """A system with all its public results."""
+
+    slug = serializers.CharField()
+    name = serializers.CharField()
+    architecture = serializers.CharField()
+    architecture_label = serializers.CharField()
+    participant = serializers.CharField(
+        help_text="Who made its runs, where another team sent them; else empty."
+    )
+    description = serializers.CharField(help_text="Markdown.")
+    parameters = serializers.DictField()
+    team_name = serializers.CharField(allow_null=True)
+    team_slug = serializers.CharField(allow_null=True)
+    source_title = serializers.CharField(allow_null=True, help_text="Of the publication with its figures.")
+    source_authors = serializers.CharField(allow_null=True)
+    source_year = serializers.IntegerField(allow_null=True)
+    source_venue = serializers.CharField(allow_null=True)
+    source_url = serializers.CharField(allow_null=True)
+    source_bibtex = serializers.CharField(allow_null=True)
+    cited = serializers.CharField(help_text="The source as a text cites it; empty without one.")
+    training_declared = serializers.BooleanField()
+    training_datasets = _texts(help_text="Slugs or names.")
+    adapted_to = _texts(help_text="Datasets whose corpus it saw, without labels.")
+    backbone = serializers.CharField()
+    dimension = serializers.IntegerField(allow_null=True)
+    maximum_length = serializers.IntegerField(allow_null=True)
+    paper_url = serializers.CharField()
+    code_url = serializers.CharField()
+    model_url = serializers.CharField()
+    licence = serializers.CharField()
+    bibtex = serializers.CharField()
+    authors = serializers.CharField()
+    year = serializers.IntegerField(allow_null=True)
+    year_shown = serializers.IntegerField(allow_null=True, help_text="Its own year, else its source's.")
+    variant_of_name = serializers.CharField(allow_null=True)
+    variant_of_slug = serializers.CharField(allow_null=True)
+    open_weights = serializers.BooleanField(allow_null=True, help_text="Null: nobody said.")
+    commercial_use = serializers.BooleanField(allow_null=True, help_text="Null: nobody said.")
+    closed_api = serializers.BooleanField()
+    parameter_count = serializers.IntegerField(allow_null=True)
+    training_compute = serializers.CharField()
+    anonymous_until = serializers.DateTimeField(allow_null=True)
+    results = ResultSerializer(many=True)
+    quarantined = QuarantinedResultSerializer(many=True)
+    challenges = shape(Shown, "SystemChallenge", "A doubt on record, and its decision.")(many=True)
+    corrections = CorrectionSerializer(many=True)

@@ -1,0 +1,57 @@
+"""Serializers of the plain values that answers are made of: a field for each of theirs, so that neither drifts."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import is_dataclass
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from rest_framework import serializers
+
+Answer = serializers.Serializer[Any]
+Field = serializers.Field[Any, Any, Any, Any]
+
+_PLAIN: Mapping[Any, Callable[..., Field]] = {
+    str: serializers.CharField,
+    bool: serializers.BooleanField,
+    int: serializers.IntegerField,
+    float: serializers.FloatField,
+    datetime.datetime: serializers.DateTimeField,
+    Literal: serializers.CharField,
+}
+
+
+def shape(
+    source: type, name: str, told: str, *, without: Collection[str] = (), **fields: Any
+) -> type[Answer]:
+    """The serializer `name` for a NamedTuple or dataclass, in the order of its fields. `told` is its description.
+
+    `fields` take the places of those that its hints do not describe, or come after them. Raises TypeError for a hint
+    that has no field: name it in `fields`, or leave it out.
+    """
+    hints = {each: hint for each, hint in _hints(source).items() if each not in without}
+    found = {each: fields.pop(each) if each in fields else _field(hint) for each, hint in hints.items()}
+    return type(f"{name}Serializer", (serializers.Serializer,), {"__doc__": told, **found, **fields})
+
+
+def _hints(source: type) -> dict[str, Any]:
+    if not (hasattr(source, "_fields") or is_dataclass(source)):
+        raise TypeError(f"{source} has no fields")
+    return get_type_hints(source)
+
+
+def _field(hint: Any, **options: Any) -> Field:
+    origin, inner = get_origin(hint) or hint, get_args(hint)
+    if origin in (Union, UnionType):
+        (hint,) = (each for each in inner if each is not NoneType)
+        return _field(hint, allow_null=True)
+    if origin in _PLAIN:
+        return _PLAIN[origin](**options)
+    if origin in (list, Sequence):
+        return serializers.ListField(child=_field(inner[0]), **options)
+    if origin in (dict, Mapping):
+        child = serializers.JSONField() if inner[1] is Any else _field(inner[1])
+        return serializers.DictField(child=child, **options)
+    raise TypeError(f"no field for {hint}")

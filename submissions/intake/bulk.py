@@ -1,0 +1,156 @@
+"""Many runs of one dataset, imported by a curator: each goes the way of any submission, or none of them does."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from django.db import transaction
+
+from evaluation.core.problems import Problem, Report
+from evaluation.runs.naming import first_tag, run_name, without_endings
+from leaderboard.judgements.disclosure import record_compared
+from leaderboard.models import Architecture, Dataset, System, Team, User
+from leaderboard.systems.records import SystemFields
+from submissions.core.errors import FileReport, Refused
+from submissions.intake.files import IncomingFile
+from submissions.intake.runs import accept_submission
+from submissions.models import Submission
+from submissions.models.work import new_identifier
+
+#: The columns that a CSV of participants may have; `run` and `participant` are needed.
+COLUMNS = ("run", "participant", "name", "architecture")
+_HINT = f"Columns: {', '.join(COLUMNS)}; `run` is a file's name, with or without its ending, or the tag of its lines."
+
+
+@dataclass(frozen=True, slots=True)
+class Attribution:
+    """What the CSV says of a run; empty is not said."""
+
+    participant: str
+    name: str = ""
+    architecture: str = ""
+
+
+class BulkRefused(Exception):
+    """Nothing was imported; `reports` has every problem of every file."""
+
+    def __init__(self, reports: Sequence[FileReport]) -> None:
+        self.reports = reports
+        super().__init__(f"{len(reports)} files with problems")
+
+
+def import_runs(
+    folder: Path,
+    dataset: Dataset,
+    *,
+    submitter: User,
+    team: Team,
+    architecture: Architecture,
+    participants: Path | None = None,
+    public: bool = True,
+) -> list[Submission]:
+    """Submit every file of the folder as the run of a system of its own, which is called by its tag.
+
+    `participants` is a CSV that says of each run by whom it is. Raises BulkRefused with all problems of all files, and
+    then nothing is stored.
+    """
+    files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
+    if not files:
+        raise BulkRefused(
+            [_report(folder.name, "no_file", "the folder has no files", "Name the folder of the runs.")]
+        )
+    tags = {path: first_tag(path) for path in files}
+    said, wrong = _attributions(participants, tags)
+    bulk, taken = new_identifier(), []
+    record_compared(dataset, dataset, dataset.current_qrels)
+    with transaction.atomic():
+        for path in files:
+            try:
+                system = _system_of(path, tags, team, architecture, said.get(path))
+                file = IncomingFile(path.name, path, dataset.slug)
+                taken.append(
+                    accept_submission(
+                        submitter=submitter, system=system, files=[file], team=team, public=public, bulk=bulk
+                    )
+                )  # fmt: skip
+            except Refused as refused:
+                wrong += refused.files or [
+                    FileReport(path.name, dataset.slug, Report(tuple(refused.problems)))
+                ]
+        if wrong:
+            raise BulkRefused(wrong)
+    return taken
+
+
+def _system_of(
+    path: Path,
+    tags: Mapping[Path, str],
+    team: Team,
+    architecture: Architecture,
+    said: Attribution | None,
+) -> System | SystemFields:
+    """The team's system of the run's name, or a new one; without participants runs of one tag are named by files."""
+    said = said or Attribution("")
+    alone = said.participant or list(tags.values()).count(tags[path]) == 1
+    name = (said.name or run_name(path, [tags[path]] if alone else []))[:120]
+    if System.objects.filter(team=team, name=name).exclude(participant=said.participant).exists():
+        name = (
+            f"{name[: max(1, 117 - len(said.participant))]} ({said.participant})"  # two groups with one tag
+        )
+    known = System.objects.filter(team=team, name=name, participant=said.participant).first()
+    chosen = said.architecture or architecture
+    return known or SystemFields(name=name, architecture=chosen, participant=said.participant)
+
+
+def _attributions(
+    table: Path | None, tags: Mapping[Path, str]
+) -> tuple[Mapping[Path, Attribution], list[FileReport]]:
+    """What the CSV says of each file, and what is wrong with it: rows of no file, and files without a row."""
+    if table is None:
+        return {}, []
+    wanted: dict[str, Path] = {}
+    for name_of in (lambda path: tags[path], lambda path: without_endings(path.name), lambda path: path.name):
+        wanted |= {name_of(path): path for path in tags}
+    found: dict[Path, Attribution] = {}
+    problems: list[Problem] = []
+    with table.open(encoding="utf-8-sig", newline="") as file:
+        rows = csv.DictReader(file)
+        if not {"run", "participant"} <= set(rows.fieldnames or ()):
+            return {}, [_report(table.name, "pairing", "the CSV has no columns run and participant", _HINT)]
+        for row in rows:
+            problem = _take_row(row, rows.line_num, wanted, found)
+            problems += [problem] if problem else []
+    missing = [path.name for path in tags if path not in found]
+    if missing and not problems:
+        text = (
+            f"{len(missing):,} runs have no row: {', '.join(missing[:5])}{' …' if len(missing) > 5 else ''}"
+        )
+        problems.append(Problem("error", "pairing", len(missing), text, _HINT))
+    return found, [FileReport(table.name, "", Report(tuple(problems)))] if problems else []
+
+
+def _take_row(
+    row: Mapping[str, str | None], line: int, wanted: Mapping[str, Path], found: dict[Path, Attribution]
+) -> Problem | None:
+    """Note what a row says of its file; what is wrong with it, if anything is."""
+    run, participant, name, architecture = ((row.get(column) or "").strip() for column in COLUMNS)
+    path = wanted.get(run)
+    if path is None:
+        text = f"there is no run “{run[:80]}” in the folder"
+    elif path in found:
+        text = f"the run “{run[:80]}” has a row already"
+    elif not participant or len(participant) > 120 or not participant.isprintable():
+        text = f"the participant of “{run[:80]}” is no name of 1 to 120 characters"
+    elif architecture and architecture not in Architecture.values:
+        text = f"“{architecture[:40]}” is no architecture; there are {', '.join(Architecture.values)}"
+    else:
+        found[path] = Attribution(participant, name, architecture)
+        return None
+    return Problem("error", "pairing", 1, text, _HINT, (line,))
+
+
+def _report(name: str, code: str, message: str, hint: str) -> FileReport:
+    return FileReport(name, "", Report((Problem("error", code, 1, message, hint),)))

@@ -1,0 +1,68 @@
+"""`manage.py import_runs FOLDER --dataset SLUG`: many runs at once, each by the participant that a CSV names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import CommandError, CommandParser
+
+from leaderboard.core.audit import actor
+from leaderboard.management.curating import CurationCommand, find_dataset, require_right
+from leaderboard.models import Architecture, Team
+from submissions.intake.bulk import BulkRefused, import_runs
+
+
+class Command(CurationCommand):
+    """Submits every run of a folder, or none."""
+
+    help = (
+        "Submit the runs of a folder for a dataset, in one act: all of them, or none where one has a problem."
+    )
+
+    def add_more(self, parser: CommandParser) -> None:
+        """Which runs, for which dataset, and whose they are."""
+        parser.add_argument("folder", type=Path, help="its files are the runs, plain or compressed")
+        parser.add_argument("--dataset", required=True, help="slug of the dataset that they are for")
+        parser.add_argument("--team", required=True, help="slug of the team that sends them")
+        parser.add_argument(
+            "--architecture", required=True, choices=Architecture.values, help="of the systems"
+        )
+        parser.add_argument(
+            "--participants", type=Path, metavar="CSV", help="who made each run: run, participant[, name, architecture]"
+        )  # fmt: skip
+        parser.add_argument("--private", action="store_true", help="keep the results for the team")
+
+    def curate(self, **options: Any) -> str:
+        """Submit them."""
+        require_right("leaderboard.change_dataset")
+        dataset, person = find_dataset(options["dataset"]), actor().person
+        if dataset.hidden:  # no quota limits how much is learnt of its judgements
+            require_right("leaderboard.read_qrels")
+        team = Team.objects.filter(slug=options["team"], memberships__user=person).first()
+        if team is None or person is None:
+            raise CommandError(f"{actor().name} belongs to no team {options['team']}: give its slug.")
+        for path in filter(None, (options["folder"], options["participants"])):
+            if not path.exists():
+                raise CommandError(f"{path}: no such file or folder")
+        if not options["folder"].is_dir():
+            raise CommandError(f"{options['folder']} is a file: name the folder of the runs.")
+        try:
+            taken = import_runs(
+                options["folder"], dataset, submitter=person, team=team, participants=options["participants"],
+                architecture=Architecture(options["architecture"]), public=not options["private"],
+            )  # fmt: skip
+        except BulkRefused as refused:
+            raise CommandError(_described(refused)) from refused
+        return f"{len(taken):,} runs are submitted for {dataset.name}; one notice tells how they ended."
+
+
+def _described(refused: BulkRefused) -> str:
+    """Every problem of every file."""
+    lines = ["Nothing was imported."]
+    for report in refused.reports:
+        lines.append(f"{report.name}:")
+        for each in report.report.errors:
+            where = f" (line {', '.join(map(str, each.lines))})" if each.lines else ""
+            lines.append(f"- {each.message}{where}\n  {each.hint}")
+    return "\n".join(lines)

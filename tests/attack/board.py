@@ -1,0 +1,159 @@
+"""What the site tells of results over hidden judgements, without a site: the policy, the Ladder, the daily budget.
+
+The rules themselves are the site's (`evaluation.statistics.ladder`, `evaluation.judgements.splits`); what is modelled
+is who counts as one, what waits, and when it is told. `test_campaign` plays the same submissions through the site.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evaluation.judgements.splits import Parts, draw_parts
+from evaluation.statistics.ladder import PUBLIC_STEP, STEP, YOUNG_STEP, paired_standard_error, rung
+from tests.attack.prober import QUERIES, Collection
+
+Values = NDArray[np.float64]
+#: Decimals of a hidden dataset's published values, and of those that nobody rounds.
+DECIMALS, FULL = 3, 15
+#: The share of a competition's judged queries that its board shows.
+SHARE = 1 / 3
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Which protections are on; by default all, and nobody has approved the teams.
+
+    `ladder`: of every team in a competition, of young teams elsewhere, results are told that beat what they know.
+    `one_party`: teams that nobody `approved` count as one. `baseline`: a competition's first results are held against
+    the baseline. `wide`: further results of young teams have a larger step to take, `tries`: and one that grows with
+    what they have tried. `coarse`: a competition tells steps. `budget`: so many results are told a day, None: all.
+    """
+
+    competition: bool
+    rounding: bool = True
+    ladder: bool = True
+    approved: bool = False
+    one_party: bool = True
+    baseline: bool = True
+    wide: bool = True
+    coarse: bool = True
+    tries: bool = True
+    budget: int | None = 6
+
+    @property
+    def step(self) -> float:
+        """The steps in which values are published."""
+        if not self.rounding:
+            return 10.0**-FULL
+        return PUBLIC_STEP if self.competition and self.coarse else 10.0**-DECIMALS
+
+    def published(self, value: float) -> float:
+        """A mean as it is published."""
+        return round(round(value / self.step) * self.step, FULL)
+
+
+def before(*, competition: bool) -> Rules:
+    """The protections of the release before: the Ladder in competitions alone, by team, and first results for free."""
+    return Rules(
+        competition, ladder=competition, one_party=False, baseline=False, wide=False, coarse=False, tries=False,
+        budget=None,
+    )  # fmt: skip
+
+
+@dataclass(eq=False)
+class Result:
+    """A result of a team: what the board would show of it, and when it was told; None: it was not."""
+
+    team: int
+    day: int
+    shown: Values
+    score: float
+    told_on: int | None = None
+
+
+@dataclass
+class Board:
+    """One hidden dataset. `public`: which judged queries it shows, `baseline`: BM25's values, both (QUERIES,)."""
+
+    rules: Rules
+    public: NDArray[np.bool_]
+    baseline: Values
+    day: int = 0
+    results: list[Result] = field(default_factory=list)
+    waiting: list[Result] = field(default_factory=list)
+
+    def submit(self, team: int, values: Values) -> Result:
+        """Score a run; `told_on` of the result says whether it is told now, `waiting` whether later."""
+        shown = values[self.public]
+        result = Result(team, self.day, shown, self.rules.published(float(shown.mean())))
+        significant = self._passes(result)
+        self.results.append(result)
+        if significant and (self.waiting or self._spent()):
+            self.waiting.append(result)
+        elif significant:
+            result.told_on = self.day
+        return result
+
+    def next_day(self) -> list[Result]:
+        """Midnight: what waited is told as far as the new day's budget goes; what was told then."""
+        self.day += 1
+        had = Counter(each.team for each in self.results if each.told_on is not None)
+        told = []
+        for result in sorted(self.waiting, key=lambda each: had[each.team]):
+            if self._spent():
+                break
+            self.waiting.remove(result)
+            if self._passes(result):
+                result.told_on = self.day
+                told.append(result)
+        return told
+
+    def needed(self, team: int, shown: Values) -> float:
+        """What a result with these values has to exceed to be told; minus infinity: it is told in any case."""
+        if not self.rules.ladder:
+            return -np.inf
+        party = [
+            each for each in self.results if self._same_party(each.team, team) and each.shown is not shown
+        ]
+        known = [(each.score, each.shown) for each in party if each.told_on is not None]
+        step = YOUNG_STEP if known and self.rules.wide else STEP
+        if self.rules.competition and self.rules.baseline:
+            reference = self.baseline[self.public]
+            known.append((self.rules.published(float(reference.mean())), reference))
+        if not known:
+            return -np.inf
+        score, best = max(known, key=lambda each: each[0])
+        tries = len(party) if self.rules.tries else 0
+        return score + rung(0.0, 0.0, paired_standard_error(shown, best), tries=tries, step=step).needed
+
+    def _passes(self, result: Result) -> bool:
+        return result.score > self.needed(result.team, result.shown) + 1e-9
+
+    def _same_party(self, one: int, other: int) -> bool:
+        return one == other or (self.rules.one_party and not self.rules.approved)
+
+    def _spent(self) -> bool:
+        budget = self.rules.budget
+        return budget is not None and sum(each.told_on == self.day for each in self.results) >= budget
+
+
+def secret(number: int) -> bytes:
+    """What draws split `number`."""
+    return hashlib.sha256(f"split {number}".encode()).digest()
+
+
+def public_part(collection: Collection, share: float, split: int) -> NDArray[np.bool_]:
+    """Which queries are public in this split, shape (QUERIES,)."""
+    relevant = {f"q{query}": int(total) for query, total in enumerate(collection.totals)}
+    drawn = draw_parts(relevant, share, Parts(secret(split), {}))
+    return drawn.mask(list(relevant))
+
+
+def everything() -> NDArray[np.bool_]:
+    """The judged queries that a board shows under the standard policy."""
+    return np.ones(QUERIES, bool)

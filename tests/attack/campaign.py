@@ -1,0 +1,201 @@
+"""Three months of an attack with many accounts, and of honest teams, against each protection: offline.
+
+`make attack` prints the tables of docs/benchmarks.md (`python tests/attack/campaign.py 100`: over so many splits and
+collections). Two parties attack, both with every account's quota of ten a month used up:
+
+- sock puppets: 37 accounts that nobody approved;
+- insiders: five approved teams of three. A team's quota counts for its people together.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.attack.board import SHARE, Board, Rules, Values, before, everything, public_part
+from tests.attack.prober import QUERIES, Collection, honest, synthetic_collection
+from tests.attack.reader import Reader, rankings
+
+DAYS = 90
+#: A team sends one run every third day: ten a month.
+EVERY = 3
+#: How many the parties are.
+SOCK_PUPPETS, INSIDERS = 37, 5
+#: Bounds on the mean gain: on what is shown, and on a competition's private part.
+SHOWN, PRIVATE = 0.005, 0.002
+#: What the same attack gains at least with the protections of the release before.
+CONTROL = 0.03
+#: Sock puppets, of whom there are more and whose luck evens out, are played so many times less often.
+LESS = 10
+#: So many collections, so that no single one's luck counts.
+COLLECTIONS = 5
+
+
+class Gain(NamedTuple):
+    """What was gained in nDCG@10 on the queries that are shown, on the private ones, and how many scores were told."""
+
+    shown: float
+    private: float
+    told: int
+
+
+@dataclass(frozen=True)
+class World:
+    """A collection, the queries that its board shows, and the values of BM25 and of both rankings of every query."""
+
+    collection: Collection
+    public: NDArray[np.bool_]
+    baseline: Values
+    plain: Values
+    other: Values
+
+
+def world(*, competition: bool, number: int) -> World:
+    """World number n; the honest run beats BM25 by .06, so that first results pass the Ladder."""
+    collection = synthetic_collection(1 + number % COLLECTIONS)
+    public = public_part(collection, SHARE, number) if competition else everything()
+    return World(
+        collection,
+        public,
+        collection.values({query: ranking[::-1] for query, ranking in honest().items()}),
+        collection.values(honest()),
+        collection.values(rankings(np.ones(QUERIES, bool))),
+    )
+
+
+def attack(rules: Rules, teams: int, number: int = 0, days: int = DAYS) -> Gain:
+    """The gain of so many teams that work together, in world `number`."""
+    given = world(competition=rules.competition, number=number)
+    board = Board(rules, given.public, given.baseline)
+    share = SHARE if rules.competition else 1.0
+    reader = Reader(given.collection.totals, share, rules.step, seed=number)
+    sent = {}
+    for day in range(days):
+        for result in board.next_day():
+            reader.told(sent[result], result.score)
+        for team in range(teams):
+            if (day + team) % EVERY:
+                continue
+            choice = reader.design()
+            values = np.where(choice, given.other, given.plain)
+            needed = board.needed(team, values[given.public])
+            result = board.submit(team, values)
+            sent[result] = choice
+            if result.told_on is not None:
+                reader.told(choice, result.score)
+            elif result not in board.waiting:
+                reader.held(choice, needed)
+    gain = np.where(reader.final(), given.other - given.plain, 0.0)
+    told = sum(result.told_on is not None for result in board.results)
+    private = float(gain[~given.public].mean()) if rules.competition else 0.0
+    return Gain(float(gain[given.public].mean()), private, told)
+
+
+class Served(NamedTuple):
+    """Of honest teams the share that saw a score within 24 hours of sending a run, and the share of runs told."""
+
+    teams: float
+    runs: float
+    longest_wait: int
+
+
+def serve(rules: Rules, number: int = 0, teams: int = 70) -> Served:
+    """Honest teams over the same three months: most come in the last week of a month, before a deadline.
+
+    Each has a system of its own: BM25's gain over BM25 is 0, and systems lie between .02 below and .2 above it. A team
+    sends one to six runs, each a variation of its system that is better or worse by about .01.
+    """
+    random = np.random.default_rng(1000 + number)
+    given = world(competition=rules.competition, number=number)
+    board = Board(rules, given.public, given.baseline)
+    arrivals: list[tuple[int, int]] = []
+    quality = random.triangular(-0.02, 0.1, 0.2, teams)
+    for team in range(teams):
+        late = random.random() < 0.6
+        first = (
+            int(random.integers(21, 30) + 30 * random.integers(3)) if late else int(random.integers(DAYS - 5))
+        )
+        further = random.integers(first, DAYS, random.integers(0, 6)).tolist()
+        arrivals += [(day, team) for day in sorted([first, *further])]
+    arrivals.sort()
+    spread = 0.3 * random.normal(size=(teams, QUERIES))
+    for day in range(DAYS + 1):
+        if day:
+            board.next_day()
+        for _, team in (each for each in arrivals if each[0] == day):
+            change = quality[team] + 0.01 * random.normal() + spread[team] + 0.1 * random.normal(size=QUERIES)
+            board.submit(team, np.clip(given.baseline + change - spread[team].mean(), 0.0, 1.0))
+    told = [result for result in board.results if result.told_on is not None]
+    waits = [result.told_on - result.day for result in told if result.told_on is not None]
+    served = {result.team for result, wait in zip(told, waits, strict=True) if wait <= 1}
+    return Served(len(served) / teams, len(told) / len(board.results), max(waits, default=0))
+
+
+def protections(full: Rules) -> Mapping[str, Rules]:
+    """All of them, and each alone switched off."""
+    found = {"all": full}
+    if not full.approved:
+        found["without: unapproved teams count as one"] = replace(full, one_party=False)
+    found["without: the Ladder of young teams" if not full.competition else "without: the Ladder"] = replace(
+        full, ladder=False
+    )
+    found["without: the wide step"] = replace(full, wide=False)
+    found["without: a step that grows with tries"] = replace(full, tries=False)
+    if full.competition:
+        found["without: first results against BM25"] = replace(full, baseline=False)
+        found["without: values in steps"] = replace(full, coarse=False)
+    found["without: rounding"] = replace(full, rounding=False)
+    found["without: the daily budget"] = replace(full, budget=None)
+    found["the release before"] = before(competition=full.competition)
+    return found
+
+
+def _row(rules: Rules, teams: int, splits: int, pool: ProcessPoolExecutor) -> str:
+    played = np.array(list(pool.map(partial(attack, rules, teams), range(splits))))
+    mean, error = played.mean(axis=0), played.std(axis=0, ddof=1) / np.sqrt(splits)
+    private = f"{mean[1]:+.4f}" if rules.competition else "–"
+    return (
+        f"{mean[0]:+.4f} ± {error[0]:.4f} | {np.percentile(played[:, 0], 95):+.4f} | {private} | {mean[2]:.0f} of "
+        f"{teams * DAYS // EVERY}"
+    )
+
+
+def main(splits: int) -> None:
+    """Print the tables."""
+    parties = {
+        f"{SOCK_PUPPETS} sock puppets": (SOCK_PUPPETS, False),
+        f"{INSIDERS} approved teams": (INSIDERS, True),
+    }
+    with ProcessPoolExecutor(2) as pool:
+        for competition in (False, True):
+            print(f"\n{'Competition' if competition else 'Standard'}:\n")
+            print("| attackers | protections | shown: mean | 95th percentile | private: mean | scores told |")
+            print("|---|---|--:|--:|--:|--:|")
+            for party, (teams, approved) in parties.items():
+                for name, rules in protections(Rules(competition, approved=approved)).items():
+                    times = splits if approved else -(-splits // LESS)
+                    print(f"| {party} | {name} | {_row(rules, teams, times, pool)} |", flush=True)
+        print(
+            "\n| 70 honest teams | see a score within 24 hours | of their runs are told | longest wait, days |"
+        )
+        print("|---|--:|--:|--:|")
+        for competition in (False, True):
+            for approved in (True, False):
+                rules = Rules(competition, approved=approved)
+                served = np.array(list(pool.map(partial(serve, rules), range(splits))))
+                policy = f"{'competition' if competition else 'standard'}, {'approved' if approved else 'not approved'}"
+                print(
+                    f"| {policy} | {served[:, 0].mean():.1%} | {served[:, 1].mean():.0%} "
+                    f"| {served[:, 2].max():.0f} |"
+                )
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 100)

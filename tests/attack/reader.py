@@ -1,0 +1,122 @@
+"""Several accounts that work together and read hidden judgements off whatever they are told.
+
+Stronger than any that is likely: it knows each query's number of relevant documents and how an honest run's documents
+are relevant on the whole, and gets the threshold that a result is held against from nowhere. For each query it has the
+honest ranking and another one, and wants to know which is better. Every run takes the other ranking for many queries at
+once, so that a published mean is one equation in 323 unknowns; they are kept as a Gaussian with all covariances. A
+score is an equation up to rounding; "no significant change" says that it is below a threshold, which is a truncated
+Gaussian, matched by its moments. Ranks, ties, news, exports and aggregates are computed from published values and tell
+nothing more; when something is told says what being told says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache
+from math import erf, exp, pi, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tests.attack.prober import DEEPEST_GAIN, DEPTH, POOL, QUERIES, Rankings, honest, synthetic_collection
+
+#: The other ranking of a query has so many of the documents after the tenth first.
+PROMOTED = 4
+#: Collections from which the reader knows how much the other ranking changes, by the number of relevant documents.
+SEEN = range(100, 120)
+
+
+def other_ranking() -> list[int]:
+    """The alternative of each query, in the honest run's order of documents."""
+    first = list(range(DEEPEST_GAIN, DEEPEST_GAIN + PROMOTED))
+    return first + [document for document in range(DEPTH) if document not in first]
+
+
+def rankings(choice: NDArray[np.bool_]) -> Rankings:
+    """The run that takes the other ranking where `choice` (QUERIES,) says so."""
+    plain, other = honest(), other_ranking()
+    return {query: other if choice[query] else plain[query] for query in range(QUERIES)}
+
+
+@cache
+def known_of_change() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and variance of what the other ranking changes in nDCG@10, by R: (POOL + 1,) each, smoothed."""
+    totals, changes = [], []
+    for seed in SEEN:
+        collection = synthetic_collection(seed)
+        plain = collection.values(honest())
+        changes.append(collection.values(rankings(np.ones(QUERIES, bool))) - plain)
+        totals.append(collection.totals)
+    total, change = np.log(np.concatenate(totals)), np.concatenate(changes)
+    weights = np.exp(-0.5 * ((np.log(np.arange(1, POOL + 1))[:, None] - total[None, :]) / 0.3) ** 2)
+    weights /= weights.sum(axis=1, keepdims=True)
+    mean = weights @ change
+    variance = weights @ change**2 - mean**2
+    return np.concatenate([[0.0], mean]), np.concatenate([[0.01], variance])
+
+
+@dataclass
+class Reader:
+    """What the accounts know together. `share`: of the judged queries that are shown; `step` of the values."""
+
+    totals: NDArray[np.int64]
+    share: float
+    step: float
+    seed: int = 3
+    best: float | None = None
+    mean: NDArray[np.float64] = field(init=False)
+    covariance: NDArray[np.float64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.random = np.random.default_rng(self.seed)
+        mean, variance = (column[self.totals] for column in known_of_change())
+        shown = self.share
+        # The last unknown is the honest run's own score.
+        self.mean = np.append(shown * mean, 0.33)
+        spread = shown * (variance + mean**2) - (shown * mean) ** 2
+        self.covariance = np.diag(np.append(spread, 0.05**2))
+        self.shown = QUERIES * shown
+
+    def design(self) -> NDArray[np.bool_]:
+        """The next run: drawn from what is known, at times boldly, for what is told, at times to climb."""
+        boldness = self.random.choice([0.25, 0.5, 1.0]) if self.best is not None else 1.0
+        drawn = self.mean[:-1] + boldness * np.sqrt(np.diag(self.covariance)[:-1]) * self.random.normal(
+            size=QUERIES
+        )
+        return np.asarray(drawn > 0)
+
+    def told(self, choice: NDArray[np.bool_], score: float) -> None:
+        """A published score."""
+        self._observe(choice, score, self.step**2 / 12 + 1e-12)
+        self.best = max(score, self.best if self.best is not None else score)
+
+    def held(self, choice: NDArray[np.bool_], below: float) -> None:
+        """No significant change: the score is below this."""
+        row = self._row(choice)
+        gain = self.covariance @ row
+        expected, variance = float(row @ self.mean), float(row @ gain)
+        place = (below - expected) / sqrt(variance)
+        mass = 0.5 * (1 + erf(place / sqrt(2)))
+        if mass < 1e-6:
+            return
+        ratio = exp(-place * place / 2) / sqrt(2 * pi) / mass
+        left = max(1e-3, 1 - ratio * (ratio + place))  # of the variance
+        if left > 1 - 1e-6:
+            return
+        matched = expected - ratio * sqrt(variance)
+        noise = variance * left / (1 - left)
+        self._observe(choice, expected + (matched - expected) / (1 - left), noise)
+
+    def final(self) -> NDArray[np.bool_]:
+        """The run that it believes to be its best."""
+        return np.asarray(self.mean[:-1] > 0)
+
+    def _row(self, choice: NDArray[np.bool_]) -> NDArray[np.float64]:
+        return np.append(choice / self.shown, 1.0)
+
+    def _observe(self, choice: NDArray[np.bool_], score: float, noise: float) -> None:
+        row = self._row(choice)
+        gain = self.covariance @ row
+        scale = float(row @ gain) + noise
+        self.mean = self.mean + gain * ((score - float(row @ self.mean)) / scale)
+        self.covariance -= np.outer(gain, gain / scale)

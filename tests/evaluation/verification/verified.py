@@ -1,0 +1,52 @@
+"""Runs that are scored and then verified, as a job does it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from evaluation.judgements.qrels import read_qrels
+from evaluation.runs.score import ScoredRun, Target, score_run
+from evaluation.verification import Claimed, Judgements, Rules, verify
+
+#: Every family of the registry, with and without what it may be cut and parametrised by.
+MEASURES = (
+    "nDCG", "nDCG@2", "nDCG@10", "nDCG(dcg='exp-log2')", "nDCG(dcg='exp-log2')@3", "AP", "AP@3", "RR", "RR@1", "RR@3",
+    "P@1", "P@5", "P(rel=2)@3", "R@3", "R(rel=2)@10", "R_cap@2", "R_cap(rel=3)@5", "Success@1", "Success@7", "Rprec",
+    "Rprec(rel=2)", "Bpref", "Judged@3", "Judged@10", "Hole@3", "Hole@10", "Hole(beir)@3", "Hole(beir)@10",
+    "RBP(p=0.8)", "RBP(p=0.8)@3", "RBP(p=0.5,rel=2)",
+)  # fmt: skip
+RULES = Rules(relevance_level=1, drop_self_matches=True, maximum_depth=12)
+
+
+def scored_of(run: Path, qrels: Path, measures: Iterable[str] = MEASURES, rules: Rules = RULES) -> ScoredRun:
+    """What the kernel and the formulas make of a run."""
+    judged = read_qrels(qrels)
+    target = Target(
+        judged,
+        hidden=False,
+        relevance_level=rules.relevance_level,
+        drop_self_matches=rules.drop_self_matches,
+        maximum_depth=rules.maximum_depth,
+    )
+    return score_run(run, target, measures)
+
+
+def claimed_of(scored: ScoredRun) -> Claimed:
+    """The scores as they are to be verified."""
+    return Claimed(
+        [measure.name for measure in scored.measures],
+        scored.query_ids,
+        np.array(scored.per_query),
+        dict(scored.means),
+        scored.missing_queries,
+        scored.report.statistics.lines,
+    )
+
+
+def verified(run: Path, qrels: Path, claimed: Claimed, rules: Rules = RULES, sha256: str = "00") -> None:
+    """Verify the scores. Raises ScoresDiffer."""
+    verify(io.BytesIO(run.read_bytes()), Judgements(qrels.read_bytes()), claimed, rules, sha256)

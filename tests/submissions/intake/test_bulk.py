@@ -1,0 +1,172 @@
+"""Many runs imported at once: by whom each is, all problems in one answer, and one notice at the end."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import pytest
+from django.core import mail
+from django.core.management import CommandError, call_command
+from django.test import Client
+
+from leaderboard.importing.collections.importer import import_dataset
+from leaderboard.importing.collections.options import ImportOptions
+from leaderboard.judgements.disclosure import COMPARED
+from leaderboard.models import AuditRecord, Dataset, Entry, System, User
+from leaderboard.systems.anonymity import make_anonymous
+from submissions.accounts.teams import personal_team
+from submissions.models import Notice, QuotaUse, Submission
+from submissions.notifications.finished import tell_of_ended
+from submissions.notifications.sending import take_turn
+from tests.factories import make_a_curator
+from tests.submissions.collections import run_text
+from tests.submissions.workers import work
+
+pytestmark = [pytest.mark.django_db, pytest.mark.database]
+
+ROWS = "run,participant,name,architecture\n"
+
+
+@pytest.fixture
+def curator(db: None) -> User:
+    """Who may change datasets, with a team."""
+    person = User.objects.create_superuser("curator@example.org", "a long passphrase")
+    personal_team(person)
+    return person
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three runs: two tagged, of which one is compressed, and one whose tag two groups chose."""
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    (folder / "one.txt").write_text(run_text(tag="glasgow.bm25"))
+    (folder / "two.txt.gz").write_bytes(gzip.compress(run_text(tag="bm25", skip=1).encode()))
+    (folder / "three.run").write_text(run_text(tag="bm25", skip=2))
+    return folder
+
+
+def table(folder: Path, rows: str) -> Path:
+    """A CSV beside the runs."""
+    path = folder.parent / "participants.csv"
+    path.write_text("\ufeff" + ROWS + rows, "utf-8")
+    return path
+
+
+def bring(folder: Path, dataset: str, curator: User, participants: Path | None = None) -> None:
+    """Run the command."""
+    words = ["--participants", str(participants)] if participants else []
+    call_command(
+        "import_runs", str(folder), f"--dataset={dataset}", "--architecture=lexical", "--why=the round's runs",
+        f"--team={personal_team(curator).slug}", f"--by={curator.email}", *words,
+    )  # fmt: skip
+
+
+GOOD = "glasgow.bm25,University of Glasgow,,\ntwo,Waterloo,,learned-sparse\nthree.run,Delft,,\n"
+
+
+def test_each_run_is_by_its_participant_and_one_notice_tells_of_all(
+    demo: Dataset, folder: Path, curator: User, client: Client
+) -> None:
+    bring(folder, "demo", curator, table(folder, GOOD))
+    assert tell_of_ended() == 0
+    work()
+    assert tell_of_ended() == 3
+    assert tell_of_ended() == 0
+    notice = Notice.objects.get(person=curator)
+    assert notice.subject == "Scored: 3 of 3 runs on Demo"
+    take_turn()
+    assert len(mail.outbox) == 1
+    page = client.get("/datasets/demo/").content.decode()
+    for name in ("University of Glasgow", "Waterloo", "Delft"):
+        assert name in page
+    assert personal_team(curator).name not in page
+    names = dict(System.objects.values_list("participant", "name"))
+    # files come by name: one, three, two
+    assert names == {"University of Glasgow": "glasgow.bm25", "Delft": "bm25", "Waterloo": "bm25 (Waterloo)"}
+    assert System.objects.get(participant="Waterloo").architecture == "learned-sparse"
+    system = System.objects.get(participant="Delft")
+    assert "Delft, sent by" in client.get(system.get_absolute_url()).content.decode()
+    assert "Delft" in client.get("/datasets/demo/board.csv").content.decode()
+    assert "Delft" in client.get("/api/v1/datasets/demo/board/").content.decode()
+
+
+def test_every_problem_of_every_run_is_in_one_answer_and_nothing_is_stored(
+    demo: Dataset, folder: Path, curator: User
+) -> None:
+    (folder / "one.txt").write_text("query Q0 doc rank score tag\n" + run_text())
+    (folder / "three.run").write_text("q1 Q0 d1 1 nan bm25\n")
+    rows = "two,Waterloo,,\nnobody,Delft,,\ntwo,Delft,,\none,,,\nthree,Delft,,quantum\n"
+    with pytest.raises(CommandError) as refused:
+        bring(folder, "demo", curator, table(folder, rows))
+    said = str(refused.value)
+    for part in (
+        "Nothing was imported.", "line 1 looks like a header", "has the score 'nan'", "there is no run “nobody”",
+        "the run “two” has a row already", "the participant of “one” is no name", "“quantum” is no architecture",
+    ):  # fmt: skip
+        assert part in said
+    assert not Submission.objects.exists()
+    assert not System.objects.exists()
+
+
+def test_a_run_without_a_row_and_a_missing_table_are_named(
+    demo: Dataset, folder: Path, curator: User
+) -> None:
+    with pytest.raises(CommandError, match=r"2 runs have no row: three.run, two.txt.gz"):
+        bring(folder, "demo", curator, table(folder, "one,Glasgow,,\n"))
+    with pytest.raises(CommandError, match=r"none.csv: no such file or folder"):
+        bring(folder, "demo", curator, folder / "none.csv")
+
+
+def test_a_bulk_over_hidden_judgements_counts_towards_no_quota(
+    secret: Dataset, folder: Path, curator: User
+) -> None:
+    """So it is for who may read them, and recorded."""
+    without_the_right = make_a_curator()
+    personal_team(without_the_right)
+    with pytest.raises(CommandError, match="read_qrels"):
+        bring(folder, "secret", without_the_right)
+    bring(folder, "secret", curator)
+    assert Submission.objects.count() == 3
+    assert not QuotaUse.objects.exists()
+    assert AuditRecord.objects.get(action=COMPARED).actor == curator
+
+
+def test_a_participant_is_kept_back_as_the_team_is(
+    demo: Dataset, folder: Path, curator: User, client: Client
+) -> None:
+    bring(folder, "demo", curator, table(folder, GOOD))
+    system = System.objects.get(participant="Delft")
+    make_anonymous(system, _in_a_month())
+    work()
+    assert Entry.objects.public().filter(system=system).exists()
+    pages = [
+        "/datasets/demo/", "/datasets/demo/board.csv", "/datasets/demo/board.json", "/api/v1/datasets/demo/board/", "/",
+        system.get_absolute_url(), f"/systems/{system.slug}/bibtex.bib", f"/api/v1/systems/{system.slug}/", "/news/",
+    ]  # fmt: skip
+    for page in pages:
+        response = client.get(page)
+        assert response.status_code == 200
+        assert b"Delft" not in b"".join(response)
+
+
+def _in_a_month() -> object:
+    from datetime import timedelta
+
+    from django.utils import timezone
+
+    return (timezone.now() + timedelta(days=30)).date()
+
+
+@pytest.mark.long
+def test_real_runs_of_a_round(shared_folder: Path, tmp_path: Path, curator: User) -> None:
+    """TREC-COVID round 1: the runs as TREC has them, each by its tag."""
+    source = shared_folder / "data" / "trec-covid-round1"
+    import_dataset(source, ImportOptions(slug="tc1", hidden=False, runs_only=True))
+    bring(source / "runs", "tc1", curator)
+    work()
+    runs = len(list((source / "runs").iterdir()))
+    assert Entry.objects.public().filter(dataset__slug="tc1").count() == runs
+    assert tell_of_ended() == runs
+    assert Notice.objects.count() == 1
