@@ -8,9 +8,10 @@ PYTHON ?=
 PIP    := $(PY) -m pip --disable-pip-version-check --no-input --quiet
 
 # What is installed is locked: every package at one version, each of its files by hash (docs/decisions/0038). Packages
-# that come as source are built with what is locked too: pip before 25.3 reads the first of the two variables, then the second.
+# that come as source are built with what is locked too, which is installed first: pip 23 takes no hashes as constraints.
 LOCKS  := locks
-LOCKED := PIP_CONSTRAINT=$(LOCKS)/build.txt PIP_BUILD_CONSTRAINT=$(LOCKS)/build.txt $(PIP) install --no-deps --require-hashes
+LOCKED := $(PIP) install --no-deps --require-hashes
+INSTALL_LOCKED := $(LOCKED) --requirement $(LOCKS)/build.txt && $(LOCKED) --no-build-isolation
 # torch comes second and by its version, since indexes carry different builds of it. TORCH_LOCK=cpu or cuda names one: by hash.
 TORCH_LOCK ?=
 TORCH      := $(LOCKS)/torch$(addprefix -,$(TORCH_LOCK)).txt
@@ -131,12 +132,12 @@ clean: ## remove .venv, build/ and caches; never var/
 
 $(RUN_STAMP): $(VENV)/created
 	@echo "Installing what requirements.txt names, as locked in $(LOCKS)/, into $(VENV) (once; two minutes or so) ..."
-	@$(LOCKED) --requirement $(LOCKS)/run.txt && $(INSTALL_TORCH)
+	@$(INSTALL_LOCKED) --requirement $(LOCKS)/run.txt && $(INSTALL_TORCH)
 	@touch $@
 
 $(TEST_STAMP): $(VENV)/created
 	@echo "Installing what requirements-test.txt names, as locked in $(LOCKS)/, into $(VENV) (once; two minutes or so) ..."
-	@$(LOCKED) --requirement $(LOCKS)/test.txt && $(INSTALL_TORCH)
+	@$(INSTALL_LOCKED) --requirement $(LOCKS)/test.txt && $(INSTALL_TORCH)
 	@touch $@
 
 $(CLIENT_STAMP): $(TEST_STAMP)

@@ -142,13 +142,14 @@ def installing(*arguments: str) -> list[str]:
 
 def test_make_installs_by_hash_and_torch_by_its_version_where_no_build_is_named() -> None:
     for target, lock in (("run", "run"), ("test", "test")):
-        packages, torch = installing(target)
-        assert f"--no-deps --require-hashes --requirement locks/{lock}.txt" in packages
+        build, packages, torch = installing(target)
+        assert "--no-deps --require-hashes --requirement locks/build.txt" in build
+        assert f"--no-deps --require-hashes --no-build-isolation --requirement locks/{lock}.txt" in packages
         assert torch.rstrip().endswith("install --requirement locks/torch.txt")
     for build in ("cpu", "cuda"):
         commands = installing("run", f"TORCH_LOCK={build}")
         assert (
-            commands[1].rstrip().endswith(f"--no-deps --require-hashes --requirement locks/torch-{build}.txt")
+            commands[2].rstrip().endswith(f"--no-deps --require-hashes --requirement locks/torch-{build}.txt")
         )
     for target in ("lock", "check-locks", "audit"):
         (tools,) = installing(target, "TOOLS=build/no-tools")
