@@ -229,7 +229,8 @@ def test_bm25_is_measured_where_it_was_built(tmp_path: Path) -> None:
     )
     [figures] = found
     assert (figures.protocol, figures.depth, figures.queries) == (PROTOCOL, 100, 8)
-    assert figures.searches == 8 * figures.rounds >= 200
+    # Later rounds are over the queries that have not settled, which a busy machine decides.
+    assert 200 <= figures.searches <= 8 * figures.rounds
     latency = figures.latency_ms
     assert 0 < latency.p50 <= latency.p95 <= latency.p99
     assert figures.documents == 300
