@@ -10,8 +10,10 @@ library and device.
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -137,15 +139,16 @@ class ExactSearch:
         edges = np.linspace(0, len(queries), min(self._threads, len(queries)) + 1, dtype=int).tolist()
         parts = [slice(start, end) for start, end in pairwise(edges)]
         multiply = _multiplier(queries)
-        with ThreadPoolExecutor(len(parts)) as pool:
+        with ExitStack() as stack:
+            # One part stays in this thread: handing it to another costs more than it takes, most of all on a busy machine.
+            spread: Callable[..., Iterator[Any]] = map
+            if len(parts) > 1:
+                spread = stack.enter_context(ThreadPoolExecutor(len(parts))).map
             for first, vectors in self._blocks(width):
                 scores = held[: len(queries) * len(vectors)].reshape(len(queries), len(vectors))
                 multiply(vectors, scores)
-                if len(parts) == 1:
-                    candidates.sieve(scores, first, parts[0])
-                else:
-                    list(pool.map(partial(candidates.sieve, scores, first), parts))
-            yield from pool.map(candidates.best, range(len(queries)))
+                deque(spread(partial(candidates.sieve, scores, first), parts), maxlen=0)
+            yield from spread(candidates.best, range(len(queries)))
 
     def _blocks(self, width: int) -> Iterator[tuple[int, Vectors]]:
         """(number of the first document, vectors) of blocks of at most `width` documents."""
