@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import StringIO
+from itertools import chain, count
 from pathlib import Path
 
 from django.db import transaction
@@ -96,13 +98,15 @@ def _system_of(
     said = said or Attribution("")
     alone = said.participant or list(tags.values()).count(tags[path]) == 1
     name = (said.name or run_name(path, [tags[path]] if alone else []))[:120]
-    if System.objects.filter(team=team, name=name).exclude(participant=said.participant).exists():
-        name = (
-            f"{name[: max(1, 117 - len(said.participant))]} ({said.participant})"  # two groups with one tag
-        )
-    known = System.objects.filter(team=team, name=name, participant=said.participant).first()
     chosen = said.architecture or architecture
-    return known or SystemFields(name=name, architecture=chosen, participant=said.participant)
+    # Groups may use one tag. A number tells them apart, since a name is shown where the participant is kept back.
+    for numbered in chain([name], (f"{name[:113]} ({number})" for number in count(2))):
+        known = System.objects.filter(team=team, name=numbered).first()
+        if known is None:
+            return SystemFields(name=numbered, architecture=chosen, participant=said.participant)
+        if known.participant == said.participant:
+            return known
+    raise AssertionError("numbers do not end")
 
 
 def _attributions(
@@ -116,13 +120,19 @@ def _attributions(
         wanted |= {name_of(path): path for path in tags}
     found: dict[Path, Attribution] = {}
     problems: list[Problem] = []
-    with table.open(encoding="utf-8-sig", newline="") as file:
-        rows = csv.DictReader(file)
+    try:
+        rows = csv.DictReader(StringIO(table.read_text(encoding="utf-8-sig"), newline=""), strict=True)
         if not {"run", "participant"} <= set(rows.fieldnames or ()):
             return {}, [_report(table.name, "pairing", "the CSV has no columns run and participant", _HINT)]
         for row in rows:
             problem = _take_row(row, rows.line_num, wanted, found)
             problems += [problem] if problem else []
+    except UnicodeDecodeError as error:
+        text = f"the CSV is not UTF-8: byte {error.start + 1} is 0x{error.object[error.start]:02x}"
+        return {}, [_report(table.name, "pairing", text, "Save it as UTF-8.")]
+    except csv.Error as error:
+        line = rows.line_num + 1  # it counts the lines that it has read
+        problems.append(Problem("error", "pairing", 1, f"line {line} is no CSV: {error}", _HINT, (line,)))
     missing = [path.name for path in tags if path not in found]
     if missing and not problems:
         text = (

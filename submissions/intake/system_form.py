@@ -12,7 +12,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 
 from leaderboard.core.text.latex import foreign_command
-from leaderboard.models import Architecture, Challenge, Dataset, Entry, System
+from leaderboard.models import Architecture, Challenge, Dataset, Entry, System, Team
 from leaderboard.models.results import EntryQuerySet
 from leaderboard.systems.challenges import CLAIMS, settlement_of
 from leaderboard.systems.records import SystemFields, canonical_datasets
@@ -162,6 +162,17 @@ class SystemForm(forms.Form):
                 system.get_absolute_url(),
                 settlement.pk,
             )
+
+    def clean_participant(self) -> str:
+        """Who made the runs. Raises ValidationError for the name of a team here, which speaks for itself."""
+        name: str = self.cleaned_data["participant"]
+        said_before = self.system is not None and self.system.participant == name
+        if name and not said_before and Team.objects.filter(name__iexact=name).exists():
+            raise ValidationError(
+                f"“{name}” is a team here: it submits its own runs. Leave it out where it is your team, or ask a "
+                "curator to import the runs."
+            )
+        return name
 
     def clean_year(self) -> int | None:
         """The year. Raises ValidationError for one that is yet to come."""

@@ -69,8 +69,9 @@ def held_meaning(entry: Entry) -> str:
     """What the team of a held result is told, with what it may take for its score."""
     if entry.waits_for_its_turn:
         return (
-            "Scored. It waits for its turn to be told: of teams that are new here so many results a day are told of a "
-            "dataset with hidden judgements. As a rule that is within 24 hours; nothing is lost."
+            "Scored. It waits for its turn: of teams that are new here, a limited number of results a day is told of "
+            "a dataset with hidden judgements, and of a competition none before its baseline is published. As a rule "
+            "it is decided within 24 hours. Nothing is lost."
         )
     later = (
         f" The result is told on {entry.due_at:%-d %B %Y}, when your team is new no longer."

@@ -67,13 +67,17 @@ def before(*, competition: bool) -> Rules:
 
 @dataclass(eq=False)
 class Result:
-    """A result of a team: what the board would show of it, and when it was told; None: it was not."""
+    """A result of a team: what the board would show of it, and when it was told; None: it was not.
+
+    `needed` is what it had to exceed when that was decided, None while it waits.
+    """
 
     team: int
     day: int
     shown: Values
     score: float
     told_on: int | None = None
+    needed: float | None = None
 
 
 @dataclass
@@ -91,27 +95,25 @@ class Board:
         """Score a run; `told_on` of the result says whether it is told now, `waiting` whether later."""
         shown = values[self.public]
         result = Result(team, self.day, shown, self.rules.published(float(shown.mean())))
-        significant = self._passes(result)
-        self.results.append(result)
-        if significant and (self.waiting or self._spent()):
+        if self.waiting or self._spent():
             self.waiting.append(result)
-        elif significant:
-            result.told_on = self.day
+        else:
+            self._decide(result)
+        self.results.append(result)
         return result
 
     def next_day(self) -> list[Result]:
-        """Midnight: what waited is told as far as the new day's budget goes; what was told then."""
+        """Midnight: what waited is decided as far as the new day's budget goes; what was decided then."""
         self.day += 1
         had = Counter(each.team for each in self.results if each.told_on is not None)
-        told = []
-        for result in sorted(self.waiting, key=lambda each: had[each.team]):
-            if self._spent():
-                break
+        decided = []
+        while self.waiting and not self._spent():
+            result = min(self.waiting, key=lambda each: had[each.team])
             self.waiting.remove(result)
-            if self._passes(result):
-                result.told_on = self.day
-                told.append(result)
-        return told
+            self._decide(result)
+            had[result.team] += result.told_on is not None
+            decided.append(result)
+        return decided
 
     def needed(self, team: int, shown: Values) -> float:
         """What a result with these values has to exceed to be told; minus infinity: it is told in any case."""
@@ -131,8 +133,10 @@ class Board:
         tries = len(party) if self.rules.tries else 0
         return score + rung(0.0, 0.0, paired_standard_error(shown, best), tries=tries, step=step).needed
 
-    def _passes(self, result: Result) -> bool:
-        return result.score > self.needed(result.team, result.shown) + 1e-9
+    def _decide(self, result: Result) -> None:
+        result.needed = self.needed(result.team, result.shown)
+        if result.score > result.needed + 1e-9:
+            result.told_on = self.day
 
     def _same_party(self, one: int, other: int) -> bool:
         return one == other or (self.rules.one_party and not self.rules.approved)

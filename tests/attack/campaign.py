@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tests.attack.board import SHARE, Board, Rules, Values, before, everything, public_part
+from tests.attack.board import SHARE, Board, Result, Rules, Values, before, everything, public_part
 from tests.attack.prober import QUERIES, Collection, honest, synthetic_collection
 from tests.attack.reader import Reader, rankings
 
@@ -79,23 +79,26 @@ def attack(rules: Rules, teams: int, number: int = 0, days: int = DAYS) -> Gain:
     sent = {}
     for day in range(days):
         for result in board.next_day():
-            reader.told(sent[result], result.score)
+            _learn(reader, sent[result], result)
         for team in range(teams):
             if (day + team) % EVERY:
                 continue
             choice = reader.design()
             values = np.where(choice, given.other, given.plain)
-            needed = board.needed(team, values[given.public])
             result = board.submit(team, values)
             sent[result] = choice
-            if result.told_on is not None:
-                reader.told(choice, result.score)
-            elif result not in board.waiting:
-                reader.held(choice, needed)
+            _learn(reader, choice, result)
     gain = np.where(reader.final(), given.other - given.plain, 0.0)
     told = sum(result.told_on is not None for result in board.results)
     private = float(gain[~given.public].mean()) if rules.competition else 0.0
     return Gain(float(gain[given.public].mean()), private, told)
+
+
+def _learn(reader: Reader, choice: NDArray[np.bool_], result: Result) -> None:
+    if result.told_on is not None:
+        reader.told(choice, result.score)
+    elif result.needed is not None:
+        reader.held(choice, result.needed)
 
 
 class Served(NamedTuple):

@@ -82,12 +82,11 @@ def secret(db: None, tmp_path: Path) -> Dataset:
     return make_collection(tmp_path, "secret", hidden=True)
 
 
-@pytest.fixture
-def baseline(demo: Dataset, tmp_path: Path) -> None:
-    """The open dataset's BM25 row, which misses half of the relevant documents."""
+def add_baseline(dataset: Dataset, folder: Path, skip: int = 1) -> None:
+    """Score a run as the dataset's BM25; it leaves out the first `skip` documents."""
     system = house_system(slug="bm25", name="BM25", architecture="lexical", description="", parameters={})
-    path = tmp_path / "baseline.txt"
-    path.write_text(run_text(skip=1))
+    path = folder / "baseline.txt"
+    path.write_text(run_text(skip=skip))
     stored = store_run(path)
     payload = {
         "system_slug": system.slug,
@@ -98,9 +97,15 @@ def baseline(demo: Dataset, tmp_path: Path) -> None:
     Job.objects.create(
         kind=Job.Kind.SCORE,
         queue=Job.Queue.SCORE,
-        dataset=demo,
+        dataset=dataset,
         state=State.QUEUED,
         validated=True,
         payload=payload,
     )
     work()
+
+
+@pytest.fixture
+def baseline(demo: Dataset, tmp_path: Path) -> None:
+    """The open dataset's BM25 row, which misses half of the relevant documents."""
+    add_baseline(demo, tmp_path)

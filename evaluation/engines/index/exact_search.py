@@ -140,7 +140,7 @@ class ExactSearch:
         parts = [slice(start, end) for start, end in pairwise(edges)]
         multiply = _multiplier(queries)
         with ExitStack() as stack:
-            # One part stays in this thread: handing it to another costs more than it takes, most of all on a busy machine.
+            # One part stays in this thread: handing it to another costs more than it takes, most on a busy machine.
             spread: Callable[..., Iterator[Any]] = map
             if len(parts) > 1:
                 spread = stack.enter_context(ThreadPoolExecutor(len(parts))).map

@@ -13,7 +13,13 @@ from leaderboard.results.protection.policy import (
     policy_of_columns,
 )
 from leaderboard.results.protection.splits import draw_parts, evaluate_parts, private_means, public_means
-from leaderboard.results.protection.young import grown_up_at, is_young, readings_left, unknown_teams
+from leaderboard.results.protection.young import (
+    grown_up,
+    grown_up_at,
+    is_young,
+    readings_left,
+    unknown_teams,
+)
 
 __all__ = [
     "HIDDEN_DECIMALS",
@@ -22,6 +28,7 @@ __all__ = [
     "Policy",
     "draw_parts",
     "evaluate_parts",
+    "grown_up",
     "grown_up_at",
     "is_young",
     "policy_of",

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from django.conf import settings
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
@@ -23,6 +23,13 @@ def grown_up_at(team: Team) -> datetime:
 def is_young(team: Team) -> bool:
     """Whether the team is young now; with YOUNG_TEAM_DAYS 0 none is, whatever the clock says."""
     return settings.YOUNG_TEAM_DAYS > 0 and grown_up_at(team) > timezone.now()
+
+
+def grown_up() -> QuerySet[Team]:
+    """The teams that are young no longer."""
+    since = timezone.now() - timedelta(days=settings.YOUNG_TEAM_DAYS)
+    teams = Team.objects.alias(since=Coalesce("approved_at", "created_at"))
+    return teams.filter(since__lte=since) if settings.YOUNG_TEAM_DAYS else teams
 
 
 def unknown_teams() -> Q:

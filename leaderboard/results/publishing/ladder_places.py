@@ -1,8 +1,9 @@
 """What the Ladder holds back, and how many results of a team or a person stand on a competition's board.
 
 In a competition, and of young teams on every hidden dataset, a result is told only where it beats the best that the
-team or its submitter knows of, which in a competition is the baseline at least (`evaluation.statistics.ladder` has the
-formula). Else it is kept as a HELD entry without scores, and nothing that anybody can see moves. In a competition the
+team or its submitter knows of (`evaluation.statistics.ladder` has the formula). In a competition that is the baseline
+at least, and before there is one nothing is told. Else it is kept as a HELD entry without scores, and nothing that
+anybody can see moves. In a competition the
 best of each team, of those that are told, stand on the board; the others are SUPERSEDED: kept, and not ranked.
 
 Call what is here with the dataset's board locked: of two results that end at once the second sees the first.
@@ -49,7 +50,7 @@ def is_significant(
     if policy.competition:
         known += _told_of(dataset, _baseline_beside(dataset, evaluations[0]), evaluations)
     if not known:
-        return True
+        return not policy.competition
     best_score, best = max(known, key=lambda each: each[0])
     shown = public_queries(evaluations[0].qrels) if policy.competition else slice(None)
     measure = dataset.primary_measure
@@ -74,6 +75,11 @@ def _entries_of(evaluations: Sequence[Evaluation]) -> QuerySet[Entry, int]:
     """The entry that these evaluations have already, which is decided again."""
     own = Q(evaluation__in=evaluations) | Q(seeds__evaluation__in=evaluations)
     return Entry.objects.filter(own).values_list("pk", flat=True)
+
+
+def has_baseline(dataset: Dataset, evaluation: Evaluation) -> bool:
+    """Whether there is a baseline to hold results like this one against."""
+    return _baseline_beside(dataset, evaluation).exists()
 
 
 def _baseline_beside(dataset: Dataset, evaluation: Evaluation) -> QuerySet[Entry]:

@@ -1,26 +1,30 @@
 """When a result over hidden judgements is told: at once, in its turn, or not.
 
 A result that the Ladder lets pass is told at once, but of a young team only while the dataset's daily budget lasts.
-Beyond it the result waits, HELD with the time from which it is due, and `tell_due` tells it later: those first of whom
-least was told, then by age, each held against what was told meanwhile. What the Ladder holds in a competition stays
-held; elsewhere it is due when its team is young no longer.
+Beyond it every result waits, HELD with the time from which it is due, whether the Ladder would let it pass or not, and
+`tell_due` decides later: those first of whom least was told, then by age, each held against what was told meanwhile.
+What the Ladder holds in a competition stays held, and waits where no baseline is published yet; elsewhere it is due
+when its team is young no longer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from heapq import heapify, heappop, heappush
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Count, Q
+from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
 from leaderboard.models import Dataset, Entry, Evaluation, Team, User
 from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
-from leaderboard.results.protection import grown_up_at, is_young, policy_of, readings_left
+from leaderboard.results.protection import grown_up, grown_up_at, is_young, policy_of, readings_left
 from leaderboard.results.publishing.ladder_places import (
     evaluations_of,
+    has_baseline,
     is_significant,
     published_mean,
     settle_places,
@@ -35,18 +39,27 @@ def told_when(
 ) -> tuple[bool, datetime | None]:
     """Whether a new result is told now, and else from when it is due; None: it stays held. With the board locked."""
     team = evaluations[0].run.system.team
-    if not is_significant(dataset, evaluations, scores.get(dataset.primary_measure), submitter):
-        return False, _due_when_held(dataset, team)
-    if team is None or not dataset.hidden or not is_young(team):
+    if team is not None and dataset.hidden and is_young(team):
+        # Before anything is compared: that a result waits says nothing of it.
+        others_wait = _due().filter(dataset=dataset).exists()
+        if others_wait or not readings_left(dataset):
+            return False, timezone.now()
+    if is_significant(dataset, evaluations, scores.get(dataset.primary_measure), submitter):
         return True, None
-    now = timezone.now()
-    others_wait = Entry.objects.filter(dataset=dataset, visibility=Visibility.HELD, due_at__lte=now).exists()
-    return (False, now) if others_wait or not readings_left(dataset) else (True, None)
+    return False, _due_when_held(dataset, team, evaluations)
 
 
-def _due_when_held(dataset: Dataset, team: Team | None) -> datetime | None:
-    """When a result that is no significant change is due: in a competition never."""
-    return None if team is None or policy_of(dataset).competition else grown_up_at(team)
+def _due_when_held(dataset: Dataset, team: Team | None, evaluations: Sequence[Evaluation]) -> datetime | None:
+    """When a result that is not told is due: in a competition with a baseline never."""
+    if policy_of(dataset).competition:
+        return None if has_baseline(dataset, evaluations[0]) else timezone.now()
+    return None if team is None else grown_up_at(team)
+
+
+def _due() -> QuerySet[Entry]:
+    """Held results that are due. A team may be young no longer since less time is asked of it."""
+    held = Entry.objects.filter(visibility=Visibility.HELD, due_at__isnull=False)
+    return held.filter(Q(due_at__lte=timezone.now()) | Q(system__team__in=grown_up()))
 
 
 def decide_again(team: Team) -> None:
@@ -59,8 +72,7 @@ def tell_due() -> int:
     """Tell what is due, of young teams as far as the day's budget goes. Returns how many were told."""
     if not settings.PRIVATE_STORAGE:
         return 0  # where parts cannot be read a scorer does it
-    due = Entry.objects.filter(visibility=Visibility.HELD, due_at__lte=timezone.now())
-    datasets = list(due.order_by("dataset").values_list("dataset", flat=True).distinct())
+    datasets = list(_due().order_by("dataset").values_list("dataset", flat=True).distinct())
     return sum(_tell_due_of(dataset) for dataset in datasets)
 
 
@@ -68,36 +80,50 @@ def tell_due() -> int:
 def _tell_due_of(key: int) -> int:
     lock_boards([key])
     dataset = Dataset.objects.get(pk=key)
-    left, told = readings_left(dataset), 0
-    for entry in _in_turn(dataset):
+    left, told = readings_left(dataset), Counter[int | None]()
+    for entry in _in_turn(dataset, told):
         team = entry.system.team
         young = team is not None and is_young(team)
         if young and left <= 0:
             continue
         evaluations = evaluations_of(entry)
         if not is_significant(dataset, evaluations, published_mean(dataset, evaluations), entry.submitter):
-            Entry.objects.filter(pk=entry.pk).update(due_at=_due_when_held(dataset, team))
+            due_at = _due_when_held(dataset, team, evaluations)
+            if due_at is None or due_at > timezone.now():  # else it waits on, with its age
+                Entry.objects.filter(pk=entry.pk).update(due_at=due_at)
             continue
         left -= young
-        told += 1
+        told[entry.system.team_id] += 1
         _tell(entry, dataset)
-    return told
+    return told.total()
 
 
-def _in_turn(dataset: Dataset) -> list[Entry]:
-    """What is due, in the order in which it is told."""
-    due = Entry.objects.filter(dataset=dataset, visibility=Visibility.HELD, due_at__lte=timezone.now())
+def _in_turn(dataset: Dataset, told: Counter[int | None]) -> Iterator[Entry]:
+    """What is due, in the order in which it is told. `told` counts by team what was told since it began."""
+    due = _due().filter(dataset=dataset)
     due = due.select_related("system__team", "evaluation__run__system__team", "submitter")
     entries = list(due.prefetch_related("seeds__evaluation__run__system__team").order_by("due_at", "pk"))
     teams = {entry.system.team_id for entry in entries}
     had = ~Q(visibility=Visibility.HELD) & ~Q(provenance=Entry.Provenance.REPORTED)
-    told = dict(
+    before = dict(
         Entry.objects.filter(had, dataset=dataset, system__team__in=teams)
         .order_by()
         .values_list("system__team")
         .annotate(Count("pk"))
     )
-    return sorted(entries, key=lambda entry: told.get(entry.system.team_id, 0))
+
+    def count(place: int) -> int:
+        team = entries[place].system.team_id
+        return int(before.get(team, 0)) + told[team]
+
+    waiting = [(count(place), place) for place in range(len(entries))]
+    heapify(waiting)
+    while waiting:
+        counted, place = heappop(waiting)
+        if counted < count(place):
+            heappush(waiting, (count(place), place))
+        else:
+            yield entries[place]
 
 
 def _tell(entry: Entry, dataset: Dataset) -> None:

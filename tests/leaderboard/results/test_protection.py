@@ -33,7 +33,13 @@ from leaderboard.models import (
 )
 from leaderboard.models.datasets import Protection
 from leaderboard.results.protection import evaluate_parts, policy_of
-from leaderboard.results.publishing import CannotReveal, publish_entry, refresh_scores, reveal_private
+from leaderboard.results.publishing import (
+    CannotReveal,
+    publish_entry,
+    refresh_scores,
+    reveal_private,
+    tell_due,
+)
 from leaderboard.results.publishing.protection import CannotProtect, find_parts, request_change, switch
 from leaderboard.results.records import record_evaluation, record_run
 from leaderboard.systems.records import house_system
@@ -162,6 +168,16 @@ def test_a_first_result_is_held_against_the_baseline_and_not_told_for_free(conte
     assert publish(contest, "Strong", 0.34, 0.9).scores["nDCG@10"] == 0.34
 
 
+def test_before_there_is_a_baseline_nothing_is_told_of_a_competition(contest: Dataset) -> None:
+    strong = publish(contest, "Strong", 0.34, 0.9)
+    assert (strong.visibility, strong.scores, strong.waits_for_its_turn) == ("held", {}, True)
+    assert tell_due() == 0
+    baseline(contest, 0.3, 0.9)
+    assert tell_due() == 1
+    strong.refresh_from_db()
+    assert (strong.visibility, strong.scores["nDCG@10"]) == ("public", 0.34)
+
+
 def test_changing_the_policy_changes_every_value_at_once_and_is_recorded(
     hidden: Dataset, client: Client
 ) -> None:
@@ -194,25 +210,28 @@ def reveals() -> list[Any]:
 def test_a_competition_is_left_only_where_its_private_part_is_known_and_that_is_a_reveal(
     contest: Dataset, client: Client
 ) -> None:
+    baseline(contest, 0.3, 0.3)
     publish(contest, "Fitted", 0.6, 0.3)
-    with pytest.raises(CannotProtect, match="would tell the private part of 1 result on Secret"):
+    with pytest.raises(CannotProtect, match="would tell the private part of 2 results on Secret"):
         request_change(contest, competition=False)
     assert not WorkRequest.objects.filter(kind="protect", payload__protection="standard").exists()
     change(contest, "standard", although_reveals=True)
     assert values(client, "Fitted")["nDCG@10"] == 0.4
-    assert reveals() == [1]
+    assert reveals() == [2]
     assert AuditRecord.objects.get(action="private part revealed").reason == "because"
 
 
 def test_what_was_revealed_is_not_asked_for_again(contest: Dataset) -> None:
+    baseline(contest, 0.3, 0.3)
     publish(contest, "Fitted", 0.6, 0.3)
     with acting(None, "the end"):
         reveal_private(contest)
     change(contest, "standard")
-    assert reveals() == [1]
+    assert reveals() == [2]
 
 
 def test_held_results_tell_nothing_when_a_competition_is_left(contest: Dataset) -> None:
+    baseline(contest, 0.3, 0.3)
     one = publish(contest, "One", 0.6, 0.3)
     held = publish_entry(
         evaluation=evaluation(contest, one.system, 0.5, 0.45, 1),
@@ -227,6 +246,7 @@ def test_held_results_tell_nothing_when_a_competition_is_left(contest: Dataset) 
 
 
 def test_the_command_and_the_action_ask_before_a_private_part_is_told(contest: Dataset) -> None:
+    baseline(contest, 0.3, 0.3)
     publish(contest, "Fitted", 0.6, 0.3)
     root = User.objects.create_superuser("root@example.org", "a long password")
     said = ("protect_dataset", "secret", "--standard", "--by", root.email, "--why", "over")
@@ -335,6 +355,7 @@ def test_a_rounds_reveal_covers_every_row_but_those_of_a_round_that_goes_on(
 
 
 def test_held_results_stay_held_unless_the_curator_says_so(contest: Dataset, client: Client) -> None:
+    baseline(contest, 0.3, 0.3)
     one = publish(contest, "One", 0.6, 0.4)
     system = one.system
     for number, wanted in ((1, True), (2, False)):

@@ -19,7 +19,8 @@ from submissions.accounts.teams import personal_team
 from submissions.models import Notice, QuotaUse, Submission
 from submissions.notifications.finished import tell_of_ended
 from submissions.notifications.sending import take_turn
-from tests.factories import make_a_curator
+from tests.factories import make_a_curator, make_user
+from tests.submissions.clients import Api
 from tests.submissions.collections import run_text
 from tests.submissions.workers import work
 
@@ -84,7 +85,7 @@ def test_each_run_is_by_its_participant_and_one_notice_tells_of_all(
     assert personal_team(curator).name not in page
     names = dict(System.objects.values_list("participant", "name"))
     # files come by name: one, three, two
-    assert names == {"University of Glasgow": "glasgow.bm25", "Delft": "bm25", "Waterloo": "bm25 (Waterloo)"}
+    assert names == {"University of Glasgow": "glasgow.bm25", "Delft": "bm25", "Waterloo": "bm25 (2)"}
     assert System.objects.get(participant="Waterloo").architecture == "learned-sparse"
     system = System.objects.get(participant="Delft")
     assert "Delft, sent by" in client.get(system.get_absolute_url()).content.decode()
@@ -117,6 +118,38 @@ def test_a_run_without_a_row_and_a_missing_table_are_named(
         bring(folder, "demo", curator, table(folder, "one,Glasgow,,\n"))
     with pytest.raises(CommandError, match=r"none.csv: no such file or folder"):
         bring(folder, "demo", curator, folder / "none.csv")
+
+
+def test_a_table_that_is_no_csv_in_utf_8_is_refused_with_its_place(
+    demo: Dataset, folder: Path, curator: User
+) -> None:
+    path = table(folder, GOOD)
+    path.write_bytes(path.read_bytes() + "two,Tübingen,,\n".encode("latin-1"))
+    with pytest.raises(CommandError, match="the CSV is not UTF-8: byte 124 is 0xfc"):
+        bring(folder, "demo", curator, path)
+    path.write_text(f'{ROWS}one,"Delft"x,,\n')
+    with pytest.raises(CommandError, match="line 2 is no CSV"):
+        bring(folder, "demo", curator, path)
+
+
+def test_two_groups_with_one_tag_have_names_that_name_neither_and_keep_them(
+    demo: Dataset, folder: Path, curator: User
+) -> None:
+    bring(folder, "demo", curator, table(folder, GOOD))
+    for path in folder.iterdir():
+        path.unlink()
+    (folder / "four.run").write_text(run_text(tag="bm25", skip=3))
+    with pytest.raises(CommandError, match=r"bm25 \(2\) has another run on Demo"):
+        bring(folder, "demo", curator, table(folder, "four,Waterloo,,\n"))
+
+
+def test_nobody_sends_a_run_in_the_name_of_another_team(demo: Dataset) -> None:
+    api, other = Api(make_user("Alice")), personal_team(make_user("Bob"))
+    for name in (other.name, other.name.upper()):
+        refused = api.submit(run_text(), dataset="demo", system="one", participant=name)
+        assert refused.status == 400
+        assert "is a team here" in str(refused.body)
+    assert api.submit(run_text(), dataset="demo", system="one", participant="A group").status == 201
 
 
 def test_a_bulk_over_hidden_judgements_counts_towards_no_quota(

@@ -34,7 +34,7 @@ from submissions.models import Job, State
 from submissions.queue.queue import take_requests
 from tests.leaderboard.boards.test_permalinks import body_of, pass_time, permalink_of
 from tests.submissions.clients import Api, upload
-from tests.submissions.collections import make_collection, run_text
+from tests.submissions.collections import add_baseline, make_collection, run_text
 from tests.submissions.rescores import more_judgements, rescored
 from tests.submissions.workers import work
 
@@ -326,6 +326,7 @@ def test_a_competitions_parts_go_along_and_what_is_held_stays_without_scores(
     secret = make_collection(
         tmp_path, "secret", hidden=True, protection="competition", daily_quota=None, monthly_quota=None
     )
+    add_baseline(secret, tmp_path, skip=4)
     api.submit(run_text(skip=0), dataset="secret", system="Good")
     work()
     api.submit(run_text(skip=0, tag="again"), dataset="secret", system="Good", configuration="again")
@@ -334,11 +335,11 @@ def test_a_competitions_parts_go_along_and_what_is_held_stays_without_scores(
     rescore = rescored(secret, more_judgements(secret, tmp_path), curator)
     assert rescore.state == Rescore.State.READY
     parts = EvaluationPart.objects.filter(evaluation__qrels=rescore.to_qrels)
-    assert parts.count() == 2 * Evaluation.objects.filter(qrels=rescore.to_qrels).count() == 4
+    assert parts.count() == 2 * Evaluation.objects.filter(qrels=rescore.to_qrels).count() == 6
     switched(rescore, curator)
     held.refresh_from_db()
     assert (held.scores, held.visibility) == ({}, Entry.Visibility.HELD)
-    good = Entry.objects.get(visibility=Entry.Visibility.PUBLIC)
+    good = Entry.objects.get(visibility=Entry.Visibility.PUBLIC, is_baseline=False)
     assert good.evaluation is not None
     public = good.evaluation.parts.get(part="public").means
     assert good.scores == pytest.approx({name: 0.02 * round(public[name] / 0.02) for name in good.scores})

@@ -39,7 +39,7 @@ from submissions.status.scores import outcome_text
 from tests.curating import filled
 from tests.factories import make_user
 from tests.submissions.clients import Answer, Api, upload
-from tests.submissions.collections import JUDGED, QUERIES, make_collection
+from tests.submissions.collections import JUDGED, QUERIES, add_baseline, make_collection
 from tests.submissions.workers import work
 
 DEPTH = 12
@@ -58,8 +58,9 @@ def compete(dataset: Dataset) -> None:
 
 @pytest.fixture
 def contest(db: None, tmp_path: Path) -> Dataset:
-    """A competition of ten judged queries, five of them public."""
+    """A competition of ten judged queries, five of them public, with a baseline that finds nothing relevant."""
     dataset = make_collection(tmp_path, "contest", hidden=True, measures=["nDCG@10", "RR@10"])
+    add_baseline(dataset, tmp_path, skip=4)
     Dataset.objects.update(daily_quota=None, monthly_quota=None)
     compete(dataset)
     return dataset
@@ -72,19 +73,20 @@ def public_queries(dataset: Dataset) -> list[str]:
     return [query for query in JUDGED if parts.public[query]]
 
 
-def run_of(good: Sequence[str], tag: str = "test") -> str:
-    """A run that is perfect for some queries and has nothing relevant for the others."""
+def run_of(good: Sequence[str], tag: str = "test", place: int = 1) -> str:
+    """A run that has what is relevant for some queries, from a place on, and nothing relevant for the others."""
     lines = []
     for query in QUERIES:
-        documents = ["d3", "d1"] if query in good else []
-        documents += [f"d{number}" for number in range(20, 20 + DEPTH - len(documents))]
+        documents = [f"d{number}" for number in range(20, 20 + DEPTH)]
+        if query in good:
+            documents[place - 1 : place + 1] = ["d3", "d1"]
         lines += [f"{query} Q0 {name} {rank} {100 - rank}.5 {tag}" for rank, name in enumerate(documents, 1)]
     return "\n".join(lines) + "\n"
 
 
-def submit(api: Api, good: Sequence[str], **fields: str) -> Submission:
+def submit(api: Api, good: Sequence[str], place: int = 1, **fields: str) -> Submission:
     """A run that was sent and scored."""
-    answer = api.submit(run_of(good), dataset="contest", **fields)
+    answer = api.submit(run_of(good, place=place), dataset="contest", **fields)
     assert answer.status == 201, answer.body
     work()
     return Submission.objects.get(pk=answer.body["id"])
@@ -104,10 +106,10 @@ def test_the_board_shows_the_public_part_and_nothing_of_the_private_one(contest:
     public = public_queries(contest)
     private = [query for query in JUDGED if query not in public]
     assert len(public) == 5
-    half = submit(api, private)
-    assert entry_of(half).scores == {"nDCG@10": 0.0, "RR@10": 0.0}
-    whole = submit(api, [*private, *public[:3]], configuration="more")
-    assert told(api, whole).body["jobs"][0]["scores"] == {"nDCG@10": 0.6, "RR@10": 0.6}
+    half = submit(api, [*private, *public[:2]])
+    assert entry_of(half).scores == {"nDCG@10": 0.4, "RR@10": 0.4}
+    whole = submit(api, [*private, *public], configuration="more")
+    assert told(api, whole).body["jobs"][0]["scores"] == {"nDCG@10": 1.0, "RR@10": 1.0}
     assert Entry.objects.get(pk=entry_of(whole).pk).private_scores == {}
 
 
@@ -141,11 +143,11 @@ def test_a_result_that_is_no_significant_change_moves_nothing_and_is_told_to_nob
 
 def test_a_better_result_takes_the_place_of_its_teams_earlier_one(contest: Dataset, api: Api) -> None:
     public = public_queries(contest)
-    first = submit(api, public[:1])
+    first = submit(api, public[:2])
     better = submit(api, public, configuration="better")
     assert entry_of(first).visibility == "superseded"
     assert entry_of(better).visibility == "public"
-    assert Entry.objects.public().filter(dataset=contest).count() == 1
+    assert Entry.objects.public().filter(dataset=contest, is_baseline=False).count() == 1
     withdraw(better, "a mistake", better.submitter)
     assert entry_of(first).visibility == "public"
 
@@ -164,10 +166,10 @@ def test_a_persons_results_for_several_teams_take_the_same_place(
     teams = [create_team(f"Team {number}", alice) for number in range(2)]
     colleague = User.objects.get(pk=stranger.user.pk)
     Membership.objects.create(team=teams[0], user=colleague)
-    theirs = submit(stranger, public[:1], system="Colleague", team=teams[0].slug)
-    first = submit(api, public[:3], system="First", team=teams[0].slug)
+    theirs = submit(stranger, public, 6, system="Colleague", team=teams[0].slug)
+    first = submit(api, public, 4, system="First", team=teams[0].slug)
     assert [entry_of(each).visibility for each in (theirs, first)] == ["superseded", "public"]
-    second = submit(api, public[:5], system="Second", team=teams[1].slug)
+    second = submit(api, public, system="Second", team=teams[1].slug)
     # The first team's place is free again, and its other member's result takes it.
     standing = [entry_of(each).visibility for each in (theirs, first, second)]
     assert standing == ["public", "superseded", "public"]
@@ -332,11 +334,13 @@ def test_a_round_that_gives_teams_more_places_shows_more_of_their_results_at_onc
     times = {"opens_at": now - timedelta(days=1), "closes_at": ends, "reveals_at": ends}
     row = save_round(Round(slug="r", name="R", dataset=contest, **times))
     public = public_queries(contest)
-    for count in (1, 3):
-        submit(api, public[:count], configuration=f"c{count}", run_type="automatic", tag=f"tag{count}")
+    for count, place in ((1, 5), (3, 1)):
+        submit(api, public, place, configuration=f"c{count}", run_type="automatic", tag=f"tag{count}")
+
+    standing = Entry.objects.filter(visibility="public", is_baseline=False)
 
     def shown() -> list[str]:
-        return [entry.configuration for entry in Entry.objects.filter(visibility="public").order_by("pk")]
+        return [entry.configuration for entry in standing.order_by("pk")]
 
     def changes() -> list[tuple[str, int]]:
         rows = BoardChange.objects.filter(dataset=contest)

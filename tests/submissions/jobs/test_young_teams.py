@@ -91,6 +91,54 @@ def test_beyond_a_days_budget_results_wait_and_are_told_the_next_day(
     assert "0.700" in Client().get("/datasets/contest/").content.decode()
 
 
+def test_what_waits_is_not_compared_before_its_turn(hidden: Dataset, clock: list[datetime]) -> None:
+    """With the budget spent a poor result and a good one wait alike, though the poor one is older."""
+    alice, bob = member("Alice", clock), member("Bob", clock)
+    send(alice, JUDGED[:5])
+    poor, good = send(alice, JUDGED[:1], "b"), send(bob, JUDGED[:7])
+    waiting = [
+        api.get(f"submissions/{submission}/").body["jobs"][0]
+        for api, submission in ((alice, poor), (bob, good))
+    ]
+    assert waiting[0]["meaning"] == waiting[1]["meaning"]
+    assert all(job["told_later"] for job in waiting)
+    clock[0] += timedelta(days=1)
+    assert tell_due() == 1
+    assert told(bob, good) == {"nDCG@10": 0.7}
+    clock[0] += timedelta(days=1)
+    assert tell_due() == 0
+    assert "told on 30 May 2026" in alice.get(f"submissions/{poor}/").body["jobs"][0]["meaning"]
+
+
+def test_a_team_with_many_results_takes_turns_with_others(
+    hidden: Dataset, clock: list[datetime], settings: Any
+) -> None:
+    alice, bob, carol = (member(name, clock) for name in ("Alice", "Bob", "Carol"))
+    send(carol, JUDGED[:1])
+    first, further = send(alice, JUDGED[:2]), send(alice, JUDGED[:8], "b")
+    last = send(bob, JUDGED[:5])
+    settings.YOUNG_TEAM_READINGS = 2
+    clock[0] += timedelta(days=1)
+    assert tell_due() == 2
+    assert (told(alice, first), told(bob, last)) == ({"nDCG@10": 0.2}, {"nDCG@10": 0.5})
+    clock[0] += timedelta(days=1)
+    assert tell_due() == 1
+    assert told(alice, further) == {"nDCG@10": 0.8}
+
+
+def test_what_is_held_is_told_once_no_team_is_young(
+    hidden: Dataset, clock: list[datetime], settings: Any
+) -> None:
+    alice = member("Alice", clock)
+    send(alice, JUDGED[:5])
+    clock[0] += timedelta(days=1)
+    held = send(alice, JUDGED[:4], "b")
+    assert tell_due() == 0
+    settings.YOUNG_TEAM_DAYS = 0
+    assert tell_due() == 1
+    assert Entry.objects.get(submission_reference=held).scores == {"nDCG@10": 0.4}
+
+
 def test_a_further_result_is_told_where_it_is_far_better_and_else_when_the_team_is_young_no_longer(
     hidden: Dataset, clock: list[datetime]
 ) -> None:
