@@ -12,6 +12,7 @@ from django.http import Http404, HttpRequest
 from leaderboard.admin.base import ReadOnlyAdmin
 from leaderboard.admin.pages import AskForm
 from leaderboard.core.permissions import READS_JUDGEMENTS
+from leaderboard.core.text.numbers import parse_number
 from leaderboard.models import Dataset
 
 JUDGE, READ = "leaderboard.judge_dataset", READS_JUDGEMENTS
@@ -34,8 +35,7 @@ class JudgingAdmin(ReadOnlyAdmin):
         """The row that a page is about. Raises PermissionDenied, and Http404 where there is none."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        known = object_id.isascii() and object_id.isdecimal() and len(object_id) < 19
-        row = self.get_queryset(request).filter(pk=object_id).first() if known else None
+        row = self.get_queryset(request).filter(pk=parse_number(object_id)).first()
         if row is None:
             raise Http404
         return row

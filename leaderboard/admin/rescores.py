@@ -15,6 +15,7 @@ from django.urls import URLPattern, path, reverse
 from leaderboard.admin.base import ReadOnlyAdmin, curator
 from leaderboard.admin.pages import AskForm, curation_page, object_crumb, require
 from leaderboard.core.audit import acting
+from leaderboard.core.text.numbers import parse_number
 from leaderboard.judgements import rescoring
 from leaderboard.judgements.disclosure import is_secret_preview, record_preview_read
 from leaderboard.judgements.rescoring.comparison import comparison_of, digest
@@ -236,9 +237,7 @@ def _found(key: int | str) -> Rescore:
     rescores: QuerySet[Rescore] = Rescore.objects.select_related(
         "dataset__current_qrels", "from_qrels__version", "to_qrels__version", "created_by", "decided_by"
     )
-    number = str(key)
-    known = number.isascii() and number.isdecimal() and len(number) < 19
-    return get_object_or_404(rescores, pk=int(number) if known else 0)
+    return get_object_or_404(rescores, pk=parse_number(str(key)))
 
 
 def _shown(request: HttpRequest, rescore: Rescore) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from urllib.parse import quote_plus
 
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import canonical_name
+from leaderboard.core.text.numbers import parse_number
 from leaderboard.models import Architecture, Entry
 
 Order = Literal["asc", "desc"]
@@ -294,9 +295,10 @@ def _whole(parameters: Parameters, name: str, default: int) -> int:
     value = _last(parameters, name).strip().replace(",", "")
     if not value:
         return default
-    if not value.isascii() or not value.isdigit() or len(value) > 13:
+    number = parse_number(value, 13)
+    if number is None:
         raise UnknownChoice(name, value, ["a whole number"])
-    return int(value)
+    return number
 
 
 def _float(name: str, value: str) -> float:

@@ -18,6 +18,7 @@ from django.views.decorators.http import require_safe
 
 from leaderboard.boards import news
 from leaderboard.core.cache.pages import Asked, kept_page, with_address
+from leaderboard.core.text.numbers import parse_number
 from leaderboard.core.text.plain import for_xml
 from leaderboard.results.history import entry_rows
 
@@ -28,8 +29,8 @@ def _revision(**_: object) -> str:
 
 def _number(request: HttpRequest) -> int:
     """Which page is asked for: anything else than a number is the first."""
-    number = request.GET.get("page", "")
-    return int(number) if number.isascii() and number.isdigit() and len(number) < 7 else 1
+    number = parse_number(request.GET.get("page", ""), 6)
+    return 1 if number is None else number
 
 
 def _asked(request: HttpRequest) -> Asked:

@@ -9,6 +9,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
+from leaderboard.core.text.numbers import parse_number
 from submissions.accounts.permissions import signed_in
 from submissions.accounts.sessions import end_session, end_sessions, sessions_of
 
@@ -31,7 +32,7 @@ def end(request: HttpRequest) -> HttpResponse:
     if asked == "others":
         ended = end_sessions(person, keep=request.session.session_key)
         messages.success(request, f"Signed out elsewhere: {ended} session{'s' * (ended != 1)}.")
-    elif asked.isascii() and asked.isdigit() and len(asked) < 19 and end_session(person, int(asked)):
+    elif (number := parse_number(asked)) is not None and end_session(person, number):
         messages.success(request, "That session is signed out.")
     else:
         messages.info(request, "There was no such session; it may have ended already.")

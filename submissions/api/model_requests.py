@@ -12,6 +12,7 @@ from rest_framework.request import Request
 
 from evaluation.checkpoints.description import CheckpointKind
 from evaluation.engines import EngineDescription
+from leaderboard.core.text.numbers import parse_number
 from leaderboard.models import User
 from submissions.accounts.permissions import checkpoints_of
 from submissions.api.requests import about, data_of, list_of, malformed, system_and_owner
@@ -91,8 +92,7 @@ def _model(request: Request, data: Mapping[str, Any], person: User) -> Model | N
         return HubModel(hub, _text(data, "hub_commit"))
     if not number:
         return archive
-    known = number.isascii() and number.isdecimal() and len(number) < 19
-    found = checkpoints_of(person).filter(pk=int(number)).first() if known else None
+    found = checkpoints_of(person).filter(pk=parse_number(number) or 0).first()
     if found is None:
         mine = ", ".join(f"{row.pk} ({row.file_name})" for row in checkpoints_of(person)[:20])
         raise Refused.of(

@@ -15,6 +15,7 @@ from rest_framework.views import APIView
 
 from leaderboard.core.http.api_errors import ApiError, problem
 from leaderboard.core.http.site_url import absolute
+from leaderboard.core.text.numbers import parse_number
 from submissions.accounts.permissions import signed_in
 from submissions.accounts.throttling import ChangeThrottle
 from submissions.api.requests import data_of, list_of, truth
@@ -97,10 +98,11 @@ class ReadView(APIView):
     def post(self, request: Request) -> Response:
         """Those whose `id` is sent, or all of them."""
         person, given = signed_in(request), list_of(data_of(request), "id")
-        if not all(text.isascii() and text.isdigit() and len(text) < 19 for text in given):
+        numbers = [number for text in given if (number := parse_number(text)) is not None]
+        if len(numbers) < len(given):
             message = "id: not the id of a notice."
             raise ApiError("invalid", message, problems=[problem("invalid_id", message, "Send numbers.")])
-        marked = mark_read(person, [int(text) for text in given] if "id" in data_of(request) else None)
+        marked = mark_read(person, numbers if "id" in data_of(request) else None)
         return Response({"marked": marked, "unread": unread_count(person)})
 
 

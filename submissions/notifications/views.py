@@ -12,6 +12,7 @@ from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from leaderboard.core.text.numbers import parse_number
 from leaderboard.models import Team
 from submissions.accounts.permissions import signed_in
 from submissions.models import NoticeKind
@@ -42,8 +43,8 @@ def read(request: HttpRequest) -> HttpResponse:
     """Note a notice as read, or all of them (without `notice`); with `open=1` go where it leads."""
     person = signed_in(request)
     identifier = request.POST.get("notice", "")
-    if identifier.isascii() and identifier.isdigit() and len(identifier) < 19:
-        notice = get_object_or_404(inbox_of(person), pk=int(identifier))
+    if (key := parse_number(identifier)) is not None:
+        notice = get_object_or_404(inbox_of(person), pk=key)
         mark_read(person, [notice.pk])
         if request.POST.get("open") and url_has_allowed_host_and_scheme(notice.path, allowed_hosts=None):
             return redirect(notice.path)

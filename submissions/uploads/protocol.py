@@ -17,6 +17,7 @@ from rest_framework import status
 from rest_framework.request import Request
 
 from leaderboard.core.http.api_errors import ApiError, problem
+from leaderboard.core.text.numbers import parse_number
 from submissions.models import Upload
 from submissions.uploads.service import Checksum
 
@@ -69,12 +70,13 @@ def require_content_type(request: Request) -> None:
 def number_of(request: Request, header: str) -> int:
     """A header that is a number of bytes."""
     text = request.headers.get(header, "")
-    if not (text.isascii() and text.isdecimal() and len(text) < 16):
+    number = parse_number(text, 15)
+    if number is None:
         said = f"“{text[:40]}” is no number of bytes" if text else "the header is missing"
         raise refuse(
             status.HTTP_400_BAD_REQUEST, "upload_header", f"{header}: {said}.", f"Send {header}: 1024."
         )
-    return int(text)
+    return number
 
 
 def metadata_of(request: Request) -> dict[str, str]:

@@ -19,6 +19,7 @@ from evaluation.engines import ENGINES
 from leaderboard.core.audit import acting
 from leaderboard.core.http.downloads import as_attachment, unless_known
 from leaderboard.core.storage.runs import gzipped_run
+from leaderboard.core.text.numbers import parse_number
 from leaderboard.models import Run, System
 from leaderboard.systems.records import ChangedMeanwhile, ClaimsSettled, NameTaken, state_of, update_system
 from submissions.accounts.authentication import takes_tokens
@@ -203,8 +204,7 @@ def priority(request: HttpRequest, identifier: str) -> HttpResponse:
         return _slowed_down(request, found, wait)
     wanted = request.POST.get("priority", "")
     try:
-        place = int(wanted) if wanted.isascii() and wanted.isdecimal() and len(wanted) < 10 else 0
-        set_priority(found, place, signed_in(request))
+        set_priority(found, parse_number(wanted, 9) or 0, signed_in(request))
     except Refused as refusal:
         messages.error(request, f"{refusal.detail} {refusal.problems[0].hint}")
     else:
@@ -235,13 +235,13 @@ def edit_system(request: HttpRequest, slug: str) -> HttpResponse:
 
 def _describe_anew(request: HttpRequest, system: System, form: SystemForm) -> bool:
     """Save what a form says; what stands against it is put into the form."""
-    seen = request.POST.get("rendered_from", "")
-    if not (seen.isascii() and seen.isdecimal() and len(seen) < 19):
+    seen = parse_number(request.POST.get("rendered_from", ""))
+    if seen is None:
         form.add_error(None, "The form does not say what it was made from. Look it over and save it again.")
         return False
     try:
         with acting(signed_in(request), "described anew"):
-            update_system(system, form.fields_of_system(), seen=int(seen))
+            update_system(system, form.fields_of_system(), seen=seen)
     except NameTaken as error:
         form.add_error("name", f"{str(error)[0].upper()}{str(error)[1:]}.")
     except ChangedMeanwhile as error:

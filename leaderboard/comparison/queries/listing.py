@@ -15,7 +15,7 @@ from leaderboard.comparison.queries.collection import OpenCollection, query_url
 from leaderboard.comparison.queries.difficulty import Difficulty, difficulty
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better, canonical_name
-from leaderboard.core.text.numbers import written
+from leaderboard.core.text.numbers import parse_number, written
 
 ROWS_OF_A_PAGE = 100
 #: Columns by key: label, the order in which it is first sorted, and what it is.
@@ -49,10 +49,10 @@ class ListState:
             raise UnknownChoice("sort", sort, COLUMNS)
         if order not in ("", "asc", "desc"):
             raise UnknownChoice("order", order, ["asc", "desc"])
-        page = last["page"]
-        if page and not (page.isascii() and page.isdigit() and len(page) < 10):
-            raise UnknownChoice("page", page, ["a whole number"])
-        return cls(canonical_name(last["measure"]), sort, order, max(int(page or 1), 1))
+        page = parse_number(last["page"] or "1", 9)
+        if page is None:
+            raise UnknownChoice("page", last["page"], ["a whole number"])
+        return cls(canonical_name(last["measure"]), sort, order, max(page, 1))
 
     def but(self, **changes: Any) -> ListState:
         """The same view with other values, from its first page on unless a page is named."""

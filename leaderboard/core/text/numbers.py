@@ -9,6 +9,14 @@ from leaderboard.core.measures import better
 MINUS = "\u2212"
 
 
+def parse_number(text: str, digits: int = 18) -> int | None:
+    """The number from 0 on that the text is, in ASCII digits, at most so many; None for anything else.
+
+    Eighteen digits fit a key of the database.
+    """
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= digits else None
+
+
 def written(value: float | None, decimals: int) -> str:
     """A value as text, a dash where there is none."""
     return "—" if value is None else f"{value:.{decimals}f}"
