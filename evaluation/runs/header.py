@@ -1,4 +1,4 @@
-"""Comments in front of a run: `ir_metadata` (PRIMAD) in the YAML subset that run files use.
+"""Comments in front of a run: `ir_metadata` (PRIMAD), which is YAML.
 
 # ir_metadata.start
 # platform:
@@ -15,6 +15,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
+
+import yaml
 
 #: Comments are looked for in so many bytes at the top of the file.
 MAX_HEADER_BYTES = 256 * 1024
@@ -55,47 +57,18 @@ def _metadata(comments: list[str]) -> dict[str, Any]:
         return {}
     first = names.index(_START) + 1
     last = names.index(_END) if _END in names else len(names)
-    lines = [line for line in comments[first:last] if line.strip() and not line.strip().startswith("#")]
-    result = _block([(len(line) - len(line.lstrip()), line.strip()) for line in lines])
-    return result if isinstance(result, dict) else {}
+    try:
+        metadata = _loaded("\n".join(comments[first:last]))
+    except yaml.YAMLError:
+        return {}
+    return metadata if isinstance(metadata, dict) else {}
 
 
-def _block(lines: list[tuple[int, str]], depth: int = 0) -> Any:
-    """(indentation, text) lines of one block as a dictionary or a list."""
-    result: dict[str, Any] = {}
-    items: list[Any] = []
-    index = 0
-    while index < len(lines):
-        indent, text = lines[index]
-        end = index + 1
-        while end < len(lines) and lines[end][0] > indent:
-            end += 1
-        inner = lines[index + 1 : end]
-        if text.startswith("- "):
-            items.append(_item(text[2:].strip(), indent, inner, depth))
-        elif ":" in text and depth < _DEEPEST:
-            key, _, value = text.partition(":")
-            result[key.strip().strip("'\"")] = (
-                _scalar(value) if value.strip() or not inner else _block(inner, depth + 1)
-            )
-        index = end
-    return items if items and not result else result
-
-
-def _item(text: str, indent: int, inner: list[tuple[int, str]], depth: int) -> Any:
-    if ": " in text or text.endswith(":"):
-        return _block([(indent + 2, text), *inner], depth + 1) if depth < _DEEPEST else {}
-    return _scalar(text)
-
-
-def _scalar(text: str) -> Any:
-    text = text.strip()
-    if text.startswith("[") and text.endswith("]"):
-        return [_unquoted(part.strip()) for part in text[1:-1].split(",") if part.strip()]
-    return _unquoted(text)
-
-
-def _unquoted(text: str) -> str:
-    if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
-        return text[1:-1]
-    return text
+def _loaded(text: str) -> Any:
+    """YAML with every scalar as its text. Raises YAMLError, also for aliases (a few make gigabytes) and for depth."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.CBaseLoader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _DEEPEST or isinstance(event, yaml.AliasEvent):
+            raise yaml.YAMLError("nested too deep, or with an alias")
+    return yaml.load(text, Loader=yaml.CBaseLoader)  # noqa: S506 (makes text, lists and dictionaries alone)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from evaluation.archives.compression import Limits
 from evaluation.collections.document_ids import DocumentIds
 from evaluation.judgements.qrels import Qrels
+from evaluation.runs.header import read_header
 from evaluation.runs.score import InvalidRun, Target, check_run, score_run
 from tests.evaluation.runs.checking import GOOD, check, only, run_of
 
@@ -289,7 +290,7 @@ def test_header_comments_are_metadata_and_not_lines(tmp_path: Path) -> None:
     header = (
         "# ir_metadata.start\n# platform:\n#   hardware:\n#     cpu:\n#       model: 'Example'\n#   libraries: [a, b]\n"
         "# method:\n#   automatic: true\n#   retrieval:\n#     - 1: bm25\n"
-        "# research goal:\n#   hypotheses: none: really\n"
+        "# research goal:\n#   hypotheses: 'none: really'\n"
         "# ir_metadata.end\n# another comment\n"
     )
     report = check(tmp_path, header + GOOD + "2 Q0\n")
@@ -300,6 +301,30 @@ def test_header_comments_are_metadata_and_not_lines(tmp_path: Path) -> None:
         "research goal": {"hypotheses": "none: really"},
     }
     assert only(check(tmp_path, GOOD + "# not at the top\n")).code == "fields"
+
+
+@pytest.mark.parametrize(
+    ("header", "metadata"),
+    [
+        ("a: >\n  two\n  lines\nb: {c: [1.0, 'x: y']}", {"a": "two lines\n", "b": {"c": ["1.0", "x: y"]}}),
+        ("a: 2026-11-23", {"a": "2026-11-23"}),
+        ("a: &b [x, x]\nc: b", {"a": ["x", "x"], "c": "b"}),
+        ("a: &b [x, x]\nc: [*b, *b]", {}),
+        ("a: " + "[" * 11 + "]" * 11, {"a": [[[[[[[[[[[]]]]]]]]]]]}),
+        ("a: " + "[" * 12 + "]" * 12, {}),
+        ("a: " + "[" * 100_000, {}),
+        ("- " * 100_000, {}),
+        ("? " * 100_000, {}),
+        ("[a, b]: c", {}),
+        ("a: !!python/object/apply:os.system [b]", {"a": ["b"]}),
+        ("a: none: really", {}),
+        ("a: \x01", {}),
+        ("[a]", {}),
+    ],
+)  # fmt: skip
+def test_a_header_is_yaml_of_texts_without_aliases(header: str, metadata: dict[str, object]) -> None:
+    comments = "".join(f"# {line}\n" for line in ["ir_metadata.start", *header.split("\n")])
+    assert read_header(comments.encode()).metadata == metadata
 
 
 def test_mteb_predictions_are_a_run(tmp_path: Path) -> None:
