@@ -61,7 +61,7 @@ def prepare(folder: str, systems: int, datasets: int, after: ExitStack) -> None:
     django.setup()
     call_command("migrate", verbosity=0)
     call_command("collectstatic", verbosity=0, interactive=False)
-    from leaderboard.importing.demo.generated_board import generate_board
+    from tests.generated.board import generate_board
 
     generate_board(systems, datasets)
     connection.close()

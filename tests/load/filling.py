@@ -5,9 +5,6 @@ Django is set up, and the site's processes run: what has to be computed is asked
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,7 +14,6 @@ from django.conf import settings
 
 from tests.load import runs
 
-ROOT = Path(__file__).resolve().parents[2]
 #: Of the generated board; a system page and a comparison for each of so many systems.
 SYSTEMS, DATASETS = 300, 12
 PATIENCE = 120.0
@@ -32,12 +28,11 @@ def fill(folder: Path, systems: int = SYSTEMS, datasets: int = DATASETS) -> None
     from leaderboard.importing.reported.loader import load_reported
     from leaderboard.results.history.revisions import record_present
     from leaderboard.systems.baselines import request_demo_rows
+    from tests.generated.board import generate_board
 
     load_reported()
     record_present()
-    generate = [sys.executable, "manage.py", "generate_board"]
-    size = ["--systems", str(systems), "--datasets", str(datasets)]
-    subprocess.run([*generate, *size], cwd=ROOT, env={**os.environ, "DEBUG": "1"}, check=True)
+    generate_board(systems, datasets)
     with tempfile.TemporaryDirectory(dir=settings.FILE_UPLOAD_TEMP_DIR) as made:
         request_demo_rows(make_demo_collection(Path(made)))
     runs.write_collection(folder)

@@ -15,12 +15,12 @@ from leaderboard.boards.benchmark import rows as benchmark_rows
 from leaderboard.boards.pages import benchmark_page
 from leaderboard.boards.state import BoardState
 from leaderboard.core.cache.pages import forget_pages
-from leaderboard.importing.demo.generated_board import generate_board
 from leaderboard.models import Dataset
 from leaderboard.results.history import past
 from leaderboard.results.history.revisions import Kind, boards_changed
 from leaderboard.results.publishing import refresh_scores, set_visibility, withdraw_entries
 from tests.factories import make_dataset
+from tests.generated.board import generate_board
 from tests.leaderboard.boards.test_permalinks import (
     body_of,
     make_benchmark,

@@ -27,7 +27,6 @@ from leaderboard.core.storage.store import Area, remove
 from leaderboard.datasets.derived_files import prepare
 from leaderboard.importing.collections.importer import import_dataset
 from leaderboard.importing.collections.options import ImportOptions
-from leaderboard.importing.demo.generated_collection import QUERIES, write_collection, write_rankings
 from leaderboard.models import (
     Architecture,
     Benchmark,
@@ -45,6 +44,7 @@ from leaderboard.models import (
 )
 from leaderboard.results.history.revisions import Kind, benchmark_changed, boards_changed
 from leaderboard.systems.records import free_slug
+from tests.generated.collection import QUERIES, write_collection, write_rankings
 
 SLUG = "generated"
 MEASURES = ["nDCG@10", "AP", "RR@10", "R@100", "P@10"]
