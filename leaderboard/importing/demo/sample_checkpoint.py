@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evaluation.collections.beir import read_corpus
-from leaderboard.importing.demo.sparse_matrix import SparseRows, right_singular_vectors
 from leaderboard.importing.demo.stdlib_search import build_stdlib_search
 
 NAME = "Static embeddings (SVD sample)"
@@ -69,16 +68,31 @@ def embed_words(texts: Iterable[str], dimension: int = DIMENSION) -> tuple[list[
     )
     places = {word: place for place, word in enumerate(words)}
     rarity = np.log(len(counts) / np.array([frequencies[word] for word in words], np.float32))
-    matrix = SparseRows.of(
-        (
-            {places[word]: 1 + np.log(found) for word, found in of_document.items() if word in places}
-            for of_document in counts
-        ),
-        len(words),
+    cells = (
+        (row, places[word], (1 + np.log(found)) * rarity[places[word]])
+        for row, of_document in enumerate(counts)
+        for word, found in of_document.items()
+        if word in places
     )
-    vectors = right_singular_vectors(matrix.scaled(rarity).normalised(), dimension)
+    vectors = _right_singular_vectors(np.fromiter(cells, "i8, i8, f4"), dimension)
     weighted = vectors * rarity[:, None] ** _EXPONENT
     return [_UNKNOWN, *words], np.vstack([np.zeros((1, weighted.shape[1]), np.float32), weighted])
+
+
+def _right_singular_vectors(cells: NDArray[np.void], number: int) -> NDArray[np.float32]:
+    """The first right singular vectors, as columns, of the matrix of cells (row, column, value) with rows of length 1.
+
+    From a fixed start, so that the same cells give the same vectors.
+    """
+    from scipy import sparse  # only the worker that makes the sample needs it
+    from scipy.sparse.linalg import svds
+
+    rows, columns, values = (cells[name] for name in cells.dtype.names or ())
+    lengths = np.sqrt(np.bincount(rows, values**2))[rows]
+    matrix = sparse.csr_array((values / np.where(lengths > 0, lengths, 1), (rows, columns)), dtype=np.float32)
+    found = svds(matrix, min(number, *matrix.shape), solver="propack", return_singular_vectors="vh", rng=0)
+    vectors: NDArray[np.float32] = found[2][::-1].T
+    return vectors
 
 
 def write_safetensors(path: Path, name: str, values: NDArray[np.float32]) -> None:
