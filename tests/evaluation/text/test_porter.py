@@ -54,6 +54,14 @@ alism iveness fulness biliti icate ative ical ness ment ement ent ion ism iti ou
 """
 
 
+def test_snowballs_porter_is_another_stemmer() -> None:
+    """Were this to fail, our own would have lost its reason."""
+    words = ["technology", "possibly", "trekking", "revved"]
+    assert [stem(word) for word in words] == ["technolog", "possibl", "trek", "rev"]
+    theirs = [Stemmer.Stemmer("porter").stemWord(word) for word in words]
+    assert theirs == ["technologi", "possibli", "trekk", "revv"]
+
+
 @given(word=st.lists(st.sampled_from(SYLLABLES.split()), min_size=2, max_size=5).map("".join))
 def test_every_other_word_is_stemmed_as_snowball_does(word: str) -> None:
     if len(word) > 2 and "bli" not in word and "bly" not in word:
