@@ -34,6 +34,6 @@ def application(environ: dict[str, Any], start_response: Callable[..., Any]) -> 
 
 
 def fill(kept: Recent, size: int) -> None:
-    """Put pages that have expired into all of the room."""
+    """Put pages that nobody asks for into all of the room."""
     for number in range(size // PAGE_BYTES):
-        kept.put(f"{number:032x}", Kept("", "", os.urandom(PAGE_BYTES), ""), lifetime=0)
+        kept.put(f"{number:032x}", Kept("", "", os.urandom(PAGE_BYTES), ""), lifetime=86_400)
