@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+import standardwebhooks
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Max, Q, QuerySet
@@ -20,7 +21,7 @@ from leaderboard.models import Team
 from submissions.models import Delivery, Webhook
 from submissions.notifications.messages import webhook_off_message
 from submissions.notifications.outbox import owners, tell
-from submissions.notifications.webhook_client import Outcome, post, signature
+from submissions.notifications.webhook_client import Outcome, post
 
 logger = logging.getLogger(__name__)
 
@@ -105,18 +106,20 @@ def _claim() -> Delivery | None:
 
 
 def _attempt(delivery: Delivery) -> Outcome:
-    body = json.dumps(delivery.body, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
-    timestamp = str(int(time.time()))
-    headers = {
-        "Content-Type": "application/json",
-        "User-Agent": "Runboard-Webhook/1",
-        "X-Runboard-Event": delivery.event,
-        "X-Runboard-Delivery": delivery.body["id"],
-        "X-Runboard-Timestamp": timestamp,
-        "X-Runboard-Signature": signature(delivery.webhook.secret, timestamp, body),
-    }
+    body = json.dumps(delivery.body, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    identifier, now = delivery.body["id"], timezone.now()
     try:
-        return post(delivery.webhook.url, body, headers)
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "Runboard-Webhook/1",
+            "X-Runboard-Event": delivery.event,
+            "webhook-id": identifier,
+            "webhook-timestamp": str(int(now.timestamp())),
+            "webhook-signature": standardwebhooks.Webhook(delivery.webhook.secret).sign(
+                identifier, now, body
+            ),
+        }
+        return post(delivery.webhook.url, body.encode(), headers)
     except Exception as error:
         logger.error("delivery %s could not be sent: %s", delivery.pk, type(error).__name__)
         return Outcome(False, "a fault of ours")

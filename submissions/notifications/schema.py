@@ -58,7 +58,7 @@ class WebhookSerializer(serializers.Serializer[Any]):
 class DeliverySerializer(serializers.Serializer[Any]):
     """A message to a webhook."""
 
-    id = serializers.CharField(help_text="As in X-Runboard-Delivery.")
+    id = serializers.CharField(help_text="As in webhook-id.")
     event = serializers.CharField()
     state = serializers.ChoiceField(choices=["waiting", "sent", "failed"])
     attempts = serializers.IntegerField()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import http.client
 import socket
 import ssl
@@ -23,12 +21,6 @@ class Outcome:
 
     arrived: bool
     text: str
-
-
-def signature(secret: str, timestamp: str, body: bytes) -> str:
-    """`sha256=` and the HMAC-SHA256 of timestamp, a full stop and body, in hexadecimal digits."""
-    signed = hmac.new(secret.encode(), timestamp.encode() + b"." + body, hashlib.sha256)
-    return f"sha256={signed.hexdigest()}"
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str]) -> Outcome:

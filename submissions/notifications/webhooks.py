@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from base64 import b64encode
 
 from django.db import transaction
 from django.utils import timezone
@@ -55,4 +56,4 @@ def remove_webhook(webhook: Webhook) -> None:
 
 
 def _new_secret() -> str:
-    return f"rbw_{secrets.token_urlsafe(32)}"
+    return f"whsec_{b64encode(secrets.token_bytes(32)).decode()}"

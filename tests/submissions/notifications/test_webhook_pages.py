@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+import standardwebhooks
 from django.test import Client
 
 from leaderboard.models import Membership, Team, User
 from submissions.accounts.teams import personal_team
 from submissions.models import Webhook
-from submissions.notifications import webhook_client
 from submissions.notifications.deliveries import send_deliveries, send_test
 from submissions.notifications.webhooks import LIMIT, TooManyWebhooks, add_webhook, rotate_secret
 from tests.factories import make_user
@@ -108,6 +108,4 @@ def test_a_new_secret_signs_what_already_waits(webhook: Webhook, receiver: Recei
     secret = rotate_secret(webhook)
     send_deliveries(FOREVER)
     headers, body = receiver.received[0]
-    assert headers["X-Runboard-Signature"] == webhook_client.signature(
-        secret, headers["X-Runboard-Timestamp"], body
-    )
+    standardwebhooks.Webhook(secret).verify(body, headers)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+import base64
 import hmac
 import json
 import logging
@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import standardwebhooks
 from django.utils import timezone
 
 from leaderboard.core.work_requests import request_notice
@@ -60,14 +61,16 @@ def test_a_finished_submission_arrives_signed(
     assert send_deliveries(FOREVER) == 1
     headers, body = receiver.received[0]
     # What docs/api.md tells receivers to do.
-    signed = headers["X-Runboard-Timestamp"].encode() + b"." + body
-    expected = "sha256=" + hmac.new(webhook.secret.encode(), signed, hashlib.sha256).hexdigest()
-    assert hmac.compare_digest(headers["X-Runboard-Signature"], expected)
-    assert abs(int(headers["X-Runboard-Timestamp"]) - time.time()) < 300
+    message = standardwebhooks.Webhook(webhook.secret).verify(body, headers)
+    with pytest.raises(standardwebhooks.WebhookVerificationError):
+        standardwebhooks.Webhook(webhook.secret).verify(body + b" ", headers)
+    key = base64.b64decode(webhook.secret.removeprefix("whsec_"))
+    signed = f"{message['id']}.{headers['webhook-timestamp']}.".encode() + body
+    expected = "v1," + base64.b64encode(hmac.digest(key, signed, "sha256")).decode()
+    assert headers["webhook-signature"] == expected
     assert headers["X-Runboard-Event"] == "finished"
     assert headers["Content-Type"] == "application/json"
-    message = json.loads(body)
-    assert headers["X-Runboard-Delivery"] == message["id"]
+    assert headers["webhook-id"] == message["id"]
     entry = Entry.objects.get(submission_reference=identifier)
     assert {name: message[name] for name in ("event", "submission", "system", "state", "datasets")} == {
         "event": "finished",
