@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tarfile import TarInfo
 from typing import BinaryIO
 
 from evaluation.archives.compression import MIB, ExpandedFile, Limits, open_expanded
@@ -16,7 +17,7 @@ from evaluation.checkpoints.codes import CODES
 from evaluation.checkpoints.files import Source, keep
 from evaluation.checkpoints.findings import Findings, shown
 from evaluation.checkpoints.member_names import MemberNames
-from evaluation.checkpoints.tar import Member, NotTar, members
+from evaluation.checkpoints.tar import NotTar, members
 from evaluation.checkpoints.validation import Kinds, Validation, judge, wanted_of
 from evaluation.core.errors import InvalidContent
 
@@ -155,7 +156,7 @@ class _Stream:
             pass
 
 
-def _copy(stream: _Stream, member: Member, target: Path, policy: Policy) -> None:
+def _copy(stream: _Stream, member: TarInfo, target: Path, policy: Policy) -> None:
     with target.open("xb") as file:
         _look_at_disk(file, policy)
         for block in stream.blocks(member.size):

@@ -1,19 +1,21 @@
-"""Tar archives of strangers, read member by member: regular files, and headers that say nothing else."""
+"""Tar archives of strangers, read member by member: regular files, and headers that say nothing else.
+
+tarfile reads each header. Members are walked here, since tarfile itself takes long names and extended headers of any
+size into memory. Its data filter judges the paths that it writes to; no file of ours lies under a path from an archive.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from tarfile import AREGTYPE, REGTYPE, XGLTYPE, XHDTYPE, HeaderError, TarInfo
 
 BLOCK = 512
 _MOST_PAX = 64 * 1024
 _MOST_MEMBERS = 256
-_OCTAL = re.compile(rb"[0-7]{1,12}")
 _PAX = re.compile(rb"(\d{1,6}) ([^=]{1,256})=")
 #: What extended headers may speak of: times, owners and attributes, which nobody needs. Never names or sizes.
 _HARMLESS = re.compile(rb"mtime|atime|ctime|uid|gid|uname|gname|comment|(SCHILY|LIBARCHIVE)\..*", re.DOTALL)
-_REGULAR, _FOLDER, _EXTENDED = (b"0", b"\0"), b"5", (b"x", b"g")
 
 
 class NotTar(ValueError):
@@ -24,15 +26,7 @@ class NotTar(ValueError):
         super().__init__(message)
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A regular file in the archive, whose bytes come next."""
-
-    name: str
-    size: int
-
-
-def members(read: Callable[[int], bytes], skip: Callable[[int], None]) -> Iterator[Member]:
+def members(read: Callable[[int], bytes], skip: Callable[[int], None]) -> Iterator[TarInfo]:
     """Every regular file, in order. `read(n)` gives exactly n bytes of the archive, or fewer at its end.
 
     The caller takes the `size` bytes of each member, by `read` or `skip`, before it asks for the next; the padding
@@ -42,20 +36,17 @@ def members(read: Callable[[int], bytes], skip: Callable[[int], None]) -> Iterat
         header = read(BLOCK)
         if header == bytes(BLOCK):
             return _end(read)
-        if len(header) < BLOCK:
-            raise NotTar("compression", "the archive ends in the middle")
-        kind = header[156:157]
-        size = _header_size(header)
-        name = _name(header)
-        if kind in _EXTENDED:
+        info = _info(header)
+        name, size = info.name, info.size
+        if info.type in (XHDTYPE, XGLTYPE):
             _check_extended(read, size, name)
-        elif kind == _FOLDER:
+        elif info.isdir():
             if size:
                 raise NotTar("member_kind", f"the folder {name!r} has content")
-        elif kind in _REGULAR:
+        elif info.type in (REGTYPE, AREGTYPE):
             if name.endswith("/"):
                 raise NotTar("member_kind", f"{name!r} is a folder by its name, and a file by its kind")
-            yield Member(name, size)
+            yield info
             skip(-size % BLOCK)
         else:
             raise NotTar(
@@ -64,31 +55,20 @@ def members(read: Callable[[int], bytes], skip: Callable[[int], None]) -> Iterat
     raise NotTar("too_many_files", f"the archive has more than {_MOST_MEMBERS} members")
 
 
-def _header_size(header: bytes) -> int:
-    """The member's size, after the header's own checks."""
+def _info(header: bytes) -> TarInfo:
+    """What a header says. Characters of the name beyond ASCII become such as no name may have."""
+    if len(header) < BLOCK:
+        raise NotTar("compression", "the archive ends in the middle")
     if header[257:262] != b"ustar":
         raise NotTar("compression", "a header is not of the ustar format")
-    counted = sum(header) - sum(header[148:156]) + 8 * 32
-    if counted != _number(header[148:156]):
-        raise NotTar("compression", "a header's checksum is wrong")
-    return _number(header[124:136])
-
-
-def _number(field: bytes) -> int:
-    digits = field.strip(b" \0")
-    if not digits:
-        return 0
-    if not _OCTAL.fullmatch(digits):
-        raise NotTar("member_kind", "a header has a number that is not octal")
-    return int(digits, 8)
-
-
-def _name(header: bytes) -> str:
-    """The whole name. Characters beyond ASCII become such as no name may have."""
-    parts = [header[345:500].split(b"\0")[0], header[:100].split(b"\0")[0]]
-    if header[257:265] == b"ustar  \0":  # GNU's: other things stand where the prefix would
-        parts[0] = b""
-    return b"/".join(part for part in parts if part).decode("ascii", "replace").removeprefix("./")
+    try:
+        info = TarInfo.frombuf(header, "ascii", "replace")
+    except HeaderError as error:
+        raise NotTar("compression", f"a header is damaged: {error}") from error
+    if info.size < 0:
+        raise NotTar("compression", "a header has a size below zero")
+    info.name = info.name.removeprefix("./")
+    return info
 
 
 def _check_extended(read: Callable[[int], bytes], size: int, name: str) -> None:
