@@ -105,6 +105,12 @@ def _claim() -> Delivery | None:
     return None
 
 
+def _signer(webhook: Webhook) -> standardwebhooks.Webhook:
+    """What signs for this webhook. The bytes of a secret that does not begin with `whsec_`, an older one, are the key."""
+    secret = webhook.secret
+    return standardwebhooks.Webhook(secret if secret.startswith("whsec_") else secret.encode())
+
+
 def _attempt(delivery: Delivery) -> Outcome:
     body = json.dumps(delivery.body, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
     identifier, now = delivery.body["id"], timezone.now()
@@ -115,9 +121,7 @@ def _attempt(delivery: Delivery) -> Outcome:
             "X-Runboard-Event": delivery.event,
             "webhook-id": identifier,
             "webhook-timestamp": str(int(now.timestamp())),
-            "webhook-signature": standardwebhooks.Webhook(delivery.webhook.secret).sign(
-                identifier, now, body
-            ),
+            "webhook-signature": _signer(delivery.webhook).sign(identifier, now, body),
         }
         return post(delivery.webhook.url, body.encode(), headers)
     except Exception as error:

@@ -54,6 +54,16 @@ def scored(api: Api, **fields: Any) -> str:
 # --- what is sent
 
 
+def test_a_secret_made_before_standard_webhooks_still_signs(
+    demo: Dataset, baseline: None, api: Api, receiver: Receiver, webhook: Webhook
+) -> None:
+    Webhook.objects.update(secret="rbw_an-older_secret")
+    scored(api)
+    assert send_deliveries(FOREVER) == 1
+    headers, body = receiver.received[0]
+    standardwebhooks.Webhook(b"rbw_an-older_secret").verify(body, headers)
+
+
 def test_a_finished_submission_arrives_signed(
     demo: Dataset, baseline: None, api: Api, receiver: Receiver, webhook: Webhook
 ) -> None:
