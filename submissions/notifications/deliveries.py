@@ -106,7 +106,7 @@ def _claim() -> Delivery | None:
 
 
 def _signer(webhook: Webhook) -> standardwebhooks.Webhook:
-    """What signs for this webhook. The bytes of a secret that does not begin with `whsec_`, an older one, are the key."""
+    """What signs for this webhook. Of an older secret, which does not begin with `whsec_`, the bytes are the key."""
     secret = webhook.secret
     return standardwebhooks.Webhook(secret if secret.startswith("whsec_") else secret.encode())
 

@@ -1,7 +1,7 @@
 """BibTeX, read and written.
 
-Entries are repeated as they were sent. bibtexparser would save about ten lines here, but loses the second of two entries
-under one key, and writes entries anew.
+Entries are repeated as they were sent. bibtexparser would save about ten lines here, but loses the second of two
+entries under one key, and writes entries anew.
 """
 
 from __future__ import annotations
