@@ -1,7 +1,7 @@
 """Three months of an attack with many accounts, and of honest teams, against each protection: offline.
 
-`make attack` prints the tables of docs/benchmarks.md (`python tests/attack/campaign.py 100`: over so many splits and
-collections). Two parties attack, both with every account's quota of ten a month used up:
+`make attack` writes the tables of docs/benchmarks.md (`python tests/attack/campaign.py 100`: over so many splits and
+collections), and fails where a bound is missed. Two parties attack, and use up every account's quota of ten a month:
 
 - sock puppets: 37 accounts that nobody approved;
 - insiders: five approved teams of three. A team's quota counts for its people together.
@@ -9,6 +9,7 @@ collections). Two parties attack, both with every account's quota of ten a month
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -22,16 +23,25 @@ from numpy.typing import NDArray
 from tests.attack.board import SHARE, Board, Result, Rules, Values, before, everything, public_part
 from tests.attack.prober import QUERIES, Collection, honest, synthetic_collection
 from tests.attack.reader import Reader, rankings
+from tests.figures import Figures, add_option
 
 DAYS = 90
 #: A team sends one run every third day: ten a month.
 EVERY = 3
-#: How many the parties are.
+#: How many the parties are, and whether curators approved them.
 SOCK_PUPPETS, INSIDERS = 37, 5
+PARTIES = {
+    f"{SOCK_PUPPETS} sock puppets": (SOCK_PUPPETS, False),
+    f"{INSIDERS} approved teams": (INSIDERS, True),
+}
 #: Bounds on the mean gain: on what is shown, and on a competition's private part.
 SHOWN, PRIVATE = 0.005, 0.002
 #: What the same attack gains at least with the protections of the release before.
 CONTROL = 0.03
+#: The share of honest teams, where curators approve them, that see a score within 24 hours.
+SERVED = 0.95
+#: The name of the protections that there were before.
+BEFORE = "the release before"
 #: Sock puppets, of whom there are more and whose luck evens out, are played so many times less often.
 LESS = 10
 #: So many collections, so that no single one's luck counts.
@@ -156,49 +166,68 @@ def protections(full: Rules) -> Mapping[str, Rules]:
         found["without: values in steps"] = replace(full, coarse=False)
     found["without: rounding"] = replace(full, rounding=False)
     found["without: the daily budget"] = replace(full, budget=None)
-    found["the release before"] = before(competition=full.competition)
+    found[BEFORE] = before(competition=full.competition)
     return found
 
 
-def _row(rules: Rules, teams: int, splits: int, pool: ProcessPoolExecutor) -> str:
-    played = np.array(list(pool.map(partial(attack, rules, teams), range(splits))))
-    mean, error = played.mean(axis=0), played.std(axis=0, ddof=1) / np.sqrt(splits)
-    private = f"{mean[1]:+.4f}" if rules.competition else "–"
-    return (
-        f"{mean[0]:+.4f} ± {error[0]:.4f} | {np.percentile(played[:, 0], 95):+.4f} | {private} | {mean[2]:.0f} of "
-        f"{teams * DAYS // EVERY}"
+def play(rules: Rules, teams: int, splits: int, pool: ProcessPoolExecutor) -> NDArray[np.float64]:
+    """Gains shown and private, and scores told, shape (splits, 3)."""
+    return np.array(list(pool.map(partial(attack, rules, teams), range(splits))), dtype=np.float64)
+
+
+def _gains(figures: Figures, competition: bool, splits: int, pool: ProcessPoolExecutor) -> None:
+    """The table of both parties under one policy, held against the bounds."""
+    policy = "competition" if competition else "standard"
+    rows = []
+    for party, (teams, approved) in PARTIES.items():
+        for name, rules in protections(Rules(competition, approved=approved)).items():
+            played = play(rules, teams, splits if approved else -(-splits // LESS), pool)
+            mean, error = played.mean(axis=0), played.std(axis=0, ddof=1) / np.sqrt(len(played))
+            shown, private = f"{mean[0]:+.4f} ± {error[0]:.4f}", f"{mean[1]:+.4f}" if competition else "–"
+            if name == "all":
+                shown += f" ({figures.bound(f'{party}, {policy}, shown', mean[0], SHOWN)})"
+                private += f" ({figures.bound(f'{party}, {policy}, private', mean[1], PRIVATE)})"
+            elif name == BEFORE and not approved:
+                figures.bound(f"{party}, {policy}: what the control lacks", CONTROL - mean[0], 0)
+            highest = f"{np.percentile(played[:, 0], 95):+.4f}"
+            rows.append([party, name, shown, highest, private, f"{mean[2]:.0f} of {teams * DAYS // EVERY}"])
+    figures.say(f"{policy.capitalize()}:")
+    figures.table(
+        ["attackers", "protections", "shown: mean", "95th percentile", "private: mean", "scores told"], rows
     )
 
 
-def main(splits: int) -> None:
-    """Print the tables."""
-    parties = {
-        f"{SOCK_PUPPETS} sock puppets": (SOCK_PUPPETS, False),
-        f"{INSIDERS} approved teams": (INSIDERS, True),
-    }
+def _service(figures: Figures, splits: int, pool: ProcessPoolExecutor) -> None:
+    """The table of honest teams, held against the bound where curators approve them."""
+    rows = []
+    for competition in (False, True):
+        for approved in (True, False):
+            rules = Rules(competition, approved=approved)
+            served = np.array(list(pool.map(partial(serve, rules), range(splits))))
+            policy = f"{'competition' if competition else 'standard'}, {'approved' if approved else 'not approved'}"
+            if approved:
+                figures.bound(f"{policy}: teams without a score", 1 - served[:, 0].mean(), 1 - SERVED)
+            shares = [f"{served[:, 0].mean():.1%}", f"{served[:, 1].mean():.0%}", f"{served[:, 2].max():.0f}"]
+            rows.append([policy, *shares])
+    figures.table(
+        ["70 honest teams", "see a score within 24 hours", "of their runs are told", "longest wait, days"],
+        rows,
+    )
+
+
+def main() -> int:
+    """Print the tables, or write them; 1 where a bound is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("splits", type=int, nargs="?", default=100)
+    add_option(parser)
+    arguments = parser.parse_args()
+    figures = Figures(__file__, "make attack")
     with ProcessPoolExecutor(2) as pool:
         for competition in (False, True):
-            print(f"\n{'Competition' if competition else 'Standard'}:\n")
-            print("| attackers | protections | shown: mean | 95th percentile | private: mean | scores told |")
-            print("|---|---|--:|--:|--:|--:|")
-            for party, (teams, approved) in parties.items():
-                for name, rules in protections(Rules(competition, approved=approved)).items():
-                    times = splits if approved else -(-splits // LESS)
-                    print(f"| {party} | {name} | {_row(rules, teams, times, pool)} |", flush=True)
-        print(
-            "\n| 70 honest teams | see a score within 24 hours | of their runs are told | longest wait, days |"
-        )
-        print("|---|--:|--:|--:|")
-        for competition in (False, True):
-            for approved in (True, False):
-                rules = Rules(competition, approved=approved)
-                served = np.array(list(pool.map(partial(serve, rules), range(splits))))
-                policy = f"{'competition' if competition else 'standard'}, {'approved' if approved else 'not approved'}"
-                print(
-                    f"| {policy} | {served[:, 0].mean():.1%} | {served[:, 1].mean():.0%} "
-                    f"| {served[:, 2].max():.0f} |"
-                )
+            _gains(figures, competition, arguments.splits, pool)
+        _service(figures, arguments.splits, pool)
+    return figures.finish(arguments.write)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 100)
+    sys.exit(main())
