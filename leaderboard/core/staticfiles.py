@@ -18,7 +18,7 @@ BUNDLE = "plotly.min.js"
 class PlotlyBundleFinder(BaseFinder):
     """Finds `plotly/plotly.min.js`, and nothing else of what the wheel carries.
 
-    The package is looked up, never imported: its figures are of no use to a process that only sends them.
+    The package is looked up, never imported: only what draws a figure loads it.
     """
 
     def __init__(self, app_names: Iterable[str] | None = None, *args: Any, **kwargs: Any) -> None:

@@ -16,11 +16,12 @@ and `systems`, the figure's own choices (`request.choice("x")`), and `request.bo
 rows that its facets leave. It raises `UnknownChoice` for a parameter that is wrong (answered 400), `NoSubject` where
 there is no such page (404), and gives `Plot.empty("why")` where there is nothing to draw.
 
-A `Plot` is made by hand from plain values, in plotly's own words; no process imports plotly but the tests, which check
-every specification with `plotly.graph_objects.Figure`:
+A `Plot` has plotly's own traces and layout (`graph_objects.go`), which refuse a word that plotly.js does not know. The
+first figure that is drawn imports plotly; a page that has frames alone never does:
 
 - `data` and `layout` name colours as `palette` gives them (`var(--figure-blue)`): the browser puts in those of the
   page's light or dark scheme. Never tell by colour alone: hues have symbols or patterns, values are written out.
+- Values are lists, not arrays: plotly would write arrays as base64, and the JSON is for people's programs, too.
 - Names and titles stand in `data` and `layout` as they are: `as_data` makes every text plain (texts.py), but for
   templates, which have no names within (`%{fullData.name}`, `texts.told`). In templates `<br>` is fine.
 - Fonts, grid, margins and ground are the frame's.

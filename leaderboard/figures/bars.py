@@ -1,4 +1,4 @@
-"""What figures with horizontal bars or rows of points have in common."""
+"""What figures with bars, rows of points or squares of names have in common."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from leaderboard.boards.model import Row
+from leaderboard.core.measures import better
+from leaderboard.figures.graph_objects import go
+from leaderboard.figures.palette import BETTER, INK, SCALE, WORSE
 
 T = TypeVar("T")
 
 #: More bars than that are no picture any more.
 MOST_BARS = 40
+#: More upright bars than that are thinner than a line.
+MOST_UPRIGHT = 400
 #: The height of a bar with its gap, and of what is above and below all bars, in pixels.
 BAR, AROUND = 24, 96
 #: Names are cut to so many characters, on a phone to fewer: longer ones leave no room for what they name.
@@ -35,11 +40,50 @@ def rows_of_bars(rows: Sequence[T], first: str) -> tuple[list[T], list[str]]:
     return list(rows[:MOST_BARS]), [note]
 
 
-def bar_layout(number: int, height: int = BAR) -> dict[str, Any]:
-    """A layout for so many horizontal bars or rows, the first on top."""
-    return {
-        "height": max(number, 2) * height + AROUND,
-        "bargap": 0.25,
-        "yaxis": {"autorange": "reversed", "showgrid": False, "ticks": "", "type": "category"},
-        "legend": {"traceorder": "normal"},
-    }
+def bar_layout(number: int, each: int = BAR, /, **more: Any) -> go.Layout:
+    """A layout for so many horizontal bars or rows, the first on top; `more` is what else it says."""
+    axis = {"autorange": "reversed", "showgrid": False, "ticks": "", "type": "category"}
+    usual = {"height": max(number, 2) * each + AROUND, "bargap": 0.25, "legend_traceorder": "normal"}
+    return go.Layout({**usual, "yaxis": axis}, **more)
+
+
+def heatmap(names: Sequence[str], values: Sequence[Sequence[float | None]], **more: Any) -> go.Heatmap:
+    """A square of names against themselves, with texts that can be read on every hue of the scale."""
+    return go.Heatmap(
+        x=names,
+        y=names,
+        z=values,
+        zmin=0,
+        colorscale=SCALE,
+        textfont_color=INK,
+        hoverongaps=False,
+        xgap=2,
+        ygap=2,
+        **more,
+    )
+
+
+def evenly_spaced(number: int) -> tuple[range, list[str]]:
+    """As many places of so many queries as make upright bars, and a note that says so where there are more."""
+    places = range(0, number, -(-number // MOST_UPRIGHT))
+    note = f"Of {number:,} queries {len(places):,} are drawn, at equal distances in the order."
+    return places, [note] if len(places) < number else []
+
+
+def upright_layout(number: int, title: str, **more: Any) -> go.Layout:
+    """A layout for so many upright bars, one for a query."""
+    return go.Layout(
+        height=340,
+        bargap=0.1 if number < 120 else 0,
+        xaxis={"title_text": "queries, from the largest difference down", "showgrid": False},
+        yaxis={"title_text": title, "zeroline": True},
+        **more,
+    )
+
+
+def upright_bars(places: Sequence[int], differences: Sequence[float], measure: str, **more: Any) -> go.Bar:
+    """Differences as upright bars, with the hue of better or worse."""
+    lower = better(measure) == "lower"
+    colors = [BETTER if (value > 0) != lower else WORSE for value in differences]
+    heights = [round(value, 6) for value in differences]
+    return go.Bar(x=places, y=heights, marker={"color": colors, "line_width": 0}, **more)

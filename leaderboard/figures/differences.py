@@ -11,6 +11,7 @@ from leaderboard.core.text.deltas import DIGITS
 from leaderboard.core.text.numbers import signed
 from leaderboard.figures.axes import MOST_NARROW_TICKS, MOST_TICKS, linear_ticks
 from leaderboard.figures.bars import BAR, bar_layout, rows_of_bars
+from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import BETTER, WORSE, mark
 from leaderboard.figures.rows import (
@@ -59,7 +60,7 @@ def _of_systems(board: Board, place: int) -> Plot:
     form = score_format(rows, "+")
     return Plot(
         data=[_signed_bars(f"Δ {board.measure}", names, found, form, lower=lower)],
-        layout={**bar_layout(len(rows)), **_axes(board, found), "showlegend": False},
+        layout=bar_layout(len(rows), **_axes(board, found), showlegend=False),
         table=Table(("System", f"Δ {board.measure}"), list(zip(names, found, strict=True)), ("", form)),
         caption=f"Difference in {board.measure} on {titled(board)} between each system and {board.baseline}, "
         "within one source, version and judgements.",
@@ -90,12 +91,13 @@ def _of_benchmark(request: FigureRequest) -> Plot:
     names = names_of(rows)
     return Plot(
         data=_benchmark_bars(rows, names, places, lower=lower),
-        layout={
-            **bar_layout(len(places), max(BAR, 15 * len(rows) + 6)),
-            "barmode": "group",
+        layout=bar_layout(
+            len(places),
+            max(BAR, 15 * len(rows) + 6),
+            barmode="group",
             **_axes(board, [value(row, place.column) for row in rows for place in places]),
-            "showlegend": len(rows) > 1,
-        },
+            showlegend=len(rows) > 1,
+        ),
         table=Table(
             ("Dataset", *names),
             [(place.name, *(value(row, place.column) for row in rows)) for place in places],
@@ -110,47 +112,42 @@ def _of_benchmark(request: FigureRequest) -> Plot:
 
 def _benchmark_bars(
     rows: Sequence[Row], names: Sequence[str], places: Sequence[Place], *, lower: bool
-) -> list[dict[str, Any]]:
+) -> list[go.Bar]:
     """One system: better and worse by hue and sign. Several: a hue and a pattern each."""
     datasets, form = [place.name for place in places], score_format(rows, "+")
     values = [[value(row, place.column) for place in places] for row in rows]
     if len(rows) == 1:
         return [_signed_bars(names[0], datasets, values[0], form, lower=lower)]
+    looks = [mark(number) for number in range(len(rows))]
+    patterns = [{"shape": look.pattern, "fillmode": "replace"} for look in looks]
     return [
-        {
-            **_bars(name, datasets, found, form),
-            "marker": {
-                "color": mark(number).color,
-                "pattern": {"shape": mark(number).pattern, "fillmode": "replace"},
-            },
-        }
-        for number, (name, found) in enumerate(zip(names, values, strict=True))
+        _bars(name, datasets, found, form, color=look.color, pattern=pattern)
+        for name, found, look, pattern in zip(names, values, looks, patterns, strict=True)
     ]
 
 
 def _signed_bars(
     name: str, heads: Sequence[str], values: Sequence[float | None], form: str, *, lower: bool
-) -> dict[str, Any]:
+) -> go.Bar:
     good, bad = (WORSE, BETTER) if lower else (BETTER, WORSE)
-    return {
-        **_bars(name, heads, values, form),
-        "marker": {"color": [good if (found or 0) >= 0 else bad for found in values]},
-    }
+    return _bars(name, heads, values, form, color=[good if (found or 0) >= 0 else bad for found in values])
 
 
-def _bars(name: str, heads: Sequence[str], values: Sequence[float | None], form: str) -> dict[str, Any]:
+def _bars(
+    name: str, heads: Sequence[str], values: Sequence[float | None], form: str, **marker: Any
+) -> go.Bar:
     decimals = int(form[-2])
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "name": name,
-        "y": list(heads),
-        "x": list(values),
-        "text": [signed(found, decimals) if found is not None else "" for found in values],
-        "textposition": "outside",
-        "cliponaxis": False,
-        "hovertemplate": "%{y}<br>%{fullData.name}: %{text}<extra></extra>",
-    }
+    return go.Bar(
+        orientation="h",
+        name=name,
+        y=heads,
+        x=values,
+        text=[signed(found, decimals) if found is not None else "" for found in values],
+        textposition="outside",
+        cliponaxis=False,
+        marker=marker,
+        hovertemplate="%{y}<br>%{fullData.name}: %{text}<extra></extra>",
+    )
 
 
 def _axes(board: Board, values: Sequence[float | None]) -> dict[str, Any]:

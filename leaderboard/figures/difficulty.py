@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from leaderboard.comparison.queries.collection import OpenCollection, open_collection
 from leaderboard.comparison.queries.difficulty import Difficulty, difficulty
 from leaderboard.core.measures import better
+from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Cell, Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import BLUE, INK, ORANGE
 
@@ -46,12 +47,12 @@ def build(request: FigureRequest) -> Plot:
             [collection.judgements.query_ids[row] for row in rows],
             page.board.baseline,
         ),
-        layout={
-            "height": 400,
-            "xaxis": {"title": {"text": "queries, the hardest first"}, "range": [0.5, queries + 0.5]},
-            "yaxis": {"title": {"text": measure}, "rangemode": "tozero"},
-            "hovermode": "closest",
-        },
+        layout=go.Layout(
+            height=400,
+            xaxis={"title_text": "queries, the hardest first", "range": [0.5, queries + 0.5]},
+            yaxis={"title_text": measure, "rangemode": "tozero"},
+            hovermode="closest",
+        ),
         table=_table(found, rows, places + 1, collection, page.board.baseline),
         caption=f"{measure} of each judged query of {name} over {found.systems} "
         f"{'system' if found.systems == 1 else 'systems'}: the mean, from the lowest to the highest as a band, and "
@@ -71,44 +72,41 @@ def _order(found: Difficulty, collection: OpenCollection, measure: str) -> NDArr
 
 def _traces(
     found: Difficulty, rows: NDArray[np.intp], places: NDArray[np.int_], names: list[str], baseline: str
-) -> list[dict[str, Any]]:
+) -> list[go.Scatter]:
     across = places.tolist()
     lowest, highest = found.lowest[rows], found.highest[rows]
-    band = {
-        "type": "scatter",
-        "mode": "lines",
-        "name": "lowest to highest",
-        "x": [*across, *reversed(across)],
-        "y": [*highest.tolist(), *reversed(lowest.tolist())],
-        "fill": "toself",
-        "fillcolor": BLUE,
-        "opacity": 0.22,
-        "line": {"width": 0, "color": BLUE},
-        "hoverinfo": "skip",
-    }
-    mean = {
-        "type": "scatter",
-        "mode": "lines",
-        "name": "mean",
-        "x": across,
-        "y": found.mean[rows].tolist(),
-        "customdata": names,
-        "line": {"color": INK, "width": 2},
-        "hovertemplate": "query %{customdata}<br>mean %{y:.3f}<extra></extra>",
-    }
+    band = go.Scatter(
+        mode="lines",
+        name="lowest to highest",
+        x=[*across, *reversed(across)],
+        y=[*highest.tolist(), *reversed(lowest.tolist())],
+        fill="toself",
+        fillcolor=BLUE,
+        opacity=0.22,
+        line={"width": 0, "color": BLUE},
+        hoverinfo="skip",
+    )
+    mean = go.Scatter(
+        mode="lines",
+        name="mean",
+        x=across,
+        y=found.mean[rows].tolist(),
+        customdata=names,
+        line={"color": INK, "width": 2},
+        hovertemplate="query %{customdata}<br>mean %{y:.3f}<extra></extra>",
+    )
     traces = [band, mean] if found.systems > 1 else [mean]
     if found.baseline is not None and found.systems > 1:
         traces.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": baseline,
-                "x": across,
-                "y": found.baseline[rows].tolist(),
-                "customdata": names,
-                "marker": {"color": ORANGE, "size": 4, "symbol": "diamond"},
-                "hovertemplate": "query %{customdata}<br>%{fullData.name} %{y:.3f}<extra></extra>",
-            }
+            go.Scatter(
+                mode="markers",
+                name=baseline,
+                x=across,
+                y=found.baseline[rows].tolist(),
+                customdata=names,
+                marker={"color": ORANGE, "size": 4, "symbol": "diamond"},
+                hovertemplate="query %{customdata}<br>%{fullData.name} %{y:.3f}<extra></extra>",
+            )
         )
     return traces
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import combinations
 from typing import NamedTuple
+
+import numpy as np
 
 from leaderboard.boards.model import Row
 from leaderboard.figures import points
 from leaderboard.figures.axes import linear_axis, sentence
+from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.points import Point
 from leaderboard.figures.rows import (
@@ -65,11 +67,11 @@ def build(request: FigureRequest) -> Plot:
     trained = [IN_DOMAIN in row.marks.get(sides.trained.column, "") for row in rows]
     return Plot(
         data=points.traces(found),
-        layout={
-            "height": 420,
-            "xaxis": linear_axis(sentence(across), [point.x for point in found]),
-            "yaxis": linear_axis(sentence(up), [point.y for point in found]),
-        },
+        layout=go.Layout(
+            height=420,
+            xaxis=linear_axis(sentence(across), [point.x for point in found]),
+            yaxis=linear_axis(sentence(up), [point.y for point in found]),
+        ),
         table=Table(
             ("System", sentence(across), sentence(up), f"Trained on {sides.trained.name}"),
             [
@@ -137,9 +139,8 @@ def _correlation(found: Sequence[Point]) -> list[str]:
     """Kendall's τ-a of the two orders: pairs in the same order less those in the other, over all pairs."""
     if not 3 <= len(found) <= MOST_COMPARED:
         return []
-    pairs = list(combinations(found, 2))
-    signs = [(a.x - b.x) * (a.y - b.y) for a, b in pairs]
-    agreement = sum((sign > 0) - (sign < 0) for sign in signs) / len(pairs)
+    x, y = (np.subtract.outer(axis, axis) for axis in ([one.x for one in found], [one.y for one in found]))
+    agreement = np.sign(x * y).sum() / (len(found) * (len(found) - 1))
     return [
         f"Kendall's τ of the two orders is {agreement:.2f} over {len(found)} systems (1: the same, 0: unrelated)."
     ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 #: The picture's assumed size inside its axes, wide and on a phone, in pixels; how far names may reach beyond it at the
@@ -106,6 +106,15 @@ def labelled(
             wide.texts, wide.positions, narrow.texts, narrow.positions, strict=True
         )
     ]
+
+
+def texts_of(labels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the trace of these points says of their labels, and what it says on a phone."""
+    return {**_texts(labels), "meta": {"narrow": _texts([label["narrow"] for label in labels])}}
+
+
+def _texts(labels: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {key: [label[key] for label in labels] for key in ("text", "textposition")}
 
 
 def width_of(name: str) -> float:

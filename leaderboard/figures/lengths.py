@@ -11,8 +11,9 @@ from evaluation.collections.profiles.lengths import EDGES, QUANTILES, LengthDist
 from leaderboard.boards.model import Row
 from leaderboard.figures.axes import linear_ticks
 from leaderboard.figures.bars import LONGEST_NAME, LONGEST_NARROW_NAME, cut, row_name
-from leaderboard.figures.model import Figure, FigureRequest, Plot, Table, Trace
-from leaderboard.figures.palette import BLUE, GREEN, GREY, INK, ORANGE, PURPLE, SYMBOLS
+from leaderboard.figures.graph_objects import go
+from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
+from leaderboard.figures.palette import BLUE, GREEN, GREY, INK, ORANGE, PAPER, PURPLE, SYMBOLS
 from leaderboard.models.datasets import Visibility
 from leaderboard.results.profiles.public import CollectionLengths, lengths_of, retrieved_lengths
 from leaderboard.results.profiles.store import DEPTH
@@ -128,7 +129,7 @@ def _densities(lengths: LengthDistribution) -> np.ndarray[Any, np.dtype[np.float
     return np.asarray(lengths.counts / max(lengths.total, 1) / np.diff(np.log2(places)), np.float64)
 
 
-def _outlines(lanes: Sequence[_Lane]) -> list[Trace]:
+def _outlines(lanes: Sequence[_Lane]) -> list[go.Scatter]:
     """The histograms as closed outlines, all to one scale."""
     densities = [_densities(lane.lengths) for lane in lanes]
     highest = max(float(density.max()) for density in densities) or 1.0
@@ -140,62 +141,56 @@ def _outlines(lanes: Sequence[_Lane]) -> list[Trace]:
         across = [edge for bin_ in bins for edge in (edges[bin_], edges[bin_ + 1])]
         up = [float(density[bin_]) / highest * _WIDEST for bin_ in bins for _ in range(2)]
         traces.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": lane.name,
-                "x": [round(value, 3) for value in (*across, *reversed(across))],
-                "y": [
-                    round(value, 4)
-                    for value in (*(number - each for each in up), *(number + each for each in reversed(up)))
-                ],
-                "fill": "toself",
-                "fillcolor": lane.color,
-                "opacity": 0.45,
-                "line": {"color": lane.color, "width": 1},
-                "hoverinfo": "skip",
-                "showlegend": False,
-            }
+            go.Scatter(
+                mode="lines",
+                name=lane.name,
+                x=[round(value, 3) for value in (*across, *reversed(across))],
+                y=[round(number + each, 4) for each in (*(-each for each in up), *reversed(up))],
+                fill="toself",
+                fillcolor=lane.color,
+                opacity=0.45,
+                line={"color": lane.color, "width": 1},
+                hoverinfo="skip",
+                showlegend=False,
+            )
         )
     return traces
 
 
-def _boxes(lanes: Sequence[_Lane]) -> list[Trace]:
+def _boxes(lanes: Sequence[_Lane]) -> list[go.Scatter]:
     """Lines from 5 % to 95 %, bars over the middle half, dots at the medians."""
     quantiles = [_quantiles(lane.lengths) for lane in lanes]
     return [
         _spans(quantiles, 0, 4, 1.5),
         _spans(quantiles, 1, 3, 5),
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": "Median",
-            "x": [_place(each[2]) for each in quantiles],
-            "y": list(range(len(lanes))),
-            "customdata": [[lane.name, *each] for lane, each in zip(lanes, quantiles, strict=True)],
-            "marker": {"color": "var(--paper)", "size": 8, "line": {"color": INK, "width": 1.5}},
-            "hovertemplate": "%{customdata[0]}<br>median %{customdata[3]:,.0f} words<br>"
+        go.Scatter(
+            mode="markers",
+            name="Median",
+            x=[_place(each[2]) for each in quantiles],
+            y=list(range(len(lanes))),
+            customdata=[[lane.name, *each] for lane, each in zip(lanes, quantiles, strict=True)],
+            marker={"color": PAPER, "size": 8, "line": {"color": INK, "width": 1.5}},
+            hovertemplate="%{customdata[0]}<br>median %{customdata[3]:,.0f} words<br>"
             "middle half %{customdata[2]:,.0f} to %{customdata[4]:,.0f}<br>"
             "5 % to 95 %: %{customdata[1]:,.0f} to %{customdata[5]:,.0f}<extra></extra>",
-            "showlegend": False,
-        },
+            showlegend=False,
+        ),
     ]
 
 
-def _spans(quantiles: Sequence[tuple[float, ...]], low: int, high: int, width: float) -> Trace:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": f"{QUANTILES[low + 1]:.0%} to {QUANTILES[high + 1]:.0%}",
-        "x": [value for each in quantiles for value in (_place(each[low]), _place(each[high]), None)],
-        "y": [value for number in range(len(quantiles)) for value in (number, number, None)],
-        "line": {"color": INK, "width": width},
-        "hoverinfo": "skip",
-        "showlegend": False,
-    }
+def _spans(quantiles: Sequence[tuple[float, ...]], low: int, high: int, width: float) -> go.Scatter:
+    return go.Scatter(
+        mode="lines",
+        name=f"{QUANTILES[low + 1]:.0%} to {QUANTILES[high + 1]:.0%}",
+        x=[value for each in quantiles for value in (_place(each[low]), _place(each[high]), None)],
+        y=[value for number in range(len(quantiles)) for value in (number, number, None)],
+        line={"color": INK, "width": width},
+        hoverinfo="skip",
+        showlegend=False,
+    )
 
 
-def _layout(lanes: Sequence[_Lane]) -> dict[str, Any]:
+def _layout(lanes: Sequence[_Lane]) -> go.Layout:
     longest = max(max(lane.lengths.quantiles, default=1.0) for lane in lanes)
     shortest = min(min(lane.lengths.quantiles, default=0.0) for lane in lanes)
     ticks = [1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 1_000_000]
@@ -211,17 +206,17 @@ def _layout(lanes: Sequence[_Lane]) -> dict[str, Any]:
         "ticks": "",
     }
     short = [cut(lane.name, LONGEST_NARROW_NAME) for lane in lanes]
-    return {
-        "height": len(lanes) * _LANE + 80,
-        "xaxis": {
+    return go.Layout(
+        height=len(lanes) * _LANE + 80,
+        xaxis={
             "type": "log",
-            "title": {"text": "words per document"},
+            "title_text": "words per document",
             "tickvals": [_place(tick) for tick in (*zero, *shown)],
             "ticktext": [f"{tick:,}" for tick in (*zero, *shown)],
         },
-        "yaxis": rows,
-        "meta": {"narrow": {"yaxis": {**rows, "ticktext": short}}},
-    }
+        yaxis=rows,
+        meta={"narrow": {"yaxis": {**rows, "ticktext": short}}},
+    )
 
 
 def build_relevance(request: FigureRequest) -> Plot:
@@ -245,15 +240,12 @@ def build_relevance(request: FigureRequest) -> Plot:
             _line(number, name, ranges, column)
             for number, ((name, _), column) in enumerate(zip(lines, columns, strict=True))
         ],
-        layout={
-            "height": 400,
-            "xaxis": {"type": "category", "title": {"text": "words per document"}},
-            "yaxis": {
-                "title": {"text": "share of documents"},
-                "range": [0.0, 1.06 * highest],
-                **linear_ticks(0.0, 1.06 * highest, percent=True),
-            },
-        },
+        layout=go.Layout(
+            height=400,
+            xaxis={"type": "category", "title_text": "words per document"},
+            yaxis={"range": [0.0, 1.06 * highest], **linear_ticks(0.0, 1.06 * highest, percent=True)},
+            yaxis_title_text="share of documents",
+        ),
         table=Table(
             ("Words", *(name for name, _ in lines)),
             [(label, *(column[place] for column in columns)) for place, label in enumerate(ranges)],
@@ -272,18 +264,17 @@ def _range(low: int, high: int) -> str:
     return f"{low:,}" if high == low + 1 else f"{low:,}–{high - 1:,}"
 
 
-def _line(number: int, name: str, ranges: list[str], column: list[float]) -> Trace:
+def _line(number: int, name: str, ranges: list[str], column: list[float]) -> go.Scatter:
     hue = _LINE_HUES[number]
-    return {
-        "type": "scatter",
-        "mode": "lines+markers",
-        "name": name,
-        "x": ranges,
-        "y": column,
-        "line": {"color": hue, "width": 2.5 if number < 2 else 1.5, "dash": "dot" if not number else "solid"},
-        "marker": {"color": hue, "symbol": SYMBOLS[number % len(SYMBOLS)], "size": 8},
-        "hovertemplate": "%{fullData.name}<br>%{x} words: %{y:.1%}<extra></extra>",
-    }
+    return go.Scatter(
+        mode="lines+markers",
+        name=name,
+        x=ranges,
+        y=column,
+        line={"color": hue, "width": 2.5 if number < 2 else 1.5, "dash": "dot" if not number else "solid"},
+        marker={"color": hue, "symbol": SYMBOLS[number % len(SYMBOLS)], "size": 8},
+        hovertemplate="%{fullData.name}<br>%{x} words: %{y:.1%}<extra></extra>",
+    )
 
 
 FIGURES = (

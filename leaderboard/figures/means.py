@@ -8,6 +8,7 @@ from typing import Any
 from leaderboard.boards.model import Row
 from leaderboard.figures.axes import linear_axis
 from leaderboard.figures.bars import bar_layout
+from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import GREY, HUES, PAPER, SYMBOLS
 from leaderboard.figures.rows import (
@@ -55,14 +56,15 @@ def _build(request: FigureRequest, what: str, group_of: Any) -> Plot:
     labels = {group: f"{group} ({len(groups[group])})" for group in means}
     return Plot(
         data=_traces(rows, names, means, labels, form),
-        layout={
-            **bar_layout(len(means), 34),
-            "xaxis": linear_axis(
+        layout=bar_layout(
+            len(means),
+            34,
+            xaxis=linear_axis(
                 f"Mean {page.board.measure}",
                 [value for found in means.values() for value in found if value is not None],
             ),
-            "yaxis": {**bar_layout(1)["yaxis"], "showgrid": True},
-        },
+            yaxis_showgrid=True,
+        ),
         table=Table(
             (what.capitalize(), "Datasets", *names),
             [(group, len(groups[group]), *found) for group, found in means.items()],
@@ -92,34 +94,25 @@ def _traces(
     means: Mapping[str, Sequence[float | None]],
     labels: Mapping[str, str],
     form: str,
-) -> list[dict[str, Any]]:
+) -> list[go.Scatter]:
     hues = [hue for hue in HUES if hue != GREY]
     found, others = [], 0
     for number, (row, name) in enumerate(zip(rows, names, strict=True)):
-        color, symbol = GREY, "line-ns-open"
+        look = {"color": GREY, "symbol": "line-ns-open", "size": 16, "line": {"color": GREY, "width": 3}}
         if not row.entry.is_baseline:
-            color, symbol = hues[others % len(hues)], SYMBOLS[others % len(SYMBOLS)]
+            look = {"color": hues[others % len(hues)], "symbol": SYMBOLS[others % len(SYMBOLS)], "size": 10}
+            look["line"] = {"color": PAPER, "width": 1}
             others += 1
         drawn = [group for group in means if means[group][number] is not None]
         found.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "name": name,
-                "x": [means[group][number] for group in drawn],
-                "y": [labels[group] for group in drawn],
-                "hovertemplate": f"%{{y}}<br>%{{fullData.name}}: %{{x:{form}}}<extra></extra>",
-                "marker": {
-                    "color": color,
-                    "symbol": symbol,
-                    "size": 16 if row.entry.is_baseline else 10,
-                    "opacity": 0.95,
-                    "line": {
-                        "color": color if row.entry.is_baseline else PAPER,
-                        "width": 3 if row.entry.is_baseline else 1,
-                    },
-                },
-            }
+            go.Scatter(
+                mode="markers",
+                name=name,
+                x=[means[group][number] for group in drawn],
+                y=[labels[group] for group in drawn],
+                hovertemplate=f"%{{y}}<br>%{{fullData.name}}: %{{x:{form}}}<extra></extra>",
+                marker={**look, "opacity": 0.95},
+            )
         )
     return found
 

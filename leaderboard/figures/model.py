@@ -18,11 +18,11 @@ from leaderboard.boards.state import BoardState, Parameters
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.text.numbers import MINUS
 from leaderboard.datasets import lists
+from leaderboard.figures.graph_objects import go
 from leaderboard.figures.texts import plain
 
 Subject = Literal["benchmark", "dataset", "system", "comparison", "site"]
 Cell = str | float | int | None
-Trace = dict[str, Any]
 
 #: So many systems may be named.
 MOST_SYSTEMS = 12
@@ -66,13 +66,13 @@ def _text(value: Cell, form: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A figure of some subject: plotly's `data` and `layout`, and the same as words and table.
+    """A figure of some subject: plotly's traces and its layout, and the same as words and table.
 
     `subtitle` names subject and measure; a picture that is taken away has it under its title.
     """
 
-    data: list[Trace]
-    layout: dict[str, Any]
+    data: list[Any]
+    layout: go.Layout | None
     table: Table
     caption: str
     subtitle: str = ""
@@ -81,7 +81,7 @@ class Plot:
     @classmethod
     def empty(cls, reason: str) -> Plot:
         """Nothing to draw, and why."""
-        return cls([], {}, Table((), ()), reason)
+        return cls([], None, Table((), ()), reason)
 
 
 def always(dataset: Mapping[str, Any]) -> bool:
@@ -134,8 +134,8 @@ class Figure:
             "subtitle": plot.subtitle,
             "caption": plot.caption,
             "notes": plot.notes,
-            "data": plain(plot.data),
-            "layout": plain(plot.layout),
+            "data": [plain(trace.to_plotly_json()) for trace in plot.data],
+            "layout": plain(plot.layout.to_plotly_json()) if plot.layout is not None else {},
             "table": plot.table.as_data(),
         }
 

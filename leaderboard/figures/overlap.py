@@ -7,9 +7,10 @@ from numpy.typing import NDArray
 
 from evaluation.collections.profiles.scaling import classical_scaling
 from evaluation.collections.profiles.unigrams import TOKENISATION
-from leaderboard.figures.bars import LONGEST_NAME, LONGEST_NARROW_NAME, cut
-from leaderboard.figures.model import Cell, Figure, FigureRequest, Plot, Table
-from leaderboard.figures.palette import INK, SCALE, mark
+from leaderboard.figures.bars import LONGEST_NAME, LONGEST_NARROW_NAME, cut, heatmap
+from leaderboard.figures.graph_objects import go
+from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
+from leaderboard.figures.palette import INK, mark
 from leaderboard.results.profiles.public import Overlaps, overlaps
 
 #: With more datasets than that the numbers no longer fit into the fields.
@@ -44,43 +45,30 @@ def build_heatmap(request: FigureRequest) -> Plot:
     order = np.argsort(across, kind="stable")
     names = [found.datasets[place].name for place in order]
     values = found.similarities[np.ix_(order, order)]
-    shown: list[list[Cell]] = [
+    shown: list[list[float | None]] = [
         [None if row == column else float(values[row, column]) for column in range(len(names))]
         for row in range(len(names))
     ]
-    with_numbers = len(names) <= _MOST_WITH_NUMBERS
     axis = {"type": "category", "showgrid": False, "ticks": ""}
-    labels = [cut(name, LONGEST_NAME) for name in names]
     short = [cut(name, LONGEST_NARROW_NAME) for name in names]
     return Plot(
         data=[
-            {
-                "type": "heatmap",
-                "x": labels,
-                "y": labels,
-                "z": shown,
-                "colorscale": SCALE,
-                "zmin": 0,
-                "zmax": max(float(value) for row in shown for value in row if value is not None) or 1.0,
-                "xgap": 2,
-                "ygap": 2,
-                "texttemplate": "%{z:.2f}" if with_numbers else "",
-                "textfont": {"color": INK},
-                "hovertemplate": "%{y} and %{x}: %{z:.3f}<extra></extra>",
-                "hoverongaps": False,
-                "colorbar": {
-                    "thickness": 10,
-                    "outlinewidth": 0,
-                    "title": {"text": "overlap", "side": "right", "font": {"size": 12}},
-                },
-                "meta": {"narrow": {"x": short, "y": short, "showscale": False}},
-            }
+            heatmap(
+                [cut(name, LONGEST_NAME) for name in names],
+                shown,
+                zmax=max(value for row in shown for value in row if value is not None) or 1.0,
+                texttemplate="%{z:.2f}" if len(names) <= _MOST_WITH_NUMBERS else "",
+                hovertemplate="%{y} and %{x}: %{z:.3f}<extra></extra>",
+                colorbar={"thickness": 10, "outlinewidth": 0},
+                colorbar_title={"text": "overlap", "side": "right", "font_size": 12},
+                meta={"narrow": {"x": short, "y": short, "showscale": False}},
+            )
         ],
-        layout={
-            "height": 160 + 36 * max(len(names), 4),
-            "xaxis": {**axis, "tickangle": -40},
-            "yaxis": {**axis, "autorange": "reversed"},
-        },
+        layout=go.Layout(
+            height=160 + 36 * max(len(names), 4),
+            xaxis={**axis, "tickangle": -40},
+            yaxis={**axis, "autorange": "reversed"},
+        ),
         table=Table(
             ("Dataset", *names),
             [(name, *row) for name, row in zip(names, shown, strict=True)],
@@ -120,32 +108,31 @@ def build_map(request: FigureRequest) -> Plot:
         of_domain = [points[place] for place in chosen]
         look = mark(number)
         traces.append(
-            {
-                "type": "scatter",
-                "mode": "markers+text",
-                "name": domain,
-                "x": [point[2] for point in of_domain],
-                "y": [point[3] for point in of_domain],
-                "text": [cut(point[0], LONGEST_NARROW_NAME) for point in of_domain],
-                "textposition": ["bottom center" if below[place] else "top center" for place in chosen],
-                "textfont": {"color": INK},
-                "cliponaxis": False,
-                "marker": {"size": 11, "color": look.color, "symbol": look.symbol},
-                "hovertemplate": "%{text}<extra></extra>",
-            }
+            go.Scatter(
+                mode="markers+text",
+                name=domain,
+                x=[point[2] for point in of_domain],
+                y=[point[3] for point in of_domain],
+                text=[cut(point[0], LONGEST_NARROW_NAME) for point in of_domain],
+                textposition=["bottom center" if below[place] else "top center" for place in chosen],
+                textfont_color=INK,
+                cliponaxis=False,
+                marker={"size": 11, "color": look.color, "symbol": look.symbol},
+                hovertemplate="%{text}<extra></extra>",
+            )
         )
     axis = {"showticklabels": False, "ticks": "", "zeroline": False}
     reach = max(float(np.abs(placed.points).max()), 1e-9)
     across_axis = {**axis, "range": [-1.25 * reach, 1.25 * reach]}
     return Plot(
         data=traces,
-        layout={
-            "height": 460,
-            "showlegend": True,
-            "xaxis": across_axis,
-            "yaxis": {**across_axis, "scaleanchor": "x"},
-            "meta": {"narrow": {"xaxis": {**axis, "range": [-1.7 * reach, 1.7 * reach]}}},
-        },
+        layout=go.Layout(
+            height=460,
+            showlegend=True,
+            xaxis=across_axis,
+            yaxis={**across_axis, "scaleanchor": "x"},
+            meta={"narrow": {"xaxis": {**axis, "range": [-1.7 * reach, 1.7 * reach]}}},
+        ),
         table=Table(("Dataset", "Domain", "Across", "Up"), points, ("", "", "+.3f", "+.3f")),
         caption=f"{len(points)} collections by the vocabulary they share: the nearer, the more. Classical scaling of "
         f"1 − overlap to two axes, meaningless in themselves, that keep {placed.kept:.0%} of the distances’ spread. "

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+import numpy as np
+
+from leaderboard.boards.benchmark.aggregates import wins
 from leaderboard.boards.model import Row
 from leaderboard.core.measures import better
-from leaderboard.figures.bars import cut
+from leaderboard.figures.bars import cut, heatmap
+from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
-from leaderboard.figures.palette import INK, SCALE
 from leaderboard.figures.rows import (
     Place,
     chosen_first,
@@ -25,12 +27,8 @@ from leaderboard.figures.rows import (
 MOST_SYSTEMS, MOST_NARROW = 12, 8
 
 
-class Wins(NamedTuple):
-    """On how many datasets a system is better than, equal to, and worse than another."""
-
-    wins: int
-    ties: int
-    losses: int
+#: On how many datasets a system is better than, equal to, and worse than another.
+Counts = tuple[int, int, int]
 
 
 def build(request: FigureRequest) -> Plot:
@@ -45,8 +43,7 @@ def build(request: FigureRequest) -> Plot:
     if len(rows) < 2 or not places:
         return Plot.empty("A comparison needs two systems of one kind, reported or scored.")
     names = names_of(rows)
-    lower = better(page.board.measure) == "lower"
-    found = [[_compared(row, other, places, lower=lower) for other in rows] for row in rows]
+    found = _compared(rows, places, lower=better(page.board.measure) == "lower")
     counted = told_kind(kind)
     return Plot(
         data=[_cells(names, found)],
@@ -62,64 +59,47 @@ def build(request: FigureRequest) -> Plot:
     )
 
 
-def _compared(row: Row, other: Row, places: Sequence[Place], *, lower: bool) -> Wins | None:
-    """What the row won, tied and lost against the other; None for itself and where they share no dataset."""
-    if row is other:
-        return None
-    pairs = [(row.values[place.column], other.values[place.column]) for place in places]
-    differences = [
-        mine - theirs
-        for mine, theirs in pairs
-        if isinstance(mine, (int, float)) and isinstance(theirs, (int, float))
+def _compared(rows: Sequence[Row], places: Sequence[Place], *, lower: bool) -> list[list[Counts | None]]:
+    """What each row won, tied and lost against each other; None for itself and where they share no dataset."""
+    scores = np.array([[row.values[place.column] for place in places] for row in rows], np.float64)
+    against = [zip(*wins(mine, scores, lower_is_better=lower), strict=True) for mine in scores]
+    return [
+        [counts if any(counts) and number != other else None for other, counts in enumerate(line)]
+        for number, line in enumerate(against)
     ]
-    above, below = sum(each > 0 for each in differences), sum(each < 0 for each in differences)
-    if not differences:
-        return None
-    won, lost = (below, above) if lower else (above, below)
-    return Wins(won, len(differences) - won - lost, lost)
 
 
-def _cell(found: Wins | None) -> str:
-    return f"{found.wins}–{found.losses}" if found else ""
+def _cell(found: Counts | None) -> str:
+    return f"{found[0]}–{found[2]}" if found else ""
 
 
-def _share(found: Wins | None) -> float | None:
+def _share(found: Counts | None) -> float | None:
     """The share of the common datasets that were won, a tie half."""
-    if found is None:
-        return None
-    return round((found.wins + found.ties / 2) / (found.wins + found.ties + found.losses), 4)
+    return round((found[0] + found[1] / 2) / sum(found), 4) if found else None
 
 
-def _cells(names: Sequence[str], found: Sequence[Sequence[Wins | None]]) -> dict[str, object]:
+def _cells(names: Sequence[str], found: Sequence[Sequence[Counts | None]]) -> go.Heatmap:
     short = [cut(name, 22) for name in names]
     labels = short if len(set(short)) == len(short) else list(names)
-    return {
-        "type": "heatmap",
-        "x": labels,
-        "y": labels,
-        "z": [[_share(one) for one in line] for line in found],
-        "text": [[_cell(one) for one in line] for line in found],
-        "texttemplate": "%{text}",
-        "textfont": {"color": INK},
-        "hovertemplate": "%{y} against %{x}<br>won–lost %{text}<extra></extra>",
-        "hoverongaps": False,
-        "zmin": 0,
-        "zmax": 1,
-        "colorscale": SCALE,
-        "showscale": False,
-        "xgap": 2,
-        "ygap": 2,
-    }
+    return heatmap(
+        labels,
+        [[_share(one) for one in line] for line in found],
+        text=[[_cell(one) for one in line] for line in found],
+        texttemplate="%{text}",
+        hovertemplate="%{y} against %{x}<br>won–lost %{text}<extra></extra>",
+        zmax=1,
+        showscale=False,
+    )
 
 
-def _layout(number: int) -> dict[str, object]:
+def _layout(number: int) -> go.Layout:
     axis = {"type": "category", "showgrid": False, "ticks": "", "zeroline": False}
-    return {
-        "height": number * 34 + 130,
-        "xaxis": {**axis, "side": "top", "tickangle": -45},
-        "yaxis": {**axis, "autorange": "reversed"},
-        "meta": {"narrow": {"font": {"size": 9}}} if number > MOST_NARROW else {},
-    }
+    return go.Layout(
+        height=number * 34 + 130,
+        xaxis={**axis, "side": "top", "tickangle": -45},
+        yaxis={**axis, "autorange": "reversed"},
+        meta={"narrow": {"font": {"size": 9}}} if number > MOST_NARROW else {},
+    )
 
 
 def _notes(of_kind: int, shown: int, *, other: int) -> list[str]:

@@ -12,6 +12,7 @@ from leaderboard.core.text.numbers import significant
 from leaderboard.figures import points
 from leaderboard.figures.axes import linear_axis, log_axis, sentence, uncapitalised
 from leaderboard.figures.effectiveness import effectiveness
+from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Choice, Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import SOFT
 from leaderboard.figures.points import Point
@@ -78,11 +79,11 @@ def build(request: FigureRequest) -> Plot:
     without = [row for number, row in enumerate(rows) if number not in costs.values]
     return Plot(
         data=[_line(found, best), *points.traces(found, first=best, log_x=True, width=760.0)],
-        layout={
-            "height": 440,
-            "xaxis": log_axis(f"{costs.title}, log scale", [point.x for point in found]),
-            "yaxis": linear_axis(sentence(y_title), [point.y for point in found]),
-        },
+        layout=go.Layout(
+            height=440,
+            xaxis=log_axis(f"{costs.title}, log scale", [point.x for point in found]),
+            yaxis=linear_axis(sentence(y_title), [point.y for point in found]),
+        ),
         table=Table(
             ("System", y_title, costs.title, "On the frontier"),
             [
@@ -199,16 +200,15 @@ def frontier(found: Sequence[Point], *, lower_is_better: bool = False) -> list[i
     return best
 
 
-def _line(found: Sequence[Point], best: Sequence[int]) -> dict[str, object]:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": "Pareto frontier",
-        "x": [found[number].x for number in best],
-        "y": [found[number].y for number in best],
-        "line": {"color": SOFT, "width": 1.5, "dash": "dot", "shape": "hv"},
-        "hoverinfo": "skip",
-    }
+def _line(found: Sequence[Point], best: Sequence[int]) -> go.Scatter:
+    return go.Scatter(
+        mode="lines",
+        name="Pareto frontier",
+        x=[found[number].x for number in best],
+        y=[found[number].y for number in best],
+        line={"color": SOFT, "width": 1.5, "dash": "dot", "shape": "hv"},
+        hoverinfo="skip",
+    )
 
 
 FIGURES = (

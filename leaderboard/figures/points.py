@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from leaderboard.boards.model import Row
-from leaderboard.figures.labels import WIDE, labelled
+from leaderboard.figures.graph_objects import go
+from leaderboard.figures.labels import WIDE, labelled, texts_of
 from leaderboard.figures.palette import ARCHITECTURE, PAPER
 from leaderboard.figures.texts import told
 from leaderboard.models import Architecture
@@ -26,7 +27,7 @@ class Point(NamedTuple):
 
 def traces(
     points: Sequence[Point], *, first: Sequence[int] = (), log_x: bool = False, width: float = WIDE
-) -> list[dict[str, Any]]:
+) -> list[go.Scatter]:
     """The points by architecture. The names at `first` find a place before the others.
 
     `width` is that of the picture on a wide screen, in pixels.
@@ -44,28 +45,16 @@ def traces(
         if not mine:
             continue
         found.append(
-            {
-                "type": "scatter",
-                "mode": "markers+text",
-                "name": LABELS[architecture],
-                "x": [points[number].x for number in mine],
-                "y": [points[number].y for number in mine],
-                "text": [labels[number]["text"] for number in mine],
-                "textposition": [labels[number]["textposition"] for number in mine],
+            go.Scatter(
+                mode="markers+text",
+                name=LABELS[architecture],
+                x=[points[number].x for number in mine],
+                y=[points[number].y for number in mine],
+                **texts_of([labels[number] for number in mine]),
                 **told([(points[number].name, *points[number].told) for number in mine]),
-                "cliponaxis": False,
-                "marker": {
-                    "color": mark.color,
-                    "symbol": mark.symbol,
-                    "size": 11,
-                    "line": {"color": PAPER, "width": 1},
-                },
-                "meta": {
-                    "narrow": {
-                        key: [labels[number]["narrow"][key] for number in mine]
-                        for key in ("text", "textposition")
-                    }
-                },
-            }
+                cliponaxis=False,
+                marker={"color": mark.color, "symbol": mark.symbol, "size": 11},
+                marker_line={"color": PAPER, "width": 1},
+            )
         )
     return found

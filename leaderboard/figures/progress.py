@@ -14,7 +14,8 @@ from leaderboard.core.measures import better
 from leaderboard.core.text.numbers import written
 from leaderboard.figures.axes import linear_axis, sentence
 from leaderboard.figures.effectiveness import effectiveness
-from leaderboard.figures.labels import labelled
+from leaderboard.figures.graph_objects import go
+from leaderboard.figures.labels import labelled, texts_of
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import BLUE, ORANGE, PAPER
 from leaderboard.figures.rows import (
@@ -75,11 +76,11 @@ def build(request: FigureRequest) -> Plot:
             if of_kind
             for trace in _traces(label, of_kind, color, symbol, form, lower=lower)
         ],
-        layout={
-            "height": 400,
-            "xaxis": _axis([one.date for one in found]),
-            "yaxis": linear_axis(sentence(y_title), [one.score for one in found]),
-        },
+        layout=go.Layout(
+            height=400,
+            xaxis=_axis([one.date for one in found]),
+            yaxis=linear_axis(sentence(y_title), [one.score for one in found]),
+        ),
         table=Table(
             ("System", "Date", y_title, "Best when it came"),
             [
@@ -203,48 +204,33 @@ def _day(when: str) -> str:
 
 def _traces(
     label: str, found: Sequence[_Dated], color: str, symbol: str, form: str, *, lower: bool
-) -> list[dict[str, Any]]:
+) -> list[go.Scatter]:
     best = best_so_far(found, lower=lower)
     days = [_day(one.date) for one in found]
     scale = [float(day[:4]) + int(day[5:7]) / 12 + int(day[8:10]) / 365 for day in days]
     labels = labelled(
         [one.name for one in found], [(x, one.score) for x, one in zip(scale, found, strict=True)], first=best
     )
-    decimals = int(form[-2])
-    line = {
-        "type": "scatter",
-        "mode": "lines",
-        "name": f"Best so far ({label.split(',')[0].lower()})",
-        "x": [days[number] for number in best] + [max(days)],
-        "y": [found[number].score for number in best] + [found[best[-1]].score],
-        "line": {
-            "color": color,
-            "width": 1.5,
-            "shape": "hv",
-            "dash": "dot" if symbol.endswith("open") else "solid",
-        },
-        "hoverinfo": "skip",
-    }
-    points = {
-        "type": "scatter",
-        "mode": "markers+text",
-        "name": label,
-        "x": days,
-        "y": [one.score for one in found],
-        "text": [label["text"] for label in labels],
-        "textposition": [label["textposition"] for label in labels],
+    decimals, is_open = int(form[-2]), symbol.endswith("open")
+    line = go.Scatter(
+        mode="lines",
+        name=f"Best so far ({label.split(',')[0].lower()})",
+        x=[days[number] for number in best] + [max(days)],
+        y=[found[number].score for number in best] + [found[best[-1]].score],
+        line={"color": color, "width": 1.5, "shape": "hv", "dash": "dot" if is_open else "solid"},
+        hoverinfo="skip",
+    )
+    points = go.Scatter(
+        mode="markers+text",
+        name=label,
+        x=days,
+        y=[one.score for one in found],
+        **texts_of(labels),
         **told([(one.name, f"{one.date}: {written(one.score, decimals)}") for one in found]),
-        "cliponaxis": False,
-        "marker": {
-            "color": color,
-            "symbol": symbol,
-            "size": 9,
-            "line": {"color": color if symbol.endswith("open") else PAPER, "width": 1.5},
-        },
-        "meta": {
-            "narrow": {key: [label["narrow"][key] for label in labels] for key in ("text", "textposition")}
-        },
-    }
+        cliponaxis=False,
+        marker={"color": color, "symbol": symbol, "size": 9},
+        marker_line={"color": color if is_open else PAPER, "width": 1.5},
+    )
     return [line, points] if len(best) > 1 or len(found) > 1 else [points]
 
 

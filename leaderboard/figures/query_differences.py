@@ -14,14 +14,11 @@ from leaderboard.comparison.queries.collection import (
 )
 from leaderboard.comparison.testing import with_values
 from leaderboard.core.http.choices import UnknownChoice
-from leaderboard.core.measures import better
+from leaderboard.figures.bars import evenly_spaced, upright_bars, upright_layout
 from leaderboard.figures.difficulty import has_open_judgements
+from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, NoSubject, Plot, Table
-from leaderboard.figures.palette import BETTER, WORSE
 from leaderboard.models import Dataset, Entry
-
-#: More bars are thinner than a line.
-MOST_BARS = 400
 
 
 def build(request: FigureRequest) -> Plot:
@@ -40,21 +37,15 @@ def build(request: FigureRequest) -> Plot:
         return Plot.empty(f"One of the two systems has no {measure} by query.")
     first, second = (entry.system.name for entry in entries)
     ordered = np.argsort(-pair.differences, kind="stable")
-    step = -(-len(ordered) // MOST_BARS)
-    shown = ordered[::step]
+    places, notes = evenly_spaced(len(ordered))
+    shown = ordered[places]
     differences = pair.differences[shown]
     names = [collection.judgements.query_ids[row] for row in shown.tolist()]
-    ranks = list(range(1, len(ordered) + 1, step))
+    ranks = [place + 1 for place in places]
     result = pair.result
     return Plot(
         data=[_bars(ranks, differences, names, collection, measure)],
-        layout={
-            "height": 340,
-            "bargap": 0.1 if len(shown) < 120 else 0,
-            "showlegend": False,
-            "xaxis": {"title": {"text": "queries, from the largest difference down"}, "showgrid": False},
-            "yaxis": {"title": {"text": f"Δ {measure}"}, "zeroline": True},
-        },
+        layout=upright_layout(len(shown), f"Δ {measure}", showlegend=False),
         table=Table(
             ("Place", "Query", f"Δ {measure}"),
             list(zip(ranks, names, differences.tolist(), strict=True)),
@@ -63,9 +54,7 @@ def build(request: FigureRequest) -> Plot:
         caption=f"{measure} of {second} less that of {first} on each of the {len(ordered):,} judged queries of "
         f"{collection.dataset.name}: {result.wins:,} won by {second}, {result.ties:,} tied, {result.losses:,} lost.",
         subtitle=f"{collection.dataset.name}, {measure}: {second} less {first}",
-        notes=[f"Of {len(ordered):,} queries {len(shown):,} are drawn, at equal distances in the order."]
-        if len(shown) < len(ordered)
-        else [],
+        notes=notes,
     )
 
 
@@ -95,20 +84,10 @@ def _bars(
     names: list[str],
     collection: OpenCollection,
     measure: str,
-) -> dict[str, object]:
-    lower = better(measure) == "lower"
+) -> go.Bar:
     texts = [collection.text(name)[:80] or name for name in names]
-    return {
-        "type": "bar",
-        "x": ranks,
-        "y": [round(value, 6) for value in differences.tolist()],
-        "customdata": texts,
-        "hovertemplate": "%{customdata}<br>%{y:+.4f}<extra></extra>",
-        "marker": {
-            "color": [BETTER if (value > 0) != lower else WORSE for value in differences.tolist()],
-            "line": {"width": 0},
-        },
-    }
+    hover = "%{customdata}<br>%{y:+.4f}<extra></extra>"
+    return upright_bars(ranks, differences.tolist(), measure, customdata=texts, hovertemplate=hover)
 
 
 FIGURES = (

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leaderboard.core.measures import better
+from leaderboard.figures.bars import evenly_spaced, upright_bars, upright_layout
+from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
-from leaderboard.figures.palette import BETTER, WORSE
 from leaderboard.rounds.topics import LEAST_OTHERS, Topic
 
-#: More bars are thinner than a line.
-MOST_BARS = 400
 _CAPTION = "A run’s value less the round’s median on each judged query."
 
 
@@ -20,10 +18,9 @@ def plot(topics: Sequence[Topic], run: str, measure: str, of_round: str) -> Plot
     if not known:
         return Plot.empty(f"No median is told where fewer than {LEAST_OTHERS} other teams have public runs.")
     ordered = sorted(known, key=lambda topic: -(topic.difference or 0.0))
-    step = -(-len(ordered) // MOST_BARS)
-    shown = ordered[::step]
-    places = list(range(1, len(ordered) + 1, step))
-    lower = better(measure) == "lower"
+    drawn, notes = evenly_spaced(len(ordered))
+    shown = [ordered[place] for place in drawn]
+    places = [place + 1 for place in drawn]
     differences = [round(topic.difference or 0.0, 6) for topic in shown]
     return Plot(
         data=[
@@ -31,25 +28,16 @@ def plot(topics: Sequence[Topic], run: str, measure: str, of_round: str) -> Plot
                 _line(name, places, _less_median(shown, name), dash)
                 for name, dash in (("best", "dot"), ("worst", "dash"))
             ),
-            {
-                "type": "bar",
-                "name": "own",
-                "x": places,
-                "y": differences,
-                "customdata": [topic.query for topic in shown],
-                "hovertemplate": "%{customdata}<br>%{y:+.3f}<extra></extra>",
-                "marker": {
-                    "color": [BETTER if (value > 0) != lower else WORSE for value in differences],
-                    "line": {"width": 0},
-                },
-            },
+            upright_bars(
+                places,
+                differences,
+                measure,
+                name="own",
+                customdata=[topic.query for topic in shown],
+                hovertemplate="%{customdata}<br>%{y:+.3f}<extra></extra>",
+            ),
         ],
-        layout={
-            "height": 340,
-            "bargap": 0.1 if len(shown) < 120 else 0,
-            "xaxis": {"title": {"text": "queries, from the largest difference down"}, "showgrid": False},
-            "yaxis": {"title": {"text": f"{measure} less the median"}, "zeroline": True},
-        },
+        layout=upright_layout(len(shown), f"{measure} less the median"),
         table=Table(
             ("Place", "Query", "Own less median", "Best less median", "Worst less median"),
             [
@@ -67,9 +55,7 @@ def plot(topics: Sequence[Topic], run: str, measure: str, of_round: str) -> Plot
         ),
         caption=f"{measure} of {run} less the median of {of_round} on each of the {len(ordered):,} judged queries.",
         subtitle=f"{of_round}, {measure}: {run} less the median",
-        notes=[f"Of {len(ordered):,} queries {len(shown):,} are drawn, at equal distances in the order."]
-        if len(shown) < len(ordered)
-        else [],
+        notes=notes,
     )
 
 
@@ -77,16 +63,15 @@ def _less_median(topics: Sequence[Topic], name: str) -> list[float]:
     return [round(getattr(topic, name) - (topic.median or 0.0), 6) for topic in topics]
 
 
-def _line(name: str, places: Sequence[int], values: Sequence[float], dash: str) -> dict[str, object]:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": name,
-        "x": list(places),
-        "y": list(values),
-        "line": {"dash": dash, "width": 1.5},
-        "hovertemplate": f"{name} %{{y:+.3f}}<extra></extra>",
-    }
+def _line(name: str, places: Sequence[int], values: Sequence[float], dash: str) -> go.Scatter:
+    return go.Scatter(
+        mode="lines",
+        name=name,
+        x=places,
+        y=values,
+        line={"dash": dash, "width": 1.5},
+        hovertemplate=f"{name} %{{y:+.3f}}<extra></extra>",
+    )
 
 
 def _of_no_page(request: FigureRequest) -> Plot:

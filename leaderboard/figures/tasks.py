@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from leaderboard.datasets import lists
 from leaderboard.figures.axes import log_axis
 from leaderboard.figures.bars import AROUND, bar_layout, cut
+from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import mark
 from leaderboard.figures.rows import Place, counts_several, datasets_of, titled
@@ -35,34 +36,29 @@ def build(request: FigureRequest) -> Plot:
     if not known:
         return Plot.empty("The sizes of these datasets are not known.")
     tasks = [(task, list(of_task)) for task, of_task in groupby(known, lambda one: one.task)]
-    axes = {
-        "documents": log_axis(
-            "Documents", [one.documents for one in known if one.documents] or [1], sparse=True
-        ),
-        "queries": log_axis("Queries", [one.queries for one in known if one.queries] or [1], sparse=True),
-    }
+    documents = log_axis("Documents", [one.documents for one in known if one.documents] or [1], sparse=True)
+    queries = log_axis("Queries", [one.queries for one in known if one.queries] or [1], sparse=True)
+    height = len(known) * 22 + AROUND
     return Plot(
         data=[
             trace for number, (task, of_task) in enumerate(tasks) for trace in _traces(number, task, of_task)
         ],
-        layout={
-            **bar_layout(len(known), 22),
-            "height": len(known) * 22 + AROUND + 10 * len(tasks),
-            "meta": {
+        layout=bar_layout(
+            len(known),
+            22,
+            height=height + 10 * len(tasks),
+            meta={
                 "narrow": {
                     "legend": {"entrywidth": 200, "tracegroupgap": 0},
-                    "height": len(known) * 22 + AROUND + 20 * len(tasks),
+                    "height": height + 20 * len(tasks),
                 }
             },
-            "xaxis": {**axes["documents"], "domain": [0.0, 0.6]},
-            "xaxis2": {**axes["queries"], "domain": [0.66, 1.0], "anchor": "y"},
-            "yaxis": {
-                **bar_layout(1)["yaxis"],
-                "showgrid": True,
-                "categoryorder": "array",
-                "categoryarray": [one.name for one in known],
-            },
-        },
+            xaxis={**documents, "domain": [0.0, 0.6]},
+            xaxis2={**queries, "domain": [0.66, 1.0], "anchor": "y"},
+            yaxis_showgrid=True,
+            yaxis_categoryorder="array",
+            yaxis_categoryarray=[one.name for one in known],
+        ),
         table=Table(
             ("Dataset", "Task", "Domain", "Documents", "Queries"),
             [(one.name, one.task, one.domain or None, one.documents, one.queries) for one in known],
@@ -97,10 +93,9 @@ def _sized(places: list[Place]) -> list[_Sized]:
     return sorted(found, key=lambda one: (order.index(one.task), -(one.documents or 0)))
 
 
-def _traces(number: int, task: str, found: list[_Sized]) -> list[dict[str, Any]]:
+def _traces(number: int, task: str, found: list[_Sized]) -> list[go.Scatter]:
     drawn = mark(number)
     shared = {
-        "type": "scatter",
         "mode": "markers",
         "name": task,
         "legendgroup": task,
@@ -108,18 +103,18 @@ def _traces(number: int, task: str, found: list[_Sized]) -> list[dict[str, Any]]
         "marker": {"color": drawn.color, "symbol": drawn.symbol, "size": 10},
     }
     return [
-        {
-            **shared,
-            "x": [one.documents for one in found],
-            "hovertemplate": "%{y}, %{fullData.name}<br>%{x:,} documents<extra></extra>",
-        },
-        {
-            **shared,
-            "x": [one.queries for one in found],
-            "xaxis": "x2",
-            "showlegend": False,
-            "hovertemplate": "%{y}, %{fullData.name}<br>%{x:,} queries<extra></extra>",
-        },
+        go.Scatter(
+            shared,
+            x=[one.documents for one in found],
+            hovertemplate="%{y}, %{fullData.name}<br>%{x:,} documents<extra></extra>",
+        ),
+        go.Scatter(
+            shared,
+            x=[one.queries for one in found],
+            xaxis="x2",
+            showlegend=False,
+            hovertemplate="%{y}, %{fullData.name}<br>%{x:,} queries<extra></extra>",
+        ),
     ]
 
 

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from leaderboard.boards.model import Row
 from leaderboard.figures.bars import bar_layout, rows_of_bars
+from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import BETTER, GREY, PAPER, WORSE
 from leaderboard.figures.rows import WINS, counts_several, datasets_of, names_of, present, titled
@@ -50,23 +51,16 @@ def build(request: FigureRequest) -> Plot:
     ]
     return Plot(
         data=[
-            _bars("Losses", names, [-one.lost for one in shown], [one.lost for one in shown], WORSE),
-            _bars("Wins", names, [one.won for one in shown], [one.won for one in shown], BETTER),
-            *(
-                [_bars("Ties", names, [one.tied for one in shown], [one.tied for one in shown], GREY)]
-                if any(one.tied for one in shown)
-                else []
-            ),
+            _bars("Losses", names, [one.lost for one in shown], WORSE, sign=-1),
+            _bars("Wins", names, [one.won for one in shown], BETTER),
+            *([_bars("Ties", names, ties, GREY)] if any(ties := [one.tied for one in shown]) else []),
         ],
-        layout={
-            **bar_layout(len(shown)),
-            "barmode": "relative",
-            "xaxis": {
-                "title": {"text": "← datasets lost · datasets won →"},
-                "range": [-datasets * 1.08, datasets * 1.08],
-                **_ticks(datasets),
-            },
-        },
+        layout=bar_layout(
+            len(shown),
+            barmode="relative",
+            xaxis={"range": [-datasets * 1.08, datasets * 1.08], **_ticks(datasets)},
+            xaxis_title_text="← datasets lost · datasets won →",
+        ),
         table=Table(
             ("System", "Wins", "Ties", "Losses", "Datasets compared"),
             [
@@ -91,25 +85,22 @@ def _on_coverage(incomplete: int, systems: int, datasets: int) -> list[str]:
     ]
 
 
-def _bars(
-    name: str, systems: list[str], lengths: list[int], numbers: list[int], color: str
-) -> dict[str, object]:
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "name": name,
-        "y": systems,
-        "x": lengths,
-        "text": [str(number) if number else "" for number in numbers],
-        "customdata": numbers,
-        "textposition": "inside",
-        "insidetextanchor": "middle",
-        "insidetextfont": {"color": PAPER},
-        "textangle": 0,
-        "constraintext": "none",
-        "hovertemplate": "%{y}<br>%{fullData.name}: %{customdata}<extra></extra>",
-        "marker": {"color": color},
-    }
+def _bars(name: str, systems: list[str], numbers: list[int], color: str, sign: int = 1) -> go.Bar:
+    return go.Bar(
+        orientation="h",
+        name=name,
+        y=systems,
+        x=[sign * number for number in numbers],
+        text=[str(number) if number else "" for number in numbers],
+        customdata=numbers,
+        textposition="inside",
+        insidetextanchor="middle",
+        insidetextfont_color=PAPER,
+        textangle=0,
+        constraintext="none",
+        hovertemplate="%{y}<br>%{fullData.name}: %{customdata}<extra></extra>",
+        marker_color=color,
+    )
 
 
 def _ticks(datasets: int) -> dict[str, list[object]]:
