@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
 from typing import NamedTuple
 
 import numpy as np
@@ -247,21 +246,20 @@ def _means(slugs: Sequence[str], rows: Sequence[DatasetRow], chosen: str, benchm
             cells = _mean_cells(found.values, found.decimals, found.measure)
             return _Means(found.datasets, cells, scope, whole=True)
     if not scopes:
-        return _common_means(slugs, complete, None)
-    counted = [row for row in complete if row.slug in scopes[0].counted]
-    return _common_means(slugs, counted, scopes[0])
+        return _common_means(complete, None)
+    return _common_means([row for row in complete if row.slug in scopes[0].counted], scopes[0])
 
 
-def _common_means(slugs: Sequence[str], complete: Sequence[DatasetRow], scope: Scope | None) -> _Means:
+def _common_means(complete: Sequence[DatasetRow], scope: Scope | None) -> _Means:
     """The means over the datasets that all systems can be compared on, by the measure that most of these have."""
     counts = Counter(row.measure for row in complete)
     measure = max(counts, key=counts.__getitem__, default="")
     common = [row for row in complete if row.measure == measure]
     if len(common) < 2:
         return _Means(len(common), None, scope)
-    means = [fmean(row.cells[place].value or 0.0 for row in common) for place in range(len(slugs))]
+    values = np.array([[cell.value for cell in row.cells] for row in common], np.float64)
     decimals = min(cell.decimals for row in common for cell in row.cells)
-    return _Means(len(common), _mean_cells(means, decimals, measure), scope)
+    return _Means(len(common), _mean_cells(values.mean(axis=0).tolist(), decimals, measure), scope)
 
 
 def _mean_cells(means: Sequence[float], decimals: int, measure: str) -> list[Cell]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -57,9 +57,8 @@ def plain(figures: Figures) -> list[float | None]:
 
 def means(scores: Table) -> Figures:
     """The mean of each row that has every dataset."""
-    if not scores.shape[1]:
-        return np.full(len(scores), np.nan)
-    return np.round(scores.sum(axis=1) / scores.shape[1], DIGITS)
+    with np.errstate(invalid="ignore"):  # 0 / 0 of no datasets
+        return np.round(scores.sum(axis=1) / scores.shape[1], DIGITS)
 
 
 def coverage(scores: Table) -> list[int]:
@@ -79,8 +78,8 @@ def common(scores: Table, looked_at: Sequence[int]) -> Common:
 
     It moves with the rows looked at, and is therefore never told without its datasets.
     """
-    missing = np.isnan(scores[list(looked_at)])
-    places = [place for place in range(scores.shape[1]) if len(looked_at) and not missing[:, place].any()]
+    everywhere = ~np.isnan(scores[list(looked_at)]).any(axis=0)
+    places = np.flatnonzero(everywhere).tolist() if looked_at else []
     return Common(places, means(scores[:, places]))
 
 
@@ -122,11 +121,8 @@ class Wins(NamedTuple):
 
 def wins(scores: Table, baselines: Table, *, lower_is_better: bool = False) -> Wins:
     """Wins, ties and losses over the datasets where both sides have a value (Figure 3 of the BEIR paper)."""
-    better, worse = scores > baselines, scores < baselines
-    if lower_is_better:
-        better, worse = worse, better
-    counts = [found.sum(axis=1).tolist() for found in (better, scores == baselines, worse)]
-    return Wins(*counts)
+    signs = np.sign(baselines - scores if lower_is_better else scores - baselines)
+    return Wins(*((signs == sign).sum(axis=1).tolist() for sign in (1, 0, -1)))
 
 
 class RankFigures(NamedTuple):
@@ -147,37 +143,32 @@ def rank_figures(scores: Table, kinds: Sequence[str], *, lower_is_better: bool =
     Borda: Colombo, Noiry, Irurozki and Clémençon 2022, "What are the best systems? New perspectives on NLP
     benchmarking". Mean ranks: Demšar 2006, "Statistical comparisons of classifiers over multiple data sets".
     """
-    points = np.full(len(scores), np.nan)
-    mean_ranks = np.full(len(scores), np.nan)
+    points, mean_ranks = np.full((2, len(scores)), np.nan)
     width = scores.shape[1]
     complete = np.isnan(scores).sum(axis=1) == (0 if width else -1)
-    for members in _by_kind(kinds).values():
+    for members in _by_kind(kinds):
         rows = members[complete[members]]
-        if not len(rows):
-            continue
-        of_rows = scores[rows]
-        below = np.zeros(len(rows))
-        for column in (-of_rows if lower_is_better else of_rows).T:
-            ordered = np.sort(column)
-            first, last = np.searchsorted(ordered, column), np.searchsorted(ordered, column, side="right")
-            below += (first + last - 1) / 2
-        points[rows] = below
-        mean_ranks[rows] = np.round(len(rows) - below / width, DIGITS)
+        below, up_to = _places(-scores[rows] if lower_is_better else scores[rows], "left", "right")
+        points[rows] = (below + up_to - 1).sum(axis=1) / 2
+        mean_ranks[rows] = np.round(len(rows) - points[rows] / width, DIGITS)
     return RankFigures(points, mean_ranks)
 
 
 def ranks(scores: Table, kinds: Sequence[str], *, lower_is_better: bool = False) -> Table:
     """By dataset the rank of each row among those of its kind: 1, 1, 3. Missing values have none."""
     found = np.full(scores.shape, np.nan)
-    for members in _by_kind(kinds).values():
-        for place in range(scores.shape[1]):
-            column = scores[members, place]
-            there = ~np.isnan(column)
-            values = column[there] if lower_is_better else -column[there]
-            found[members[there], place] = 1 + np.searchsorted(np.sort(values), values)
-    return found
+    for members in _by_kind(kinds):
+        found[members] = 1 + _places(scores[members] if lower_is_better else -scores[members], "left")[0]
+    return np.where(np.isnan(scores), np.nan, found)
 
 
-def _by_kind(kinds: Sequence[str]) -> dict[str, npt.NDArray[np.intp]]:
+def _places(scores: Table, *sides: Literal["left", "right"]) -> npt.NDArray[np.intp]:
+    """By side and value how many of its column are less (left) or no more (right); missing ones stand last."""
+    columns = [(np.sort(column), column) for column in scores.T]
+    found = [[np.searchsorted(*column, side=side) for column in columns] for side in sides]
+    return np.array(found, np.intp).reshape(len(sides), *scores.T.shape).swapaxes(1, 2)
+
+
+def _by_kind(kinds: Sequence[str]) -> list[npt.NDArray[np.intp]]:
     named = np.array(kinds)
-    return {kind: np.flatnonzero(named == kind) for kind in dict.fromkeys(kinds)}
+    return [np.flatnonzero(named == kind) for kind in dict.fromkeys(kinds)]
