@@ -1,17 +1,24 @@
-"""Libraries of models are for the sandboxed child alone: no process that serves, dispatches or scores loads them.
+"""What each process loads: libraries of models are for the sandboxed child alone, and none is there for nothing.
 
-Nor does any of these load a client of S3, which only workers that run models need.
+No process that serves, dispatches or scores loads a library of models, nor a client of S3, which only workers that run
+models need. plotly is loaded when somebody first asks for a figure.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.reported_boards import load_reported
+from tests.servers.processes import on_test_database
+from tests.structure.measure import PACKAGES, python_files
 
 ROOT = Path(__file__).resolve().parents[2]
 OF_MODELS = {
@@ -24,6 +31,18 @@ OF_MODELS = {
 }
 OF_MODELS |= {"faiss", "faiss-cpu", "huggingface_hub", "huggingface-hub"}
 OF_STORAGE = {"boto3", "botocore", "storages", "django-storages"}
+ON_DEMAND = {"pandas", "plotly"}
+#: What the project is said to stand on, as it is imported; and psycopg, which Django imports.
+STANDS_ON = ["django", "celery", "redis", "pytrec_eval", "numpy", "plotly"]
+STANDS_ON += ["sentence_transformers", "torch"]
+#: Addresses, and what of `ON_DEMAND` a process has loaded once it has answered them one after the other.
+ANSWERS: dict[str, set[str]] = {
+    "/benchmarks/beir/": set(),
+    "/benchmarks/beir/?view=delta&architecture=dense": set(),
+    "/datasets/fiqa/": set(),
+    "/figures/": set(),
+    "/figures/wins.json?benchmark=beir": {"plotly"},
+}
 
 SITE = """import leaderboard.wsgi, leaderboard.urls, submissions.urls, leaderboard.celery
 leaderboard.celery.app.loader.import_default_modules()
@@ -39,28 +58,75 @@ def requirements(path: Path) -> set[str]:
     return {line.partition("==")[0].partition("[")[0].lower() for line in lines if line and line[0] != "-"}
 
 
-@pytest.mark.parametrize(
-    "imports", [SITE, EVALUATION], ids=["web, worker and beat", "engines and checkpoints"]
-)
-def test_a_fresh_process_loads_no_library_of_models(imports: str, tmp_path: Path) -> None:
-    program = f"import json, sys\nsys.path.insert(0, '.')\n{imports}\nprint(json.dumps(sorted(sys.modules)))"
-    environment = {
-        **os.environ,
-        "DJANGO_SETTINGS_MODULE": "leaderboard.settings",
-        "RUNBOARD_VAR": str(tmp_path),
-        "EMBEDDINGS_STORAGE": "s3://bucket/prefix",
-    }
+ANSWERING = f"""import json, sys, leaderboard.wsgi
+from django.test import Client
+from django.test.utils import setup_test_environment
+setup_test_environment()
+for address in {list(ANSWERS)!r}:
+    assert Client().get(address).status_code == 200, address
+    print(json.dumps(sorted(sys.modules)))"""
+
+
+def loaded_by(program: str, **environment: str) -> list[set[str]]:
+    """What a fresh process has loaded, each time that it says so."""
     done = subprocess.run(
-        [sys.executable, "-c", program],
+        [sys.executable, "-c", f"import sys\nsys.path.insert(0, '.')\n{program}"],
         cwd=ROOT,
-        env=environment,
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "leaderboard.settings", **environment},
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    loaded = set(json.loads(done.stdout.splitlines()[-1]))
-    assert not loaded & (OF_MODELS | OF_STORAGE)
+    return [set(json.loads(line)) for line in done.stdout.splitlines() if line.startswith("[")]
+
+
+@pytest.mark.parametrize(
+    "imports", [SITE, EVALUATION], ids=["web, worker and beat", "engines and checkpoints"]
+)
+def test_a_fresh_process_loads_no_library_of_models(imports: str, tmp_path: Path) -> None:
+    program = f"import json, sys\n{imports}\nprint(json.dumps(sorted(sys.modules)))"
+    (loaded,) = loaded_by(program, RUNBOARD_VAR=str(tmp_path), EMBEDDINGS_STORAGE="s3://bucket/prefix")
+    assert not loaded & (OF_MODELS | OF_STORAGE | ON_DEMAND)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_figures_load_plotly_and_pages_of_boards_do_not() -> None:
+    load_reported()
+    loaded = loaded_by(ANSWERING, **on_test_database())
+    assert [each & ON_DEMAND for each in loaded] == list(ANSWERS.values())
+
+
+def works_with(package: str) -> Iterator[str]:
+    """The product's files that import the package, not for its types alone, and use what they import."""
+    for path in (path for each in PACKAGES for path in python_files(ROOT, each)):
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+                node.body = []
+        names = set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                found = [alias for alias in node.names if alias.name.partition(".")[0] == package]
+            elif isinstance(node, ast.ImportFrom):
+                found = node.names if (node.module or "").partition(".")[0] == package else []
+            else:
+                continue
+            names |= {(alias.asname or alias.name).partition(".")[0] for alias in found}
+        if any(isinstance(node, ast.Name) and node.id in names for node in ast.walk(tree)):
+            yield str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("package", STANDS_ON)
+def test_product_code_works_with_what_the_project_stands_on(package: str) -> None:
+    assert list(works_with(package))
+
+
+def test_django_speaks_to_postgresql_through_psycopg(tmp_path: Path) -> None:
+    program = "import json, sys, leaderboard.wsgi\nprint(json.dumps(sorted(sys.modules)))"
+    url = "postgresql://nobody@localhost/nothing"
+    (loaded,) = loaded_by(program, RUNBOARD_VAR=str(tmp_path), DATABASE_URL=url)
+    assert "psycopg" in loaded
 
 
 def test_what_the_web_needs_is_part_of_what_everything_needs_and_has_no_models() -> None:

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from django.db import connections
+
 from leaderboard.management.supervisor.processes import dying_with_this_process
 
 Cleanup = Callable[[Callable[[], Any]], Any]
+
+
+def on_test_database() -> dict[str, str]:
+    """What another process's environment says of the test database; SQLite's file lies where RUNBOARD_VAR says."""
+    url, name = os.environ.get("DATABASE_URL", ""), str(connections["default"].settings_dict["NAME"])
+    return {"DATABASE_URL": re.sub(r"/[^/?]*(\?|$)", rf"/{name}\1", url, count=1)} if url else {}
 
 
 def start(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 import signal
 import socket
 import subprocess
@@ -11,8 +9,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-
-from django.db import connections
 
 from leaderboard.management.supervisor import services
 from tests.servers import processes
@@ -30,11 +26,9 @@ def serving(
         port = int(probe.getsockname()[1])
     environment = {
         "RUNBOARD_STATIC_BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage",
+        **processes.on_test_database(),
         **(more or {}),
     }
-    if url := os.environ.get("DATABASE_URL", ""):
-        name = str(connections["default"].settings_dict["NAME"])
-        environment["DATABASE_URL"] = re.sub(r"/[^/?]*(\?|$)", rf"/{name}\1", url, count=1)
     log = folder / "web.log"
     process = processes.start(services.web(port, environment).arguments, log, environment, cwd=ROOT)
     try:
