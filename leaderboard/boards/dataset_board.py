@@ -3,50 +3,77 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from leaderboard.boards.columns import round_marks
+from leaderboard.boards.columns.about import ABOUT_SYSTEM, declared_columns
 from leaderboard.boards.columns.baseline import Versus
 from leaderboard.boards.columns.challenged import notes_on_challenges
-from leaderboard.boards.columns.costs import CostColumns, cost_group
+from leaderboard.boards.columns.costs import cost_group
 from leaderboard.boards.columns.dataset_costs import DatasetCosts
-from leaderboard.boards.columns.declared import DeclaredColumns
 from leaderboard.boards.columns.judged import other_column, with_judged
 from leaderboard.boards.columns.measures import measure_column
-from leaderboard.boards.columns.private import PrivateColumns
+from leaderboard.boards.columns.private import NOTE as REVEALED
+from leaderboard.boards.columns.private import private_columns
 from leaderboard.boards.columns.quarantined import without_numbers
-from leaderboard.boards.columns.reported import FigureKey, figure_columns, place_figures
+from leaderboard.boards.columns.reported import FigureColumns, has_doubtful
 from leaderboard.boards.columns.seeds import NOTE as SEEDS
-from leaderboard.boards.columns.seeds import has_seeds, show_seeds
+from leaderboard.boards.columns.seeds import has_seeds
 from leaderboard.boards.columns.significance import CertaintyColumns, any_scored, not_applied
 from leaderboard.boards.columns.weighted import fill_weighted
-from leaderboard.boards.facets import HOUSE, facets_of
+from leaderboard.boards.facets import facets_of
 from leaderboard.boards.facts import DatasetFacts
 from leaderboard.boards.filtering import arrange, in_view, resolved_sorts
-from leaderboard.boards.model import ABOUT, DELTA, RELATIVE, SYSTEM_COLUMN, Board, Column, Row, Value
+from leaderboard.boards.model import (
+    ABOUT,
+    DELTA,
+    RELATIVE,
+    SYSTEM,
+    Board,
+    Cell,
+    Column,
+    Row,
+    cells_of,
+    number,
+)
 from leaderboard.boards.ranking import assign_ranks
 from leaderboard.boards.state import BoardState
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.measures import better, canonical_name
 from leaderboard.core.text import deltas
-from leaderboard.models import Architecture
 from leaderboard.results.groups import CLOSED_NOTE, present_group, ranked_in
 from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.history.measurements import Measured
 from leaderboard.results.kinds import CLOSED, PRIVATE, QUARANTINED, REPORTED, SCORED, STALE
-from leaderboard.results.significance import BoardCertainty, verdict_of
+from leaderboard.results.significance import (
+    BoardCertainty,
+    EntryCertainty,
+    MeasureCertainty,
+    verdict_of,
+)
 from leaderboard.systems.baselines import BM25
 
-#: The place of the measure in focus: right after the system.
-FOCUS = 1
 
+class Line(NamedTuple):
+    """What the cells of a row are made from: an entry with its JSON read once, and what was found of it.
 
-class _Read(NamedTuple):
-    """An entry with its JSON read once."""
+    `baseline` is what the measure in focus is compared with, `figures` are the cells of what a publication states.
+    """
 
-    entry: EntryRow
+    about: EntryRow
     scores: Mapping[str, float]
-    figures: Sequence[Mapping[str, Any]]
+    deviations: Mapping[str, float]
+    ranked_in: str
+    decimals: int
+    baseline: float | None
+    figures: Mapping[str, Cell]
+    measured: Measured | None
+    certainty: EntryCertainty | None
+
+    @property
+    def provenance(self) -> str:
+        """How its numbers were obtained."""
+        return self.about.provenance
 
 
 def dataset_board(
@@ -63,22 +90,25 @@ def dataset_board(
 
     Raises UnknownChoice for a column, a measure or hardware that it does not have.
     """
-    read = _read(entries)
-    measures = _measures(facts, read)
+    shown = [entry for entry in without_numbers(entries) if entry.visibility in _SHOWN]
+    read = [(entry, entry.scores) for entry in shown]
+    measures = _measures(facts, [scores for _, scores in read])
     measure = _measure_in_focus(state, measures)
-    figures = figure_columns([(row.figures, row.scores) for row in read if row.figures])
-    shown = [measure, *(name for name in measures if name != measure)]
-    costs = DatasetCosts.of(measured, _bm25(facts, read), state)
-    versus = Versus.of((row.entry for row in read), _current_group(facts, read), facts.name)
+    current = _current_group(facts, shown)
+    costs = DatasetCosts.of(measured, _bm25(shown, current), state)
+    versus = Versus.of(shown, current, facts.name)
     sure = CertaintyColumns.of(certainty if not facts.hidden else None, measure, versus.shown)
-    declared = DeclaredColumns.of([row.entry for row in read])
-    private = PrivateColumns.of([row.entry for row in read], measure)
-    layout = _Layout(shown, sure, private, costs.columns, figures, declared)
-    columns = _columns(layout, versus.head)
-    rows = _rows(facts, read, layout, costs.on_machine)
-    scored = facts.qrels_id is not None and any_scored(rows, FOCUS)
+    others = [name for name in measures if name != measure]
+    private = private_columns(shown, measure)
+    before = [*_in_focus(measure, sure, versus.head), *private, *costs.columns, *map(other_column, others)]
+    declared = declared_columns(shown)
+    taken = [column.key for column in (*before, *ABOUT_SYSTEM, *declared, *_PUBLISHED)]
+    figures = FigureColumns.of([(entry.figures, scores) for entry, scores in read if entry.figures], taken)
+    columns = [*before, *figures.columns, *ABOUT_SYSTEM, *declared, *_PUBLISHED]
+    rows = _rows(read, columns, _Found(facts, current, measure, figures, costs.on_machine, sure.found))
+    scored = facts.qrels_id is not None and any_scored(rows, measure)
     lower = better(measure) == "lower"
-    assign_ranks(rows, FOCUS, lower_is_better=lower)
+    assign_ranks(rows, measure, lower_is_better=lower)
     verdict = verdict_of(sure.board, measure) if sure.board is not None else None
     board = Board(
         title=facts.name,
@@ -92,16 +122,16 @@ def dataset_board(
         cost_group=cost_group(costs.machine) if costs.machine else "",
         certainty=sure.board if sure.found is not None else None,
         verdict=verdict,
-        named={row.entry.pk: row.entry for row in read} if verdict is not None else {},
+        named={entry.pk: entry for entry in shown} if verdict is not None else {},
         awaited=sure.awaited(scored=scored, hidden=facts.hidden),
     )
-    effectiveness = [row.scores.get(measure) for row in read]
+    effectiveness = [scores.get(measure) for _, scores in read]
     on_weights = fill_weighted(board, effectiveness, state, lower_is_better=lower) if state.weights else []
     _leave_out_empty(board, state)
     arrange(board, state, measure)
     board.notes = [
-        *_notes(facts, rows, measure, versus),
-        *private.notes(),
+        *_notes(facts, rows, board, versus),
+        *([REVEALED] if private else []),
         *sure.notes(verdict, board.named, scored=scored, hidden=facts.hidden),
         *not_applied(board, state),
         *on_weights,
@@ -110,49 +140,39 @@ def dataset_board(
     return board
 
 
-def _read(entries: Sequence[EntryRow]) -> list[_Read]:
-    return [
-        _Read(entry, entry.scores, entry.figures)
-        for entry in without_numbers(entries)
-        if entry.visibility in ("public", "private", QUARANTINED)
-    ]
-
-
 def _leave_out_empty(board: Board, state: BoardState) -> None:
     """Leave out the columns that no row of the view fills, but for what it is ordered by."""
-    needed = {board.index(sort.key) for sort in resolved_sorts(board, state, board.measure)}
-    kept = _with_values(in_view(board, board.rows, state), board.columns, {*needed, FOCUS})
-    if len(kept) < len(board.columns):
-        board.columns = [board.columns[place] for place in kept]
-        for row in board.rows:
-            row.keep_only(kept)
+    needed = {sort.key for sort in resolved_sorts(board, state, board.measure)} | {board.measure}
+    rows = in_view(board, board.rows, state)
+    if rows:
+        board.columns = [
+            column
+            for column in board.columns
+            if column.key in needed
+            or any((cell := row[column.key]).value is not None or cell.text for row in rows)
+        ]
 
 
-def _bm25(facts: DatasetFacts, read: Sequence[_Read]) -> int | None:
+def _bm25(entries: Sequence[EntryRow], current: str) -> int | None:
     """The entry of our own BM25 that present results are compared with."""
-    current = _current_group(facts, read)
-    for row in read:
-        entry = row.entry
-        if entry.is_baseline and entry.slug == BM25.slug and entry.comparison_group == current:
-            return entry.pk
-    return None
-
-
-def _current_group(facts: DatasetFacts, read: Sequence[_Read]) -> str:
-    return present_group(
-        facts.version_id,
-        facts.qrels_id,
-        [
-            (row.entry.comparison_group, row.entry.is_baseline)
-            for row in read
-            if row.entry.visibility == "public"
-        ],
+    found = (
+        entry.pk
+        for entry in entries
+        if entry.is_baseline and entry.slug == BM25.slug and entry.comparison_group == current
     )
+    return next(found, None)
 
 
-def _measures(facts: DatasetFacts, read: Sequence[_Read]) -> list[str]:
+def _current_group(facts: DatasetFacts, entries: Sequence[EntryRow]) -> str:
+    public = [
+        (entry.comparison_group, entry.is_baseline) for entry in entries if entry.visibility == "public"
+    ]
+    return present_group(facts.version_id, facts.qrels_id, public)
+
+
+def _measures(facts: DatasetFacts, scores: Sequence[Mapping[str, float]]) -> list[str]:
     """The dataset's measures that any row has; the primary one is always there, those of judging come last."""
-    had = set().union(*(row.scores for row in read))
+    had = set().union(*scores)
     own = [name for name in facts.measures or [facts.primary_measure] if name in had]
     return with_judged(own or [facts.primary_measure], had, hidden=facts.hidden)
 
@@ -166,142 +186,104 @@ def _measure_in_focus(state: BoardState, measures: Sequence[str]) -> str:
     return sort if sort in measures else measures[0]
 
 
-def _columns(layout: _Layout, difference: str) -> list[Column]:
-    """All columns; the first measure is the one in focus, and its differences and what it costs stand beside it."""
-    first, *others = layout.measures
-    sure, figures = layout.sure, layout.figures
-    good = better(first)
+def _in_focus(measure: str, sure: CertaintyColumns, difference: str) -> list[Column]:
+    """The system, the measure in focus, and its differences to the baseline, each with how sure it is."""
+    good = better(measure)
+
+    def delta(line: Line) -> Cell | None:
+        return number(deltas.absolute(line.scores.get(measure), line.baseline))
+
+    def relative(line: Line) -> Cell | None:
+        return number(deltas.relative(line.scores.get(measure), line.baseline))
+
     return [
-        SYSTEM_COLUMN,
-        measure_column(first),
+        Column(SYSTEM, "System", "", "text", cell=lambda line: Cell(line.about.system)),
+        measure_column(measure, in_focus=True),
         *sure.beside_score,
-        Column(DELTA, "Δ", difference, "delta", good, note="difference to the baseline of the same group"),
         Column(
-            RELATIVE, "Δ %", difference, "relative", good, note="relative difference to the same baseline"
+            DELTA, "Δ", difference, "delta", good,
+            note="difference to the baseline of the same group", cell=delta,
+        ),
+        Column(
+            RELATIVE, "Δ %", difference, "relative", good,
+            note="relative difference to the same baseline", cell=relative,
         ),
         *sure.beside_difference,
-        *layout.private.columns,
-        *layout.costs.columns,
-        *map(other_column, others),
-        *figures.values(),
-        Column("architecture", "Architecture", ABOUT, "text"),
-        Column("provenance", "Provenance", ABOUT, "text", note="how the numbers were obtained"),
-        Column("by", "By", ABOUT, "text", note="the team, or the publication that reports it"),
-        *layout.declared.columns,
-        Column("published", "Date", ABOUT, "date"),
-        Column("submission", "Submission", ABOUT, "text"),
-    ]
+    ]  # fmt: skip
 
 
-def _with_values(rows: Sequence[Row], columns: Sequence[Column], needed: set[int]) -> list[int]:
-    """The places of the columns that any of the rows fills, and of those needed; all where there is no row."""
-    if not rows:
-        return list(range(len(columns)))
-    shown = needed.union(*(row.shown for row in rows))
-    by_column = zip(*(row.values for row in rows), strict=True)
-    return [
-        place
-        for place, values in enumerate(by_column)
-        if place in shown or any(value is not None for value in values)
-    ]
+#: What the last columns say of a result.
+_PUBLISHED = (
+    Column(
+        "published",
+        "Date",
+        ABOUT,
+        "date",
+        cell=lambda line: None if line.provenance == REPORTED else Cell(line.about.published[:10]),
+    ),
+    Column(
+        "submission", "Submission", ABOUT, "text", cell=lambda line: number(line.about.submission or None)
+    ),
+)
+#: Entries that have a row.
+_SHOWN = ("public", "private", QUARANTINED)
 
 
-class _Layout(NamedTuple):
-    """The columns between a row's name and what it says of its system; the first measure is the one in focus."""
+class _Found(NamedTuple):
+    """What decides how entries are shown: the present comparison group, the measure in focus, and what was found."""
 
-    measures: Sequence[str]
-    sure: CertaintyColumns
-    private: PrivateColumns
-    costs: CostColumns
-    figures: Mapping[FigureKey, Column]
-    declared: DeclaredColumns
-
-    @property
-    def first_cost(self) -> int:
-        """The place after the system, the measure in focus and its differences, each with how sure it is."""
-        sure = len(self.sure.beside_score) + len(self.sure.beside_difference)
-        return 4 + sure + len(self.private.columns)
-
-    @property
-    def of_measures(self) -> dict[str, int]:
-        """The places of the measures."""
-        first, *others = self.measures
-        return {first: FOCUS} | {
-            name: place for place, name in enumerate(others, self.first_cost + len(self.costs.columns))
-        }
-
-    @property
-    def of_figures(self) -> dict[FigureKey, int]:
-        """The places of the figures, which come after the measures."""
-        first = self.first_cost + len(self.costs.columns) + len(self.measures) - 1
-        return {key: place for place, key in enumerate(self.figures, first)}
+    facts: DatasetFacts
+    current: str
+    measure: str
+    figures: FigureColumns
+    #: What was measured on the machine that is shown, by entry.
+    measured: Mapping[int, Measured]
+    certainty: MeasureCertainty | None
 
 
 def _rows(
-    facts: DatasetFacts, read: Sequence[_Read], layout: _Layout, measured: Mapping[int, Measured]
+    read: Sequence[tuple[EntryRow, Mapping[str, float]]], columns: Sequence[Column], found: _Found
 ) -> list[Row]:
-    """A row for each entry, with what was `measured` of it on the machine that is shown, by its id."""
+    """A row for each entry, with its scores."""
     baselines = {
-        row.entry.comparison_group: row.scores.get(layout.measures[0])
-        for row in read
-        if row.entry.is_baseline and row.entry.visibility == "public"
+        entry.comparison_group: scores.get(found.measure)
+        for entry, scores in read
+        if entry.is_baseline and entry.visibility == "public"
     }
-    current = _current_group(facts, read)
-    of_measures, of_figures, first_cost = layout.of_measures, layout.of_figures, layout.first_cost
-    beside_difference = first_cost - len(layout.private.columns) - len(layout.sure.beside_difference)
     rows = []
-    for item in read:
-        entry = item.entry
-        kind = ranked_in(entry.provenance, entry.comparison_group, current, closed_api=bool(entry.closed_api))
-        if entry.visibility == "private" and kind != STALE:
-            kind = PRIVATE
-        elif entry.visibility == QUARANTINED:
-            kind = QUARANTINED
-        decimals = 3 if entry.provenance == REPORTED or facts.hidden else 4
-        row = Row(entry, kind, decimals, _values(item, layout, baselines.get(entry.comparison_group)))
+    for entry, scores in read:
+        kind = _kind(entry, found.current)
+        line = Line(
+            about=entry,
+            scores=scores,
+            deviations=entry.deviations,
+            ranked_in=kind,
+            decimals=3 if entry.provenance == REPORTED or found.facts.hidden else 4,
+            baseline=baselines.get(entry.comparison_group),
+            figures=found.figures.cells(entry.figures) if entry.figures else {},
+            measured=found.measured.get(entry.pk),
+            certainty=found.certainty.of(entry.pk) if found.certainty and kind in (SCORED, CLOSED) else None,
+        )
+        row = Row(entry, kind, line.decimals, cells_of(columns, line))
         row.facets = facets_of(entry, (entry.provenance,), (entry.training,))
-        if item.figures:
-            place_figures(row, item.figures, of_figures)
-        if entry.pk in measured:
-            layout.costs.place(row, measured[entry.pk], first_cost)
-        if entry.seed_count:
-            show_seeds(row, entry.seed_count, entry.deviations, of_measures)
-        if kind in (SCORED, CLOSED):
-            layout.sure.place(row, entry.pk, FOCUS, FOCUS + 1, beside_difference)
+        row.measured, row.certainty = line.measured, line.certainty
         rows.append(row)
     return rows
 
 
-def _values(item: _Read, layout: _Layout, baseline: float | None) -> list[Value]:
-    """All cells of a row; what is placed later is None still."""
-    entry, (measure, *others) = item.entry, layout.measures
-    value, reported = item.scores.get(measure), entry.provenance == REPORTED
-    return [
-        entry.system,
-        value,
-        *[None] * len(layout.sure.beside_score),
-        deltas.absolute(value, baseline),
-        deltas.relative(value, baseline),
-        *[None] * len(layout.sure.beside_difference),
-        *layout.private.values(entry, value),
-        *[None] * len(layout.costs.columns),
-        *map(item.scores.get, others),
-        *[None] * len(layout.figures),
-        ARCHITECTURES.get(entry.architecture, entry.architecture),
-        entry.provenance,
-        entry.source if reported else entry.team or HOUSE,
-        *layout.declared.values(entry),
-        None if reported else entry.published[:10],
-        entry.submission or None,
-    ]
+def _kind(entry: EntryRow, current: str) -> str:
+    """Whom the entry's row is ranked among."""
+    kind = ranked_in(entry.provenance, entry.comparison_group, current, closed_api=bool(entry.closed_api))
+    if entry.visibility == "private" and kind != STALE:
+        return PRIVATE
+    return QUARANTINED if entry.visibility == QUARANTINED else kind
 
 
-ARCHITECTURES = {value: str(label) for value, label in Architecture.choices}
-
-
-def _notes(facts: DatasetFacts, rows: Sequence[Row], measure: str, versus: Versus) -> list[str]:
+def _notes(facts: DatasetFacts, rows: Sequence[Row], board: Board, versus: Versus) -> list[str]:
     kinds = {row.ranked_in for row in rows}
-    notes = [f"Ranks follow {measure}; equal values share a rank, and the earlier published stands first."]
+    notes = [
+        f"Ranks follow {board.measure}; equal values share a rank, and the earlier published stands first."
+    ]
     if REPORTED in kinds:
         sources = {row.entry.source_key for row in rows if row.ranked_in == REPORTED}
         papers = "one publication" if len(sources) == 1 else f"{len(sources)} publications"
@@ -328,9 +310,10 @@ def _notes(facts: DatasetFacts, rows: Sequence[Row], measure: str, versus: Versu
     if any(row.entry.training == "in-domain" for row in rows):
         notes.append("‡ in-domain: trained on this dataset.")
     notes += round_marks.notes(row.entry for row in rows)
-    if has_seeds(rows):
+    shown = [column.key for column in board.columns]
+    if board.measure in shown and has_seeds(rows, [board.measure]):
         notes.append(f"{SEEDS} Tests use each query’s mean over them.")
-    if any("?" in row.marks.values() for row in rows):
+    if has_doubtful(rows, board.columns):
         notes.append("? as printed, but doubtful: never used to sort or plot.")
     if facts.hidden:
         of_part = " over the public part of the judged queries" if facts.competition else ""

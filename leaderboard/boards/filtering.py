@@ -73,13 +73,13 @@ def _left_without_facets(board: Board, rows: Sequence[Row], state: BoardState) -
         found = [row for row in found if passes(row.facets, "training", ZERO_SHOT)]
     if state.cpu_only:
         found = [row for row in found if row.measured and not row.measured.machine.has_gpu]
-    numeric = {column.key: place for place, column in enumerate(board.columns) if column.numeric}
+    numeric = [column.key for column in board.columns if column.numeric]
     for key, low, high in state.ranges:
         if key in board.awaited:
             continue
         if key not in numeric:
             raise UnknownChoice("range", key, numeric)
-        found = [row for row in found if _within(row.values[numeric[key]], low, high)]
+        found = [row for row in found if _within(row.value(key), low, high)]
     return found
 
 
@@ -103,7 +103,7 @@ def _within(value: object, low: float | None, high: float | None) -> bool:
 
 
 def _offer_facets(board: Board, every: Sequence[Row], left: Sequence[Row], state: BoardState) -> None:
-    called = _called(board, every)
+    called = _called(every)
     board.facets = offered(
         [row.facets for row in every], [row.facets for row in left], state, OF_ROWS, called
     )
@@ -111,18 +111,12 @@ def _offer_facets(board: Board, every: Sequence[Row], left: Sequence[Row], state
         board.facets += offered(board.of_datasets, board.of_datasets, state, OF_DATASETS)
 
 
-def _called(board: Board, rows: Sequence[Row]) -> Mapping[str, str]:
+def _called(rows: Sequence[Row]) -> Mapping[str, str]:
     """How teams and publications are called, by slug and key: as the column “By” has it."""
-    try:
-        by = board.index("by")
-    except KeyError:
-        return {}
     return {
-        str(row.facets.get("team")): row.entry.team
-        if row.entry.team and row.entry.team_slug
-        else str(row.values[by])
+        str(row.facets.get("team")): row.entry.team if row.entry.team and row.entry.team_slug else str(by)
         for row in rows
-        if row.values[by] is not None
+        if (by := row.value("by")) is not None
     }
 
 
@@ -153,8 +147,9 @@ def in_order(board: Board, rows: Sequence[Row]) -> list[Row]:
     Those under quarantine stand last, whatever it is ordered by."""
     found = list(rows)
     for key, order in reversed(board.sorts):
-        place = board.index(key)
-        found = ordered(found, place, order or board.columns[place].first_order)
+        column = board.column(key)
+        if column is not None:
+            found = ordered(found, key, order or column.first_order)
     return sorted(found, key=lambda row: row.ranked_in == QUARANTINED)
 
 
@@ -165,14 +160,4 @@ def _hide_groups(board: Board, state: BoardState) -> None:
         if column.group_slug:
             heads.setdefault(column.group_slug, column.group_label)
     board.groups = [ColumnGroup(slug, label, slug not in state.hidden) for slug, label in heads.items()]
-    if not heads.keys() & set(state.hidden):
-        return
-    places = [place for place, column in enumerate(board.columns) if column.group_slug not in state.hidden]
-    moved = {old: new for new, old in enumerate(places)}
-    board.columns = [board.columns[place] for place in places]
-    for row in board.rows:
-        row.keep_only(places)
-    for marked in (board.best, board.second):
-        kept = {(moved[place], kind): value for (place, kind), value in marked.items() if place in moved}
-        marked.clear()
-        marked.update(kept)
+    board.columns = [column for column in board.columns if column.group_slug not in state.hidden]

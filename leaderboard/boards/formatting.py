@@ -35,13 +35,10 @@ class SummaryRow(NamedTuple):
 
 def summary(board: Board, number: int) -> list[SummaryRow]:
     """The first rows of a benchmark's board: what it is ordered by, and how that compares with BM25."""
-    keys = {column.key: place for place, column in enumerate(board.columns)}
-    place, average, won = keys[board.sort], keys.get("average-relative"), keys.get("wins")
     rows = []
     for row in board.rows[:number]:
-        value = row.values[place]
-        found = row.values[average] if average else None
-        relative = found if isinstance(found, float) else None
+        value, average = row.value(board.sort), row.value("average-relative")
+        relative = average if isinstance(average, float) else None
         rows.append(
             SummaryRow(
                 rank=row.rank_label,
@@ -51,7 +48,7 @@ def summary(board: Board, number: int) -> list[SummaryRow]:
                 value=written(value, row.decimals) if isinstance(value, float) else "—",
                 relative=signed(relative, 1, percent=True),
                 direction=direction(relative, board.measure),
-                wins=row.shown.get(won, "—") if won else "—",
+                wins=row["wins"].text or "—",
             )
         )
     return rows

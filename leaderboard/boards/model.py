@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from django.utils.text import slugify
 
+from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.kinds import CLOSED, GONE, QUARANTINED, REPORTED
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ SEPARATED = "*"
 
 #: The keys of a dataset's differences, in the measure's own unit and relative to the baseline.
 DELTA, RELATIVE = "delta", "relative"
+#: The key of the first column of every board.
+SYSTEM = "system"
 
 #: Column groups, in the order of the page.
 EFFECTIVENESS = "Effectiveness"
@@ -36,11 +39,42 @@ REPORTED_BESIDE = "Also reported"
 ABOUT = "About"
 
 
+@dataclass(slots=True)
+class Cell:
+    """What a row has in a column. Rows share cells: whoever has more to say of one puts another in its place.
+
+    A `value` of None is missing, sorts last and is never 0. `text` replaces it as written (a doubtful figure as
+    printed), `mark` follows it (in-domain ‡), `spread` too (`± 0.0012 (5)`: the sample standard deviation over seeds,
+    and how many), `title` says more on hover. `interval` are ends that are drawn into it. `noise` is how far a cost may
+    be off: infinite where nobody knows, 0 where it is exact. `certainty` is what was found of it, on boards of several
+    datasets.
+    """
+
+    value: Value = None
+    text: str = ""
+    mark: str = ""
+    title: str = ""
+    spread: str = ""
+    interval: tuple[float, float] | None = None
+    noise: float = 0.0
+    certainty: EntryCertainty | None = None
+
+
+#: Of columns of which a row has nothing.
+EMPTY = Cell()
+
+
+def number(value: Value) -> Cell | None:
+    """The cell of a value of which there is no more to say, None for a missing one."""
+    return None if value is None else Cell(value)
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column: `key` names it in `?sort=` and in exports; `better` says which way is good, if any.
 
     Values of a `score` are shares (0 to 1), of a `relative` column ratios (0.1 is +10 %), of a `figure` in `unit`.
+    `cell` makes a row's cell from the line that the row is of; without it, cells come from several rows together.
     """
 
     key: str
@@ -54,6 +88,7 @@ class Column:
     arrow: bool = True
     #: How many decimals a `number` has; None: as many as the column's need, four at most.
     decimals: int | None = None
+    cell: Callable[[Any], Cell | None] = field(default=lambda line: None, compare=False, repr=False)
 
     @property
     def group_slug(self) -> str:
@@ -100,16 +135,17 @@ def _plain(group: str) -> str:
     return next((head for head in _GROUP_SLUGS if group.startswith(head)), group)
 
 
+def cells_of(columns: Sequence[Column], line: object) -> dict[str, Cell]:
+    """The cells that a line has, by the keys of their columns."""
+    return {column.key: cell for column in columns if (cell := column.cell(line)) is not None}
+
+
 class ColumnGroup(NamedTuple):
     """A group of columns that a reader may hide."""
 
     slug: str
     label: str
     shown: bool
-
-
-#: The first column of every board.
-SYSTEM_COLUMN = Column("system", "System", "", "text")
 
 
 class Identity(NamedTuple):
@@ -137,108 +173,35 @@ class Identity(NamedTuple):
     challenged: int = 0
 
 
-class Identified(Protocol):
-    """What rows need of an entry; `Identity` is the plainest one."""
-
-    @property
-    def system(self) -> str: ...
-    @property
-    def slug(self) -> str: ...
-    @property
-    def architecture(self) -> str: ...
-    @property
-    def team(self) -> str | None: ...
-    @property
-    def team_slug(self) -> str | None: ...
-    @property
-    def source_key(self) -> str | None: ...
-    @property
-    def provenance(self) -> str: ...
-    @property
-    def configuration(self) -> str: ...
-    @property
-    def is_baseline(self) -> bool | int: ...
-    @property
-    def training(self) -> str: ...
-    @property
-    def comparison_group(self) -> str: ...
-    @property
-    def submission(self) -> str: ...
-    @property
-    def missing_queries(self) -> int | None: ...
-    @property
-    def visibility(self) -> str: ...
-    @property
-    def withdrawal_reason(self) -> str: ...
-    @property
-    def moderation_reason(self) -> str: ...
-    @property
-    def seed_count(self) -> int: ...
-    @property
-    def deviations(self) -> Mapping[str, float]: ...
-    @property
-    def challenged(self) -> int: ...
+#: Whose row it is: an entry of a dataset's board, or what a benchmark's line has of it.
+Identified = EntryRow | Identity
 
 
 @dataclass(slots=True)
 class Row:
-    """One row. `values` has one place per column: None is missing, sorts last and is never 0.
+    """One row: its cells, by the keys of their columns. A column of which it has nothing has no cell.
 
-    `shown` replaces the text of a cell (a doubtful figure as printed), `marks` follow it (in-domain ‡), `spreads` too
-    (`± 0.0012 (5)`: the sample standard deviation over seeds, and how many), `titles` say more on hover.
-    `noise` is how far the values of costs may be off, by place: infinite where nobody knows, absent where exact.
-    `measured` is what the efficiency columns show, `intervals` are the ends of those drawn into cells of scores, and
-    `certainty` is all that was found of the measure in focus, `found` by cell where there are several datasets.
-    `ranked_in` names whom the row is ranked among: rows of different kinds are never ranked together.
+    `measured` is what the efficiency columns show, `certainty` all that was found of the measure in focus. `ranked_in`
+    names whom the row is ranked among: rows of different kinds are never ranked together.
     """
 
     entry: Identified
     ranked_in: str
     decimals: int
-    values: list[Value]
-    rank: int | None = None
-    shown: dict[int, str] = field(default_factory=dict)
-    marks: dict[int, str] = field(default_factory=dict)
-    titles: dict[int, str] = field(default_factory=dict)
-    measured: Measured | None = None
+    cells: dict[str, Cell]
     facets: Facets = field(default_factory=dict)
-    spreads: dict[int, str] = field(default_factory=dict)
-    intervals: dict[int, tuple[float, float]] = field(default_factory=dict)
+    rank: int | None = None
+    measured: Measured | None = None
     certainty: EntryCertainty | None = None
-    found: dict[int, EntryCertainty] = field(default_factory=dict)
-    noise: dict[int, float] = field(default_factory=dict)
 
-    def copy(self) -> Row:
-        """Another row of the same content, which may be changed."""
-        return Row(
-            self.entry,
-            self.ranked_in,
-            self.decimals,
-            self.values[:],
-            self.rank,
-            self.shown.copy(),
-            self.marks.copy(),
-            self.titles.copy(),
-            self.measured,
-            self.facets,
-            self.spreads.copy(),
-            self.intervals.copy(),
-            self.certainty,
-            self.found.copy(),
-            self.noise.copy(),
-        )
+    def __getitem__(self, key: str) -> Cell:
+        """The cell of a column; an empty one where the row has none."""
+        return self.cells.get(key, EMPTY)
 
-    def keep_only(self, places: list[int]) -> None:
-        """Leave out all cells but those at `places`, which ascend."""
-        moved = {old: new for new, old in enumerate(places)}
-        self.values = [self.values[place] for place in places]
-        self.shown = {moved[place]: text for place, text in self.shown.items() if place in moved}
-        self.marks = {moved[place]: mark for place, mark in self.marks.items() if place in moved}
-        self.titles = {moved[place]: title for place, title in self.titles.items() if place in moved}
-        self.spreads = {moved[place]: spread for place, spread in self.spreads.items() if place in moved}
-        self.noise = {moved[place]: noise for place, noise in self.noise.items() if place in moved}
-        self.intervals = {moved[place]: ends for place, ends in self.intervals.items() if place in moved}
-        self.found = {moved[place]: found for place, found in self.found.items() if place in moved}
+    def value(self, key: str) -> Value:
+        """What the row has in a column, None where that is nothing."""
+        cell = self.cells.get(key)
+        return None if cell is None else cell.value
 
     @property
     def rank_label(self) -> str:
@@ -288,8 +251,8 @@ class Board:
     #: How what differences are taken to is called.
     baseline: str = "the baseline"
     notes: list[str] = field(default_factory=list)
-    best: dict[tuple[int, str], float] = field(default_factory=dict)
-    second: dict[tuple[int, str], float] = field(default_factory=dict)
+    best: dict[tuple[str, str], float] = field(default_factory=dict)
+    second: dict[tuple[str, str], float] = field(default_factory=dict)
     #: On which machine the costs were measured that it shows, of which ones it can, and the head of their columns.
     machine: Machine | None = None
     machines: list[Machine] = field(default_factory=list)
@@ -325,17 +288,15 @@ class Board:
         """Which way."""
         return self.sorts[0].order
 
-    def drop(self, key: str) -> None:
-        """Leave out a column, before best and second are found. Raises KeyError for one that is not there."""
-        left_out = self.index(key)
-        places = [place for place in range(len(self.columns)) if place != left_out]
-        self.columns = [self.columns[place] for place in places]
-        for row in self.rows:
-            row.keep_only(places)
+    def column(self, key: str) -> Column | None:
+        """The column of this key, None where the board does not have it."""
+        return next((column for column in self.columns if column.key == key), None)
 
-    def index(self, key: str) -> int:
-        """The place of a column. Raises KeyError for one that the board does not have."""
-        for place, column in enumerate(self.columns):
-            if column.key == key:
-                return place
-        raise KeyError(key)
+    def emphasis(self, row: Row, key: str) -> Literal["best", "second", ""]:
+        """Whether a value is the best or the second best of its column among rows of its kind."""
+        value, among = row.value(key), (key, row.ranked_in)
+        if value is None or isinstance(value, str):
+            return ""
+        if self.best.get(among) == value:
+            return "best"
+        return "second" if self.second.get(among) == value else ""

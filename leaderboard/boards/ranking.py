@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Literal
 
-from leaderboard.boards.model import EFFECTIVENESS, Board, Column, Row, Value
+from leaderboard.boards.model import EFFECTIVENESS, Board, Cell, Column, Row
 from leaderboard.results.kinds import UNRANKED
 from leaderboard.results.places import places
 
@@ -14,23 +15,23 @@ from leaderboard.results.places import places
 _MARKED = ("score", "figure", "number", "rank")
 
 
-def ordered(rows: Sequence[Row], place: int, order: Literal["asc", "desc"]) -> list[Row]:
+def ordered(rows: Sequence[Row], key: str, order: Literal["asc", "desc"]) -> list[Row]:
     """The rows by one column. They must come in order of publication, which then decides among equals."""
-    present = [row for row in rows if row.values[place] is not None]
-    missing = [row for row in rows if row.values[place] is None]
-    present.sort(key=lambda row: _sortable(row.values[place]), reverse=order == "desc")
-    return present + missing
+    present = [(_sortable(value), row) for row in rows if (value := row.value(key)) is not None]
+    missing = [row for row in rows if row.value(key) is None]
+    present.sort(key=itemgetter(0), reverse=order == "desc")
+    return [row for _, row in present] + missing
 
 
-def _sortable(value: Value) -> tuple[float, str]:
-    return (0.0, value.casefold()) if isinstance(value, str) else (value or 0.0, "")
+def _sortable(value: float | str) -> tuple[float, str]:
+    return (0.0, value.casefold()) if isinstance(value, str) else (value, "")
 
 
-def assign_ranks(rows: Sequence[Row], place: int, *, lower_is_better: bool = False) -> None:
+def assign_ranks(rows: Sequence[Row], key: str, *, lower_is_better: bool = False) -> None:
     """Give each row its rank by one column among the rows of its kind: 1, 1, 3. Unranked and missing ones get none."""
     kinds: dict[str, list[tuple[float, Row]]] = defaultdict(list)
     for row in rows:
-        value = row.values[place]
+        value = row.value(key)
         row.rank = None
         if isinstance(value, (float, int)) and row.ranked_in not in UNRANKED:
             kinds[row.ranked_in].append((value, row))
@@ -46,18 +47,18 @@ def mark_best(board: Board, rows: Sequence[Row]) -> None:
     Of values with noise the best is one that is better than every other whatever the noise, and so is the second of the
     rest: where their ranges overlap nobody knows which is the better one.
     """
-    kinds: dict[str, list[Row]] = defaultdict(list)
+    kinds: dict[str, list[dict[str, Cell]]] = defaultdict(list)
     for row in rows:
-        kinds[row.ranked_in].append(row)
-    for kind in UNRANKED:
-        kinds.pop(kind, None)
+        if row.ranked_in not in UNRANKED:
+            kinds[row.ranked_in].append(row.cells)
+    marked = [
+        column for column in board.columns if column.better and (column.kind in _MARKED or _is_view(column))
+    ]
     for kind, of_kind in kinds.items():
-        noisy = {place for row in of_kind for place in row.noise}
-        for place, values in enumerate(zip(*(row.values for row in of_kind), strict=True)):
-            column = board.columns[place]
-            if column.better and (column.kind in _MARKED or _is_view(column)):
-                noise = [row.noise.get(place, 0.0) for row in of_kind] if place in noisy else ()
-                _two_best(board, (place, kind), values, column, noise)
+        for column in marked:
+            key = column.key
+            cells = [cells[key] for cells in of_kind if key in cells]
+            _two_best(board, (key, kind), [cell for cell in cells if cell.value is not None], column)
 
 
 def _is_view(column: Column) -> bool:
@@ -65,27 +66,25 @@ def _is_view(column: Column) -> bool:
     return column.kind in ("delta", "relative") and column.group.startswith(EFFECTIVENESS)
 
 
-def _two_best(
-    board: Board, key: tuple[int, str], values: Sequence[Value], column: Column, noise: Sequence[float]
-) -> None:
-    numbers: list[float] = [value for value in values if value is not None]  # type: ignore[misc]
-    if len(numbers) < 2:
+def _two_best(board: Board, key: tuple[str, str], cells: Sequence[Cell], column: Column) -> None:
+    if len(cells) < 2:
         return
     choose = max if column.better == "higher" else min
+    numbers: list[float] = [cell.value for cell in cells]  # type: ignore[misc]
     best = choose(numbers)
-    rest = [number for number in numbers if number != best]
-    if noise and not _is_clear(best, values, noise):
+    noisy = any(cell.noise for cell in cells)
+    if noisy and not _is_clear(best, cells):
         return
     board.best[key] = best
+    rest = [number for number in numbers if number != best]
     if rest:
         second = choose(rest)
-        others = [None if value == best else value for value in values]
-        if not noise or _is_clear(second, others, noise):
+        if not noisy or _is_clear(second, [cell for cell in cells if cell.value != best]):
             board.second[key] = second
 
 
-def _is_clear(value: float, values: Sequence[Value], noise: Sequence[float]) -> bool:
+def _is_clear(value: float, cells: Sequence[Cell]) -> bool:
     """Whether the range of a value overlaps with that of no other one."""
-    ranges = [(each, off) for each, off in zip(values, noise, strict=True) if isinstance(each, (int, float))]
+    ranges = [(cell.value, cell.noise) for cell in cells if isinstance(cell.value, (float, int))]
     own = max(off for each, off in ranges if each == value)
     return all(abs(each - value) > off + own for each, off in ranges if each != value)

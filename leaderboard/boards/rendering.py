@@ -1,27 +1,35 @@
-"""Rows as HTML, column by column: each cell is made as a string once, and the template puts the rows in their place.
+"""Rows as HTML, column by column: each cell is written as a string once, and the template puts the rows in their place.
 
-Ten thousand cells are made on a miss, so the common case of each kind of column is one comprehension; what is rare
-(the best value, a mark, a missing value) is put in afterwards, where it occurs.
+Ten thousand cells are written on a miss, so what all cells of a column have in common is found out once for a column.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from html import escape
-from operator import attrgetter
+from itertools import pairwise, repeat
+from typing import NamedTuple
 
 from django.utils.safestring import SafeString, mark_safe
 
 from leaderboard.boards.columns import round_marks
-from leaderboard.boards.columns.intervals import add_whiskers, top_of
-from leaderboard.boards.model import SEPARATED, Board, Identified, Row, Value, reason_gone
+from leaderboard.boards.columns.intervals import top_of, whisker
+from leaderboard.boards.model import (
+    SEPARATED,
+    SYSTEM,
+    Board,
+    Cell,
+    Column,
+    Identified,
+    Row,
+    Value,
+    reason_gone,
+)
 from leaderboard.core.text.numbers import MINUS, significant
 from leaderboard.results.kinds import GONE, REPORTED, STALE
 
-MISSING = '<td class="none">—</td>'
-MISSING_TEXT = '<td class="t none">—</td>'
 #: As wide as a digit and as a point, so that 0.123, 0.1234 and 12 align.
 FIGURE_SPACE = "\u2007"
 POINT_SPACE = "\u2008"
@@ -30,7 +38,7 @@ SYMBOLS = frozenset(f"‡?{SEPARATED}")
 #: Steps of an in-cell bar: the classes b0 to b20.
 BAR_STEPS = 20
 
-Cells = list[str]
+Cells = Sequence[Cell]
 Values = Sequence[Value]
 
 
@@ -38,17 +46,10 @@ def body(board: Board, unpin: Mapping[str, str] | None = None, *, may_pin: bool 
     """All rows, each `<tr>…</tr>`; `unpin` has, by slug, the view without a pinned system's pin."""
     if not board.rows:
         return SafeString("")
-    values = list(zip(*(row.values for row in board.rows), strict=True))
-    cells = [_cells(board, place, values[place]) for place in range(1, len(board.columns))]
-    marked = {place for row in board.rows if row.marks for place in row.marks}
-    for place in marked:
-        _add_marks(board.rows, place, cells[place - 1])
-    for place in {place for row in board.rows for place in row.intervals}:
-        add_whiskers(board.rows, place, cells[place - 1], top_of(board, place))
-    if any(map(attrgetter("titles"), board.rows)):
-        _add_titles(board.rows, cells)
-    for place in {place for row in board.rows if row.spreads for place in row.spreads}:
-        _add_spreads(board.rows, place, cells[place - 1])
+    cells = [
+        _cells(board, column, first=before.key != SYSTEM and before.group != column.group)
+        for before, column in pairwise(board.columns)
+    ]
     pinned, others = board.rows[: board.pinned], board.rows[board.pinned :]
     heads = [
         _head(board, row, _unpin(row, (unpin or {}).get(row.entry.slug, "")), "is-pinned") for row in pinned
@@ -107,75 +108,49 @@ def _named(entry: Identified, without_page: Collection[str]) -> str:
     return f'<a href="{address}">{name}</a>' if address and entry.slug not in without_page else name
 
 
-def _cells(board: Board, place: int, values: Values) -> Cells:
-    column = board.columns[place]
-    cells = _WRITERS[column.kind](board, place, values)
-    if column.numeric or place == 1 or board.columns[place - 1].group == column.group:
-        return cells
-    # The head of a group's first column is wider. Numbers keep to the right of it; text must be moved.
-    return [cell.replace('class="', 'class="first ', 1) for cell in cells]
+class Written(NamedTuple):
+    """A column's cells: the text of each as HTML, "" where it is missing, its attributes, and what pads it."""
+
+    texts: list[str]
+    attributes: Iterable[str] = repeat("")
+    paddings: Iterable[str] = repeat("")
 
 
-def _scores(board: Board, place: int, values: Values) -> Cells:
-    cells = _numbers(board.rows, values, "<td>%", "f</td>")
-    if board.columns[place].key == board.sort and any(values):
-        top = top_of(board, place)
-        cells = [f'<td class="b{bar}"{cell[3:]}' for bar, cell in zip(_bars(values, top), cells, strict=True)]
-    _emphasise(board, place, values, cells)
-    _put_missing(values, cells)
-    return cells
+def _cells(board: Board, column: Column, *, first: bool) -> list[str]:
+    """The cells of a column, one for each row. `first`: texts that begin a group, whose head is wider."""
+    rows, cells = board.rows, [row[column.key] for row in board.rows]
+    values = [cell.value for cell in cells]
+    kind = "" if column.numeric else "first t " if first else "t "
+    texts, attributes, paddings = _WRITERS[column.kind](board, column, cells, values)
+    if not column.numeric:
+        attributes = repeat(f' class="{kind.rstrip()}"')
+    for number, tag in _emphasised(board, column.key, values):
+        texts[number] = f"<{tag}>{texts[number]}</{tag}>"
+    if "" in texts:
+        missing = "", f' class="{kind}none"', "—"
+        found = zip(paddings, attributes, texts, strict=False)
+        paddings, attributes, texts = map(
+            list, zip(*(one if one[2] else missing for one in found), strict=True)
+        )
+    written = zip(cells, attributes, texts, paddings, strict=False)
+    room = spread_width(rows, column.key)
+    if room or any(cell.mark or cell.title or cell.interval for cell in cells):
+        top = top_of(cells)
+        return [
+            f"<td{_title(cell)}{attribute}>{text}{padding}{_beside(cell, room, top)}</td>"
+            for cell, attribute, text, padding in written
+        ]
+    return [f"<td{attribute}>{text}{padding}</td>" for _, attribute, text, padding in written]
 
 
-def _numbers(rows: Sequence[Row], values: Values, before: str, after: str) -> list[str]:
-    """The numbers as text, by the decimals of their rows: fewer are padded, so that the points align."""
-    decimals = set(map(attrgetter("decimals"), rows))
-    widest = max(decimals)
-    patterns = {
-        digits: f"{before}.{digits}{after[:1]}{FIGURE_SPACE * (widest - digits)}{after[1:]}"
-        for digits in decimals
-    }
-    if len(decimals) == 1:
-        pattern = patterns[widest]
-        if None not in values:
-            # One formatting operation for the whole column: half the time of one for each value.
-            return ((pattern + "\n") * len(values) % tuple(values)).split("\n")[:-1]
-        return [pattern % value if value is not None else "" for value in values]
-    return [
-        patterns[row.decimals] % value if value is not None else ""
-        for row, value in zip(rows, values, strict=True)
-    ]
-
-
-def _bars(values: Values, top: float) -> list[int]:
-    """How long the bar of each value is, in twentieths of `top`."""
-    numbers = [value if isinstance(value, (float, int)) else 0.0 for value in values]
-    scale = BAR_STEPS / max(top, 1e-12)
-    return [min(BAR_STEPS, max(0, round(number * scale))) for number in numbers]
-
-
-def _put_missing(values: Values, cells: Cells, cell: str = MISSING) -> None:
-    if None in values:
-        for number, value in enumerate(values):
-            if value is None:
-                cells[number] = cell
-
-
-def _emphasise(board: Board, place: int, values: Values, cells: Cells) -> None:
-    """Best bold, second underlined, each among the rows of its kind."""
+def _emphasised(board: Board, key: str, values: Values) -> Iterator[tuple[int, str]]:
+    """Which cells are the best and the second among the rows of their kind, with the tag for their text."""
     for found, tag in ((board.best, "b"), (board.second, "u")):
         for (column, kind), value in found.items():
-            if column != place:
-                continue
-            for number in _places(values, value):
-                if board.rows[number].ranked_in == kind:
-                    cells[number] = _tagged(cells[number], tag)
-
-
-def _tagged(cell: str, tag: str) -> str:
-    """The cell with its digits in a tag; what pads them stays outside, so that no line is drawn under it."""
-    start, _, content = cell.removesuffix("</td>").partition(">")
-    digits = content.rstrip(FIGURE_SPACE + POINT_SPACE)
-    return f"{start}><{tag}>{digits}</{tag}>{content[len(digits) :]}</td>"
+            if column == key:
+                for number in _places(values, value):
+                    if board.rows[number].ranked_in == kind:
+                        yield number, tag
 
 
 def _places(values: Values, value: Value) -> Iterator[int]:
@@ -187,37 +162,12 @@ def _places(values: Values, value: Value) -> Iterator[int]:
             yield place
 
 
-def _add_marks(rows: Sequence[Row], place: int, cells: Cells) -> None:
-    for number, row in enumerate(rows):
-        mark = row.marks.get(place)
-        if mark:
-            written = f"<sup>{mark}</sup>" if SYMBOLS.issuperset(mark) else f" <i>{escape(mark)}</i>"
-            cells[number] = cells[number].replace("</td>", f"{written}</td>", 1)
-
-
-def _add_spreads(rows: Sequence[Row], place: int, cells: Cells) -> None:
-    """How a seed set spreads, after its mean; the other rows have an empty box as wide, so that the means align."""
-    box = spread_box(rows, place)
-    for number, row in enumerate(rows):
-        written = box.replace("><", f">{escape(row.spreads.get(place, ''))}<", 1)
-        cells[number] = cells[number].replace("</td>", f"{written}</td>", 1)
-
-
-def spread_box(rows: Sequence[Row], place: int) -> str:
-    """The empty box that keeps the room of a column's spreads, in cells and in the head; "" where it has none.
-
-    Empty, because hidden text is read all the same by what takes no style sheet: text browsers, readers of tables.
-    """
-    widest = max((len(row.spreads.get(place, "")) for row in rows), default=0)
-    return f' <small class="spread s{widest}"></small>' if widest else ""
-
-
-def _add_titles(rows: Sequence[Row], cells: list[Cells]) -> None:
-    """What cells say on hover."""
-    for number, row in enumerate(rows):
-        for place, title in row.titles.items():
-            column = cells[place - 1]
-            column[number] = f'<td title="{_escaped(title)}"{column[number][3:]}'
+def _title(cell: Cell) -> str:
+    """What the cell says on hover."""
+    if cell.interval is not None:
+        drawn = "95 % interval {:.4f} to {:.4f}".format(*cell.interval)
+        return f' title="{_escaped(f"{cell.title}; {drawn}" if cell.title else drawn)}"'
+    return f' title="{_escaped(cell.title)}"' if cell.title else ""
 
 
 @lru_cache(16_384)
@@ -226,96 +176,136 @@ def _escaped(title: str) -> str:
     return escape(title)
 
 
-def _deltas(board: Board, place: int, values: Values) -> Cells:
-    return _differences(board, place, values, _numbers(board.rows, values, "%+", "f"))
+def _beside(cell: Cell, room: int, top: float) -> str:
+    """What follows the text: a mark, an interval on the scale of 0 to `top`, and how seeds spread.
+
+    The cells of a column without a spread have an empty box as wide, so that the means align.
+    """
+    mark = cell.mark and (
+        f"<sup>{cell.mark}</sup>" if SYMBOLS.issuperset(cell.mark) else f" <i>{escape(cell.mark)}</i>"
+    )
+    drawn = whisker(cell.interval, top) if cell.interval is not None else ""
+    return f"{mark}{drawn}{spread_box(room, cell.spread)}"
 
 
-def _relatives(board: Board, place: int, values: Values) -> Cells:
-    written = [f"{value * 100:+.1f}" if isinstance(value, (float, int)) else "" for value in values]
-    return _differences(board, place, values, written)
+def spread_width(rows: Sequence[Row], key: str) -> int:
+    """How many letters the longest spread of a column has."""
+    return max((len(row[key].spread) for row in rows), default=0)
 
 
-def _differences(board: Board, place: int, values: Values, written: Sequence[str]) -> Cells:
+def spread_box(width: int, spread: str = "") -> str:
+    """A box that keeps the room of a column's spreads, in cells and in the head; "" where it has none.
+
+    Empty in cells without a spread, because hidden text is read all the same by what takes no style sheet: text
+    browsers, readers of tables.
+    """
+    return f' <small class="spread s{width}">{escape(spread)}</small>' if width else ""
+
+
+def _scores(board: Board, column: Column, cells: Cells, values: Values) -> Written:
+    texts, paddings = _numbers(board.rows, values, "")
+    if column.key != board.sort or not any(values):
+        return Written(texts, paddings=paddings)
+    scale = BAR_STEPS / max(top_of(cells), 1e-12)
+    numbers = [value if isinstance(value, (float, int)) else 0.0 for value in values]
+    bars = [min(BAR_STEPS, max(0, round(number * scale))) for number in numbers]
+    return Written(texts, [f' class="b{bar}"' for bar in bars], paddings)
+
+
+def _numbers(rows: Sequence[Row], values: Values, sign: str) -> tuple[list[str], Iterable[str]]:
+    """The numbers as text, by the decimals of their rows, and what pads these, so that the points align."""
+    decimals = {row.decimals for row in rows}
+    widest = max(decimals)
+    if len(decimals) == 1:
+        pattern = f"%{sign}.{widest}f"
+        return ["" if value is None else pattern % value for value in values], repeat("")
+    patterns = {digits: f"%{sign}.{digits}f" for digits in decimals}
+    texts = [
+        "" if value is None else patterns[row.decimals] % value
+        for row, value in zip(rows, values, strict=True)
+    ]
+    return texts, [FIGURE_SPACE * (widest - row.decimals) for row in rows]
+
+
+def _deltas(board: Board, column: Column, cells: Cells, values: Values) -> Written:
+    return _differences(column, values, *_numbers(board.rows, values, "+"))
+
+
+def _relatives(board: Board, column: Column, cells: Cells, values: Values) -> Written:
+    texts = [f"{value * 100:+.1f}" if isinstance(value, (float, int)) else "" for value in values]
+    return _differences(column, values, texts, repeat(""))
+
+
+def _differences(column: Column, values: Values, texts: list[str], paddings: Iterable[str]) -> Written:
     """Differences with sign, and a class that says better or worse (the two are not the same for Hole@10)."""
-    plus, minus = ("down", "up") if board.columns[place].better == "lower" else ("up", "down")
-    cells = []
-    for value, text in zip(values, written, strict=True):
-        if not value or isinstance(value, str):
-            cells.append(f"<td>{text.replace('+', '±', 1)}</td>")
-        elif value > 0:
-            cells.append(f'<td class="{plus}">{text}</td>')
-        else:
-            cells.append(f'<td class="{minus}">{text.replace("-", MINUS, 1)}</td>')
-    _emphasise(board, place, values, cells)
-    _put_missing(values, cells)
-    return cells
+    plus, minus = (
+        (' class="up"', ' class="down"') if column.better != "lower" else (' class="down"', ' class="up"')
+    )
+    signed = [
+        text.replace("-", MINUS) if value else text.replace("+", "±")
+        for value, text in zip(values, texts, strict=True)
+    ]
+    attributes = [
+        (plus if value > 0 else minus) if value and not isinstance(value, str) else "" for value in values
+    ]
+    return Written(signed, attributes, paddings)
 
 
-def _plain_numbers(board: Board, place: int, values: Values) -> Cells:
+def _plain_numbers(board: Board, column: Column, cells: Cells, values: Values) -> Written:
     """Numbers that are no shares, with the column's decimals, or as many as they need, four at most."""
     numbers = [value for value in values if isinstance(value, (float, int))]
-    decimals = board.columns[place].decimals
+    decimals = column.decimals
     if decimals is None:
         decimals = next((n for n in range(4) if all(abs(round(v, n) - v) < 5e-6 for v in numbers)), 4)
-    cells = [
-        f"<td>{value:.{decimals}f}</td>".replace("-", MINUS) if isinstance(value, (float, int)) else ""
-        for value in values
-    ]
-    _emphasise(board, place, values, cells)
-    _put_missing(values, cells)
-    return cells
+    return Written(
+        [
+            f"{value:.{decimals}f}".replace("-", MINUS) if isinstance(value, (float, int)) else ""
+            for value in values
+        ]
+    )
 
 
-def _figures(board: Board, place: int, values: Values) -> Cells:
+def _figures(board: Board, column: Column, cells: Cells, values: Values) -> Written:
     printed = [
-        row.shown.get(place) or (significant(value) if isinstance(value, (float, int)) else "")
-        for row, value in zip(board.rows, values, strict=True)
+        cell.text or (significant(cell.value) if isinstance(cell.value, (float, int)) else "")
+        for cell in cells
     ]
     widest = max(len(text.partition(".")[2]) for text in printed)
-    cells = [f"<td>{_padded(escape(text), widest)}</td>" if text else MISSING for text in printed]
-    _emphasise(board, place, values, cells)
-    return cells
+    return Written([escape(text) for text in printed], paddings=[_padding(text, widest) for text in printed])
 
 
-def _padded(text: str, widest: int) -> str:
+def _padding(text: str, widest: int) -> str:
     _, point, decimals = text.partition(".")
     padding = FIGURE_SPACE * (widest - len(decimals))
-    return text + (padding if point or not padding else POINT_SPACE + padding)
+    return padding if point or not padding else POINT_SPACE + padding
 
 
-def _counts(board: Board, place: int, values: Values) -> Cells:
-    cells = [f"<td>{escape(row.shown.get(place, ''))}</td>" for row in board.rows]
-    _put_missing(values, cells)
-    return cells
+def _counts(board: Board, column: Column, cells: Cells, values: Values) -> Written:
+    return Written(["" if cell.value is None else escape(cell.text) for cell in cells])
 
 
-def _texts(board: Board, place: int, values: Values) -> Cells:
-    key = board.columns[place].key
-    if key == "by":
-        cells = [_by(row, str(value)) for row, value in zip(board.rows, values, strict=True)]
-    elif key == "submission":
-        cells = [f'<td class="t"><a href="/submissions/{value}/">{value}</a></td>' for value in values]
-    else:
-        made = {value: _text(key, str(value)) for value in set(values)}
-        cells = [made[value] for value in values]
-    _put_missing(values, cells, MISSING_TEXT)
-    return cells
+def _texts(board: Board, column: Column, cells: Cells, values: Values) -> Written:
+    if column.key == "by":
+        return Written([_by(row, value) for row, value in zip(board.rows, values, strict=True)])
+    made = {value: "" if value is None else _text(column.key, str(value)) for value in set(values)}
+    return Written([made[value] for value in values])
 
 
 def _text(key: str, value: str) -> str:
     if key == "provenance":
-        badges = (f'<span class="badge is-{name}">{name}</span>' for name in value.split(", "))
-        return f'<td class="t">{" ".join(badges)}</td>'
-    return f'<td class="t">{escape(value)}</td>'
+        return " ".join(f'<span class="badge is-{name}">{name}</span>' for name in value.split(", "))
+    return f'<a href="/submissions/{value}/">{value}</a>' if key == "submission" else escape(value)
 
 
-def _by(row: Row, value: str) -> str:
+def _by(row: Row, value: Value) -> str:
+    if value is None:
+        return ""
     if row.ranked_in != REPORTED and row.entry.team_slug:
-        return f'<td class="t"><a href="/teams/{row.entry.team_slug}/">{escape(value)}</a></td>'
-    return f'<td class="t">{escape(value)}</td>'
+        return f'<a href="/teams/{row.entry.team_slug}/">{escape(str(value))}</a>'
+    return escape(str(value))
 
 
-_WRITERS: dict[str, Callable[[Board, int, Values], Cells]] = {
+_WRITERS: dict[str, Callable[[Board, Column, Cells, Values], Written]] = {
     "score": _scores,
     "delta": _deltas,
     "relative": _relatives,

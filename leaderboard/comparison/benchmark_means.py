@@ -78,13 +78,13 @@ def board_means(scope: Scope, slugs: Sequence[str], measure: str) -> BoardMeans 
         page = pages.benchmark_page(scope.slug, BoardState(measure=measure, all_rows=True))
     except UnknownChoice:
         return None
-    places = [place for place, column in enumerate(page.board.columns if page else ()) if column.key == MEAN]
-    if page is None or not places:
+    mean = page.board.column(MEAN) if page else None
+    if page is None or mean is None:
         return None
-    lower = page.board.columns[places[0]].better == "lower"
+    lower = mean.better == "lower"
     for reported in (False, True):
         rows = [row for row in page.board.rows if _is_kind(row, reported)]
-        found = [_best((row for row in rows if row.entry.slug == slug), places[0], lower) for slug in slugs]
+        found = [_best((row for row in rows if row.entry.slug == slug), lower) for slug in slugs]
         values = [value for _, value in filter(None, found)]
         if len(values) == len(slugs):
             decimals = min(row.decimals for row, _ in filter(None, found))
@@ -97,6 +97,6 @@ def _is_kind(row: Row, reported: bool) -> bool:
     return row.ranked_in not in UNRANKED and (row.ranked_in == REPORTED) == reported
 
 
-def _best(rows: Iterable[Row], place: int, lower: bool) -> tuple[Row, float] | None:
-    found = [(row, float(value)) for row in rows if isinstance(value := row.values[place], (int, float))]
+def _best(rows: Iterable[Row], lower: bool) -> tuple[Row, float] | None:
+    found = [(row, float(value)) for row in rows if isinstance(value := row.value(MEAN), (int, float))]
     return min(found, key=lambda one: one[1] if lower else -one[1], default=None)

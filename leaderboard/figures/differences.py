@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from leaderboard.boards.model import Board, Row
+from leaderboard.boards.model import DELTA, Board, Row
 from leaderboard.core.measures import better
 from leaderboard.core.text.deltas import DIGITS
 from leaderboard.core.text.numbers import signed
@@ -32,9 +32,8 @@ NOTHING = "No system of this view can be compared with a baseline of its own sou
 
 def has_differences(board: Board) -> bool:
     """Whether a dataset's board has any; a benchmark's has them in another view than this."""
-    places = [place for place, column in enumerate(board.columns) if column.key == "delta"]
     ours = [row for row in board.rows if not row.entry.is_baseline]
-    return bool(board.views) or any(row.values[place] is not None for row in ours for place in places)
+    return bool(board.views) or any(row.value(DELTA) is not None for row in ours)
 
 
 def build(request: FigureRequest) -> Plot:
@@ -44,19 +43,18 @@ def build(request: FigureRequest) -> Plot:
 
 def _of_dataset(request: FigureRequest) -> Plot:
     board = request.board()
-    place = next((place for place, column in enumerate(board.columns) if column.key == "delta"), None)
-    return Plot.empty(NOTHING) if place is None else _of_systems(board, place)
+    return Plot.empty(NOTHING) if board.column(DELTA) is None else _of_systems(board)
 
 
-def _of_systems(board: Board, place: int) -> Plot:
+def _of_systems(board: Board, column: str = DELTA) -> Plot:
     """A bar for each system, of the differences in one column."""
-    rows = [row for row in present(board) if not row.entry.is_baseline and value(row, place) is not None]
+    rows = [row for row in present(board) if not row.entry.is_baseline and value(row, column) is not None]
     if not rows:
         return Plot.empty(NOTHING)
     lower = better(board.measure) == "lower"
-    rows.sort(key=lambda row: value(row, place) or 0.0, reverse=not lower)
+    rows.sort(key=lambda row: value(row, column) or 0.0, reverse=not lower)
     rows, notes = rows_of_bars(rows, "best differences")
-    names, found = names_of(rows), [value(row, place) or 0.0 for row in rows]
+    names, found = names_of(rows), [value(row, column) or 0.0 for row in rows]
     form = score_format(rows, "+")
     return Plot(
         data=[_signed_bars(f"Δ {board.measure}", names, found, form, lower=lower)],

@@ -6,13 +6,13 @@ from leaderboard.boards.model import Board
 from leaderboard.figures.model import FigureRequest
 
 
-def effectiveness(request: FigureRequest, board: Board) -> tuple[int, str]:
+def effectiveness(request: FigureRequest, board: Board) -> tuple[str, str]:
     """The column that says how good systems are, and what it has: a dataset's measure, or a mean over datasets."""
     keys = [column.key for column in board.columns]
     if request.dataset:
-        return keys.index(board.measure), board.measure
+        return board.measure, board.measure
     if "mean" in keys:
         counted = [member.slug for member in request.benchmark_page.members if member.counted]
-        return keys.index("mean"), f"mean {board.measure} over {len(set(counted) & set(keys))} datasets"
+        return "mean", f"mean {board.measure} over {len(set(counted) & set(keys))} datasets"
     shown = next(member for member in request.benchmark_page.members if member.slug in keys)
-    return keys.index(shown.slug), shown.measure(board.measure)
+    return shown.slug, shown.measure(board.measure)

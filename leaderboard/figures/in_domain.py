@@ -64,7 +64,7 @@ def build(request: FigureRequest) -> Plot:
         for row, name in zip(rows, names, strict=True)
         if (x := value(row, sides.trained.column)) is not None and (y := mean(row, sides.others)) is not None
     ]
-    trained = [IN_DOMAIN in row.marks.get(sides.trained.column, "") for row in rows]
+    trained = [IN_DOMAIN in row[sides.trained.column].mark for row in rows]
     return Plot(
         data=points.traces(found),
         layout=go.Layout(
@@ -94,9 +94,7 @@ def build(request: FigureRequest) -> Plot:
 
 def _sides(places: Sequence[Place], rows: Sequence[Row]) -> _Sides | None:
     """The dataset with most in-domain values, and the counted others. Only rows of one kind."""
-    counts = Counter(
-        place.column for row in rows for place in places if IN_DOMAIN in row.marks.get(place.column, "")
-    )
+    counts = Counter(place.column for row in rows for place in places if IN_DOMAIN in row[place.column].mark)
     if not counts:
         return None
     trained = next(place for place in places if place.column == counts.most_common(1)[0][0])
@@ -105,8 +103,7 @@ def _sides(places: Sequence[Place], rows: Sequence[Row]) -> _Sides | None:
     fitting = [
         row
         for row in of_kind
-        if mean(row, others) is not None
-        and not any(IN_DOMAIN in row.marks.get(place.column, "") for place in others)
+        if mean(row, others) is not None and not any(IN_DOMAIN in row[place.column].mark for place in others)
     ]
     fits = {id(row) for row in fitting}
     return _Sides(trained, others, fitting, [row for row in of_kind if id(row) not in fits])

@@ -61,7 +61,7 @@ def build(request: FigureRequest) -> Plot:
 
 def _compared(rows: Sequence[Row], places: Sequence[Place], *, lower: bool) -> list[list[Counts | None]]:
     """What each row won, tied and lost against each other; None for itself and where they share no dataset."""
-    scores = np.array([[row.values[place.column] for place in places] for row in rows], np.float64)
+    scores = np.array([[row.value(place.column) for place in places] for row in rows], np.float64)
     against = [zip(*wins(mine, scores, lower_is_better=lower), strict=True) for mine in scores]
     return [
         [counts if any(counts) and number != other else None for other, counts in enumerate(line)]

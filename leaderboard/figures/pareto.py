@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from leaderboard.boards.columns.declared import PARAMETERS
+from leaderboard.boards.columns.about import PARAMETERS
 from leaderboard.boards.model import EFFICIENCY, Board, Column, Row
 from leaderboard.core.measures import better
 from leaderboard.core.text.numbers import significant
@@ -45,18 +45,18 @@ class Costs(NamedTuple):
 
 def has_costs(board: Board) -> bool:
     """Whether a dataset's board says what any row needs. A benchmark's does not have all that publications state."""
-    places = [
-        place
-        for place, column in enumerate(board.columns)
+    keys = [
+        column.key
+        for column in board.columns
         if column.group.startswith(EFFICIENCY) or column.key == PARAMETERS.key
     ]
-    return bool(board.views) or any(row.values[place] is not None for row in board.rows for place in places)
+    return bool(board.views) or any(row.value(key) is not None for row in board.rows for key in keys)
 
 
 def build(request: FigureRequest) -> Plot:
     """One point for each system of the view that has a score and a cost from one source and one machine."""
     board, axis = request.board(), request.choice("x")
-    place, y_title = effectiveness(request, board)
+    score, y_title = effectiveness(request, board)
     rows = _with_score(request)
     costs = _costs(request, board, axis, rows)
     drawn = sorted(costs.values)
@@ -73,7 +73,7 @@ def build(request: FigureRequest) -> Plot:
             row, name, costs.values[number], y, (f"{y_title}: {y:{form}}", f"{costs.title}: {significant(x)}")
         )
         for number, row, name in zip(drawn, shown, names, strict=True)
-        if (y := value(row, place)) is not None and (x := costs.values[number]) > 0
+        if (y := value(row, score)) is not None and (x := costs.values[number]) > 0
     ]
     best = frontier(found, lower_is_better=better(board.measure) == "lower")
     without = [row for number, row in enumerate(rows) if number not in costs.values]
@@ -126,13 +126,13 @@ def _costs(request: FigureRequest, board: Board, axis: str, rows: Sequence[Row])
 
 def _measured(board: Board, key: str, rows: Sequence[Row]) -> tuple[Column | None, dict[int, float]]:
     """The board's column of something measured, and what it has by the row's place."""
-    place = next((place for place, column in enumerate(board.columns) if column.key == key), None)
-    if place is None:
+    column = board.column(key)
+    if column is None:
         return None, {}
-    return board.columns[place], {
+    return column, {
         number: float(found)
         for number, row in enumerate(rows)
-        if row.ranked_in == SCORED and isinstance(found := row.values[place], (int, float))
+        if row.ranked_in == SCORED and isinstance(found := row.value(key), (int, float))
     }
 
 
@@ -181,8 +181,8 @@ def _reported(rows: Sequence[Row]) -> dict[Key, int]:
 def _with_score(request: FigureRequest) -> list[Row]:
     """The ranked rows of the board that have what the figure means by how good a system is."""
     board = request.board()
-    place, _ = effectiveness(request, board)
-    return [row for row in present(board) if value(row, place) is not None]
+    score, _ = effectiveness(request, board)
+    return [row for row in present(board) if value(row, score) is not None]
 
 
 def _with_unit(title: str, unit: str) -> str:

@@ -49,9 +49,9 @@ class _Dated(NamedTuple):
 def build(request: FigureRequest) -> Plot:
     """Scored systems by the day of publication here, reported ones by the year they came out; never in one line."""
     board = request.board()
-    place, y_title = effectiveness(request, board)
-    rows = [row for row in present(board) if value(row, place) is not None]
-    found = _dated(request, rows, place)
+    column, y_title = effectiveness(request, board)
+    rows = [row for row in present(board) if value(row, column) is not None]
+    found = _dated(request, rows, column)
     days = len({one.date for one in found})
     if days < FEWEST_DATES:
         return Plot.empty(
@@ -135,7 +135,7 @@ def _date_of_entry(row: Row) -> str | None:
     return entry.published[:10]
 
 
-def _dated(request: FigureRequest, rows: Sequence[Row], place: int) -> list[_Dated]:
+def _dated(request: FigureRequest, rows: Sequence[Row], column: str) -> list[_Dated]:
     """The rows that have a date, in its order; of one date the best first."""
     if request.dataset:
         datasets = [request.dataset_page.dataset["pk"]]
@@ -145,7 +145,7 @@ def _dated(request: FigureRequest, rows: Sequence[Row], place: int) -> list[_Dat
     found = [
         _Dated(row, name, day, score)
         for row, name in zip(rows, names_of(rows), strict=True)
-        if (day := dates.get(_key(row))) and (score := value(row, place)) is not None
+        if (day := dates.get(_key(row))) and (score := value(row, column)) is not None
     ]
     sign = 1 if better(request.board().measure) == "lower" else -1
     return sorted(found, key=lambda one: (one.date, sign * one.score))

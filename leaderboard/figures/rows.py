@@ -17,10 +17,10 @@ WINS = "wins"
 
 
 class Place(NamedTuple):
-    """A dataset of a benchmark, and the column of the board that has its scores."""
+    """A dataset of a benchmark, and the key of the board's column that has its scores."""
 
     member: Member
-    column: int
+    column: str
 
     @property
     def name(self) -> str:
@@ -68,7 +68,7 @@ def names_of(rows: Sequence[Row]) -> list[str]:
 
 def counts_several(board: Board) -> bool:
     """Whether a benchmark has several counted datasets; its board has their wins then, with a BM25 or without."""
-    return any(column.key == WINS for column in board.columns)
+    return board.column(WINS) is not None
 
 
 def titled(board: Board) -> str:
@@ -78,9 +78,9 @@ def titled(board: Board) -> str:
 
 def datasets_of(page: BenchmarkPage, *, counted: bool = True) -> list[Place]:
     """The benchmark's datasets in this view, only those that count or all."""
-    columns = {column.key: place for place, column in enumerate(page.board.columns)}
+    columns = {column.key for column in page.board.columns}
     return [
-        Place(member, columns[member.slug])
+        Place(member, member.slug)
         for member in page.members
         if member.slug in columns and (member.counted or not counted)
     ]
@@ -93,15 +93,15 @@ def counted_datasets(members: Iterable[Member]) -> list[int]:
     return [member.dataset_id for member in counted] + parts
 
 
-def value(row: Row, place: int) -> float | None:
+def value(row: Row, column: str) -> float | None:
     """A number of the row as the board writes it, None where it has none."""
-    found = row.values[place]
+    found = row.value(column)
     return round(float(found), row.decimals) if isinstance(found, (int, float)) else None
 
 
 def mean(row: Row, places: Sequence[Place]) -> float | None:
     """The row's mean over datasets, None unless it has all of them."""
-    found = [row.values[place.column] for place in places]
+    found = [row.value(place.column) for place in places]
     numbers = [number for number in found if isinstance(number, (int, float))]
     return (
         round(sum(numbers) / len(numbers), row.decimals) if numbers and len(numbers) == len(found) else None

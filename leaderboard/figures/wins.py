@@ -32,11 +32,10 @@ def build(request: FigureRequest) -> Plot:
     board = request.benchmark_page.board
     if not counts_several(board):
         return Plot.empty("This board has one counted dataset: there is nothing to count over.")
-    place = board.index(WINS)
     counted = [
-        _Counted(row, *map(int, row.shown[place].split("/")))
+        _Counted(row, *map(int, row[WINS].text.split("/")))
         for row in present(board)
-        if place in row.shown and not row.entry.is_baseline
+        if row[WINS].text and not row.entry.is_baseline
     ]
     if not counted:
         return Plot.empty("No system of this view can be compared with a baseline on these datasets.")

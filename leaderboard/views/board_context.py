@@ -47,7 +47,7 @@ def _head(board: Board, state: BoardState, path: str, place: int) -> str:
     classes = "name" if place == 0 else "n" if column.numeric else "t"
     if place > 1 and board.columns[place - 1].group != column.group:
         classes += " first"
-    room = rendering.spread_box(board.rows, place)
+    room = rendering.spread_box(rendering.spread_width(board.rows, column.key))
     unit = f'<span class="unit">{escape(column.unit)}</span>' if column.unit else ""
     label = f"{escape(column.label)}{_arrow(column)}"
     return (

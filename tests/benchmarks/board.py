@@ -167,9 +167,12 @@ def naive_templates(board: Any) -> tuple[Callable[[], Any], Callable[[], Any]]:
             "entry": row.entry,
             "rank_label": row.rank_label,
             "cells": [
-                {"value": value, "column": column, "best": board.best.get((place, row.ranked_in))}
-                for place, (value, column) in enumerate(zip(row.values, board.columns, strict=True))
-                if place
+                {
+                    "value": row.value(column.key),
+                    "column": column,
+                    "best": board.best.get((column.key, row.ranked_in)),
+                }
+                for column in board.columns[1:]
             ],
         }
         for row in board.rows

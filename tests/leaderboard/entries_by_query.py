@@ -102,8 +102,8 @@ def row_of(board: Board, system: str) -> Row:
 def cells(board: Board, system: str) -> dict[str, Any]:
     """What a row says of certainty, as the page writes it."""
     row = row_of(board, system)
-    places = {key: place for place, column in enumerate(board.columns) if (key := column.key) in CALLED}
-    return {key: row.shown.get(place, row.values[place]) for key, place in places.items()}
+    keys = [column.key for column in board.columns if column.key in CALLED]
+    return {key: row[key].text or row.value(key) for key in keys}
 
 
 def page_text(client: Client, dataset: Dataset, query: str = "") -> str:

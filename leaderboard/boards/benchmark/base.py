@@ -26,7 +26,7 @@ from leaderboard.systems.baselines import BM25
 class Base:
     """The lines of a board in order of publication, with their systems by id; nothing of it is ever changed.
 
-    `rows` has what was made of them, by what the rows' columns are.
+    `rows` has what was made of them, by view.
     """
 
     facts: BenchmarkFacts
@@ -36,13 +36,16 @@ class Base:
     tables: Tables
     #: By place of a dataset, what its scored values are compared with, and whether that is the site's own BM25.
     baselines: Mapping[int, tuple[str, bool]]
-    rows: dict[object, Sequence[Row]] = field(default_factory=dict)
+    rows: dict[str, Sequence[Row]] = field(default_factory=dict)
 
-    def fresh_rows(self, key: object, make: Callable[[], Sequence[Row]]) -> list[Row]:
-        """Rows that the caller may change, copied from those made once for this key."""
-        if key not in self.rows:
-            self.rows[key] = make()
-        return [row.copy() for row in self.rows[key]]
+    def fresh_rows(self, view: str, make: Callable[[], Sequence[Row]]) -> list[Row]:
+        """Rows that the caller may give other cells, copied from those made once for this view."""
+        if view not in self.rows:
+            self.rows[view] = make()
+        return [
+            Row(row.entry, row.ranked_in, row.decimals, row.cells.copy(), row.facets)
+            for row in self.rows[view]
+        ]
 
 
 def _named(system: SystemRow, dataset: str) -> tuple[str, bool]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
-from leaderboard.boards.benchmark.aggregates import Tables, means, plain
+from leaderboard.boards.benchmark.aggregates import OverAll, Tables, means, plain
 from leaderboard.boards.benchmark.base import Base, base_of
-from leaderboard.boards.benchmark.columns import COMMON, RANKING, Layout, columns_of, default_sort
+from leaderboard.boards.benchmark.columns import COMMON, RANKING, columns_of, default_sort
 from leaderboard.boards.benchmark.costs import LineCosts
 from leaderboard.boards.benchmark.lines import available_measures
 from leaderboard.boards.benchmark.members import chosen, without_left_out
@@ -15,8 +16,8 @@ from leaderboard.boards.benchmark.notes import notes_of
 from leaderboard.boards.benchmark.private import NOTE, private_rows
 from leaderboard.boards.benchmark.rows import fill_common, names_common, rows_of
 from leaderboard.boards.benchmark.significance import show_certainty
+from leaderboard.boards.columns.about import declared_columns
 from leaderboard.boards.columns.baseline import difference_to
-from leaderboard.boards.columns.declared import DeclaredColumns
 from leaderboard.boards.columns.weighted import fill_weighted
 from leaderboard.boards.facts import BenchmarkFacts
 from leaderboard.boards.filtering import arrange, resolved_sorts
@@ -56,12 +57,12 @@ def benchmark_board(
     base = base_of(facts, entries, measure, read_systems, lower_is_better=lower, zero_shot=state.zero_shot)
     lines, systems, tables = base.lines, base.systems, base.tables
     costs = LineCosts.of(facts, entries, lines, systems, state)
-    columns = _columns(facts, measure, base, costs, state)
-    layout = Layout.of(facts, measure, columns, costs.width)
+    columns_for = partial(_columns, facts, measure, base, costs, state)
+    columns = columns_for(OverAll(tables, state.view))
     rows = base.fresh_rows(
-        (state.view, layout.key), lambda: rows_of(layout, lines, systems, tables, state.view)
+        state.view, lambda: rows_of(facts, measure, columns, lines, systems, tables, state.view)
     )
-    costs.place(lines, rows, layout.first_cost())
+    costs.place(lines, rows)
     board = Board(title=facts.name, columns=columns, rows=rows, measure=measure, measures=measures)
     board.views, board.view, board.baseline = VIEWS, state.view, several_baselines(_baseline_names(base))
     board.of_datasets = [member.facets for member in (*facts.members, *facts.left_out)]
@@ -69,13 +70,15 @@ def benchmark_board(
     on_weights = _weigh(board, tables, state, lower_is_better=lower)
     own: list[Row] = []
     if private:
-        own = private_rows(facts, private, lines, layout, read_systems, state, measure, lower_is_better=lower)
+        own = private_rows(
+            facts, private, lines, columns_for, read_systems, state, measure, lower_is_better=lower
+        )
     ranked_by = _view(facts, board, tables, state, own)
     names = {place: name for place, (name, _) in base.baselines.items()}
     of_rows = {id(row): line for row, line in zip(rows, lines, strict=True)}
     sure = show_certainty(board, facts, of_rows, certainty or {}, names, state.view)
     board.notes = [
-        *notes_of(facts, board, rows, ranked_by, state, base.baselines),
+        *notes_of(board, rows, ranked_by, state, base),
         *sure,
         *on_weights,
         *([NOTE] if own else []),
@@ -96,19 +99,18 @@ def _measure_in_focus(
 
 
 def _columns(
-    facts: BenchmarkFacts, measure: str, base: Base, costs: LineCosts, state: BoardState
+    facts: BenchmarkFacts, measure: str, base: Base, costs: LineCosts, state: BoardState, over_all: OverAll
 ) -> list[Column]:
     return columns_of(
         facts,
         measure,
+        over_all,
         state.view,
         difference=difference_to(_baseline_names(base)),
         common=_needs_common(base.tables, state),
         weighted=bool(state.weights),
-        costs=costs.columns.columns,
-        efficiency=costs.stated_columns,
-        efficiency_of=costs.stated_on,
-        declared=DeclaredColumns.of(base.systems.values()).columns,
+        costs=costs.columns,
+        declared=declared_columns(base.systems.values()),
     )
 
 
@@ -136,16 +138,16 @@ def _view(
     facts: BenchmarkFacts, board: Board, tables: Tables, state: BoardState, own: Sequence[Row]
 ) -> Column:
     """Rank the rows, add the team's `own`, leave those in view, in its order; what they are ranked by."""
-    keys = [column.key for column in board.columns]
-    default = default_sort(facts, keys)
+    columns = {column.key: column for column in board.columns}
+    default = default_sort(facts, columns)
     sort = resolved_sorts(board, state, default)[0].key
     datasets = {member.slug for member in facts.members}
-    ranked_by = board.columns[keys.index(sort if sort in RANKING or sort in datasets else default)]
-    assign_ranks(board.rows, keys.index(ranked_by.key), lower_is_better=ranked_by.better == "lower")
-    said_enough = COMMON not in keys or fill_common(facts, board, tables, state)
+    ranked_by = columns[sort if sort in RANKING or sort in datasets else default]
+    assign_ranks(board.rows, ranked_by.key, lower_is_better=ranked_by.better == "lower")
+    said_enough = COMMON not in columns or fill_common(facts, board, tables, state)
     board.rows = [*board.rows, *own]
     if not said_enough:
-        board.drop(COMMON)
+        board.columns = [column for column in board.columns if column.key != COMMON]
     # Values that are not zero-shot are left out already, one by one.
     arrange(board, replace(state, zero_shot=False), default)
     return ranked_by

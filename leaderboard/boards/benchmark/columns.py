@@ -1,16 +1,17 @@
-"""The columns of a benchmark's board, and where a row's values go."""
+"""The columns of a benchmark's board, each with how its cells are made."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Literal
 
-from leaderboard.boards.columns.declared import DECLARED, DeclaredColumns
-from leaderboard.boards.columns.reported import FigureKey
+from leaderboard.boards.benchmark.aggregates import OverAll
+from leaderboard.boards.benchmark.lines import BenchmarkLine
+from leaderboard.boards.columns.about import ABOUT_SYSTEM
 from leaderboard.boards.columns.weighted import WEIGHTED, weighted_column
 from leaderboard.boards.facts import BenchmarkFacts, Member
-from leaderboard.boards.model import ABOUT, EFFECTIVENESS, SYSTEM_COLUMN, Column, Kind
+from leaderboard.boards.model import EFFECTIVENESS, SYSTEM, Cell, Column, Kind, number
 from leaderboard.core.measures import better
 
 MEAN, COMMON, COVERAGE = "mean", "common-mean", "coverage"
@@ -36,31 +37,30 @@ VIEWED: Mapping[str, tuple[Kind, str]] = {
 def columns_of(
     facts: BenchmarkFacts,
     measure: str,
+    over_all: OverAll,
     view: str,
     *,
     difference: str,
     common: bool,
     weighted: bool,
     costs: Sequence[Column],
-    efficiency: Mapping[FigureKey, Column],
-    efficiency_of: str,
     declared: Sequence[Column],
 ) -> list[Column]:
     """All columns. One counted dataset is its own mean and needs no aggregates but the difference."""
     good = better(measure)
     several = facts.all_counted > 1
     return [
-        SYSTEM_COLUMN,
+        Column(SYSTEM, "System", "", "text", cell=lambda line: Cell(line.about.name)),
         *([weighted_column(OVER_ALL)] if weighted else []),
-        *(_means(facts, good, common=common) if several else []),
-        *_differences(facts, good, difference, several=several),
-        *(_dataset(member, measure, view, good, difference) for member in facts.members),
-        *(_ranks() if several else []),
+        *(_means(facts, over_all, good, common=common) if several else []),
+        *_differences(facts, over_all, good, difference, several=several),
+        *(
+            _dataset(place, member, measure, over_all, view, good, difference)
+            for place, member in enumerate(facts.members)
+        ),
+        *(_ranks(over_all) if several else []),
         *costs,
-        *(_from(column, efficiency_of) for column in efficiency.values()),
-        Column("architecture", "Architecture", ABOUT, "text"),
-        Column("provenance", "Provenance", ABOUT, "text", note="how the numbers were obtained"),
-        Column("by", "By", ABOUT, "text", note="the team, or the publication that reports it"),
+        *ABOUT_SYSTEM,
         *declared,
     ]
 
@@ -71,7 +71,7 @@ def over(facts: BenchmarkFacts) -> str:
     return f"over {counted} of {every} datasets" if counted < every else f"over {every} datasets"
 
 
-def _means(facts: BenchmarkFacts, good: Direction, *, common: bool) -> list[Column]:
+def _means(facts: BenchmarkFacts, over_all: OverAll, good: Direction, *, common: bool) -> list[Column]:
     counted, every = len(facts.counted), facts.all_counted
     some = f"{counted} of {every}" if counted < every else ""
     found = [
@@ -83,40 +83,58 @@ def _means(facts: BenchmarkFacts, good: Direction, *, common: bool) -> list[Colu
             good,
             unit=some,
             note=f"mean {over(facts)}, of complete rows only",
+            cell=lambda line: number(over_all.means[line.number]),
         ),
         Column(COMMON, "Common mean", OVER_ALL, "score", good),
-        Column(COVERAGE, "Coverage", OVER_ALL, "count", note="how many of the counted datasets the row has"),
+        Column(
+            COVERAGE,
+            "Coverage",
+            OVER_ALL,
+            "count",
+            note="how many of the counted datasets the row has",
+            cell=lambda line: _coverage(over_all, line.number),
+        ),
     ]
     return found if common else [found[0], found[2]]
+
+
+def _coverage(over_all: OverAll, line: int) -> Cell:
+    return Cell(float(over_all.coverage[line]), f"{over_all.coverage[line]}/{over_all.width}")
+
+
+def _wins(over_all: OverAll, line: int) -> Cell | None:
+    counts = [of_lines[line] for of_lines in over_all.wins]
+    return Cell(float(counts[0]), "{}/{}/{}".format(*counts)) if any(counts) else None
 
 
 def common_column(column: Column, counted: Sequence[Member], places: Sequence[int]) -> Column:
     """The head of the common mean, once it is known which datasets it is over."""
     names = ", ".join(counted[place].facts.name for place in places)
     said = f"mean over what every row in view has of the counted datasets, {len(places)} of {len(counted)}: {names}"
-    return Column(
-        column.key,
-        column.label,
-        column.group,
-        column.kind,
-        column.better,
+    return replace(
+        column,
         unit=f"{len(places)} of {len(counted)}",
         note=said if places else "no counted dataset is had by every row in view",
     )
 
 
-def _differences(facts: BenchmarkFacts, good: Direction, head: str, *, several: bool) -> list[Column]:
+def _differences(
+    facts: BenchmarkFacts, over_all: OverAll, good: Direction, head: str, *, several: bool
+) -> list[Column]:
+    note = f"ratio of means: the mean relative to the baseline's mean, {over(facts)}"
+    average = Column(
+        AVERAGE,
+        "Δ of means %" if several else "Δ %",
+        head,
+        "relative",
+        good,
+        note=note if several else "relative to the baseline",
+        cell=lambda line: number(over_all.ratio_of_means[line.number]),
+    )
     if not several:
-        return [Column(AVERAGE, "Δ %", head, "relative", good, note="relative to the baseline")]
+        return [average]
     return [
-        Column(
-            AVERAGE,
-            "Δ of means %",
-            head,
-            "relative",
-            good,
-            note=f"ratio of means: the mean relative to the baseline's mean, {over(facts)}",
-        ),
+        average,
         Column(
             MEAN_RELATIVE,
             "Mean of Δ %",
@@ -124,14 +142,21 @@ def _differences(facts: BenchmarkFacts, good: Direction, head: str, *, several: 
             "relative",
             good,
             note=f"mean of ratios: the mean of the differences relative to the baseline, {over(facts)}",
+            cell=lambda line: number(over_all.mean_of_ratios[line.number]),
         ),
         Column(
-            WINS, "W/T/L", head, "count", "higher", note="datasets won, tied and lost against the baseline"
+            WINS,
+            "W/T/L",
+            head,
+            "count",
+            "higher",
+            note="datasets won, tied and lost against the baseline",
+            cell=lambda line: _wins(over_all, line.number),
         ),
     ]
 
 
-def _ranks() -> list[Column]:
+def _ranks(over_all: OverAll) -> list[Column]:
     return [
         Column(
             BORDA,
@@ -140,6 +165,7 @@ def _ranks() -> list[Column]:
             "number",
             "higher",
             note="systems beaten, half for equal ones, summed over the datasets; complete rows of one kind only",
+            cell=lambda line: number(over_all.borda[line.number]),
         ),
         Column(
             MEAN_RANK,
@@ -149,11 +175,28 @@ def _ranks() -> list[Column]:
             "lower",
             note="mean of the ranks on the datasets; complete rows of one kind only",
             decimals=2,
+            cell=lambda line: number(over_all.mean_rank[line.number]),
         ),
     ]
 
 
-def _dataset(member: Member, measure: str, view: str, good: Direction, difference: str) -> Column:
+def _dataset(
+    place: int,
+    member: Member,
+    measure: str,
+    over_all: OverAll,
+    view: str,
+    good: Direction,
+    difference: str,
+) -> Column:
+    """The column of the dataset at this place among the benchmark's."""
+
+    def cell(line: BenchmarkLine) -> Cell | None:
+        value, beside = over_all.shown[line.number][place], line.beside.get(place)
+        if beside is not None:
+            return Cell(value, "", *beside)
+        return None if value is None else Cell(value)
+
     shown = member.measure(measure)
     unit = [
         shown if shown != measure else "",
@@ -171,67 +214,8 @@ def _dataset(member: Member, measure: str, view: str, good: Direction, differenc
         better=good,
         unit=" · ".join(part for part in unit if part),
         arrow=False,
+        cell=cell,
     )
-
-
-def _from(column: Column, dataset: str) -> Column:
-    return Column(
-        column.key,
-        column.label,
-        f"{column.group}, {dataset}",
-        column.kind,
-        column.better,
-        column.unit,
-        f"As stated for {dataset}. {column.note}",
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """Where a row's values go, the same for all rows: the places of columns, and those of the datasets.
-
-    By place of a dataset's column, `stand_ins` has the measure that it shows instead of the board's, `parts` how many
-    parts it is the mean of.
-    """
-
-    places: Mapping[str, int]
-    datasets: range
-    stand_ins: Mapping[int, str]
-    parts: Mapping[int, int]
-    hidden: bool
-    empty: int
-    declared: DeclaredColumns
-
-    @classmethod
-    def of(cls, facts: BenchmarkFacts, measure: str, columns: Sequence[Column], costs: int) -> Layout:
-        """The layout of a board with these columns, of which so many are costs that most rows do not have."""
-        places = {column.key: place for place, column in enumerate(columns)}
-        slugs = [member.slug for member in facts.members]
-        first = places[slugs[0]] if slugs else 0
-        return cls(
-            places=places,
-            datasets=range(first, first + len(slugs)),
-            stand_ins={
-                place: member.stand_ins[measure]
-                for place, member in enumerate(facts.members, first)
-                if measure in member.stand_ins
-            },
-            parts={
-                place: len(member.parts) for place, member in enumerate(facts.members, first) if member.parts
-            },
-            hidden=any(member.facts.hidden for member in facts.members),
-            empty=costs,
-            declared=DeclaredColumns([column for column in columns if column in DECLARED]),
-        )
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """What tells layouts of one benchmark and measure apart."""
-        return tuple(self.places)
-
-    def first_cost(self) -> int:
-        """The place of the first column of costs."""
-        return self.places["architecture"] - self.empty
 
 
 def default_sort(facts: BenchmarkFacts, keys: Iterable[str]) -> str:
@@ -239,4 +223,4 @@ def default_sort(facts: BenchmarkFacts, keys: Iterable[str]) -> str:
     if MEAN in keys:
         return MEAN
     members = facts.counted or facts.members
-    return members[0].slug if members else SYSTEM_COLUMN.key
+    return members[0].slug if members else SYSTEM

@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from leaderboard.boards.benchmark.lines import Line
 from leaderboard.boards.benchmark.measured_costs import CostsShown, costs_shown
-from leaderboard.boards.columns.costs import CostColumns, cost_group, notes_on_costs
-from leaderboard.boards.columns.reported import FigureKey, figure_columns, place_figures
+from leaderboard.boards.columns.costs import cost_columns, cost_group, notes_on_costs
+from leaderboard.boards.columns.reported import FigureColumns
 from leaderboard.boards.facts import BenchmarkFacts
-from leaderboard.boards.model import Board, Column, Row
+from leaderboard.boards.model import Board, Cell, Column, Row, cells_of
 from leaderboard.boards.state import BoardState
 from leaderboard.results.history.entry_columns import DatasetEntries, Figures
 from leaderboard.results.history.entry_rows import SystemRow
-from leaderboard.results.history.measurements import with_baseline
+from leaderboard.results.history.measurements import Measured, with_baseline
 from leaderboard.results.kinds import SCORED
 from leaderboard.systems.baselines import BM25
 
 
+class _Costs(NamedTuple):
+    """What the cells of a line's costs are made from."""
+
+    measured: Measured | None
+    figures: Mapping[str, Cell]
+
+
 class LineCosts(NamedTuple):
-    """Measured costs with their columns, then the stated ones of each line, with theirs and the dataset they are of."""
+    """Measured costs, then the stated ones by system and configuration, and the columns of both."""
 
     shown: CostsShown
-    columns: CostColumns
-    stated: Sequence[Figures | tuple[()]]
-    stated_columns: Mapping[FigureKey, Column]
-    stated_on: str
+    stated: Mapping[tuple[int, str], Mapping[str, Cell]]
+    columns: Sequence[Column]
 
     @classmethod
     def of(
@@ -49,34 +55,24 @@ class LineCosts(NamedTuple):
         )
         with_baseline(shown.measured, bm25)
         stated_on, by_line = _stated(facts, entries)
-        stated = [by_line.get((line.system_id, line.configuration), ()) for line in lines]
-        return cls(
-            shown,
-            CostColumns.of(shown.measured.values(), shown.machine, shown.dataset, state.corpus),
-            stated,
-            figure_columns([(found, {}) for found in stated if found]),
-            stated_on,
-        )
+        keys = [(line.system_id, line.configuration) for line in lines]
+        figures = FigureColumns.of([(by_line[key], {}) for key in keys if key in by_line])
+        columns = [
+            *cost_columns(shown.measured.values(), shown.machine, shown.dataset, state.corpus),
+            *(_stated_for(column, stated_on) for column in figures.columns),
+        ]
+        return cls(shown, {key: figures.cells(by_line[key]) for key in keys if key in by_line}, columns)
 
-    @property
-    def width(self) -> int:
-        """How many columns they fill."""
-        return len(self.columns.columns) + len(self.stated_columns)
-
-    def place(self, lines: Sequence[Line], rows: Sequence[Row], first: int) -> None:
-        """Put the costs of each line into its row, whose column of the first cost is at `first`."""
-        places = {
-            key: place for place, key in enumerate(self.stated_columns, first + len(self.columns.columns))
-        }
-        for found, row in zip(self.stated, rows, strict=True):
-            if found:
-                place_figures(row, found, places)
-        if self.shown.machine is None:
-            return
-        for line, row in zip(lines, rows, strict=True):
-            measured = self.shown.measured.get((line.system_id, line.configuration))
-            if measured and line.ranked_in == SCORED:
-                self.columns.place(row, measured, first)
+    def place(self, lines: Sequence[Line], rows: Sequence[Row]) -> None:
+        """Put the costs of each line into its row."""
+        for line, row in zip(lines, rows, strict=True) if self.columns else ():
+            key = line.system_id, line.configuration
+            costs = _Costs(
+                self.shown.measured.get(key) if line.ranked_in == SCORED else None, self.stated.get(key, {})
+            )
+            if costs.measured or costs.figures:
+                row.measured = costs.measured
+                row.cells.update(cells_of(self.columns, costs))
 
     def describe(self, board: Board) -> None:
         """Say on which machine they were measured, and on which ones they could be."""
@@ -90,6 +86,11 @@ class LineCosts(NamedTuple):
         if shown.machine is None:
             return []
         return notes_on_costs(shown.machine, shown.measured.values(), shown.elsewhere, shown.dataset)
+
+
+def _stated_for(column: Column, dataset: str) -> Column:
+    """The column of what is stated of one dataset, on the board of several."""
+    return replace(column, group=f"{column.group}, {dataset}", note=f"As stated for {dataset}. {column.note}")
 
 
 def _stated(

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from leaderboard.boards.columns.seeds import SeedsOf
 from leaderboard.boards.facts import BenchmarkFacts, Member
 from leaderboard.boards.filtering import ZERO_SHOT
+from leaderboard.boards.model import Cell
 from leaderboard.results.history.entry_columns import IN_DOMAIN, DatasetEntries, LineKey, Published, is_of
+from leaderboard.results.history.entry_rows import SystemRow
 from leaderboard.results.kinds import REPORTED, SCORED
 
 
@@ -55,6 +59,23 @@ class Line:
         if IN_DOMAIN not in self.trainings:
             return []
         return [place for place, training in enumerate(self.trainings) if training == IN_DOMAIN]
+
+
+class BenchmarkLine(NamedTuple):
+    """What the cells of a row are made from: the line of this `number`, and its system.
+
+    `beside` has, by place of a dataset, the mark, the title and the spread of a cell that has any of them. Costs are of
+    the view, and no part of it.
+    """
+
+    about: SystemRow
+    ranked_in: str
+    decimals: int
+    provenance: str
+    number: int
+    beside: Mapping[int, tuple[str, str, str]]
+    measured: None = None
+    figures: Mapping[str, Cell] = MappingProxyType({})
 
 
 def collect(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
+from leaderboard.boards.benchmark.base import Base
 from leaderboard.boards.benchmark.columns import BORDA, COMMON, over
 from leaderboard.boards.columns.baseline import notes_on_baselines
 from leaderboard.boards.columns.challenged import notes_on_challenges
+from leaderboard.boards.columns.reported import has_doubtful
 from leaderboard.boards.columns.seeds import NOTE as SEEDS
 from leaderboard.boards.columns.seeds import has_seeds
 from leaderboard.boards.facts import BenchmarkFacts
@@ -17,19 +19,14 @@ from leaderboard.results.kinds import CLOSED, REPORTED
 
 
 def notes_of(
-    facts: BenchmarkFacts,
-    board: Board,
-    rows: Sequence[Row],
-    ranked_by: Column,
-    state: BoardState,
-    baselines: Mapping[int, tuple[str, bool]],
+    board: Board, rows: Sequence[Row], ranked_by: Column, state: BoardState, base: Base
 ) -> list[str]:
     """The notes below the board; `rows` are all its rows, whatever the view leaves."""
     return [
-        *_on_ranks(facts, board, ranked_by),
-        *notes_on_baselines(facts, baselines),
-        *_on_datasets(facts, board),
-        *_on_kinds(rows, state),
+        *_on_ranks(base.facts, board, ranked_by),
+        *notes_on_baselines(base.facts, base.baselines),
+        *_on_datasets(base.facts, board),
+        *_on_kinds(board, rows, state, base),
     ]
 
 
@@ -81,8 +78,10 @@ def _on_datasets(facts: BenchmarkFacts, board: Board) -> list[str]:
     return notes
 
 
-def _on_kinds(rows: Sequence[Row], state: BoardState) -> list[str]:
+def _on_kinds(board: Board, rows: Sequence[Row], state: BoardState, base: Base) -> list[str]:
     notes = []
+    datasets = {member.slug for member in base.facts.members}
+    shown = [column.key for column in board.columns if column.key in datasets]
     if any(row.ranked_in == REPORTED for row in rows):
         notes.append(
             "r: a rank among reported figures, printed by publications and recomputed by nobody here; "
@@ -90,15 +89,15 @@ def _on_kinds(rows: Sequence[Row], state: BoardState) -> list[str]:
         )
     if any(row.ranked_in == CLOSED for row in rows):
         notes.append(CLOSED_NOTE)
-    if any("‡" in mark for row in rows for mark in row.marks.values()):
+    if shown and any(line.in_domain for line in base.lines):
         notes.append("‡ in-domain: trained on that dataset.")
-    if has_seeds(rows):
+    if any(line.seeds for line in base.lines) and has_seeds(rows, shown):
         notes.append(SEEDS)
     if state.zero_shot:
         notes.append(
             "Zero-shot only: values of systems that were trained on the dataset, or whose makers do not say, are left "
             "out of cells and aggregates; adaptation to the corpus without labels stays."
         )
-    if any("?" in row.marks.values() for row in rows):
+    if has_doubtful(rows, board.columns):
         notes.append("? as printed, but doubtful: never used to sort or plot.")
     return notes + notes_on_challenges(rows)

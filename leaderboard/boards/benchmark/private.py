@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from leaderboard.boards.benchmark.aggregates import Tables, table
-from leaderboard.boards.benchmark.columns import BORDA, MEAN_RANK, Layout
+from leaderboard.boards.benchmark.aggregates import OverAll, Tables, table
+from leaderboard.boards.benchmark.columns import BORDA, MEAN_RANK
 from leaderboard.boards.benchmark.lines import Line, collect
 from leaderboard.boards.benchmark.rows import rows_of
 from leaderboard.boards.facts import BenchmarkFacts
-from leaderboard.boards.model import Identity, Row
+from leaderboard.boards.model import Column, Identity, Row
 from leaderboard.boards.state import BoardState
 from leaderboard.results.history.entry_columns import NO_ENTRIES, DatasetEntries
 from leaderboard.results.history.entry_rows import SystemRow
@@ -25,7 +25,7 @@ def private_rows(
     facts: BenchmarkFacts,
     entries: Mapping[int, DatasetEntries],
     public: Sequence[Line],
-    layout: Layout,
+    columns_for: Callable[[OverAll], Sequence[Column]],
     read_systems: Callable[[Iterable[int]], Mapping[int, SystemRow]],
     state: BoardState,
     measure: str,
@@ -44,14 +44,15 @@ def private_rows(
         lower_is_better=lower_is_better,
     )
     systems = read_systems(line.system_id for line in lines)
-    rows = rows_of(layout, lines, systems, tables, state.view)
-    ranks = [layout.places[key] for key in (BORDA, MEAN_RANK) if key in layout.places]
+    columns = columns_for(OverAll(tables, state.view))
+    rows = rows_of(facts, measure, columns, lines, systems, tables, state.view)
+    ranks = [BORDA, MEAN_RANK]
     if state.view == "rank":
-        ranks += range(layout.datasets.start, layout.datasets.stop)
+        ranks += [member.slug for member in facts.members]
     for row in rows:
-        row.ranked_in = PRIVATE
         if isinstance(row.entry, Identity):
             row.entry = row.entry._replace(visibility="private")
-        for place in ranks:
-            row.values[place] = None
+        for key in ranks:
+            if key in row.cells:
+                row.cells[key].value = None
     return rows

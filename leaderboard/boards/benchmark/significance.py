@@ -12,7 +12,7 @@ from typing import NamedTuple
 from leaderboard.boards.benchmark.lines import Line
 from leaderboard.boards.columns.significance import WITHHELD, ranks_text, written_p
 from leaderboard.boards.facts import BenchmarkFacts
-from leaderboard.boards.model import SEPARATED, Board, Row
+from leaderboard.boards.model import SEPARATED, Board, Cell
 from leaderboard.results.kinds import REPORTED
 from leaderboard.results.significance.types import BoardCertainty, EntryCertainty, MeasureCertainty, Settings
 
@@ -21,9 +21,9 @@ BASELINE = "the baseline"
 
 
 class _Dataset(NamedTuple):
-    """A dataset's column, what was found there, and what it was found with; `place` is that of a line's values."""
+    """The key of a dataset's column, what was found there and with what; `place` is that of a line's values."""
 
-    column: int
+    key: str
     place: int
     found: MeasureCertainty
     how: Settings
@@ -45,29 +45,33 @@ def show_certainty(
     figures, of hidden judgements, and of boards of which nothing has been found yet.
     """
     datasets = _datasets(board, facts, found, baselines)
-    known = [
-        (each.column, each.place, each, each.found.said.setdefault(each.baseline, {})) for each in datasets
-    ]
-    any_marked = False
+    known = [(each.key, each.place, each, each.found.said.setdefault(each.baseline, {})) for each in datasets]
+    any_found = any_marked = False
     for row in board.rows:
         line = lines.get(id(row))
         if line is None or line.ranked_in == REPORTED:
             continue
-        ids, scores, titles = line.entries, line.scores, row.titles
-        for column, place, dataset, made in known:
+        ids, scores = line.entries, line.scores
+        for key, place, dataset, made in known:
             if scores[place] is None:
                 continue
             told = made.get(ids[place]) or _told(dataset, ids[place])
             if told is None:
                 continue
-            row.found[column], title, differs = told
-            titles[column] = f"{titles[column]}; {title}" if column in titles else title
-            if differs and view != "rank":
-                _mark(row, column)
-                any_marked = True
+            cell, (of_entry, title, differs) = row[key], told
+            marked = differs and view != "rank"
+            row.cells[key] = Cell(
+                cell.value,
+                cell.text,
+                _marked(cell.mark) if marked else cell.mark,
+                f"{cell.title}; {title}" if cell.title else title,
+                cell.spread,
+                certainty=of_entry,
+            )
+            any_found, any_marked = True, any_marked or marked
     if datasets:
         board.found_with = datasets[0].how
-    return _notes(board, facts, datasets, marked=any_marked)
+    return _notes(facts, datasets, marked=any_marked) if any_found else []
 
 
 def _told(dataset: _Dataset, entry: int) -> tuple[EntryCertainty, str, bool] | None:
@@ -86,14 +90,14 @@ def _datasets(
     board: Board, facts: BenchmarkFacts, found: Mapping[int, BoardCertainty], baselines: Mapping[int, str]
 ) -> Sequence[_Dataset]:
     """The columns of which something was found. One that is the mean of its parts has nothing of its own."""
-    columns = {column.key: place for place, column in enumerate(board.columns)}
+    shown = {column.key for column in board.columns}
     datasets = []
     for place, member in enumerate(facts.members):
         of_board = found.get(member.dataset_id)
         measure = of_board.of(member.measure(board.measure)) if of_board is not None else None
-        if of_board is not None and measure is not None and member.slug in columns and not member.parts:
+        if of_board is not None and measure is not None and member.slug in shown and not member.parts:
             name = baselines.get(place, BASELINE)
-            datasets.append(_Dataset(columns[member.slug], place, measure, of_board.settings, name))
+            datasets.append(_Dataset(member.slug, place, measure, of_board.settings, name))
     return datasets
 
 
@@ -109,14 +113,11 @@ def said(found: EntryCertainty, how: Settings, baseline: str = BASELINE) -> str:
     return text
 
 
-def _mark(row: Row, column: int) -> None:
-    before = row.marks.get(column, "")
-    row.marks[column] = f"{before}{SEPARATED}" if before in ("", "‡") else f"{SEPARATED} {before}"
+def _marked(mark: str) -> str:
+    return f"{mark}{SEPARATED}" if mark in ("", "‡") else f"{SEPARATED} {mark}"
 
 
-def _notes(board: Board, facts: BenchmarkFacts, datasets: Sequence[_Dataset], *, marked: bool) -> list[str]:
-    if not datasets or not any(row.found for row in board.rows):
-        return []
+def _notes(facts: BenchmarkFacts, datasets: Sequence[_Dataset], *, marked: bool) -> list[str]:
     how, names = datasets[0].how, {each.baseline for each in datasets}
     baseline = names.pop() if len(names) == 1 else "that dataset’s baseline"
     notes = [

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Literal, NamedTuple
 
 from evaluation.efficiency import PROTOCOL, was_disturbed
-from leaderboard.boards.model import EFFICIENCY, Board, Column, Row
+from leaderboard.boards.model import EFFICIENCY, Board, Cell, Column
 from leaderboard.core.text.numbers import significant
 from leaderboard.results.efficiency import cost_per_million
 from leaderboard.results.history.measurements import Machine, Measured
@@ -180,9 +180,6 @@ COSTS: tuple[Cost, ...] = (
 WITH_SPREAD = frozenset({"mean-latency", "times-bm25"})
 
 
-_KEYS = {CORPUS_INDEX, *(each.key for each in COSTS)}
-
-
 def estimated_index(documents: int) -> Cost:
     """The column of what the index of so many documents would take, by the measured bytes for each document."""
 
@@ -204,60 +201,51 @@ def estimated_index(documents: int) -> Cost:
     )
 
 
-class CostColumns(NamedTuple):
-    """The columns that measurements on one machine fill, in the order of the board."""
+def cost_columns(
+    measured: Iterable[Measured], machine: Machine | None, dataset: str = "", corpus: int = 0
+) -> list[Column]:
+    """The columns that any of the measurements has a value for; `dataset` is named where the board has several.
 
-    columns: list[Column]
-    costs: Sequence[Cost]
+    With a `corpus` of so many documents, the size of its index is estimated beside the measured one.
+    """
+    if machine is None:
+        return []
+    found, offered = list(measured), list(COSTS)
+    if corpus:
+        place = next(number for number, each in enumerate(offered) if each.key == "index-bytes")
+        offered.insert(place + 1, estimated_index(corpus))
+    group, currency = cost_group(machine, dataset), currency_of(found)
+    return [
+        _column(each, group, currency)
+        for each in offered
+        if any(each.value(one) is not None for one in found)
+    ]
 
-    @classmethod
-    def of(
-        cls, measured: Iterable[Measured], machine: Machine | None, dataset: str = "", corpus: int = 0
-    ) -> CostColumns:
-        """Those that any of the measurements has a value for; `dataset` is named where the board has several.
 
-        With a `corpus` of so many documents, the size of its index is estimated beside the measured one.
-        """
-        found = list(measured)
-        offered = list(COSTS)
-        if corpus:
-            place = next(number for number, each in enumerate(offered) if each.key == "index-bytes")
-            offered.insert(place + 1, estimated_index(corpus))
-        costs = [each for each in offered if any(each.value(one) is not None for one in found)]
-        if machine is None:
-            return cls([], [])
-        group = cost_group(machine, dataset)
-        currency = currency_of(found)
-        return cls([_column(each, group, currency) for each in costs], costs)
+def _column(each: Cost, group: str, currency: str) -> Column:
+    def cell(line: Any) -> Cell | None:
+        value = None if line.measured is None else each.value(line.measured)
+        if value is None:
+            return None
+        return Cell(value, noise=value * each.known(line.measured) if each.better else 0.0)
 
-    def place(self, row: Row, measured: Measured, first: int) -> None:
-        """Put a measurement's values into the row, whose column of the first cost is at `first`."""
-        row.measured = measured
-        for place, each in enumerate(self.costs, first):
-            value = each.value(measured)
-            if value is not None:
-                row.values[place] = value
-                if each.better and (off := each.known(measured)):
-                    row.noise[place] = value * off
+    unit = unit_with(currency, each.unit)
+    return Column(each.key, each.label, group, "figure", each.better, unit, each.note, cell=cell)
 
 
 def describe_costs(board: Board) -> None:
-    """Write the measured costs of the rows that a page shows as people read them, and what the cells say on hover.
+    """Say at the latencies of the rows that a page shows how they vary, and how far they may be off.
 
-    Only of these: a board of a thousand systems has ten thousand costs, most of which no page shows.
+    Only of these: a board of a thousand systems has thousands of them, most of which no page shows.
     """
-    places = [(place, column.key) for place, column in enumerate(board.columns) if column.key in _KEYS]
-    for row in board.rows:
+    keys = [column.key for column in board.columns if column.key in WITH_SPREAD]
+    for row in board.rows if keys else ():
         if row.measured is None:
             continue
-        for place, key in places:
-            value = row.values[place]
-            if isinstance(value, (float, int)):
-                row.shown[place] = significant(value)
-                if key in WITH_SPREAD and place in row.noise and math.isfinite(row.noise[place]):
-                    row.spreads[place] = f"± {significant(row.noise[place], 2)}"
-            if title := _title(key, row.measured):
-                row.titles[place] = title
+        for key in keys:
+            value, noise = row.value(key), row[key].noise
+            spread = f"± {significant(noise, 2)}" if noise and math.isfinite(noise) else ""
+            row.cells[key] = Cell(value, title=_title(key, row.measured), spread=spread, noise=noise)
 
 
 def _title(key: str, measured: Measured) -> str:
@@ -293,11 +281,6 @@ def spread_of_latency(measured: Measured) -> str:
     latency, spread = measured.latency, measured.figures.get("spread_ms")
     over_queries = " · ".join(f"{name} {significant(latency[name])}" for name in ("p50", "p95", "p99"))
     return f"{over_queries} ms" + ("" if spread is None else f" · mean ± {significant(spread, 2)} ms")
-
-
-def _column(each: Cost, group: str, currency: str) -> Column:
-    unit = unit_with(currency, each.unit)
-    return Column(each.key, each.label, group, "figure", each.better, unit, each.note)
 
 
 def currency_of(measured: Iterable[Measured]) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from leaderboard.boards.columns.costs import CostColumns, cost_group, notes_on_costs
+from leaderboard.boards.columns.costs import cost_columns, cost_group, notes_on_costs
 from leaderboard.boards.columns.weighted import weighted_column
-from leaderboard.boards.model import EFFICIENCY
+from leaderboard.boards.model import EFFICIENCY, Column
 from leaderboard.boards.state import BoardState
 from leaderboard.results.history.measurements import (
     Machine,
@@ -25,7 +25,7 @@ class DatasetCosts(NamedTuple):
     machines: list[Machine]
     on_machine: Mapping[int, Measured]
     elsewhere: int
-    columns: CostColumns
+    columns: list[Column]
 
     @classmethod
     def of(cls, measured: Sequence[Measured], bm25: int | None, state: BoardState) -> DatasetCosts:
@@ -33,9 +33,9 @@ class DatasetCosts(NamedTuple):
         machines = machines_of(measured)
         machine = chosen_machine(machines, state.hardware, cpu_only=state.cpu_only)
         on_machine = with_baseline({one.entry_id: one for one in measured if one.machine == machine}, bm25)
-        columns = CostColumns.of(on_machine.values(), machine, corpus=state.corpus)
+        columns = cost_columns(on_machine.values(), machine, corpus=state.corpus)
         if state.weights:
-            columns.columns.append(weighted_column(cost_group(machine) if machine else EFFICIENCY))
+            columns.append(weighted_column(cost_group(machine) if machine else EFFICIENCY))
         elsewhere = {one.entry_id for one in measured}.difference(on_machine)
         return cls(machine, machines, on_machine, len(elsewhere), columns)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
 
 from leaderboard.boards.columns.measures import measure_column
 from leaderboard.boards.model import JUDGED_SHARE, OTHER_MEASURES, Column
@@ -29,5 +28,5 @@ def with_judged(measures: Sequence[str], had: Collection[str], *, hidden: bool) 
 def other_column(measure: str) -> Column:
     """The column of a measure that is not in focus, in its group."""
     if measure in JUDGED_MEASURES:
-        return replace(measure_column(measure), group=JUDGED_SHARE, note=_NOTES[measure])
-    return replace(measure_column(measure), group=OTHER_MEASURES)
+        return measure_column(measure, JUDGED_SHARE, _NOTES[measure])
+    return measure_column(measure, OTHER_MEASURES)

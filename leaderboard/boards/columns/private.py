@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
-from leaderboard.boards.model import Column, Value
+from leaderboard.boards.model import Column, number
 from leaderboard.core.measures import better
 from leaderboard.core.text import deltas
 from leaderboard.results.history.entry_rows import EntryRow
@@ -19,32 +18,33 @@ NOTE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PrivateColumns:
-    """The private value of the measure in focus, and by how much it differs from the public one."""
+def private_columns(entries: Iterable[EntryRow], measure: str) -> list[Column]:
+    """The private value of the measure in focus, and by how much it differs from the public one.
 
-    measure: str
-    columns: tuple[Column, ...] = ()
-
-    @classmethod
-    def of(cls, entries: Iterable[EntryRow], measure: str) -> PrivateColumns:
-        """Both columns, or none while nothing is revealed."""
-        if not any(measure in entry.private_scores for entry in entries):
-            return cls(measure)
-        good = better(measure)
-        value = Column("private", measure, PRIVATE_PART, "score", good, note="mean over the private part")
-        difference = Column(
-            "private_difference", "Δ", PRIVATE_PART, "delta", good, note="private part minus public part"
-        )
-        return cls(measure, (value, difference))
-
-    def values(self, entry: EntryRow, public: float | None) -> list[Value]:
-        """A row's cells: None for a result that came later, or whose round waits."""
-        if not self.columns:
-            return []
-        private = entry.private_scores.get(self.measure)
-        return [private, deltas.absolute(private, public)]
-
-    def notes(self) -> list[str]:
-        """What a reader has to know of them."""
-        return [NOTE] if self.columns else []
+    None while nothing is revealed. A result that came later, or whose round waits, has neither.
+    """
+    if not any(measure in entry.private_scores for entry in entries):
+        return []
+    good = better(measure)
+    return [
+        Column(
+            "private",
+            measure,
+            PRIVATE_PART,
+            "score",
+            good,
+            note="mean over the private part",
+            cell=lambda line: number(line.about.private_scores.get(measure)),
+        ),
+        Column(
+            "private_difference",
+            "Δ",
+            PRIVATE_PART,
+            "delta",
+            good,
+            note="private part minus public part",
+            cell=lambda line: number(
+                deltas.absolute(line.about.private_scores.get(measure), line.scores.get(measure))
+            ),
+        ),
+    ]

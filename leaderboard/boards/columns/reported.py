@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from django.utils.text import slugify
 
-from leaderboard.boards.model import EFFICIENCY, REPORTED_BESIDE, Column, Row
+from leaderboard.boards.model import EFFICIENCY, REPORTED_BESIDE, Cell, Column, Row
 from leaderboard.results.reported_facts import COSTS
 
 
@@ -25,18 +25,50 @@ Figures = Sequence[Mapping[str, Any]]
 MILLISECONDS = {"s": 1000.0}
 
 
-def figure_columns(of_rows: Sequence[tuple[Figures, Mapping[str, float]]]) -> dict[FigureKey, Column]:
-    """The columns that the rows' figures need. A figure that repeats one of the row's own scores needs none."""
-    split = {name for figures, _ in of_rows for name in _repeated([figure["name"] for figure in figures])}
-    columns: dict[FigureKey, Column] = {}
-    for figures, scores in of_rows:
-        for figure in figures:
-            if figure["name"] in scores:
-                continue
-            key = key_of(figure, split)
-            if key not in columns:
-                columns[key] = _column(key, {column.key for column in columns.values()})
-    return dict(sorted(columns.items(), key=lambda item: (item[1].group != EFFICIENCY, _position(item[0]))))
+class FigureColumns(NamedTuple):
+    """The columns that the figures of a board's rows need, in order."""
+
+    of_keys: Mapping[FigureKey, Column]
+
+    @classmethod
+    def of(
+        cls, of_rows: Sequence[tuple[Figures, Mapping[str, float]]], taken: Iterable[str] = ()
+    ) -> FigureColumns:
+        """Those of the rows, each with its scores: a figure that repeats one of these needs none.
+
+        `taken` are the keys that other columns of the board have.
+        """
+        split = {name for figures, _ in of_rows for name in _repeated([figure["name"] for figure in figures])}
+        keys, found = set(taken), dict[FigureKey, Column]()
+        for figures, scores in of_rows:
+            for key in (key_of(figure, split) for figure in figures if figure["name"] not in scores):
+                if key not in found:
+                    found[key] = _column(key, keys)
+                    keys.add(found[key].key)
+        return cls(
+            dict(sorted(found.items(), key=lambda item: (item[1].group != EFFICIENCY, _position(item[0]))))
+        )
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns alone."""
+        return list(self.of_keys.values())
+
+    def cells(self, figures: Figures) -> dict[str, Cell]:
+        """A row's figures, by the keys of their columns."""
+        split = {key.name for key in self.of_keys if key.hardware}
+        found = {key_of(figure, split): figure for figure in figures}
+        return {self.of_keys[key].key: _cell(figure) for key, figure in found.items() if key in self.of_keys}
+
+
+def _cell(figure: Mapping[str, Any]) -> Cell:
+    """A doubtful figure is shown as printed and has no value to sort by."""
+    factor = MILLISECONDS.get(str(figure.get("unit", "")), 1.0)
+    printed = str(figure.get("as_printed") or f"{figure['value']:g}")
+    if figure.get("doubtful"):
+        return Cell(text=f"{printed} {figure['unit']}" if factor != 1.0 else printed, mark="?")
+    value = round(float(figure["value"]) * factor, 6)
+    return Cell(value, printed if factor == 1.0 else f"{value:g}")
 
 
 def _position(key: FigureKey) -> tuple[int, str, str]:
@@ -58,29 +90,20 @@ def key_of(figure: Mapping[str, Any], split: set[str]) -> FigureKey:
 def _column(key: FigureKey, taken: set[str]) -> Column:
     label = f"{key.name[:1].upper()}{key.name[1:]}" + (f", {key.hardware}" if key.hardware else "")
     slug = slugify(f"{key.name} {key.hardware}") or "figure"
+    own = slugify(f"{slug} {key.unit}") if slug in taken else slug
     return Column(
-        key=slugify(f"{slug} {key.unit}") if slug in taken else slug,
+        key=own,
         label=label,
         group=EFFICIENCY if key.name in COSTS else REPORTED_BESIDE,
         kind="figure",
         better="lower" if COSTS.get(key.name) == "lower" else "",
         unit=key.unit,
         note="As the source states it; hardware differs between sources.",
+        cell=lambda line: line.figures.get(own),
     )
 
 
-def place_figures(row: Row, figures: Figures, places: Mapping[FigureKey, int]) -> None:
-    """Put the row's figures into their columns. A doubtful one is shown as printed and has no value to sort by."""
-    split = {key.name for key in places if key.hardware}
-    for figure in figures:
-        place = places.get(key_of(figure, split))
-        if place is None:
-            continue
-        factor = MILLISECONDS.get(str(figure.get("unit", "")), 1.0)
-        printed = str(figure.get("as_printed") or f"{figure['value']:g}")
-        if figure.get("doubtful"):
-            row.shown[place] = f"{printed} {figure['unit']}" if factor != 1.0 else printed
-            row.marks[place] = "?"
-        else:
-            row.values[place] = round(float(figure["value"]) * factor, 6)
-            row.shown[place] = printed if factor == 1.0 else f"{row.values[place]:g}"
+def has_doubtful(rows: Iterable[Row], columns: Iterable[Column]) -> bool:
+    """Whether a row shows a doubtful figure in one of the columns."""
+    keys = [column.key for column in columns if column.kind == "figure"]
+    return any(row[key].mark == "?" for row in rows for key in keys)

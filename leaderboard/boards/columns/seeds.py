@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from leaderboard.boards.model import Row
@@ -20,20 +20,9 @@ class SeedsOf(NamedTuple):
     deviation: float | None
 
 
-def show_seeds(row: Row, count: int, deviations: Mapping[str, float], places: Mapping[str, int]) -> None:
-    """Put into the row of a seed set how the seeds spread, by measure; `places` has the measure in focus first."""
-    for number, (measure, place) in enumerate(places.items()):
-        if measure not in deviations or row.values[place] is None:
-            continue
-        spread = f"± {deviations[measure]:.{row.decimals}f}"
-        if number == 0:
-            row.spreads[place] = f"{spread} ({count})"
-        row.titles[place] = f"mean of {count} seeds, {spread}"
-
-
-def has_seeds(rows: Iterable[Row]) -> bool:
-    """Whether a row shows how seeds spread; beside a cost stands how far that may be off."""
-    return any(row.spreads.keys() - row.noise.keys() for row in rows)
+def has_seeds(rows: Iterable[Row], keys: Sequence[str]) -> bool:
+    """Whether a row shows in one of the columns how seeds spread; beside a cost stands how far that may be off."""
+    return any(row[key].spread and not row[key].noise for row in rows for key in keys)
 
 
 def title_of(seeds: SeedsOf, decimals: int) -> str:

@@ -6,11 +6,12 @@ other row moves them. Rank intervals and p-values against the best are of the wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from leaderboard.boards.columns.baseline import difference_to
-from leaderboard.boards.model import EFFECTIVENESS, Board, Column, Identified, Row
+from leaderboard.boards.model import EFFECTIVENESS, Board, Cell, Column, Identified, Row
 from leaderboard.boards.state import BoardState
 from leaderboard.core.measures import better
 from leaderboard.core.text import numbers
@@ -66,47 +67,8 @@ class CertaintyColumns:
         beside_score = [_interval(board.settings, measure)]
         if board.current:
             beside_score += _over_the_board(board.settings)
-        compared = _beside_difference(board.settings, baseline) if found.baseline is not None else ()
+        compared = _beside_difference(board.settings, measure, baseline) if found.baseline is not None else ()
         return cls(board, baseline, found, beside_score, compared)
-
-    def place(self, row: Row, entry: int, focus: int, score: int, difference: int) -> None:
-        """Put what was found of an entry into its row.
-
-        The measure stands at `focus`; the columns beside the score and the difference begin at the other places.
-        """
-        found = self.found.of(entry) if self.found is not None else None
-        if found is None or self.board is None:
-            return
-        row.certainty = found
-        self._place_interval(row, found, focus, score)
-        if self.board.current:
-            if found.rank_low is not None:
-                row.values[score + 1] = found.rank_low
-                row.shown[score + 1] = ranks_text(found)
-            _place_p(row, score + 2, found.p_best_corrected)
-            if found.p_best is not None:
-                row.titles[score + 2] = f"uncorrected {written_p(found.p_best, 4)}"
-        if self.beside_difference and found.p_baseline is not None:
-            self._place_difference(row, found, difference)
-
-    def _place_interval(self, row: Row, found: EntryCertainty, focus: int, score: int) -> None:
-        low, high = found.low, found.high
-        # Ordered by the end that is the worse one: by what the system has at the least.
-        row.values[score] = high if self.beside_score[0].better == "lower" else low
-        row.shown[score] = interval_text(low, high)
-        row.intervals[focus] = (low, high)
-
-    def _place_difference(self, row: Row, found: EntryCertainty, place: int) -> None:
-        if found.delta_low is not None:
-            row.values[place] = (
-                found.delta_high if self.beside_score[0].better == "lower" else found.delta_low
-            )
-            row.shown[place] = difference_interval_text(found)
-        _place_p(row, place + 1, found.p_baseline)
-        if found.p_baseline_corrected is not None:
-            row.titles[place + 1] = f"corrected over the board {written_p(found.p_baseline_corrected, 4)}"
-        row.values[place + 2] = found.wins
-        row.shown[place + 2] = f"{found.wins}/{found.ties}/{found.losses}"
 
     def awaited(self, *, scored: bool, hidden: bool) -> frozenset[str]:
         """Columns that the board has once they are found, and does not have now; addresses that name them hold.
@@ -138,6 +100,15 @@ class CertaintyColumns:
 
 
 def _interval(settings: Settings, measure: str) -> Column:
+    lower = better(measure) == "lower"
+
+    def cell(line: Any) -> Cell | None:
+        found = line.certainty
+        if found is None:
+            return None
+        # Ordered by the end that is the worse one: by what the system has at the least.
+        return Cell(found.high if lower else found.low, interval_text(found.low, found.high))
+
     return Column(
         INTERVAL,
         _level(settings),
@@ -146,6 +117,7 @@ def _interval(settings: Settings, measure: str) -> Column:
         better(measure),
         note=f"{settings.interval} of the mean; ordered by its worse end",
         arrow=False,
+        cell=cell,
     )
 
 
@@ -160,13 +132,37 @@ def _over_the_board(settings: Settings) -> list[Column]:
             "lower",
             note=f"the ranks that the tests leave open: {corrected}; ordered by its first rank",
             arrow=False,
+            cell=lambda line: (
+                None
+                if line.certainty is None or line.certainty.rank_low is None
+                else Cell(line.certainty.rank_low, ranks_text(line.certainty))
+            ),
         ),
-        Column(P_BEST, "p vs best", EFFECTIVENESS, "figure", note=f"against the best: {corrected}"),
+        Column(
+            P_BEST,
+            "p vs best",
+            EFFECTIVENESS,
+            "figure",
+            note=f"against the best: {corrected}",
+            cell=lambda line: (
+                None
+                if line.certainty is None
+                else _p(line.certainty.p_best_corrected, "uncorrected", line.certainty.p_best)
+            ),
+        ),
     ]
 
 
-def _beside_difference(settings: Settings, baseline: str) -> Sequence[Column]:
-    head = difference_to([baseline])
+def _beside_difference(settings: Settings, measure: str, baseline: str) -> Sequence[Column]:
+    head, lower = difference_to([baseline]), better(measure) == "lower"
+
+    def of_compared(cell: Callable[[EntryCertainty], Cell | None]) -> Callable[[Any], Cell | None]:
+        def made(line: Any) -> Cell | None:
+            found = line.certainty
+            return None if found is None or found.p_baseline is None else cell(found)
+
+        return made
+
     return (
         Column(
             DELTA_INTERVAL,
@@ -174,6 +170,13 @@ def _beside_difference(settings: Settings, baseline: str) -> Sequence[Column]:
             head,
             "count",
             note=f"{settings.interval} of the difference to {baseline}; ordered by its worse end",
+            cell=of_compared(
+                lambda found: (
+                    None
+                    if found.delta_low is None
+                    else Cell(found.delta_high if lower else found.delta_low, difference_interval_text(found))
+                )
+            ),
         ),
         Column(
             P_BASELINE,
@@ -181,19 +184,29 @@ def _beside_difference(settings: Settings, baseline: str) -> Sequence[Column]:
             head,
             "figure",
             note=f"against {baseline}: {settings.test}, not corrected",
+            cell=of_compared(
+                lambda found: _p(found.p_baseline, "corrected over the board", found.p_baseline_corrected)
+            ),
         ),
-        Column(WINS, "W/T/L", head, "count", note=f"queries won, tied and lost against {baseline}"),
+        Column(
+            WINS,
+            "W/T/L",
+            head,
+            "count",
+            note=f"queries won, tied and lost against {baseline}",
+            cell=of_compared(lambda found: Cell(found.wins, f"{found.wins}/{found.ties}/{found.losses}")),
+        ),
     )
+
+
+def _p(p: float | None, called: str, other: float | None) -> Cell:
+    """The cell of a p-value, which says another one on hover."""
+    title = "" if other is None else f"{called} {written_p(other, 4)}"
+    return Cell(p, "" if p is None else written_p(p), title=title)
 
 
 def _level(settings: Settings) -> str:
     return f"{settings.level:.0%} interval".replace("%", " %")
-
-
-def _place_p(row: Row, place: int, p: float | None) -> None:
-    row.values[place] = p
-    if p is not None:
-        row.shown[place] = written_p(p)
 
 
 def interval_text(low: float, high: float) -> str:
@@ -268,9 +281,9 @@ def _about_the_board(settings: Settings) -> str:
     )
 
 
-def any_scored(rows: Sequence[Row], focus: int) -> bool:
-    """Whether any row was scored here by the measure at this place."""
-    return any(row.ranked_in == SCORED and row.values[focus] is not None for row in rows)
+def any_scored(rows: Sequence[Row], measure: str) -> bool:
+    """Whether any row was scored here by the measure."""
+    return any(row.ranked_in == SCORED and row.value(measure) is not None for row in rows)
 
 
 def not_applied(board: Board, state: BoardState) -> list[str]:

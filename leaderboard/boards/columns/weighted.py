@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from leaderboard.boards.columns.weighted_score import average_rate, weighted_score
-from leaderboard.boards.model import EFFICIENCY, Board, Column, Row
+from leaderboard.boards.model import EFFICIENCY, Board, Cell, Column, Row
 from leaderboard.boards.state import BoardState
 from leaderboard.results.kinds import UNRANKED
 
@@ -43,35 +43,34 @@ def fill_weighted(
     """
     weights = dict(state.weights)
     wanted = {name: COST_COLUMNS[name] for name in weights if name in COST_COLUMNS}
-    places = {column.key: place for place, column in enumerate(board.columns)}
-    unmeasured = [name for name, key in wanted.items() if key not in places]
+    shown = {column.key for column in board.columns}
+    unmeasured = [name for name, key in wanted.items() if key not in shown]
     if unmeasured:
         return [f"No weighted score: nothing here has a measured {' or '.join(unmeasured)}."]
     sign = -1.0 if lower_is_better else 1.0
-    of_costs = {name: places[key] for name, key in wanted.items()}
     complete: list[tuple[Row, float]] = [
         (row, sign * value)
         for row, value in zip(board.rows, effectiveness, strict=True)
         if value is not None
         and row.measured is not None
         and row.ranked_in not in UNRANKED
-        and all(row.values[place] is not None for place in of_costs.values())
+        and all(row.value(key) is not None for key in wanted.values())
     ]
     values = [value for _, value in complete]
     rates = {
-        name: average_rate(values, [float(row.values[place] or 0.0) for row, _ in complete])
-        for name, place in of_costs.items()
+        name: average_rate(values, [float(row.value(key) or 0.0) for row, _ in complete])
+        for name, key in wanted.items()
     }
     known = {name: rate for name, rate in rates.items() if rate is not None}
     if len(known) < len(rates):
         return [
             "No weighted score: a rate of exchange needs two measured systems of different effectiveness."
         ]
-    target = places[WEIGHTED]
     for row, value in complete:
-        costs = {name: float(row.values[place] or 0.0) for name, place in of_costs.items()}
+        costs = {name: float(row.value(key) or 0.0) for name, key in wanted.items()}
         score = weighted_score(value, costs, known, weights)
-        row.values[target] = round(score, 4) if math.isfinite(score) else None
+        if math.isfinite(score):
+            row.cells[WEIGHTED] = Cell(round(score, 4))
     return _notes(board, [row for row, _ in complete], weights)
 
 

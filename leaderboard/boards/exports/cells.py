@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from leaderboard.boards.columns import round_marks
-from leaderboard.boards.columns.seeds import has_seeds
-from leaderboard.boards.model import SEPARATED, Board, Row
+from leaderboard.boards.model import SEPARATED, Board, Column, Row
 from leaderboard.core.text import numbers
 from leaderboard.results.kinds import CLOSED, QUARANTINED
 
@@ -14,11 +11,11 @@ from leaderboard.results.kinds import CLOSED, QUARANTINED
 MISSING = "—"
 
 
-def text_of(board: Board, row: Row, place: int) -> str:
+def text_of(row: Row, column: Column) -> str:
     """The cell as the page writes it, without its marks."""
-    column, value = board.columns[place], row.values[place]
-    if row.shown.get(place):
-        return row.shown[place]
+    value, text = row.value(column.key), row[column.key].text
+    if text:
+        return text
     if value is None:
         return MISSING
     if isinstance(value, str):
@@ -36,16 +33,6 @@ def text_of(board: Board, row: Row, place: int) -> str:
     return numbers.significant(value)
 
 
-def emphasis(board: Board, row: Row, place: int) -> Literal["best", "second", ""]:
-    """Whether the value is the best or the second best of its column among rows of its kind, as on the page."""
-    value, key = row.values[place], (place, row.ranked_in)
-    if value is None or isinstance(value, str):
-        return ""
-    if board.best.get(key) == value:
-        return "best"
-    return "second" if board.second.get(key) == value else ""
-
-
 def name_of(row: Row) -> str:
     """Whose row it is, with its configuration: `BM25 (k1 = 1.2)`."""
     entry = row.entry
@@ -54,7 +41,8 @@ def name_of(row: Row) -> str:
 
 def footnotes(board: Board) -> list[str]:
     """What a reader of the table alone has to know."""
-    marks = {mark for row in board.rows for mark in row.marks.values()}
+    cells = [row[column.key] for row in board.rows for column in board.columns]
+    marks = {cell.mark for cell in cells}
     found = []
     if any("‡" in mark for mark in marks) or any(row.entry.training == "in-domain" for row in board.rows):
         found.append("‡ in-domain: trained on that dataset.")
@@ -66,9 +54,9 @@ def footnotes(board: Board) -> list[str]:
         found.append("r: a rank among reported figures, which nobody here recomputed.")
     if any(row.ranked_in == CLOSED for row in board.rows):
         found.append("c: a rank among systems behind a closed interface, which nobody can repeat.")
-    if has_seeds(board.rows):
+    if any(cell.spread and not cell.noise for cell in cells):
         found.append("±: sample standard deviation over seeds, and how many there are.")
-    if any(row.spreads.keys() & row.noise.keys() for row in board.rows):
+    if any(cell.spread and cell.noise for cell in cells):
         found.append("± after a latency or × BM25: how far it may be off.")
     found += round_marks.notes(row.entry for row in board.rows)
     if any(row.entry.visibility == "withdrawn" for row in board.rows):

@@ -55,6 +55,7 @@ def to_json(board: Board, cited: Cited) -> dict[str, Any]:
 
 
 def _row(board: Board, row: Row) -> dict[str, Any]:
+    cells = {column.key: row[column.key] for column in board.columns}
     return {
         "rank": row.rank,
         "ranked_among": row.ranked_in,
@@ -74,11 +75,11 @@ def _row(board: Board, row: Row) -> dict[str, Any]:
             column.key: value
             for column, value in zip(board.columns[1:], exported(board, row)[1:], strict=True)
         },
-        "spreads": {board.columns[place].key: text for place, text in row.spreads.items()},
+        "spreads": {key: cell.spread for key, cell in cells.items() if cell.spread},
         "withdrawn": row.entry.withdrawal_reason if row.entry.visibility == "withdrawn" else None,
         "quarantined": row.entry.moderation_reason if row.entry.visibility == QUARANTINED else None,
         "challenged": bool(row.entry.challenged),
-        "marks": {board.columns[place].key: mark for place, mark in row.marks.items()},
+        "marks": {key: cell.mark for key, cell in cells.items() if cell.mark},
         "doubtful": doubtful(board, row),
         "measured": row.measured.as_data() if row.measured else None,
         **_certainty_of(board, row),
@@ -123,8 +124,8 @@ def _certainty_of(board: Board, row: Row) -> dict[str, Any]:
     return {
         "certainty": row.certainty.as_data(settings) if row.certainty and settings else None,
         "certainty_by_dataset": {
-            board.columns[place].key: found.as_data(settings)
-            for place, found in row.found.items()
-            if settings
+            column.key: found.as_data(settings)
+            for column in board.columns
+            if settings and (found := row[column.key].certainty) is not None
         },
     }

@@ -13,7 +13,6 @@ from leaderboard.boards import formatting
 from leaderboard.boards.columns.significance import DELTA_INTERVAL, INTERVAL, P_BASELINE, P_BEST, RANKS
 from leaderboard.boards.exports.cells import (
     MISSING,
-    emphasis,
     footnotes,
     name_of,
     status_of,
@@ -21,7 +20,7 @@ from leaderboard.boards.exports.cells import (
 )
 from leaderboard.boards.exports.cited import Cited
 from leaderboard.boards.exports.naming import datasets_of, label_of, measured
-from leaderboard.boards.model import SEPARATED, Board, Column, Row
+from leaderboard.boards.model import SEPARATED, SYSTEM, Board, Column, Row
 from leaderboard.core.text.latex import address, escape
 
 #: So many columns are shown, the rank among them.
@@ -36,9 +35,8 @@ _RAISED = {"‡": escape("‡"), SEPARATED: r"$^{*}$"}
 
 def to_latex(board: Board, cited: Cited) -> str:
     """The board as a `table` with caption and label."""
-    places = _shown(board)
-    columns = [board.columns[place] for place in places]
-    left_out = [column.key for place, column in enumerate(board.columns) if place not in places]
+    columns = _shown(board)
+    left_out = [column.key for column in board.columns if column not in columns]
     aligned = "".join("r" if column.numeric else "l" for column in columns[1:])
     lines = [
         f"% {escape(board.title)}: {cited.moment or 'present board'}. Needs \\usepackage{{array,booktabs,url}}",
@@ -58,7 +56,7 @@ def to_latex(board: Board, cited: Cited) -> str:
         *_groups(columns),
         _line([r"\#", *(_head(board, column) for column in columns)]),
         r"\midrule",
-        *(_line(_cells(board, row, places)) for row in board.rows),
+        *(_line(_cells(board, row, columns)) for row in board.rows),
         r"\bottomrule",
         r"\end{tabular}",
         r"\end{table}",
@@ -66,13 +64,12 @@ def to_latex(board: Board, cited: Cited) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _shown(board: Board) -> list[int]:
-    """The places of the columns that there is room for: the system, what the order follows, and the first others."""
-    sorted_by = {sort.key for sort in board.sorts}
-    first = sorted(
-        range(len(board.columns)), key=lambda place: (place > 0, board.columns[place].key not in sorted_by)
-    )
-    return sorted(first[: MOST_COLUMNS - 1])
+def _shown(board: Board) -> list[Column]:
+    """The columns that there is room for: the system, what the order follows, and the first others."""
+    wanted = {sort.key for sort in board.sorts}
+    first = sorted(board.columns, key=lambda column: (column.key != SYSTEM, column.key not in wanted))
+    shown = {column.key for column in first[: MOST_COLUMNS - 1]}
+    return [column for column in board.columns if column.key in shown]
 
 
 def caption(board: Board, cited: Cited) -> str:
@@ -96,7 +93,7 @@ def _tests(board: Board) -> list[str]:
     if shown & {INTERVAL, DELTA_INTERVAL}:
         about.append(f"Intervals: {how.level * 100:.0f} %, {how.interval} over queries.")
     if P_BASELINE in shown:
-        label = board.columns[board.index(P_BASELINE)].label
+        label = next(column.label for column in board.columns if column.key == P_BASELINE)
         about.append(
             f"{label}: two-sided {how.test}, {how.permutations:,} permutations, seed {how.seed}, not corrected."
         )
@@ -136,20 +133,20 @@ def _stacked(label: str, span: int) -> str:
     return rf"\shortstack{{{text}}}" if len(lines) > 1 else text
 
 
-def _cells(board: Board, row: Row, places: Sequence[int]) -> list[str]:
+def _cells(board: Board, row: Row, columns: Sequence[Column]) -> list[str]:
     name = escape(name_of(row)) + (r"$^{\ddagger}$" if row.entry.training == "in-domain" else "")
     if status_of(row):
         name += rf" \emph{{{status_of(row)}}}"
-    cells = (_cell(board, row, place) for place in places[1:])
+    cells = (_cell(board, row, column) for column in columns[1:])
     return [escape(row.rank_label or MISSING), name, *cells]
 
 
-def _cell(board: Board, row: Row, place: int) -> str:
-    text = escape(text_of(board, row, place))
-    found = emphasis(board, row, place)
+def _cell(board: Board, row: Row, column: Column) -> str:
+    text = escape(text_of(row, column))
+    found = board.emphasis(row, column.key)
     if found:
         text = rf"\textbf{{{text}}}" if found == "best" else rf"\underline{{{text}}}"
-    mark, spread, raised = row.marks.get(place, ""), row.spreads.get(place, ""), ""
+    mark, spread, raised = row[column.key].mark, row[column.key].spread, ""
     if _RAISED.keys() >= set(mark):
         raised, mark = "".join(_RAISED[sign] for sign in mark), ""
     beside = " ".join(rf"{{\footnotesize {escape(part)}}}" for part in (spread, mark) if part)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from leaderboard.boards.exports.cells import emphasis, footnotes, name_of, status_of, text_of
+from leaderboard.boards.exports.cells import footnotes, name_of, status_of, text_of
 from leaderboard.boards.exports.cited import Cited
 from leaderboard.boards.exports.naming import datasets_of, label_of, measured
 from leaderboard.boards.model import Board, Column, Row
@@ -56,16 +56,15 @@ def _cells(board: Board, row: Row) -> list[str]:
     return [
         escaped(row.rank_label) or "—",
         name,
-        *(_cell(board, row, place) for place in range(1, len(board.columns))),
+        *(_cell(board, row, column) for column in board.columns[1:]),
     ]
 
 
-def _cell(board: Board, row: Row, place: int) -> str:
-    text = escaped(text_of(board, row, place))
-    if emphasis(board, row, place) == "best":
+def _cell(board: Board, row: Row, column: Column) -> str:
+    cell, text = row[column.key], escaped(text_of(row, column))
+    if board.emphasis(row, column.key) == "best":
         text = f"**{text}**"
-    parts = (row.spreads.get(place, ""), row.marks.get(place, ""))
-    beside = " ".join(escaped(part) for part in parts if part)
+    beside = " ".join(escaped(part) for part in (cell.spread, cell.mark) if part)
     return f"{text}{f' {beside}' if beside else ''}"
 
 

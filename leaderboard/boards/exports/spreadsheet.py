@@ -90,7 +90,7 @@ def _beside(board: Board) -> list[tuple[Sequence[str], Callable[[Row], Sequence[
     if board.certainty is not None:
         found.append((tested_columns(board.measure), partial(_tested_cells, board.certainty.settings.alpha)))
         found.append((RANK_ENDS, _rank_cells))
-    if any(row.spreads and row.entry.seed_count for row in board.rows):
+    if any(row.entry.seed_count and row[column.key].spread for row in board.rows for column in board.columns):
         found.append((SEEDS, partial(_seed_cells, board.measure)))
     if any(row.ranked_in == QUARANTINED for row in board.rows):
         found.append((UNDER_QUARANTINE, _quarantine_cells))
@@ -101,8 +101,12 @@ def _beside(board: Board) -> list[tuple[Sequence[str], Callable[[Row], Sequence[
 
 def intervals(board: Board, row: Row) -> dict[str, tuple[float, float]]:
     """The ends of the intervals of the row's scores and of its difference, by the keys of their columns."""
-    scores = {**row.intervals, **{place: (one.low, one.high) for place, one in row.found.items()}}
-    found = {board.columns[place].key: scores[place] for place in sorted(scores)}
+    found = {}
+    for key, cell in ((column.key, row[column.key]) for column in board.columns):
+        if cell.certainty is not None:
+            found[key] = (cell.certainty.low, cell.certainty.high)
+        elif cell.interval is not None:
+            found[key] = cell.interval
     sure = row.certainty
     if sure is not None and sure.delta_low is not None and sure.delta_high is not None:
         found[DELTA] = (sure.delta_low, sure.delta_high)
@@ -155,9 +159,10 @@ def _quarantine_cells(row: Row) -> Sequence[Value]:
 
 def exported(board: Board, row: Row) -> list[Value]:
     """The row's values; what counts something of something (18/18) is written as on the page."""
+    cells = [(column, row[column.key]) for column in board.columns]
     return [
-        row.shown.get(place, value) if column.kind == "count" and value is not None else value
-        for place, (column, value) in enumerate(zip(board.columns, row.values, strict=True))
+        cell.text if column.kind == "count" and cell.value is not None and cell.text else cell.value
+        for column, cell in cells
     ]
 
 
@@ -189,7 +194,5 @@ def _plain(value: Value) -> Value:
 def doubtful(board: Board, row: Row) -> list[str]:
     """The row's doubtful figures, as printed: they stand beside the values, never among them."""
     return [
-        f"{board.columns[place].label}: {row.shown[place]}"
-        for place, mark in row.marks.items()
-        if mark == "?"
+        f"{column.label}: {row[column.key].text}" for column in board.columns if row[column.key].mark == "?"
     ]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from django.db.models import Count, Q
 from django.utils.text import slugify
 
-from leaderboard.boards.dataset_board import ARCHITECTURES
+from leaderboard.boards.columns.about import ARCHITECTURES
 from leaderboard.core import anonymity
 from leaderboard.core.text.bibtex_names import latin, names_in
 from leaderboard.models import Entry, Source, System

@@ -8,7 +8,7 @@ from typing import Any
 from django.db.models import Exists, F, OuterRef, TextField
 from django.db.models.functions import Cast
 
-from leaderboard.boards.dataset_board import ARCHITECTURES
+from leaderboard.boards.columns.about import ARCHITECTURES
 from leaderboard.boards.system.rank import Field, fields_of
 from leaderboard.boards.system.result import Result, SeedResult, with_certainty
 from leaderboard.boards.system.word_pieces import is_word_pieces, job_of, scores_by_job

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from django.db.models import Count, Max, Q, TextField
 from django.db.models.functions import Cast
 
-from leaderboard.boards.dataset_board import ARCHITECTURES
+from leaderboard.boards.columns.about import ARCHITECTURES
 from leaderboard.core import anonymity
 from leaderboard.core.text import deltas, numbers
 from leaderboard.core.text.baselines import several_baselines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from math import isnan
 from types import SimpleNamespace
 
@@ -11,7 +10,8 @@ import pytest
 
 from leaderboard.boards.benchmark import aggregates
 from leaderboard.boards.benchmark.aggregates import plain, table
-from leaderboard.boards.model import Row
+from leaderboard.boards.benchmark.base import Base
+from leaderboard.boards.model import Cell, Row
 
 
 def test_a_mean_is_missing_where_a_dataset_is() -> None:
@@ -82,16 +82,11 @@ def test_ranks_are_shared_within_a_kind_and_missing_for_missing_values() -> None
     assert found[4] == 1.0
 
 
-def test_a_row_is_copied_whole_and_the_copy_changed_alone() -> None:
-    row = Row(SimpleNamespace(), "scored", 4, [1.0])  # type: ignore[arg-type]
-    for field in fields(Row):
-        if isinstance(getattr(row, field.name), dict):
-            setattr(row, field.name, {0: field.name})
-        elif getattr(row, field.name) is None:
-            setattr(row, field.name, field.name)
-    copied = row.copy()
-    assert copied == row
-    copied.values[0] = 2.0
-    copied.shown[0] = copied.marks[0] = copied.titles[0] = copied.spreads[0] = "other"
-    assert (row.values, row.shown, row.marks) == ([1.0], {0: "shown"}, {0: "marks"})
-    assert (row.titles, row.spreads) == ({0: "titles"}, {0: "spreads"})
+def test_rows_that_are_given_out_may_get_other_cells_and_those_remembered_stay() -> None:
+    row = Row(SimpleNamespace(), "scored", 4, {"mean": Cell(1.0, mark="‡")}, {"team": "a"})  # type: ignore[arg-type]
+    base = Base(None, [], [], {}, None, {})  # type: ignore[arg-type]
+    (given,) = base.fresh_rows("", lambda: [row])
+    assert given == row
+    given.cells["mean"], given.rank = Cell(2.0), 1
+    (again,) = base.fresh_rows("", list)
+    assert (again.value("mean"), again["mean"].mark, again.rank) == (1.0, "‡", None)

@@ -129,8 +129,8 @@ def test_zero_shot_leaves_what_says_so() -> None:
 
 def test_my_corpus_is_estimated_from_the_measured_bytes_for_each_document(dataset: Dataset) -> None:
     found = board(dataset, "corpus=5000&cpu-only=1&sort=corpus-index")
-    place = found.index("corpus-index")
-    assert found.rows[0].values[place] == pytest.approx(5.0)
+    place = [column.key for column in found.columns].index("corpus-index")
+    assert found.rows[0].value("corpus-index") == pytest.approx(5.0)
     assert "estimated" in found.columns[place].unit
     assert found.columns[place].group == found.columns[place - 1].group
     with pytest.raises(UnknownChoice):
@@ -156,7 +156,7 @@ def test_neither_filter_nor_pin_moves_ranks_or_the_best(dataset: Dataset) -> Non
     everything, filtered = board(dataset), board(dataset, "architecture=lexical")
     of_all = {row.entry.system: row.rank for row in everything.rows}
     assert all(row.rank == of_all[row.entry.system] for row in filtered.rows)
-    assert filtered.best[(filtered.index("nDCG@10"), "scored")] == 0.4
+    assert filtered.best["nDCG@10", "scored"] == 0.4
 
 
 def test_pages_hold_so_many_rows_and_the_pins_again(
@@ -182,9 +182,8 @@ def test_hidden_groups_are_gone_but_still_decide_the_order(dataset: Dataset) -> 
 
 def test_what_is_marked_stays_with_its_column_when_others_are_hidden(dataset: Dataset) -> None:
     found = board(dataset, "hide=delta&hide=efficiency")
-    place = found.index("R@100")
-    assert found.best[(place, "scored")] == 0.9
-    assert [row.values[place] for row in found.rows] == [0.9, 0.8, 0.7, None]
+    assert found.best["R@100", "scored"] == 0.9
+    assert [row.value("R@100") for row in found.rows] == [0.9, 0.8, 0.7, None]
 
 
 def test_a_benchmark_offers_facets_of_its_datasets_and_counts_them() -> None:
@@ -223,9 +222,10 @@ def test_what_teams_declare_can_be_sorted_and_ranged_on_both_kinds_of_board() ->
     page = benchmark_page("one", BoardState.read(QueryDict(query)))
     assert page is not None
     assert names(page.board) == ["large", "small"]
-    place = page.board.index("declared-parameters")
-    assert [row.values[place] for row in page.board.rows] == [7000.0, 22.7]
-    assert "declared" in page.board.columns[place].unit
+    column = page.board.column("declared-parameters")
+    assert [row.value("declared-parameters") for row in page.board.rows] == [7000.0, 22.7]
+    assert column is not None
+    assert "declared" in column.unit
 
 
 @pytest.mark.parametrize("spelling", ["R@100", "Recall@100", "recall_100", "recall_at_100", "r@100"])

@@ -53,11 +53,11 @@ def test_cells_show_what_the_view_names(
 @pytest.mark.parametrize("view", ["", "delta", "relative", "rank"])
 def test_best_comes_first_and_is_marked_in_every_view(pair: tuple[Dataset, Dataset], view: str) -> None:
     board = board_of(view=view, sorts=(Sort(pair[0].slug),))
-    place = board.index(pair[0].slug)
+    key = pair[0].slug
     assert [row.entry.system for row in board.rows] == ["partial", "good", "BM25", "bad"]
     assert [row.rank for row in board.rows] == [1, 2, 3, 4]
-    assert board.best[place, "scored"] == board.rows[0].values[place]
-    assert board.second[place, "scored"] == board.rows[1].values[place]
+    assert board.best[key, "scored"] == board.rows[0].value(key)
+    assert board.second[key, "scored"] == board.rows[1].value(key)
 
 
 def test_views_reach_the_page_and_its_exports(client: Client, pair: tuple[Dataset, Dataset]) -> None:
@@ -94,11 +94,11 @@ def test_the_common_mean_says_which_datasets_it_is_over_and_follows_the_view(
     pair: tuple[Dataset, Dataset],
 ) -> None:
     board = board_of()
-    column = board.columns[board.index("common-mean")]
+    column = board.column("common-mean")
     assert (column.unit, values(board, "partial")["common-mean"]) == ("1 of 2", 0.7)
     assert column.note.endswith("First")
     some = board_of(text="good")
-    assert some.columns[some.index("common-mean")].unit == "2 of 2"
+    assert some.column("common-mean").unit == "2 of 2"
     assert values(some, "good")["common-mean"] == pytest.approx(0.55)
     limited = board_of(ranges=(Range("common-mean", 0.65, None),))
     assert [row.entry.system for row in limited.rows] == ["partial"]
@@ -121,7 +121,7 @@ def test_facets_of_datasets_choose_what_is_shown_and_counted(
     assert pair[1].slug not in keys
     assert values(board, "partial")["mean"] == 0.7
     assert values(board, "partial")["coverage"] == "1/1"
-    assert board.columns[board.index("mean")].unit == "1 of 2"
+    assert board.column("mean").unit == "1 of 2"
     assert any("1 of 2 datasets" in note for note in board.notes)
     assert client.get(f"/benchmarks/all/?domain=Finance&sort={pair[1].slug}").status_code == 200
     assert client.get("/benchmarks/all/?domain=Finance&language=de").status_code == 200
@@ -144,8 +144,7 @@ def test_zero_shot_leaves_out_single_values_and_says_so(client: Client) -> None:
     assert values(page.board, "BM25")["msmarco"] == 0.228
     assert len(page.board.rows) == 10
     row = next(row for row in page.board.rows if row.entry.system == "DPR")
-    place = page.board.index("nq")
-    assert (row.marks[place], row.titles[place]) == ("‡", "left out: in-domain")
+    assert (row["nq"].mark, row["nq"].title) == ("‡", "left out: in-domain")
     assert any(note.startswith("Zero-shot only") for note in page.board.notes)
     assert "left out: in-domain" in client.get("/benchmarks/beir/?zero-shot=1").content.decode()
 
@@ -168,7 +167,7 @@ def test_a_row_of_mixed_provenance_says_it_in_each_cell(
     Dataset.objects.filter(pk=pair[0].pk).update(board_revision=99)
     board = board_of()
     row = next(row for row in board.rows if row.entry.system == "good")
-    assert [row.titles[board.index(dataset.slug)] for dataset in pair] == ["measured", "scored"]
+    assert [row[dataset.slug].title for dataset in pair] == ["measured", "scored"]
     assert 'title="measured"' in client.get("/benchmarks/all/").content.decode()
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from leaderboard.boards.exports.cells import emphasis
+from leaderboard.boards.exports.cells import text_of
 from leaderboard.boards.model import Board
 from leaderboard.boards.pages import benchmark_page, dataset_page
 from leaderboard.boards.state import BoardState, Sort
@@ -55,9 +55,9 @@ def shown(board: Board, system: str) -> dict[str, str]:
     """The text of the row's efficiency columns that have a value, by key."""
     row = next(row for row in board.rows if row.entry.system == system)
     return {
-        column.key: row.shown[place]
-        for place, column in enumerate(board.columns)
-        if column.group.startswith("Efficiency") and place in row.shown
+        column.key: text_of(row, column)
+        for column in board.columns
+        if column.group.startswith("Efficiency") and row.value(column.key) is not None
     }
 
 
@@ -90,7 +90,7 @@ def test_what_was_measured_stands_in_its_columns_and_what_was_not_is_missing() -
         "model-parameters": "22.7",
     }
     assert shown(board, "uploaded") == {}
-    assert board.columns[board.index("mean-latency")].group == "Efficiency on AMD EPYC, 2 cores"
+    assert board.column("mean-latency").group == "Efficiency on AMD EPYC, 2 cores"
 
 
 def test_bm25_has_the_figures_that_it_had_beside_the_system_measured_last() -> None:
@@ -139,7 +139,7 @@ def test_columns_sort_best_first_and_missing_last() -> None:
     for sort, order in (("mean-latency", ""), ("queries-per-second", ""), ("times-bm25", "asc")):
         board = board_of(dataset, sorts=(Sort(sort, order),))
         assert [row.entry.system for row in board.rows] == ["quick", "middling", "slow", "unmeasured"], sort
-    assert board.best[board.index("mean-latency"), "scored"] == 3.0
+    assert board.best["mean-latency", "scored"] == 3.0
 
 
 def test_reported_figures_keep_columns_of_their_own() -> None:
@@ -236,8 +236,7 @@ def test_exports_have_every_figure_and_name_the_machine(client: Client) -> None:
 
 def _emphasised(board: Board, key: str) -> dict[str, str]:
     """By system what emphasis a cost has on the board."""
-    place = board.index(key)
-    return {row.entry.system: emphasis(board, row, place) for row in board.rows}
+    return {row.entry.system: board.emphasis(row, key) for row in board.rows}
 
 
 def test_nothing_within_noise_is_bold() -> None:
@@ -259,7 +258,7 @@ def test_a_cost_says_how_far_it_may_be_off_on_the_page_in_the_api_and_in_exports
     cost(score(dataset, "dense", ndcg=0.5), 10.0, bm25=2.0, spread_ms=0.4)
     board = board_of(dataset)
     [row] = board.rows
-    spreads = {board.columns[place].key: text for place, text in row.spreads.items()}
+    spreads = {key: found.spread for key, found in row.cells.items() if found.spread}
     # × BM25 is 5: 4 % of the system's own and 3 % of BM25's, which is the least.
     assert spreads == {"mean-latency": "± 0.40", "times-bm25": "± 0.35"}
     address = f"/datasets/{dataset.slug}/"
@@ -279,17 +278,16 @@ def test_a_job_in_which_bm25_took_longer_than_usual_is_marked_and_its_latency_in
         cost(score(dataset, name, ndcg=0.5), 20.0, bm25=1.0)
     cost(score(dataset, "busy", ndcg=0.5), 15.0, bm25=2.0)
     board = board_of(dataset)
-    latency, ratio = board.index("mean-latency"), board.index("times-bm25")
     [row] = [row for row in board.rows if row.entry.system == "busy"]
-    assert "busy machine: BM25 was 100 % off its usual latency here" in row.titles[latency]
-    assert row.noise[latency] == pytest.approx(15.0)
-    assert row.noise[ratio] == pytest.approx(7.5 * 0.06), (
+    assert "busy machine: BM25 was 100 % off its usual latency here" in row["mean-latency"].title
+    assert row["mean-latency"].noise == pytest.approx(15.0)
+    assert row["times-bm25"].noise == pytest.approx(7.5 * 0.06), (
         "both were slowed, and the ratio is known as well as ever"
     )
     assert _emphasised(board, "mean-latency")["busy"] == ""
     assert _emphasised(board, "times-bm25")["busy"] == "best"
     others = [row for row in board.rows if row.entry.system in ("one", "two", "three")]
-    assert not any("busy" in row.titles[latency] for row in others)
+    assert not any("busy" in row["mean-latency"].title for row in others)
 
 
 def test_interruptions_and_the_earlier_protocol_leave_a_latency_unknown() -> None:
@@ -299,10 +297,9 @@ def test_interruptions_and_the_earlier_protocol_leave_a_latency_unknown() -> Non
     cost(score(dataset, "known", ndcg=0.5), 50.0)
     Measurement.objects.filter(entry__system__name="earlier").update(protocol="v1")
     board = board_of(dataset)
-    place = board.index("mean-latency")
-    rows = {row.entry.system: row for row in board.rows}
-    assert rows["unsettled"].noise[place] == rows["earlier"].noise[place] == math.inf
-    assert "20 of 50 queries never settled" in rows["unsettled"].titles[place]
+    cells = {row.entry.system: row["mean-latency"] for row in board.rows}
+    assert cells["unsettled"].noise == cells["earlier"].noise == math.inf
+    assert "20 of 50 queries never settled" in cells["unsettled"].title
     assert set(_emphasised(board, "mean-latency").values()) == {""}
     assert "1 system was measured under an earlier protocol" in " ".join(board.notes)
 
@@ -371,4 +368,4 @@ def test_a_price_reaches_a_remembered_benchmark() -> None:
     price_changed(hardware)
     board = benchmark_of(dataset)
     assert shown(board, "dense")["cost-per-million"] == "5.00"
-    assert board.columns[board.index("cost-per-million")].unit == "USD per M queries"
+    assert board.column("cost-per-million").unit == "USD per M queries"

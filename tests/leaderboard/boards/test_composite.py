@@ -58,12 +58,12 @@ def _whole() -> Board:
 def test_a_benchmark_shows_the_mean_of_the_parts_to_systems_that_have_them_all(forums: list[Dataset]) -> None:
     _fill(forums)
     board = board_of()
-    found = {row.entry.system: row.values[board.index("forums")] for row in board.rows}
+    found = {row.entry.system: row.value("forums") for row in board.rows}
     assert found == {"BM25": pytest.approx(0.2), "complete": pytest.approx(0.4)}
-    column = board.columns[board.index("forums")]
+    column = board.column("forums")
     assert column.unit == "mean of 3"
     row = next(row for row in board.rows if row.entry.system == "complete")
-    assert row.titles[board.index("forums")] == "mean of 3 parts"
+    assert row["forums"].title == "mean of 3 parts"
     assert any("Forums, where scored here, is the mean of its 3 parts" in note for note in board.notes)
 
 

@@ -51,8 +51,7 @@ def _board(**state: Any) -> Board:
 
 
 def _weighted(board: Board) -> dict[str, Any]:
-    place = board.index("weighted-score")
-    return {row.entry.system: row.values[place] for row in board.rows}
+    return {row.entry.system: row.value("weighted-score") for row in board.rows}
 
 
 WEIGHTS = (("effectiveness", 1.0), ("latency", 1.0))

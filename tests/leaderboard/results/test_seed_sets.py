@@ -180,11 +180,10 @@ def test_a_datasets_board_shows_mean_deviation_and_number_and_the_delta_of_the_m
     assert page is not None
     board = page.board
     row = next(row for row in board.rows if row.entry.system == "seeds")
-    focus = board.index("nDCG@10")
-    assert row.values[focus] == pytest.approx(0.32)
-    assert row.spreads == {focus: "± 0.0283 (2)"}
-    assert row.titles[board.index("R@100")] == "mean of 2 seeds, ± 0.0000"
-    assert row.values[board.index("delta")] == pytest.approx(0.12)
+    assert row.value("nDCG@10") == pytest.approx(0.32)
+    assert {key: cell.spread for key, cell in row.cells.items() if cell.spread} == {"nDCG@10": "± 0.0283 (2)"}
+    assert row["R@100"].title == "mean of 2 seeds, ± 0.0000"
+    assert row.value("delta") == pytest.approx(0.12)
     assert any(note.startswith("±: a seed set") for note in board.notes)
     page_text = Client().get(f"/datasets/{dataset.slug}/").content.decode()
     assert "± 0.0283 (2)" in page_text
@@ -219,8 +218,8 @@ def test_a_benchmarks_board_says_which_values_are_means_of_seeds() -> None:
     page = benchmark_page("both", BoardState())
     assert page is not None
     (row,) = page.board.rows
-    assert row.values[page.board.index("mean")] == pytest.approx(0.41)
-    titles = {page.board.columns[place].key: title for place, title in row.titles.items()}
+    assert row.value("mean") == pytest.approx(0.41)
+    titles = {key: cell.title for key, cell in row.cells.items() if cell.title}
     assert titles == {first.slug: "mean of 2 seeds, ± 0.0283"}
 
 
@@ -250,10 +249,10 @@ def test_an_old_board_keeps_a_sets_deviation_and_number() -> None:
     past = past_pages.dataset_page(dataset.slug, BoardState(), then)
     assert past is not None
     (row,) = past.board.rows
-    assert list(row.spreads.values()) == ["± 0.0283 (2)"]
+    assert [cell.spread for cell in row.cells.values() if cell.spread] == ["± 0.0283 (2)"]
     past = past_pages.benchmark_page("one", BoardState(), then)
     assert past is not None
-    assert "mean of 2 seeds, ± 0.0283" in past.board.rows[0].titles.values()
+    assert "mean of 2 seeds, ± 0.0283" in [cell.title for cell in past.board.rows[0].cells.values()]
 
 
 def test_intervals_and_tests_use_each_querys_mean_over_the_seeds() -> None:

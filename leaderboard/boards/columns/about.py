@@ -1,0 +1,80 @@
+"""What every board says of its rows' systems: what they are, who made them, and what their teams declare of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from leaderboard.boards.facets import HOUSE
+from leaderboard.boards.model import ABOUT, Cell, Column, number
+from leaderboard.models import Architecture
+from leaderboard.results.kinds import REPORTED
+
+MILLION = 1e6
+SELF_REPORTED = "self-reported: what its team declared, or a publication says"
+
+ARCHITECTURES = {value: str(label) for value, label in Architecture.choices}
+
+
+def _by(line: Any) -> Cell | None:
+    about = line.about
+    return number((about.source or None) if line.ranked_in == REPORTED else about.team or HOUSE)
+
+
+def _declared(name: str, per: float = 1.0) -> Callable[[Any], Cell | None]:
+    """The cell of a number that teams declare."""
+
+    def cell(line: Any) -> Cell | None:
+        found = getattr(line.about, name)
+        return None if found is None else Cell(found / per)
+
+    return cell
+
+
+ABOUT_SYSTEM = (
+    Column(
+        "architecture",
+        "Architecture",
+        ABOUT,
+        "text",
+        cell=lambda line: Cell(ARCHITECTURES.get(line.about.architecture, line.about.architecture)),
+    ),
+    Column(
+        "provenance",
+        "Provenance",
+        ABOUT,
+        "text",
+        note="how the numbers were obtained",
+        cell=lambda line: Cell(line.provenance),
+    ),
+    Column("by", "By", ABOUT, "text", note="the team, or the publication that reports it", cell=_by),
+)
+PARAMETERS = Column(
+    "declared-parameters",
+    "Parameters",
+    ABOUT,
+    "figure",
+    unit="M, declared",
+    note=SELF_REPORTED,
+    cell=_declared("parameter_count", MILLION),
+)
+LONGEST = Column(
+    "maximum-length",
+    "Longest text",
+    ABOUT,
+    "figure",
+    unit="tokens, declared",
+    note=SELF_REPORTED,
+    cell=_declared("maximum_length"),
+)
+DECLARED = {"parameter_count": PARAMETERS, "maximum_length": LONGEST}
+
+
+def declared_columns(systems: Iterable[Any]) -> Sequence[Column]:
+    """The columns of what any of the systems declares."""
+    every = list(systems)
+    return [
+        column
+        for name, column in DECLARED.items()
+        if any(getattr(system, name) is not None for system in every)
+    ]
