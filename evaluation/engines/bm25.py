@@ -4,6 +4,8 @@ S. Robertson and H. Zaragoza, "The Probabilistic Relevance Framework: BM25 and B
 Lucene's BM25Similarity: idf = ln(1 + (N − df + 0.5) / (df + 0.5)), where N counts documents that have the field;
 a term adds idf × tf / (tf + k1 × (1 − b + b × length / mean length)), with lengths rounded to one byte. A term that
 the query repeats counts as often as it is there.
+
+Beside bm25s a search takes 0.96 of the CPU time, indexing 0.41 of it and half of the memory (docs/benchmarks.md).
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """How sure a difference between systems is: intervals, paired tests, corrections, ranks; and the Ladder.
 
-Everything works on values by query: an array of shape (queries, systems), the same queries for all systems.
+Everything works on values by query: an array of shape (queries, systems), the same queries for all systems. Tests of a
+board of 100 systems take 0.003 of scipy's CPU time pair by pair, intervals 0.03 (docs/benchmarks.md).
 """
 
 from evaluation.statistics.bootstrap import INTERVAL, RESAMPLES, intervals
