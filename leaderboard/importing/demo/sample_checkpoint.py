@@ -90,8 +90,11 @@ def _right_singular_vectors(cells: NDArray[np.void], number: int) -> NDArray[np.
     rows, columns, values = (cells[name] for name in cells.dtype.names or ())
     lengths = np.sqrt(np.bincount(rows, values**2))[rows]
     matrix = sparse.csr_array((values / np.where(lengths > 0, lengths, 1), (rows, columns)), dtype=np.float32)
-    found = svds(matrix, min(number, *matrix.shape), solver="propack", return_singular_vectors="vh", rng=0)
-    vectors: NDArray[np.float32] = found[2][::-1].T
+    vectors: NDArray[np.float32]
+    if number < min(matrix.shape):
+        vectors = svds(matrix, number, return_singular_vectors="vh", rng=0)[2][::-1].T
+    else:
+        vectors = np.linalg.svd(matrix.toarray(), full_matrices=False)[2].T
     return vectors
 
 
