@@ -13,6 +13,8 @@ from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.kinds import CLOSED, GONE, QUARANTINED, REPORTED
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from leaderboard.boards.facets import Facet, Facets
     from leaderboard.boards.state import Sort
     from leaderboard.results.history.measurements import Machine, Measured
@@ -291,6 +293,23 @@ class Board:
     def column(self, key: str) -> Column | None:
         """The column of this key, None where the board does not have it."""
         return next((column for column in self.columns if column.key == key), None)
+
+    def exported(self, row: Row) -> dict[str, Value]:
+        """The row's values by key; what counts something of something (18/18) is written as on the page."""
+        cells = [(column, row[column.key]) for column in self.columns]
+        return {
+            column.key: cell.text
+            if column.kind == "count" and cell.value is not None and cell.text
+            else cell.value
+            for column, cell in cells
+        }
+
+    def frame(self) -> DataFrame:
+        """The exported values of all rows, in order, a column for each key; missing ones are None. Loads pandas."""
+        from pandas import DataFrame
+
+        keys = [column.key for column in self.columns]
+        return DataFrame([self.exported(row) for row in self.rows], columns=keys, dtype=object)
 
     def emphasis(self, row: Row, key: str) -> Literal["best", "second", ""]:
         """Whether a value is the best or the second best of its column among rows of its kind."""

@@ -1,7 +1,7 @@
 """What each process loads: libraries of models are for the sandboxed child alone, and none is there for nothing.
 
 No process that serves, dispatches or scores loads a library of models, nor a client of S3, which only workers that run
-models need. plotly is loaded when somebody first asks for a figure.
+models need. pandas and plotly are loaded when somebody first asks for a CSV or a figure.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OF_MODELS |= {"faiss", "faiss-cpu", "huggingface_hub", "huggingface-hub"}
 OF_STORAGE = {"boto3", "botocore", "storages", "django-storages"}
 ON_DEMAND = {"pandas", "plotly"}
 #: What the project is said to stand on, as it is imported; and psycopg, which Django imports.
-STANDS_ON = ["django", "celery", "redis", "pytrec_eval", "numpy", "plotly"]
+STANDS_ON = ["django", "celery", "redis", "pytrec_eval", "numpy", "pandas", "plotly"]
 STANDS_ON += ["sentence_transformers", "torch"]
 #: Addresses, and what of `ON_DEMAND` a process has loaded once it has answered them one after the other.
 ANSWERS: dict[str, set[str]] = {
@@ -41,7 +41,9 @@ ANSWERS: dict[str, set[str]] = {
     "/benchmarks/beir/?view=delta&architecture=dense": set(),
     "/datasets/fiqa/": set(),
     "/figures/": set(),
+    "/benchmarks/beir/board.json": set(),
     "/figures/wins.json?benchmark=beir": {"plotly"},
+    "/benchmarks/beir/board.csv": ON_DEMAND,
 }
 
 SITE = """import leaderboard.wsgi, leaderboard.urls, submissions.urls, leaderboard.celery
@@ -91,7 +93,7 @@ def test_a_fresh_process_loads_no_library_of_models(imports: str, tmp_path: Path
 
 
 @pytest.mark.django_db(transaction=True)
-def test_figures_load_plotly_and_pages_of_boards_do_not() -> None:
+def test_a_csv_loads_pandas_and_a_figure_plotly_and_pages_of_boards_neither() -> None:
     load_reported()
     loaded = loaded_by(ANSWERING, **on_test_database())
     assert [each & ON_DEMAND for each in loaded] == list(ANSWERS.values())

@@ -13,7 +13,7 @@ from leaderboard.boards.exports.cited import Cited
 from leaderboard.boards.exports.data import to_json, to_json_text
 from leaderboard.boards.exports.latex import to_latex
 from leaderboard.boards.exports.markdown import to_markdown
-from leaderboard.boards.exports.spreadsheet import exported, to_csv
+from leaderboard.boards.exports.spreadsheet import to_csv
 from leaderboard.boards.model import Board
 
 
@@ -36,5 +36,5 @@ FORMATS: Mapping[str, Format] = {
 }
 
 __all__ = [
-    "FORMATS", "Cited", "Format", "exported", "to_bibtex", "to_csv", "to_json", "to_latex", "to_markdown",
+    "FORMATS", "Cited", "Format", "to_bibtex", "to_csv", "to_json", "to_latex", "to_markdown",
 ]  # fmt: skip

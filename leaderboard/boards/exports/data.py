@@ -9,8 +9,8 @@ import orjson
 from leaderboard.boards.columns import round_marks
 from leaderboard.boards.exports.cited import MOMENT, Cited
 from leaderboard.boards.exports.naming import label_of
-from leaderboard.boards.exports.spreadsheet import doubtful, exported, intervals
-from leaderboard.boards.model import Board, Row
+from leaderboard.boards.exports.spreadsheet import doubtful, intervals
+from leaderboard.boards.model import SYSTEM, Board, Row
 from leaderboard.boards.state import VIEWS
 from leaderboard.results.kinds import QUARANTINED
 
@@ -71,10 +71,7 @@ def _row(board: Board, row: Row) -> dict[str, Any]:
         "late": "late" in round_marks.badges(row.entry),
         "manual": "manual" in round_marks.badges(row.entry),
         "pooled": bool(round_marks.mark(row.entry)),
-        "values": {
-            column.key: value
-            for column, value in zip(board.columns[1:], exported(board, row)[1:], strict=True)
-        },
+        "values": {key: value for key, value in board.exported(row).items() if key != SYSTEM},
         "spreads": {key: cell.spread for key, cell in cells.items() if cell.spread},
         "withdrawn": row.entry.withdrawal_reason if row.entry.visibility == "withdrawn" else None,
         "quarantined": row.entry.moderation_reason if row.entry.visibility == QUARANTINED else None,

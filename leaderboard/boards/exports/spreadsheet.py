@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+
+import numpy as np
 
 from leaderboard.boards.exports.cited import Cited
 from leaderboard.boards.exports.naming import key_of
@@ -39,6 +39,8 @@ GONE = ("taken_off_since",)
 UNDER_QUARANTINE = ("quarantined",)
 #: Last, of which board the row is: the same in every row, so that rows of several boards can be put together.
 OF_BOARD = ("measure", "view", "as_of", "permalink")
+#: The names of some columns, and what makes their cells.
+Part = tuple[Sequence[str], Callable[[Row], Sequence[Value]]]
 
 
 def to_csv(board: Board, cited: Cited) -> str:
@@ -46,41 +48,41 @@ def to_csv(board: Board, cited: Cited) -> str:
 
     CSV has no place beside its table, so every row says of which board and view it is, and where that stays.
     """
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\r\n")
-    beside = _beside(board)
+    from pandas import DataFrame, concat
+
     of_board = (board.measure, board.view or VIEWS[0], cited.moment, cited.url)
-    writer.writerow(
-        [
-            *LEADING,
-            *(_heading(board, column) for column in board.columns),
-            *TRAILING,
-            *(name for names, _ in beside for name in names),
-            *OF_BOARD,
-        ]
+    parts: list[Part] = [(LEADING, _leading_cells), (TRAILING, partial(_trailing_cells, board))]
+    parts += [*_beside(board), (OF_BOARD, lambda row: of_board)]
+    first, *others = (
+        DataFrame([cells(row) for row in board.rows], columns=list(names), dtype=object)
+        for names, cells in parts
     )
-    for row in board.rows:
-        writer.writerow(
-            [
-                "" if row.rank is None else row.rank,
-                row.ranked_in,
-                *(_plain(value) for value in exported(board, row)),
-                _plain(row.entry.configuration),
-                "yes" if row.entry.is_baseline else "",
-                row.entry.training,
-                _plain(row.entry.comparison_group),
-                row.entry.missing_queries,
-                "; ".join(doubtful(board, row)),
-                *(_plain(value) for _, cells in beside for value in cells(row)),
-                *of_board,
-            ]
-        )
-    return out.getvalue()
+    values = board.frame().set_axis([_heading(board, column) for column in board.columns], axis=1)
+    table = concat([first, values, *others], axis=1)
+    plain = DataFrame(np.vectorize(_plain, otypes=[object])(table), columns=table.columns)
+    return plain.to_csv(index=False, lineterminator="\r\n")
 
 
-def _beside(board: Board) -> list[tuple[Sequence[str], Callable[[Row], Sequence[Value]]]]:
+def _leading_cells(row: Row) -> Sequence[Value]:
+    return [row.rank, row.ranked_in]
+
+
+def _trailing_cells(board: Board, row: Row) -> Sequence[Value]:
+    entry = row.entry
+    baseline, doubts = "yes" if entry.is_baseline else "", "; ".join(doubtful(board, row))
+    return [
+        entry.configuration,
+        baseline,
+        entry.training,
+        entry.comparison_group,
+        entry.missing_queries,
+        doubts,
+    ]
+
+
+def _beside(board: Board) -> list[Part]:
     """Further columns that the board's rows have: their names, and what makes their cells."""
-    found: list[tuple[Sequence[str], Callable[[Row], Sequence[Value]]]] = []
+    found: list[Part] = []
     ends = {id(row): intervals(board, row) for row in board.rows}
     known = set().union(*ends.values())
     for key in (column.key for column in board.columns if column.key in known):
@@ -157,15 +159,6 @@ def _quarantine_cells(row: Row) -> Sequence[Value]:
     return [row.entry.moderation_reason if row.ranked_in == QUARANTINED else None]
 
 
-def exported(board: Board, row: Row) -> list[Value]:
-    """The row's values; what counts something of something (18/18) is written as on the page."""
-    cells = [(column, row[column.key]) for column in board.columns]
-    return [
-        cell.text if column.kind == "count" and cell.value is not None and cell.text else cell.value
-        for column, cell in cells
-    ]
-
-
 def _measured_cells(row: Row) -> Sequence[Value]:
     if row.measured is None:
         return [""] * len(MEASURED)
@@ -186,8 +179,6 @@ def _heading(board: Board, column: Column) -> str:
 
 def _plain(value: Value) -> Value:
     """A cell that no spreadsheet runs."""
-    if value is None:
-        return ""
     return harmless(value) if isinstance(value, str) else value
 
 

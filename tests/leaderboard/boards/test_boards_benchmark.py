@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from leaderboard.boards.exports import exported
 from leaderboard.boards.model import Board
 from leaderboard.boards.pages import benchmark_page
 from leaderboard.boards.state import BoardState, Sort
@@ -46,8 +45,7 @@ def board_of(slug: str = "all", **state: Any) -> Board:
 
 def values(board: Board, system: str) -> dict[str, Any]:
     """Column → value of one system."""
-    row = next(row for row in board.rows if row.entry.system == system)
-    return {column.key: value for column, value in zip(board.columns, exported(board, row), strict=True)}
+    return board.exported(next(row for row in board.rows if row.entry.system == system))
 
 
 def test_a_mean_is_given_only_to_rows_with_every_counted_dataset() -> None:
