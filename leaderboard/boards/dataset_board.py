@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from leaderboard.boards.columns import round_marks
 from leaderboard.boards.columns.about import ABOUT_SYSTEM, declared_columns
 from leaderboard.boards.columns.baseline import Versus
 from leaderboard.boards.columns.challenged import notes_on_challenges
-from leaderboard.boards.columns.costs import cost_group
-from leaderboard.boards.columns.dataset_costs import DatasetCosts
-from leaderboard.boards.columns.judged import other_column, with_judged
-from leaderboard.boards.columns.measures import measure_column
+from leaderboard.boards.columns.costs import DatasetCosts, cost_group
+from leaderboard.boards.columns.measures import measure_column, other_column, with_judged
 from leaderboard.boards.columns.private import NOTE as REVEALED
-from leaderboard.boards.columns.private import private_columns
-from leaderboard.boards.columns.quarantined import without_numbers
-from leaderboard.boards.columns.reported import FigureColumns, has_doubtful
+from leaderboard.boards.columns.private import PRIVATE_PART, private_columns
+from leaderboard.boards.columns.reported import Figures, figure_columns, has_doubtful
 from leaderboard.boards.columns.seeds import NOTE as SEEDS
 from leaderboard.boards.columns.seeds import has_seeds
 from leaderboard.boards.columns.significance import CertaintyColumns, any_scored, not_applied
@@ -57,7 +54,7 @@ from leaderboard.systems.baselines import BM25
 class Line(NamedTuple):
     """What the cells of a row are made from: an entry with its JSON read once, and what was found of it.
 
-    `baseline` is what the measure in focus is compared with, `figures` are the cells of what a publication states.
+    `baseline` is what the measure in focus is compared with, `figures` are what a publication states.
     """
 
     about: EntryRow
@@ -66,7 +63,7 @@ class Line(NamedTuple):
     ranked_in: str
     decimals: int
     baseline: float | None
-    figures: Mapping[str, Cell]
+    figures: Figures
     measured: Measured | None
     certainty: EntryCertainty | None
 
@@ -90,7 +87,7 @@ def dataset_board(
 
     Raises UnknownChoice for a column, a measure or hardware that it does not have.
     """
-    shown = [entry for entry in without_numbers(entries) if entry.visibility in _SHOWN]
+    shown = [_without_numbers(entry) for entry in entries if entry.visibility in _SHOWN]
     read = [(entry, entry.scores) for entry in shown]
     measures = _measures(facts, [scores for _, scores in read])
     measure = _measure_in_focus(state, measures)
@@ -98,14 +95,8 @@ def dataset_board(
     costs = DatasetCosts.of(measured, _bm25(shown, current), state)
     versus = Versus.of(shown, current, facts.name)
     sure = CertaintyColumns.of(certainty if not facts.hidden else None, measure, versus.shown)
-    others = [name for name in measures if name != measure]
-    private = private_columns(shown, measure)
-    before = [*_in_focus(measure, sure, versus.head), *private, *costs.columns, *map(other_column, others)]
-    declared = declared_columns(shown)
-    taken = [column.key for column in (*before, *ABOUT_SYSTEM, *declared, *_PUBLISHED)]
-    figures = FigureColumns.of([(entry.figures, scores) for entry, scores in read if entry.figures], taken)
-    columns = [*before, *figures.columns, *ABOUT_SYSTEM, *declared, *_PUBLISHED]
-    rows = _rows(read, columns, _Found(facts, current, measure, figures, costs.on_machine, sure.found))
+    columns = _columns(read, measures, measure, sure, versus.head, costs.columns)
+    rows = [_row(line, columns) for line in _lines(facts, read, measure, costs.on_machine, sure.found)]
     scored = facts.qrels_id is not None and any_scored(rows, measure)
     lower = better(measure) == "lower"
     assign_ranks(rows, measure, lower_is_better=lower)
@@ -131,13 +122,29 @@ def dataset_board(
     arrange(board, state, measure)
     board.notes = [
         *_notes(facts, rows, board, versus),
-        *([REVEALED] if private else []),
+        *([REVEALED] if any(column.group == PRIVATE_PART for column in columns) else []),
         *sure.notes(verdict, board.named, scored=scored, hidden=facts.hidden),
         *not_applied(board, state),
         *on_weights,
         *costs.notes(),
     ]
     return board
+
+
+def _without_numbers(entry: EntryRow) -> EntryRow:
+    """The entry; under quarantine it keeps its place and the curator's reason, and nothing of what was found."""
+    if entry.visibility != QUARANTINED:
+        return entry
+    return entry._replace(
+        scores_text="{}",
+        figures_text="[]",
+        deviations_text="{}",
+        private_scores_text="{}",
+        seed_count=0,
+        missing_queries=None,
+        is_baseline=0,
+        submission="",
+    )
 
 
 def _leave_out_empty(board: Board, state: BoardState) -> None:
@@ -186,6 +193,27 @@ def _measure_in_focus(state: BoardState, measures: Sequence[str]) -> str:
     return sort if sort in measures else measures[0]
 
 
+def _columns(
+    read: Sequence[tuple[EntryRow, Mapping[str, float]]],
+    measures: Sequence[str],
+    measure: str,
+    sure: CertaintyColumns,
+    difference: str,
+    costs: Sequence[Column],
+) -> list[Column]:
+    """All columns, in order: beside the measure in focus its differences and what it costs, then the others."""
+    entries = [entry for entry, _ in read]
+    first = [
+        *_in_focus(measure, sure, difference),
+        *private_columns(entries, measure),
+        *costs,
+        *(other_column(name) for name in measures if name != measure),
+    ]
+    last = [*ABOUT_SYSTEM, *declared_columns(entries), *_PUBLISHED]
+    stated = [(entry.figures, scores) for entry, scores in read if entry.figures]
+    return [*first, *figure_columns(stated, {column.key for column in (*first, *last)}), *last]
+
+
 def _in_focus(measure: str, sure: CertaintyColumns, difference: str) -> list[Column]:
     """The system, the measure in focus, and its differences to the baseline, each with how sure it is."""
     good = better(measure)
@@ -229,46 +257,48 @@ _PUBLISHED = (
 _SHOWN = ("public", "private", QUARANTINED)
 
 
-class _Found(NamedTuple):
-    """What decides how entries are shown: the present comparison group, the measure in focus, and what was found."""
-
-    facts: DatasetFacts
-    current: str
-    measure: str
-    figures: FigureColumns
-    #: What was measured on the machine that is shown, by entry.
-    measured: Mapping[int, Measured]
-    certainty: MeasureCertainty | None
-
-
-def _rows(
-    read: Sequence[tuple[EntryRow, Mapping[str, float]]], columns: Sequence[Column], found: _Found
-) -> list[Row]:
-    """A row for each entry, with its scores."""
+def _lines(
+    facts: DatasetFacts,
+    read: Sequence[tuple[EntryRow, Mapping[str, float]]],
+    measure: str,
+    measured: Mapping[int, Measured],
+    certainty: MeasureCertainty | None,
+) -> Iterator[Line]:
+    """What rows are made from, by entry, with its scores and what was `measured` of it on the machine that is shown."""
+    current = _current_group(facts, [entry for entry, _ in read])
     baselines = {
-        entry.comparison_group: scores.get(found.measure)
+        entry.comparison_group: scores.get(measure)
         for entry, scores in read
         if entry.is_baseline and entry.visibility == "public"
     }
-    rows = []
     for entry, scores in read:
-        kind = _kind(entry, found.current)
-        line = Line(
-            about=entry,
-            scores=scores,
-            deviations=entry.deviations,
-            ranked_in=kind,
-            decimals=3 if entry.provenance == REPORTED or found.facts.hidden else 4,
-            baseline=baselines.get(entry.comparison_group),
-            figures=found.figures.cells(entry.figures) if entry.figures else {},
-            measured=found.measured.get(entry.pk),
-            certainty=found.certainty.of(entry.pk) if found.certainty and kind in (SCORED, CLOSED) else None,
+        kind = _kind(entry, current)
+        yield Line(
+            entry,
+            scores,
+            entry.deviations,
+            kind,
+            3 if entry.provenance == REPORTED or facts.hidden else 4,
+            baselines.get(entry.comparison_group),
+            entry.figures,
+            measured.get(entry.pk),
+            certainty.of(entry.pk) if certainty is not None and kind in (SCORED, CLOSED) else None,
         )
-        row = Row(entry, kind, line.decimals, cells_of(columns, line))
-        row.facets = facets_of(entry, (entry.provenance,), (entry.training,))
-        row.measured, row.certainty = line.measured, line.certainty
-        rows.append(row)
-    return rows
+
+
+def _row(line: Line, columns: Sequence[Column]) -> Row:
+    about = line.about
+    facets = facets_of(about, (about.provenance,), (about.training,))
+    cells = cells_of(columns, line)
+    return Row(
+        about,
+        line.ranked_in,
+        line.decimals,
+        cells,
+        facets,
+        measured=line.measured,
+        certainty=line.certainty,
+    )
 
 
 def _kind(entry: EntryRow, current: str) -> str:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from leaderboard.boards.state import FACETS, BoardState
 from leaderboard.core import anonymity
 from leaderboard.models import Architecture, Entry
+from leaderboard.results.history.entry_rows import EntryRow, SystemRow
 
 #: Facet → value, or the values that a row mixes.
 Facets = Mapping[str, str | tuple[str, ...]]
@@ -51,31 +51,6 @@ _WORDS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-class Described(Protocol):
-    """What facets need to know of a system; rows of `entry_rows` say it."""
-
-    @property
-    def architecture(self) -> str: ...
-    @property
-    def team(self) -> str | None: ...
-    @property
-    def team_slug(self) -> str | None: ...
-    @property
-    def source_key(self) -> str | None: ...
-    @property
-    def source_year(self) -> int | None: ...
-    @property
-    def licence(self) -> str: ...
-    @property
-    def commercial_use(self) -> int | None: ...
-    @property
-    def open_weights(self) -> int | None: ...
-    @property
-    def closed_api(self) -> int: ...
-    @property
-    def year(self) -> int | None: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Option:
     """A value of a facet, how it is called, and how many rows choosing it would show."""
@@ -101,7 +76,7 @@ class Facet:
         return sum(option.chosen for option in self.options)
 
 
-def facets_of(system: Described, provenances: Iterable[str], trainings: Iterable[str]) -> Facets:
+def facets_of(system: EntryRow | SystemRow, provenances: Iterable[str], trainings: Iterable[str]) -> Facets:
     """The facets of a row of this system, with the different provenances and exposures that its entries have."""
     open_weights = False if system.closed_api else system.open_weights
     return {

@@ -15,7 +15,6 @@ from typing import NamedTuple
 from django.utils.safestring import SafeString, mark_safe
 
 from leaderboard.boards.columns import round_marks
-from leaderboard.boards.columns.intervals import top_of, whisker
 from leaderboard.boards.model import (
     SEPARATED,
     SYSTEM,
@@ -35,6 +34,8 @@ FIGURE_SPACE = "\u2007"
 POINT_SPACE = "\u2008"
 #: Marks of one character, which stand raised.
 SYMBOLS = frozenset(f"‡?{SEPARATED}")
+#: Units of the width of a drawn interval; a cell is some eighty pixels wide.
+WIDTH = 400
 #: Steps of an in-cell bar: the classes b0 to b20.
 BAR_STEPS = 20
 
@@ -135,7 +136,7 @@ def _cells(board: Board, column: Column, *, first: bool) -> list[str]:
     written = zip(cells, attributes, texts, paddings, strict=False)
     room = spread_width(rows, column.key)
     if room or any(cell.mark or cell.title or cell.interval for cell in cells):
-        top = top_of(cells)
+        top = _top_of(cells)
         return [
             f"<td{_title(cell)}{attribute}>{text}{padding}{_beside(cell, room, top)}</td>"
             for cell, attribute, text, padding in written
@@ -184,8 +185,27 @@ def _beside(cell: Cell, room: int, top: float) -> str:
     mark = cell.mark and (
         f"<sup>{cell.mark}</sup>" if SYMBOLS.issuperset(cell.mark) else f" <i>{escape(cell.mark)}</i>"
     )
-    drawn = whisker(cell.interval, top) if cell.interval is not None else ""
+    drawn = _whisker(cell.interval, top) if cell.interval is not None else ""
     return f"{mark}{drawn}{spread_box(room, cell.spread)}"
+
+
+def _whisker(ends: tuple[float, float], top: float) -> str:
+    """An interval drawn into a cell whose width stands for 0 to `top`: a thin line with two ends.
+
+    It says nothing that the title and the column of intervals do not, so that it is hidden from screen readers.
+    """
+    low, high = (round(end * WIDTH / max(top, 1e-12)) for end in ends)
+    return (
+        f'<svg class="whisker" viewBox="0 0 {WIDTH} 5" preserveAspectRatio="none" aria-hidden="true">'
+        f'<path d="M{low} 0v5m0-2.5H{high}m0-2.5v5"/></svg>'
+    )
+
+
+def _top_of(cells: Cells) -> float:
+    """The greatest of the values and of the ends of intervals."""
+    ends = [cell.interval[1] for cell in cells if cell.interval is not None]
+    values = [cell.value for cell in cells if isinstance(cell.value, (float, int))]
+    return max(values + ends, default=0.0)
 
 
 def spread_width(rows: Sequence[Row], key: str) -> int:
@@ -206,7 +226,7 @@ def _scores(board: Board, column: Column, cells: Cells, values: Values) -> Writt
     texts, paddings = _numbers(board.rows, values, "")
     if column.key != board.sort or not any(values):
         return Written(texts, paddings=paddings)
-    scale = BAR_STEPS / max(top_of(cells), 1e-12)
+    scale = BAR_STEPS / max(_top_of(cells), 1e-12)
     numbers = [value if isinstance(value, (float, int)) else 0.0 for value in values]
     bars = [min(BAR_STEPS, max(0, round(number * scale))) for number in numbers]
     return Written(texts, [f' class="b{bar}"' for bar in bars], paddings)

@@ -43,10 +43,10 @@ def build(request: FigureRequest) -> Plot:
 
 def _of_dataset(request: FigureRequest) -> Plot:
     board = request.board()
-    return Plot.empty(NOTHING) if board.column(DELTA) is None else _of_systems(board)
+    return Plot.empty(NOTHING) if board.column(DELTA) is None else _of_systems(board, DELTA)
 
 
-def _of_systems(board: Board, column: str = DELTA) -> Plot:
+def _of_systems(board: Board, column: str) -> Plot:
     """A bar for each system, of the differences in one column."""
     rows = [row for row in present(board) if not row.entry.is_baseline and value(row, column) is not None]
     if not rows:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -173,65 +172,3 @@ def _places(scores: Table, *sides: Literal["left", "right"]) -> npt.NDArray[np.i
 def _by_kind(kinds: Sequence[str]) -> list[npt.NDArray[np.intp]]:
     named = np.array(kinds)
     return [np.flatnonzero(named == kind) for kind in dict.fromkeys(kinds)]
-
-
-class OverAll:
-    """What a board's cells have, by number of the line; each list is made when the first cell asks for it."""
-
-    def __init__(self, tables: Tables, view: str) -> None:
-        self._tables, self._view = tables, view
-        self._of_counted = tables.of_counted
-        self.width = self._of_counted[0].shape[1]
-
-    @cached_property
-    def shown(self) -> list[list[float | None]]:
-        """What the datasets' columns have in the view."""
-        tables = self._tables
-        if self._view == "rank":
-            table = ranks(tables.scores, tables.kinds, lower_is_better=tables.lower_is_better)
-        elif self._view:
-            compare = differences if self._view == "delta" else ratios
-            table = compare(tables.scores, tables.baselines)
-        else:
-            table = tables.scores
-        return [plain(row) for row in table]
-
-    @cached_property
-    def means(self) -> list[float | None]:
-        """The means over the datasets that count."""
-        return plain(means(self._of_counted[0]))
-
-    @cached_property
-    def coverage(self) -> list[int]:
-        """How many of these a line has."""
-        return coverage(self._of_counted[0])
-
-    @cached_property
-    def ratio_of_means(self) -> list[float | None]:
-        """How much more the mean is than that of the baseline."""
-        return plain(ratio_of_means(*self._of_counted))
-
-    @cached_property
-    def mean_of_ratios(self) -> list[float | None]:
-        """The mean of the relative differences."""
-        return plain(mean_of_ratios(*self._of_counted))
-
-    @cached_property
-    def wins(self) -> Wins:
-        """On how many datasets the line is better, equal and worse."""
-        return wins(*self._of_counted, lower_is_better=self._tables.lower_is_better)
-
-    @cached_property
-    def borda(self) -> list[float | None]:
-        """The Borda counts."""
-        return plain(self._ranks.borda)
-
-    @cached_property
-    def mean_rank(self) -> list[float | None]:
-        """The means of the ranks."""
-        return plain(self._ranks.mean_rank)
-
-    @cached_property
-    def _ranks(self) -> RankFigures:
-        tables = self._tables
-        return rank_figures(self._of_counted[0], tables.kinds, lower_is_better=tables.lower_is_better)

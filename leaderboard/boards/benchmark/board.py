@@ -6,12 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from leaderboard.boards.benchmark.aggregates import OverAll, Tables, means, plain
+from leaderboard.boards.benchmark.aggregates import Tables, means, plain
 from leaderboard.boards.benchmark.base import Base, base_of
-from leaderboard.boards.benchmark.columns import COMMON, RANKING, columns_of, default_sort
+from leaderboard.boards.benchmark.columns import COMMON, RANKING, OverAll, columns_of, default_sort
 from leaderboard.boards.benchmark.costs import LineCosts
 from leaderboard.boards.benchmark.lines import available_measures
-from leaderboard.boards.benchmark.members import chosen, without_left_out
 from leaderboard.boards.benchmark.notes import notes_of
 from leaderboard.boards.benchmark.private import NOTE, private_rows
 from leaderboard.boards.benchmark.rows import fill_common, names_common, rows_of
@@ -19,7 +18,8 @@ from leaderboard.boards.benchmark.significance import show_certainty
 from leaderboard.boards.columns.about import declared_columns
 from leaderboard.boards.columns.baseline import difference_to
 from leaderboard.boards.columns.weighted import fill_weighted
-from leaderboard.boards.facts import BenchmarkFacts
+from leaderboard.boards.facets import OF_DATASETS
+from leaderboard.boards.facts import BenchmarkFacts, Member
 from leaderboard.boards.filtering import arrange, resolved_sorts
 from leaderboard.boards.model import Board, Column, Row
 from leaderboard.boards.ranking import assign_ranks
@@ -51,8 +51,8 @@ def benchmark_board(
     Raises UnknownChoice for a column, a measure or a dataset's facet that the board does not have.
     """
     measure, measures = _measure_in_focus(facts, entries, state)
-    facts = chosen(facts, state)
-    state = without_left_out(facts, state)
+    facts = _chosen(facts, state)
+    state = _without_left_out(facts, state)
     lower = better(measure) == "lower"
     base = base_of(facts, entries, measure, read_systems, lower_is_better=lower, zero_shot=state.zero_shot)
     lines, systems, tables = base.lines, base.systems, base.tables
@@ -151,3 +151,39 @@ def _view(
     # Values that are not zero-shot are left out already, one by one.
     arrange(board, replace(state, zero_shot=False), default)
     return ranked_by
+
+
+def _chosen(facts: BenchmarkFacts, state: BoardState) -> BenchmarkFacts:
+    """The benchmark with the datasets that the view's facets choose.
+
+    Raises UnknownChoice for a language, domain or task that none of its datasets has.
+    """
+    wanted = {facet: state.chosen(facet) for facet in OF_DATASETS if state.chosen(facet)}
+    for facet, values in wanted.items():
+        known = sorted({member.facets[facet] for member in facts.members} - {""})
+        for value in values:
+            if value not in known:
+                raise UnknownChoice(facet, value, known)
+    if not wanted:
+        return facts
+
+    def fits(member: Member) -> bool:
+        return all(member.facets[facet] in values for facet, values in wanted.items())
+
+    return replace(
+        facts,
+        members=[member for member in facts.members if fits(member)],
+        left_out=[member for member in facts.members if not fits(member)],
+    )
+
+
+def _without_left_out(facts: BenchmarkFacts, state: BoardState) -> BoardState:
+    """The view without orders and ranges by datasets that it does not show."""
+    gone = {member.slug for member in facts.left_out}
+    if not gone:
+        return state
+    return replace(
+        state,
+        sorts=tuple(sort for sort in state.sorts if sort.key not in gone),
+        ranges=tuple(each for each in state.ranges if each.key not in gone),
+    )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Literal
 
-from leaderboard.boards.benchmark.aggregates import OverAll
+from leaderboard.boards.benchmark import aggregates
+from leaderboard.boards.benchmark.aggregates import Tables, plain
 from leaderboard.boards.benchmark.lines import BenchmarkLine
 from leaderboard.boards.columns.about import ABOUT_SYSTEM
 from leaderboard.boards.columns.weighted import WEIGHTED, weighted_column
@@ -32,6 +34,52 @@ VIEWED: Mapping[str, tuple[Kind, str]] = {
     "relative": ("relative", "{difference} (%) of "),
     "rank": ("rank", "rank by "),
 }
+
+
+class OverAll:
+    """What follows from all lines of a board together; it is made when the first cell asks for it."""
+
+    def __init__(self, tables: Tables, view: str) -> None:
+        self._tables, self._view = tables, view
+
+    def of(self, key: str) -> Callable[[BenchmarkLine], Cell | None]:
+        """What makes the cells of the aggregate of this key."""
+        return lambda line: self._aggregates[key][line.number]
+
+    @cached_property
+    def shown(self) -> Sequence[Sequence[float | None]]:
+        """What the datasets' columns have in the view, by number of the line."""
+        tables = self._tables
+        if self._view == "rank":
+            table = aggregates.ranks(tables.scores, tables.kinds, lower_is_better=tables.lower_is_better)
+        elif self._view:
+            compare = aggregates.differences if self._view == "delta" else aggregates.ratios
+            table = compare(tables.scores, tables.baselines)
+        else:
+            table = tables.scores
+        return [plain(row) for row in table]
+
+    @cached_property
+    def _aggregates(self) -> Mapping[str, Sequence[Cell | None]]:
+        scores, baselines = self._tables.of_counted
+        kinds, lower, width = self._tables.kinds, self._tables.lower_is_better, scores.shape[1]
+        won = aggregates.wins(scores, baselines, lower_is_better=lower)
+        ranked = aggregates.rank_figures(scores, kinds, lower_is_better=lower)
+        figures = {
+            MEAN: aggregates.means(scores),
+            AVERAGE: aggregates.ratio_of_means(scores, baselines),
+            MEAN_RELATIVE: aggregates.mean_of_ratios(scores, baselines),
+            BORDA: ranked.borda,
+            MEAN_RANK: ranked.mean_rank,
+        }
+        return {
+            **{key: [number(value) for value in plain(values)] for key, values in figures.items()},
+            COVERAGE: [Cell(float(had), f"{had}/{width}") for had in aggregates.coverage(scores)],
+            WINS: [
+                Cell(float(wins), f"{wins}/{ties}/{losses}") if wins or ties or losses else None
+                for wins, ties, losses in zip(*won, strict=True)
+            ],
+        }
 
 
 def columns_of(
@@ -83,7 +131,7 @@ def _means(facts: BenchmarkFacts, over_all: OverAll, good: Direction, *, common:
             good,
             unit=some,
             note=f"mean {over(facts)}, of complete rows only",
-            cell=lambda line: number(over_all.means[line.number]),
+            cell=over_all.of(MEAN),
         ),
         Column(COMMON, "Common mean", OVER_ALL, "score", good),
         Column(
@@ -92,19 +140,10 @@ def _means(facts: BenchmarkFacts, over_all: OverAll, good: Direction, *, common:
             OVER_ALL,
             "count",
             note="how many of the counted datasets the row has",
-            cell=lambda line: _coverage(over_all, line.number),
+            cell=over_all.of(COVERAGE),
         ),
     ]
     return found if common else [found[0], found[2]]
-
-
-def _coverage(over_all: OverAll, line: int) -> Cell:
-    return Cell(float(over_all.coverage[line]), f"{over_all.coverage[line]}/{over_all.width}")
-
-
-def _wins(over_all: OverAll, line: int) -> Cell | None:
-    counts = [of_lines[line] for of_lines in over_all.wins]
-    return Cell(float(counts[0]), "{}/{}/{}".format(*counts)) if any(counts) else None
 
 
 def common_column(column: Column, counted: Sequence[Member], places: Sequence[int]) -> Column:
@@ -129,7 +168,7 @@ def _differences(
         "relative",
         good,
         note=note if several else "relative to the baseline",
-        cell=lambda line: number(over_all.ratio_of_means[line.number]),
+        cell=over_all.of(AVERAGE),
     )
     if not several:
         return [average]
@@ -142,7 +181,7 @@ def _differences(
             "relative",
             good,
             note=f"mean of ratios: the mean of the differences relative to the baseline, {over(facts)}",
-            cell=lambda line: number(over_all.mean_of_ratios[line.number]),
+            cell=over_all.of(MEAN_RELATIVE),
         ),
         Column(
             WINS,
@@ -151,7 +190,7 @@ def _differences(
             "count",
             "higher",
             note="datasets won, tied and lost against the baseline",
-            cell=lambda line: _wins(over_all, line.number),
+            cell=over_all.of(WINS),
         ),
     ]
 
@@ -165,7 +204,7 @@ def _ranks(over_all: OverAll) -> list[Column]:
             "number",
             "higher",
             note="systems beaten, half for equal ones, summed over the datasets; complete rows of one kind only",
-            cell=lambda line: number(over_all.borda[line.number]),
+            cell=over_all.of(BORDA),
         ),
         Column(
             MEAN_RANK,
@@ -175,7 +214,7 @@ def _ranks(over_all: OverAll) -> list[Column]:
             "lower",
             note="mean of the ranks on the datasets; complete rows of one kind only",
             decimals=2,
-            cell=lambda line: number(over_all.mean_rank[line.number]),
+            cell=over_all.of(MEAN_RANK),
         ),
     ]
 

@@ -1,37 +1,61 @@
-"""What the lines of a benchmark's board cost: measured here on one dataset and machine, or stated by a publication."""
+"""What the lines of a benchmark's board cost: measured here on one dataset and machine, or stated by a publication.
+
+An average over corpora of different sizes would mean nothing, and figures of two machines do not compare.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from leaderboard.boards.benchmark.lines import Line
-from leaderboard.boards.benchmark.measured_costs import CostsShown, costs_shown
 from leaderboard.boards.columns.costs import cost_columns, cost_group, notes_on_costs
-from leaderboard.boards.columns.reported import FigureColumns
-from leaderboard.boards.facts import BenchmarkFacts
-from leaderboard.boards.model import Board, Cell, Column, Row, cells_of
+from leaderboard.boards.columns.reported import figure_columns
+from leaderboard.boards.facts import BenchmarkFacts, Member
+from leaderboard.boards.model import Board, Column, Row, cells_of
 from leaderboard.boards.state import BoardState
 from leaderboard.results.history.entry_columns import DatasetEntries, Figures
 from leaderboard.results.history.entry_rows import SystemRow
-from leaderboard.results.history.measurements import Measured, with_baseline
+from leaderboard.results.history.measurements import (
+    Machine,
+    Measured,
+    chosen_machine,
+    machines_of,
+    with_baseline,
+)
 from leaderboard.results.kinds import SCORED
 from leaderboard.systems.baselines import BM25
+
+#: A system and its configuration, as the lines of a benchmark's board are told apart.
+Of = tuple[int, str]
+
+
+class CostsShown(NamedTuple):
+    """The dataset and the machine, what was measured there by system and configuration, and which machines there are.
+
+    `elsewhere` counts the lines that were measured on the dataset, but on other machines only.
+    """
+
+    dataset: str
+    machine: Machine | None
+    measured: dict[Of, Measured]
+    machines: list[Machine]
+    elsewhere: int
 
 
 class _Costs(NamedTuple):
     """What the cells of a line's costs are made from."""
 
     measured: Measured | None
-    figures: Mapping[str, Cell]
+    figures: Figures | tuple[()]
 
 
 class LineCosts(NamedTuple):
     """Measured costs, then the stated ones by system and configuration, and the columns of both."""
 
     shown: CostsShown
-    stated: Mapping[tuple[int, str], Mapping[str, Cell]]
+    stated: Mapping[tuple[int, str], Figures]
     columns: Sequence[Column]
 
     @classmethod
@@ -44,7 +68,7 @@ class LineCosts(NamedTuple):
         state: BoardState,
     ) -> LineCosts:
         """Those of the view, BM25's too. Raises UnknownChoice for a machine on which nothing was measured."""
-        shown = costs_shown(facts, entries, lines, state)
+        shown = _costs_shown(facts, entries, lines, state)
         bm25 = next(
             (
                 (line.system_id, line.configuration)
@@ -56,19 +80,19 @@ class LineCosts(NamedTuple):
         with_baseline(shown.measured, bm25)
         stated_on, by_line = _stated(facts, entries)
         keys = [(line.system_id, line.configuration) for line in lines]
-        figures = FigureColumns.of([(by_line[key], {}) for key in keys if key in by_line])
+        figures = figure_columns([(by_line[key], {}) for key in keys if key in by_line])
         columns = [
             *cost_columns(shown.measured.values(), shown.machine, shown.dataset, state.corpus),
-            *(_stated_for(column, stated_on) for column in figures.columns),
+            *(_stated_for(column, stated_on) for column in figures),
         ]
-        return cls(shown, {key: figures.cells(by_line[key]) for key in keys if key in by_line}, columns)
+        return cls(shown, by_line, columns)
 
     def place(self, lines: Sequence[Line], rows: Sequence[Row]) -> None:
         """Put the costs of each line into its row."""
         for line, row in zip(lines, rows, strict=True) if self.columns else ():
             key = line.system_id, line.configuration
             costs = _Costs(
-                self.shown.measured.get(key) if line.ranked_in == SCORED else None, self.stated.get(key, {})
+                self.shown.measured.get(key) if line.ranked_in == SCORED else None, self.stated.get(key, ())
             )
             if costs.measured or costs.figures:
                 row.measured = costs.measured
@@ -106,3 +130,43 @@ def _stated(
         if costs:
             return member.facts.name, costs
     return "", {}
+
+
+def _costs_shown(
+    facts: BenchmarkFacts, entries: Mapping[int, DatasetEntries], lines: Iterable[Line], state: BoardState
+) -> CostsShown:
+    """Of the dataset that the benchmark names, else that most lines share, the largest among equals.
+
+    The machine is the one that the view names, by default the one that most lines share. Raises UnknownChoice.
+    """
+    wanted = {(line.system_id, line.configuration) for line in lines if line.ranked_in == SCORED}
+    of_members = [
+        (member, [one for one in entries[member.dataset_id].measured if _of(one) in wanted])
+        for member in (*facts.members, *facts.left_out)
+        if facts.efficiency_from in (None, member.dataset_id)
+    ]
+    everything = [one for _, measured in of_members for one in measured]
+    machines = machines_of(everything)
+    wanted_machine = chosen_machine(machines, state.hardware, cpu_only=state.cpu_only)
+    hardware = wanted_machine.slug if wanted_machine and (state.hardware or state.cpu_only) else ""
+    best: tuple[int, int] = (0, 0)
+    shown = CostsShown("", None, {}, machines, 0)
+    for member, measured in of_members:
+        found = _on(member, measured, hardware, machines)
+        size = (len(found.measured), max((one.figures["documents"] for one in measured), default=0))
+        if found.measured and size > best:
+            best, shown = size, found
+    return shown
+
+
+def _on(member: Member, measured: list[Measured], hardware: str, machines: list[Machine]) -> CostsShown:
+    """What one dataset can show, on its own first machine unless one is wanted."""
+    here = machines_of(measured)
+    machine = next((one for one in here if hardware in ("", one.slug)), None)
+    on_machine = {_of(one): one for one in measured if one.machine == machine}
+    elsewhere = {_of(one) for one in measured}.difference(on_machine)
+    return CostsShown(member.facts.name, machine, on_machine, machines, len(elsewhere))
+
+
+def _of(measured: Measured) -> Of:
+    return measured.system_id, measured.configuration

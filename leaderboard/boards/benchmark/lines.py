@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import NamedTuple
 
 from leaderboard.boards.columns.seeds import SeedsOf
 from leaderboard.boards.facts import BenchmarkFacts, Member
 from leaderboard.boards.filtering import ZERO_SHOT
-from leaderboard.boards.model import Cell
 from leaderboard.results.history.entry_columns import IN_DOMAIN, DatasetEntries, LineKey, Published, is_of
 from leaderboard.results.history.entry_rows import SystemRow
 from leaderboard.results.kinds import REPORTED, SCORED
@@ -75,7 +73,7 @@ class BenchmarkLine(NamedTuple):
     number: int
     beside: Mapping[int, tuple[str, str, str]]
     measured: None = None
-    figures: Mapping[str, Cell] = MappingProxyType({})
+    figures: tuple[()] = ()
 
 
 def collect(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from leaderboard.boards.benchmark.aggregates import OverAll, Tables, table
-from leaderboard.boards.benchmark.columns import BORDA, MEAN_RANK
+from leaderboard.boards.benchmark.aggregates import Tables, table
+from leaderboard.boards.benchmark.columns import BORDA, MEAN_RANK, OverAll
 from leaderboard.boards.benchmark.lines import Line, collect
 from leaderboard.boards.benchmark.rows import rows_of
 from leaderboard.boards.facts import BenchmarkFacts

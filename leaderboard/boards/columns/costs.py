@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from evaluation.efficiency import PROTOCOL, was_disturbed
+from leaderboard.boards.columns.weighted import weighted_column
 from leaderboard.boards.model import EFFICIENCY, Board, Cell, Column
+from leaderboard.boards.state import BoardState
 from leaderboard.core.text.numbers import significant
 from leaderboard.results.efficiency import cost_per_million
-from leaderboard.results.history.measurements import Machine, Measured
+from leaderboard.results.history.measurements import (
+    Machine,
+    Measured,
+    chosen_machine,
+    machines_of,
+    with_baseline,
+)
 
 #: How far a value may be off of which nothing says so.
 UNKNOWN = math.inf
@@ -319,3 +327,31 @@ def notes_on_costs(
         systems = "1 system was" if others == 1 else f"{others} systems were"
         notes.append(f"{systems} measured on other hardware only, which Hardware above shows instead.")
     return notes
+
+
+class DatasetCosts(NamedTuple):
+    """The chosen machine, of which ones, what was measured there by entry, and how many entries only elsewhere."""
+
+    machine: Machine | None
+    machines: list[Machine]
+    on_machine: Mapping[int, Measured]
+    elsewhere: int
+    columns: list[Column]
+
+    @classmethod
+    def of(cls, measured: Sequence[Measured], bm25: int | None, state: BoardState) -> DatasetCosts:
+        """Those of the view; `bm25` is the entry of our own BM25. Raises UnknownChoice for another machine."""
+        machines = machines_of(measured)
+        machine = chosen_machine(machines, state.hardware, cpu_only=state.cpu_only)
+        on_machine = with_baseline({one.entry_id: one for one in measured if one.machine == machine}, bm25)
+        columns = cost_columns(on_machine.values(), machine, corpus=state.corpus)
+        if state.weights:
+            columns.append(weighted_column(cost_group(machine) if machine else EFFICIENCY))
+        elsewhere = {one.entry_id for one in measured}.difference(on_machine)
+        return cls(machine, machines, on_machine, len(elsewhere), columns)
+
+    def notes(self) -> list[str]:
+        """What is to be said of them below the board."""
+        if self.machine is None:
+            return []
+        return notes_on_costs(self.machine, self.on_machine.values(), self.elsewhere)

@@ -25,40 +25,26 @@ Figures = Sequence[Mapping[str, Any]]
 MILLISECONDS = {"s": 1000.0}
 
 
-class FigureColumns(NamedTuple):
-    """The columns that the figures of a board's rows need, in order."""
+def figure_columns(
+    of_rows: Sequence[tuple[Figures, Mapping[str, float]]], taken: Iterable[str] = ()
+) -> list[Column]:
+    """The columns that the figures of rows need, each row with its scores: a figure that repeats one needs none.
 
-    of_keys: Mapping[FigureKey, Column]
-
-    @classmethod
-    def of(
-        cls, of_rows: Sequence[tuple[Figures, Mapping[str, float]]], taken: Iterable[str] = ()
-    ) -> FigureColumns:
-        """Those of the rows, each with its scores: a figure that repeats one of these needs none.
-
-        `taken` are the keys that other columns of the board have.
-        """
-        split = {name for figures, _ in of_rows for name in _repeated([figure["name"] for figure in figures])}
-        keys, found = set(taken), dict[FigureKey, Column]()
-        for figures, scores in of_rows:
-            for key in (key_of(figure, split) for figure in figures if figure["name"] not in scores):
-                if key not in found:
-                    found[key] = _column(key, keys)
-                    keys.add(found[key].key)
-        return cls(
-            dict(sorted(found.items(), key=lambda item: (item[1].group != EFFICIENCY, _position(item[0]))))
+    `taken` are the keys that other columns of the board have.
+    """
+    split = {name for figures, _ in of_rows for name in _repeated([figure["name"] for figure in figures])}
+    keys, found = set(taken), dict[FigureKey, Column]()
+    for figures, scores in of_rows:
+        for key in (key_of(figure, split) for figure in figures if figure["name"] not in scores):
+            if key not in found:
+                found[key] = _column(key, split, keys)
+                keys.add(found[key].key)
+    return [
+        column
+        for _, column in sorted(
+            found.items(), key=lambda item: (item[1].group != EFFICIENCY, _position(item[0]))
         )
-
-    @property
-    def columns(self) -> list[Column]:
-        """The columns alone."""
-        return list(self.of_keys.values())
-
-    def cells(self, figures: Figures) -> dict[str, Cell]:
-        """A row's figures, by the keys of their columns."""
-        split = {key.name for key in self.of_keys if key.hardware}
-        found = {key_of(figure, split): figure for figure in figures}
-        return {self.of_keys[key].key: _cell(figure) for key, figure in found.items() if key in self.of_keys}
+    ]
 
 
 def _cell(figure: Mapping[str, Any]) -> Cell:
@@ -87,19 +73,22 @@ def key_of(figure: Mapping[str, Any], split: set[str]) -> FigureKey:
     return FigureKey(str(figure["name"]), "ms" if unit in MILLISECONDS else unit, hardware)
 
 
-def _column(key: FigureKey, taken: set[str]) -> Column:
+def _column(key: FigureKey, split: set[str], taken: set[str]) -> Column:
+    def cell(line: Any) -> Cell | None:
+        found = [figure for figure in line.figures if key_of(figure, split) == key]
+        return _cell(found[-1]) if found else None
+
     label = f"{key.name[:1].upper()}{key.name[1:]}" + (f", {key.hardware}" if key.hardware else "")
     slug = slugify(f"{key.name} {key.hardware}") or "figure"
-    own = slugify(f"{slug} {key.unit}") if slug in taken else slug
     return Column(
-        key=own,
+        key=slugify(f"{slug} {key.unit}") if slug in taken else slug,
         label=label,
         group=EFFICIENCY if key.name in COSTS else REPORTED_BESIDE,
         kind="figure",
         better="lower" if COSTS.get(key.name) == "lower" else "",
         unit=key.unit,
         note="As the source states it; hardware differs between sources.",
-        cell=lambda line: line.figures.get(own),
+        cell=cell,
     )
 
 
