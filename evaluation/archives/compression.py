@@ -17,7 +17,23 @@ import zstandard
 from isal import igzip_lib
 
 from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import Problem
+from evaluation.core.problems import ProblemCode
+
+SIZE = ProblemCode(
+    "size", "The file, or its number of queries, is over a limit.",
+    "At most 1,000 documents a query are scored: leave out the rest, or split the run by dataset.", about="file"
+)  # fmt: skip
+EXPANSION = ProblemCode(
+    "expansion", "The compressed file expands to more than a run plausibly does.",
+    "Real runs shrink by a factor of 3 to 7; send this one plain.", about="file"
+)  # fmt: skip
+COMPRESSION = ProblemCode(
+    "compression", "The compressed file is damaged, compressed twice, or in a way that is not read here.",
+    "One of .gz, .zst, .bz2, once; or a .zip with the usual method, deflate.", about="file"
+)  # fmt: skip
+LINE_LENGTH = ProblemCode(
+    "line_length", "A line is longer than any run's.", "One line per document, see above.", about="file"
+)  # fmt: skip
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -196,7 +212,7 @@ class ExpandedFile:
         self.file, self.limits = file, limits
         self.stored_bytes = file.seek(0, 2)
         if self.stored_bytes > limits.max_stored_bytes:
-            raise _too_large("size", "stored", limits.max_stored_bytes)
+            raise _too_large(SIZE, "stored", limits.max_stored_bytes)
         file.seek(0)
         first = file.read(8)
         file.seek(0)
@@ -254,34 +270,31 @@ class ExpandedFile:
 
     def _bound(self) -> None:
         if self.expanded_bytes > self.limits.max_expanded_bytes:
-            raise _too_large("expansion", "expanded", self.limits.max_expanded_bytes)
+            raise _too_large(EXPANSION, "expanded", self.limits.max_expanded_bytes)
         if self.kind == "plain" or self.expanded_bytes <= self.limits.ratio_floor_bytes:
             return
         if self.expanded_bytes > self.limits.max_ratio * max(1, self.file.tell()):
             raise InvalidContent.of(
-                Problem(
-                    "error", "expansion", 1,
+                EXPANSION.problem(
                     f"the file expands to more than {self.limits.max_ratio:g} times its size",
                     "Real run files shrink by a factor of 3 to 7; send the file plain if this one is real.",
                 )
-            )  # fmt: skip
+            )
 
 
 def _compression(message: str, hint: str) -> InvalidContent:
-    return InvalidContent.of(Problem("error", "compression", 1, message, hint))
+    return InvalidContent.of(COMPRESSION.problem(message, hint))
 
 
-def _too_large(code: str, what: str, limit: int) -> InvalidContent:
+def _too_large(code: ProblemCode, what: str, limit: int) -> InvalidContent:
     message = f"the file is over the limit of {describe_bytes(limit)} {what}"
     hint = "Keep at most 1,000 documents per query, or split the run by dataset."
-    return InvalidContent.of(Problem("error", code, 1, message, hint))
+    return InvalidContent.of(code.problem(message, hint))
 
 
 def _too_long(longest: int) -> InvalidContent:
     message = f"a line is over the limit of {describe_bytes(longest)}"
-    return InvalidContent.of(
-        Problem("error", "line_length", 1, message, "Check that each record has a line of its own.")
-    )
+    return InvalidContent.of(LINE_LENGTH.problem(message, "Check that each record has a line of its own."))
 
 
 def describe_bytes(count: int) -> str:

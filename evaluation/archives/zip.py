@@ -15,10 +15,22 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from evaluation.archives.compression import MIB, describe_bytes
+from evaluation.archives.compression import COMPRESSION, EXPANSION, MIB, describe_bytes
 from evaluation.archives.zip_headers import LyingHeader, refuse_lies
 from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import Problem
+from evaluation.core.problems import ProblemCode
+
+MEMBER_NAME = ProblemCode(
+    "member_name", "A file in the zip is there twice, or its name is no plain relative path.",
+    "Pack every file once, as <dataset>.txt.", "../nfcorpus.txt"
+)  # fmt: skip
+MEMBER_KIND = ProblemCode(
+    "member_kind", "A file in the zip is encrypted, a link or a device.", "Pack regular files without a password."
+)  # fmt: skip
+TOO_MANY_FILES = ProblemCode(
+    "too_many_files", "More run files than one submission, or one zip, may have.",
+    "Send at most 64, those in zips counted."
+)  # fmt: skip
 
 #: Told a member's name and the share of it that is written, 0 to 1.
 Progress = Callable[[str, float], None]
@@ -125,7 +137,7 @@ class Archive:
             _refuse_unusual(info)
             if often[info.filename.casefold()] > 1:
                 raise _refusal(
-                    "member_name", f"the zip has {_shown(info.filename)} twice", "Pack every file once."
+                    MEMBER_NAME, f"the zip has {_shown(info.filename)} twice", "Pack every file once."
                 )
         for info in wanted:
             target = targets[info.filename]
@@ -154,7 +166,7 @@ class Archive:
         if allowed.left < 0:
             limit = describe_bytes(allowed.total)
             message = f"{allowed.expanding} to more than {limit} at {_shown(info.filename)}"
-            raise _refusal("expansion", message, self._policy.expansion_hint)
+            raise _refusal(EXPANSION, message, self._policy.expansion_hint)
         if (allowed.total - allowed.left) % _DISK_INTERVAL < more:
             self._look_at_disk(folder)
 
@@ -189,7 +201,7 @@ def _theirs() -> Iterator[None]:
         hint = "Pack it again, and check it with `unzip -t`."
         ours = isinstance(error, zipfile.BadZipFile)  # the others are a decompressor's, in words of its own
         why = _shown(str(error)) if ours else "what is packed in it does not expand"
-        raise _refusal("compression", f"the zip is damaged: {why}", hint) from error
+        raise _refusal(COMPRESSION, f"the zip is damaged: {why}", hint) from error
 
 
 def _refuse_lies(stored: _Stored, archive: zipfile.ZipFile) -> None:
@@ -199,7 +211,7 @@ def _refuse_lies(stored: _Stored, archive: zipfile.ZipFile) -> None:
             refuse_lies(stored, infos, archive.start_dir)
         except LyingHeader as error:
             message = f"the zip is damaged at {_shown(infos[error.place].orig_filename)}: {error}"
-            raise _refusal("compression", message, "Pack it again, with another program.") from error
+            raise _refusal(COMPRESSION, message, "Pack it again, with another program.") from error
 
 
 def _is_ballast(info: zipfile.ZipInfo) -> bool:
@@ -216,7 +228,7 @@ def _refuse_doubtful_path(name: str) -> None:
     climbs = name.startswith("/") or ".." in PurePosixPath(name).parts
     if not name or climbs or "\\" in name or not name.isprintable():
         raise _refusal(
-            "member_name",
+            MEMBER_NAME,
             f"the zip has a member with a doubtful path: {name[:_SHOWN]!r}",
             "Pack files under plain relative names, with / between folders.",
         )
@@ -226,14 +238,14 @@ def _refuse_unusual(info: zipfile.ZipInfo) -> None:
     kind = stat.S_IFMT(info.external_attr >> 16)
     if info.flag_bits & 0x1 or (kind and not stat.S_ISREG(kind)):
         raise _refusal(
-            "member_kind",
+            MEMBER_KIND,
             f"{_shown(info.filename)} is encrypted, a link or a device",
             "Pack regular files without a password.",
         )
     if info.compress_type not in _METHODS:
         name = _OTHER_METHODS.get(info.compress_type, f"method {info.compress_type}")
         raise _refusal(
-            "compression",
+            COMPRESSION,
             f"{_shown(info.filename)} is compressed with {name}, which is not read here",
             "Pack with the usual method, deflate.",
         )
@@ -246,8 +258,8 @@ def _shown(text: str) -> str:
 
 
 def _too_many(message: str, policy: Policy) -> InvalidContent:
-    return _refusal("too_many_files", message, policy.members_hint)
+    return _refusal(TOO_MANY_FILES, message, policy.members_hint)
 
 
-def _refusal(code: str, message: str, hint: str) -> InvalidContent:
-    return InvalidContent.of(Problem("error", code, 1, message, hint))
+def _refusal(code: ProblemCode, message: str, hint: str) -> InvalidContent:
+    return InvalidContent.of(code.problem(message, hint))

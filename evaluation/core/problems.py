@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self, cast
 
 Severity = Literal["error", "warning"]
+#: What a code is about: the content of a run file, a request, or a model that was run.
+About = Literal["file", "request", "model"]
 
 #: How many line numbers a problem names. The first five are enough to find a pattern.
 LINES_NAMED = 5
@@ -83,6 +85,62 @@ class Report:
             "problems": [problem.as_dict() for problem in self.problems],
             "statistics": asdict(self.statistics),
         }
+
+
+#: Every code that was registered, by itself.
+PROBLEM_CODES: dict[str, ProblemCode] = {}
+
+
+class ProblemCode(str):
+    """A code of reports and refusals, registered with its explanation by the module that raises it.
+
+    The page of formats has a row for each: `severity`, `meaning`, `remedy` and `example`, in the table of its `about`.
+    A code that ends in … stands for several (`named`).
+    """
+
+    severity: str
+    meaning: str
+    remedy: str
+    example: str
+    about: About
+    is_free: bool
+
+    def __new__(
+        cls, code: str, meaning: str, remedy: str, example: str = "", *,
+        about: About = "request", severity: str = "error", is_free: bool = False,
+    ) -> Self:  # fmt: skip
+        """Register a code. Raises ValueError for one that is registered already."""
+        if code in PROBLEM_CODES:
+            raise ValueError(f"the problem code {code} is registered already")
+        made = super().__new__(cls, code)
+        made.meaning, made.remedy, made.example = meaning, remedy, example
+        made.about, made.severity, made.is_free = about, severity, is_free
+        PROBLEM_CODES[code] = made
+        return made
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (str(self),)  # a copy is the text alone
+
+    def named(self, name: str) -> str:
+        """One of the codes that this one stands for."""
+        return self.removesuffix("…") + name
+
+    def problem(
+        self, message: str, hint: str = "", count: int = 1, lines: tuple[int, ...] = (),
+        severity: Severity | None = None,
+    ) -> Problem:  # fmt: skip
+        """A problem of this code; of a code that may be either, `severity` says which."""
+        return Problem(severity or cast(Severity, self.severity), self, count, message, hint, lines)
+
+
+def is_free(code: str) -> bool:
+    """Whether a refusal with the code counts as no verdict on a file: nothing in one was found to be wrong."""
+    return code in PROBLEM_CODES and PROBLEM_CODES[code].is_free
+
+
+def codes_about(about: About) -> list[ProblemCode]:
+    """The codes of one table, in the order of the alphabet."""
+    return sorted(code for code in PROBLEM_CODES.values() if code.about == about)
 
 
 def number_of(count: int, one: str, many: str | None = None) -> str:

@@ -6,80 +6,89 @@ are what the sandbox sees from outside.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from functools import partial
 
+from evaluation.core.problems import ProblemCode
 
-@dataclass(frozen=True, slots=True)
-class ModelFailureText:
-    """A way in which a model fails, for its owner: what happened, and what would be right."""
-
-    meaning: str
-    remedy: str
-
-
-MODEL_FAILURES: Mapping[str, ModelFailureText] = {
-    "missing_weights": ModelFailureText(
+_failure = partial(ProblemCode, about="model")
+_CODES = (
+    _failure(
+        "missing_weights",
         "The checkpoint lacks weights that the architecture needs; they would have been made up at random.",
         "Save the whole model after training, with every tensor that its configuration names, "
         "as `python -m evaluation pack` does.",
     ),
-    "not_loadable": ModelFailureText(
+    _failure(
+        "not_loadable",
         "The checkpoint passed validation, but the library could not load it.",
         "Load the folder with sentence-transformers or transformers of the published versions, save it again with "
         "`save_pretrained`, and pack it with `python -m evaluation pack`, which loads it as the server does.",
     ),
-    "missing_projection": ModelFailureText(
+    _failure(
+        "missing_projection",
         "The checkpoint lacks the projection that late interaction compares vectors in; it would have been made up "
         "at random.",
         "Save the whole model as PyLate, sentence-transformers (MultiVectorEncoder) or the Stanford ColBERT code does: "
         "with its Dense module, or with `linear.weight` beside the encoder's weights.",
     ),
-    "not_finite_output": ModelFailureText(
+    _failure(
+        "not_finite_output",
         "The model gave a value that is not a number, or infinite.",
         "Look for overflow (weights saved in float16 often do) and for NaN in the weights; "
         "`python -m evaluation pack` scores 20 texts and shows it.",
     ),
-    "constant_output": ModelFailureText(
+    _failure(
+        "constant_output",
         "The model gave the same output for different texts, so its ranking would be arbitrary.",
         "Check that the trained weights were saved, and that the pooling is the one of training.",
     ),
-    "wrong_output": ModelFailureText(
+    _failure(
+        "wrong_output",
         "The model's output has not the shape that its architecture gives.",
         "Choose the engine that fits the checkpoint, and check its last layers.",
     ),
-    "does_not_run": ModelFailureText(
+    _failure(
+        "does_not_run",
         "The library raised an error when it ran the model.",
         "Run the same checkpoint on a few texts with the published versions of the libraries; often the tokenizer has "
         "more tokens, or the maximum length more positions, than the weights.",
     ),
-    "invalid_parameter": ModelFailureText(
+    _failure(
+        "invalid_parameter",
         "A parameter does not fit this checkpoint.",
         "Send it again with other values; `python -m evaluation retrieve` with the same checkpoint and parameters "
         "says which it takes.",
     ),
-    "out_of_memory": ModelFailureText(
+    _failure(
+        "out_of_memory",
         "The model needed more memory than it may use here, even with the smallest batches.",
         "Use a smaller model, a lesser maximum length, fewer dimensions, or float16 where the engine offers it.",
     ),
-    "timed_out": ModelFailureText(
+    _failure(
+        "timed_out",
         "The model ran longer than it may.",
         "Use a smaller model, a lesser depth or maximum length, or a smaller dataset.",
     ),
-    "too_much_output": ModelFailureText(
+    _failure(
+        "too_much_output",
         "The model wrote more to disk than it may.",
         "Use fewer dimensions, fewer terms or vectors per document, or a smaller dataset.",
     ),
-    "too_many_processes": ModelFailureText(
+    _failure(
+        "too_many_processes",
         "The model started more processes than it may.",
         "A model has no need to start processes; the library's own encoding uses threads.",
     ),
-    "no_usable_result": ModelFailureText(
+    _failure(
+        "no_usable_result",
         "The model ended without a result that could be read.",
         "Send the submission again; if it happens again, tell the operators its id.",
     ),
-    "crashed": ModelFailureText(
+    _failure(
+        "crashed",
         "The process that ran the model ended unexpectedly.",
         "Run the same checkpoint with `python -m evaluation retrieve`, which shows the library's own messages.",
     ),
-}
+)
+#: By itself each code; `meaning` and `remedy` are for the model's owner.
+MODEL_FAILURES = {str(code): code for code in _CODES}

@@ -9,11 +9,17 @@ from typing import IO, Any
 
 import orjson
 
-from evaluation.archives.compression import MIB, Limits, describe_bytes, open_blocks
+from evaluation.archives.compression import MIB, SIZE, Limits, describe_bytes, open_blocks
 from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import Problem, number_of
+from evaluation.core.problems import ProblemCode, number_of
 from evaluation.runs.header import BYTE_ORDER_MARK
 from evaluation.runs.metadata import kept_metadata
+from evaluation.runs.problems import DUPLICATE, IDENTIFIER, SCORE
+
+JSON = ProblemCode(
+    "json", "An MTEB predictions file that is not JSON of the form above.", "See MTEB predictions above.",
+    about="file"
+)  # fmt: skip
 
 _META = "mteb_model_meta"
 _HINT = (
@@ -50,11 +56,11 @@ def predictions_as_lines(path: Path | str, limits: Limits, out: IO[bytes]) -> di
     try:
         document = orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        raise _invalid("json", f"the file is not JSON: {error}", _HINT, error.lineno) from error
+        raise _invalid(JSON, f"the file is not JSON: {error}", _HINT, error.lineno) from error
     _refuse_repeated_keys(content, document)
     del content
     if not isinstance(document, dict):
-        raise _invalid("json", "the file is not a JSON object", _HINT)
+        raise _invalid(JSON, "the file is not a JSON object", _HINT)
     metadata = document.pop(_META, None) or {}
     subset = _choose(document, "default", "subset")
     split = _choose(subset, "test", "split")
@@ -71,7 +77,7 @@ def _content(path: Path | str, limits: Limits) -> bytearray:
         content += block
         if len(content) > limits.max_json_bytes:
             message = f"the JSON file is over {describe_bytes(limits.max_json_bytes)} expanded"
-            raise _invalid("size", message, _HINT_SIZE)
+            raise _invalid(SIZE, message, _HINT_SIZE)
     return content.removeprefix(BYTE_ORDER_MARK)
 
 
@@ -80,11 +86,11 @@ def _refuse_costly(content: bytearray) -> None:
     objects = content.count(b"{") + content.count(b"[")
     if objects > MOST_OBJECTS:
         message = f"the JSON file has {objects:,} objects and lists; at most {MOST_OBJECTS:,} are read"
-        raise _invalid("json", message, _HINT)
+        raise _invalid(JSON, message, _HINT)
     entries = content.count(b",")
     if entries > MOST_ENTRIES:
         message = f"the JSON file has {entries:,} entries; at most {MOST_ENTRIES:,} are read"
-        raise _invalid("size", message, _HINT_SIZE)
+        raise _invalid(SIZE, message, _HINT_SIZE)
 
 
 def _refuse_repeated_keys(content: bytearray, document: Any) -> None:
@@ -108,7 +114,7 @@ def _refuse_repeated_keys(content: bytearray, document: Any) -> None:
             f"{number_of(repeated, 'name')} that the same object has already: of a query, or of a document"
         )
         hint = "Name each query once, and each document once per query."
-        raise InvalidContent.of(Problem("error", "duplicate", repeated, message, hint))
+        raise InvalidContent.of(DUPLICATE.problem(message, hint, count=repeated))
 
 
 def _tag(model: Any) -> str:
@@ -123,21 +129,19 @@ def _choose(options: dict[str, Any], preferred: str, what: str) -> dict[str, Any
     if preferred in objects:
         return objects[preferred]
     found = ", ".join(name[:64] for name in sorted(objects)[:5]) or "none"
-    raise _invalid(
-        "json", f"which {what} is meant is not clear (found: {found})", f"Keep one {what}. {_HINT}"
-    )
+    raise _invalid(JSON, f"which {what} is meant is not clear (found: {found})", f"Keep one {what}. {_HINT}")
 
 
 def _write(ranking: dict[str, Any], tag: str, limits: Limits, out: IO[bytes]) -> None:
     for query, scores in ranking.items():
         if not isinstance(scores, dict):
-            raise _invalid("json", f"query {query[:64]!r} has no object of document scores", _HINT)
+            raise _invalid(JSON, f"query {query[:64]!r} has no object of document scores", _HINT)
         _check_id(query, limits)
         for name, score in scores.items():
             _check_id(name, limits)
             if not isinstance(score, (int, float)):
                 message = f"query {query[:64]!r} has a score that is not a number"
-                raise _invalid("score", message, "Write every score as a JSON number.")
+                raise _invalid(SCORE, message, "Write every score as a JSON number.")
         ranked = sorted(scores, key=scores.__getitem__, reverse=True)
         # one line at a time, for all of them together would double the memory; repr of a float gives back the same
         out.writelines(
@@ -150,10 +154,10 @@ def _check_id(name: str, limits: Limits) -> None:
     """Length first: a long id would be written once for each of its query's documents."""
     if len(name) > limits.max_id_bytes or len(name.encode()) > limits.max_id_bytes:
         message = f"the id {name[:64]!r}… is longer than {limits.max_id_bytes} bytes"
-        raise _invalid("identifier", message, "Use the ids of the dataset's files.")
+        raise _invalid(IDENTIFIER, message, "Use the ids of the dataset's files.")
     if not name or name.split() != [name]:
-        raise _invalid("identifier", f"the id {name[:64]!r} is empty or has white space", "Rename the id.")
+        raise _invalid(IDENTIFIER, f"the id {name[:64]!r} is empty or has white space", "Rename the id.")
 
 
-def _invalid(code: str, message: str, hint: str, line: int | None = None) -> InvalidContent:
-    return InvalidContent.of(Problem("error", code, 1, message, hint, () if line is None else (line,)))
+def _invalid(code: ProblemCode, message: str, hint: str, line: int | None = None) -> InvalidContent:
+    return InvalidContent.of(code.problem(message, hint, lines=() if line is None else (line,)))

@@ -5,9 +5,81 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from evaluation.archives.compression import Limits
-from evaluation.core.problems import Problem, Severity, number_of
+from evaluation.archives.compression import LINE_LENGTH, Limits
+from evaluation.core.problems import Problem, ProblemCode, number_of
 from evaluation.runs.quoting import are_judgements, is_header, quotation
+
+ENCODING = ProblemCode(
+    "encoding", "A line that is not UTF-8, has a NUL byte, or a file whose lines end in CR alone.",
+    "Save as UTF-8; end lines with LF or CR LF.", "q1 Q0 d\\xff 1 12.75 mine", about="file"
+)  # fmt: skip
+FIELDS = ProblemCode(
+    "fields", "A line without exactly six fields.",
+    "“query Q0 document rank score tag”, separated by spaces or tabs; ids have no white space.", "q1 Q0 d17 1 12.75",
+    about="file"
+)  # fmt: skip
+IDENTIFIER = ProblemCode(
+    "identifier", "An id is too long, empty, or has white space.", "Use the ids of the dataset's files.", about="file"
+)  # fmt: skip
+SCORE = ProblemCode(
+    "score", "A score that is not a finite number in single precision.",
+    "ASCII digits such as 12.75, -3 or 1.5e-7, below 3.4e38; no nan, inf or thousands separators.",
+    "q1 Q0 d17 1 nan mine", about="file"
+)  # fmt: skip
+DUPLICATE = ProblemCode(
+    "duplicate", "A document that its query has already.",
+    "Each document once per query; keep the line with the best score.", "q1 Q0 d17 1 9.1 mine … q1 Q0 d17 2 8.4 mine",
+    about="file"
+)  # fmt: skip
+QUERY_SIZE = ProblemCode(
+    "query_size", "One query has more lines than can be held together.",
+    "At most 1,000 documents a query are scored: leave out the rest.", about="file"
+)  # fmt: skip
+UNGROUPED = ProblemCode(
+    "ungrouped", "The lines of a query are not together, and the file is too large to sort here.",
+    "sort -s -k1,1 run.txt", about="file"
+)  # fmt: skip
+EMPTY = ProblemCode("empty", "The file has no lines.", "Check that the right file was chosen.", about="file")
+NO_KNOWN_QUERY = ProblemCode(
+    "no_known_query", "None of the run's queries is in the dataset.",
+    "Choose the dataset that the run is for; write query ids as in its queries file.", "Q001 instead of 1",
+    about="file"
+)  # fmt: skip
+UNKNOWN_QUERIES = ProblemCode(
+    "unknown_queries", "Queries that are not among the dataset's queries to answer: ignored.",
+    "Nothing to do, if the run was made for a larger set.", about="file", severity="warning"
+)  # fmt: skip
+JUDGED_QUERIES_MISSING = ProblemCode(
+    "judged_queries_missing", "Judged queries that the run does not have: they score 0.",
+    "Retrieve documents for every query. (Said for open judgements only.)", about="file", severity="warning"
+)  # fmt: skip
+QUERIES_MISSING = ProblemCode(
+    "queries_missing", "Queries of the dataset that the run does not have; those that are judged score 0.",
+    "Retrieve documents for every query.", about="file", severity="warning"
+)  # fmt: skip
+UNKNOWN_DOCUMENTS = ProblemCode(
+    "unknown_documents",
+    "Documents that the dataset does not have. A few are let pass and count as not relevant; above 5 % of the lines "
+    "the file is refused.", "Make the run from this version of the corpus.", "q1 Q0 no-such-id 1 9.1 mine",
+    about="file", severity="error or warning"
+)  # fmt: skip
+DEPTH = ProblemCode(
+    "depth", "More than 1,000 documents for a query: the best 1,000 by score are kept.", "Nothing to do.",
+    about="file", severity="warning"
+)  # fmt: skip
+RANK_ORDER = ProblemCode(
+    "rank_order", "Ranks that disagree with the scores. Ranks are ignored.",
+    "Check that a higher score means a better document.", "q1 Q0 d17 2 9.1 mine · q1 Q0 d18 1 8.4 mine", about="file",
+    severity="warning"
+)  # fmt: skip
+TIES = ProblemCode(
+    "ties", "Many equal scores within a query, in single precision.",
+    "Write scores with more digits, so that your own order decides.", about="file", severity="warning"
+)  # fmt: skip
+SEVERAL_TAGS = ProblemCode(
+    "several_tags", "More than one tag in the last column.", "Check that files were not mixed.", about="file",
+    severity="warning"
+)  # fmt: skip
 
 #: Above this share of the lines of known queries, unknown documents are an error: such a run was made with another
 #: version of the corpus, or with other ids. Below it, a few stray documents are counted as not relevant.
@@ -48,25 +120,25 @@ class RunFacts:
 
 
 _LINE_ERRORS = {
-    "line_length": ("{lines} longer than {max_line} bytes", "A line is `query Q0 document rank score tag`."),
-    "encoding": (
+    LINE_LENGTH: ("{lines} longer than {max_line} bytes", "A line is `query Q0 document rank score tag`."),
+    ENCODING: (
         "{lines} not UTF-8, or with a NUL byte",
         "Save the file as UTF-8 (not UTF-16).",
     ),
-    "fields": (
+    FIELDS: (
         "{lines} without exactly six fields",
         "Write `query Q0 document rank score tag`, separated by spaces or tabs; ids have no white space.",
     ),
-    "identifier": (
+    IDENTIFIER: (
         "{lines} with a query or document id longer than {max_id} bytes",
         "Use the ids of the dataset's files.",
     ),
-    "score": (
+    SCORE: (
         "{lines} whose score is not a finite number in single precision",
         "Write scores like 12.75, -3 or 1.5e-7: ASCII digits, no thousands separators, no nan or inf, "
         "below 3.4e38.",
     ),
-    "duplicate": (
+    DUPLICATE: (
         "{lines} with a document that its query has already",
         "Name each document once per query; keep the line with the best score.",
     ),
@@ -84,12 +156,6 @@ def describe_problems(facts: RunFacts, limits: Limits, hidden: bool) -> tuple[Pr
     return tuple(sorted(found, key=lambda problem: problem.severity))
 
 
-def _problem(
-    severity: Severity, code: str, count: int, message: str, hint: str, lines: tuple[int, ...] = ()
-) -> Problem:
-    return Problem(severity, code, count, message, hint, lines)
-
-
 def _line_errors(facts: RunFacts, limits: Limits) -> list[Problem]:
     problems = []
     for code, (message, hint) in _LINE_ERRORS.items():
@@ -101,22 +167,20 @@ def _line_errors(facts: RunFacts, limits: Limits) -> list[Problem]:
             )
             problems.append(_line_error(facts, code, counted, text, hint))
     if not facts.lines:
-        problems.append(
-            _problem("error", "empty", 1, "the file has no lines", "Check that the right file was chosen.")
-        )
+        problems.append(EMPTY.problem("the file has no lines", "Check that the right file was chosen."))
     return problems
 
 
-def _line_error(facts: RunFacts, code: str, counted: Counted, message: str, hint: str) -> Problem:
+def _line_error(facts: RunFacts, code: ProblemCode, counted: Counted, message: str, hint: str) -> Problem:
     """The problem with its first line quoted, and what that line or the file seems to be instead of a run's."""
     message += quotation(code, counted.lines, facts.texts)
-    if code == "fields" and are_judgements(counted.lines, counted.count, facts.lines, facts.texts):
+    if code == FIELDS and are_judgements(counted.lines, counted.count, facts.lines, facts.texts):
         message += "; the file looks like relevance judgements (qrels), not like a run"
         hint = f"Send the ranking of a system. {hint}"
     elif counted.lines[:1] == (facts.first_line,) and is_header(facts.texts.get(facts.first_line, b"")):
         message += f"; line {facts.first_line:,} looks like a header"
         hint = "Leave out the line of column names." + (f" {hint}" if counted.count > 1 else "")
-    return _problem("error", code, counted.count, message, hint, counted.lines)
+    return code.problem(message, hint, counted.count, counted.lines)
 
 
 def _named(facts: RunFacts) -> str:
@@ -129,59 +193,60 @@ def _named(facts: RunFacts) -> str:
 
 def _query_problems(facts: RunFacts, hidden: bool) -> list[Problem]:
     problems = []
-    unknown = facts.counted.get("unknown_queries", Counted())
+    unknown = facts.counted.get(UNKNOWN_QUERIES, Counted())
     if facts.expected_queries and facts.lines and not facts.known_queries:
         if not unknown.count:
             return []  # no line could be read, so nothing is known of the queries; the lines' own errors say why
         unread = any(facts.counted.get(code, Counted()).count for code in _LINE_ERRORS)
         which = "queries in the lines that can be read" if unread else "run's queries"
         return [
-            _problem(
-                "error", "no_known_query", max(1, facts.unknown_queries),
-                f"none of the {which} is in the dataset{quotation('unknown_queries', unknown.lines, facts.texts)}",
+            NO_KNOWN_QUERY.problem(
+                f"none of the {which} is in the dataset{quotation(UNKNOWN_QUERIES, unknown.lines, facts.texts)}",
                 "Check that the run is for this dataset, and that query ids are written as in its queries file.",
-                unknown.lines,
+                count=max(1, facts.unknown_queries),
+                lines=unknown.lines,
             )
-        ]  # fmt: skip
+        ]
     if unknown.count:
         queries = number_of(facts.unknown_queries, "query", "queries")
         problems.append(
-            _problem(
-                "warning", "unknown_queries", facts.unknown_queries,
+            UNKNOWN_QUERIES.problem(
                 f"{queries} ({number_of(unknown.count, 'line')}) not among the dataset's queries to answer, "
-                f"ignored{quotation('unknown_queries', unknown.lines, facts.texts)}",
-                "Nothing to do, if the run was made for a larger set of queries.", unknown.lines,
+                f"ignored{quotation(UNKNOWN_QUERIES, unknown.lines, facts.texts)}",
+                "Nothing to do, if the run was made for a larger set of queries.",
+                count=facts.unknown_queries,
+                lines=unknown.lines,
             )
-        )  # fmt: skip
+        )
     if facts.missing_queries:
         of = f"{facts.missing_queries:,} of the {facts.expected_queries:,}"
         if facts.judged_missing and not hidden:
             problems.append(
-                _problem(
-                    "warning", "judged_queries_missing", facts.missing_queries,
+                JUDGED_QUERIES_MISSING.problem(
                     f"{of} judged queries are missing; they score 0{_named(facts)}",
                     "Retrieve documents for every query, if that was not meant.",
+                    count=facts.missing_queries,
                 )
-            )  # fmt: skip
+            )
         else:
             problems.append(
-                _problem(
-                    "warning", "queries_missing", facts.missing_queries,
+                QUERIES_MISSING.problem(
                     f"{of} queries of the dataset are missing; those of them that are judged score 0{_named(facts)}",
                     "Retrieve documents for every query of the dataset.",
+                    count=facts.missing_queries,
                 )
-            )  # fmt: skip
+            )
     return problems
 
 
 def _document_problems(facts: RunFacts) -> list[Problem]:
-    unknown = facts.counted.get("unknown_documents", Counted())
+    unknown = facts.counted.get(UNKNOWN_DOCUMENTS, Counted())
     if not unknown.count:
         return []
     share = unknown.count / max(1, facts.known_lines)
     lines, quoted = (
         number_of(unknown.count, "line"),
-        quotation("unknown_documents", unknown.lines, facts.texts),
+        quotation(UNKNOWN_DOCUMENTS, unknown.lines, facts.texts),
     )
     if share > UNKNOWN_DOCUMENTS_SHARE:
         message = f"{lines} ({share:.1%}) with documents that are not in the dataset{quoted}"
@@ -189,52 +254,62 @@ def _document_problems(facts: RunFacts) -> list[Problem]:
             f"Up to {UNKNOWN_DOCUMENTS_SHARE:.0%} are let pass. Check that the run was made from this version of the "
             "corpus, and that document ids are written as in its corpus file."
         )
-        return [_problem("error", "unknown_documents", unknown.count, message, hint, unknown.lines)]
+        return [
+            UNKNOWN_DOCUMENTS.problem(
+                message, hint, count=unknown.count, lines=unknown.lines, severity="error"
+            )
+        ]
     message = f"{lines} ({share:.2%}) with documents that are not in the dataset; they count as not relevant{quoted}"
     hint = "Check that the run was made from this version of the corpus."
-    return [_problem("warning", "unknown_documents", unknown.count, message, hint, unknown.lines)]
+    return [
+        UNKNOWN_DOCUMENTS.problem(message, hint, count=unknown.count, lines=unknown.lines, severity="warning")
+    ]
 
 
 def _order(facts: RunFacts) -> list[Problem]:
     """Warnings about depth, ranks, ties and tags."""
     problems = []
     depth, ranks, ties, tags = (
-        facts.counted.get(code, Counted()) for code in ("depth", "rank_order", "ties", "several_tags")
+        facts.counted.get(code, Counted()) for code in (DEPTH, RANK_ORDER, TIES, SEVERAL_TAGS)
     )
     if depth.count:
         problems.append(
-            _problem(
-                "warning", "depth", depth.count,
+            DEPTH.problem(
                 f"{number_of(depth.count, 'query', 'queries')} with more than {facts.maximum_depth:,} documents; "
                 f"{number_of(facts.cut_lines, 'line')} cut",
-                f"The best {facts.maximum_depth:,} by score are kept, whatever their place in the file.", depth.lines,
+                f"The best {facts.maximum_depth:,} by score are kept, whatever their place in the file.",
+                count=depth.count,
+                lines=depth.lines,
             )
-        )  # fmt: skip
+        )
     if ranks.count:
         problems.append(
-            _problem(
-                "warning", "rank_order", ranks.count,
+            RANK_ORDER.problem(
                 f"{number_of(ranks.count, 'line')} whose rank disagrees with the scores, or is not a whole number",
                 "Ranks are ignored: documents are ordered by score, as trec_eval does. Check that a higher score "
-                "means a better document.", ranks.lines,
+                "means a better document.",
+                count=ranks.count,
+                lines=ranks.lines,
             )
-        )  # fmt: skip
+        )
     if ties.count > TIES_SHARE * max(1, facts.known_lines):
         problems.append(
-            _problem(
-                "warning", "ties", ties.count,
+            TIES.problem(
                 f"{number_of(ties.count, 'line')} with the same score (in single precision) as an earlier line "
                 "of the query",
                 "Ties are ordered by document id, descending, as trec_eval does. Write scores with more digits.",
-                ties.lines,
+                count=ties.count,
+                lines=ties.lines,
             )
-        )  # fmt: skip
+        )
     if tags.count > 1:
         more = " or more" if facts.more_tags else ""
         problems.append(
-            _problem(
-                "warning", "several_tags", tags.count, f"the run has {tags.count}{more} different tags",
-                "A run has one tag in its last column; check that files were not mixed.", tags.lines[1:],
+            SEVERAL_TAGS.problem(
+                f"the run has {tags.count}{more} different tags",
+                "A run has one tag in its last column; check that files were not mixed.",
+                count=tags.count,
+                lines=tags.lines[1:],
             )
-        )  # fmt: skip
+        )
     return problems

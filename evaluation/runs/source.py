@@ -11,15 +11,16 @@ from numpy.typing import NDArray
 
 from evaluation.archives.compression import (
     BLOCK,
+    SIZE,
     ExpandedFile,
     Limits,
     describe_bytes,
     open_expanded,
 )
 from evaluation.core.errors import InvalidRun
-from evaluation.core.problems import Problem
 from evaluation.kernel.layout import PADDING
 from evaluation.kernel.reading import GatheredLines, Reading, TooManyQueriesError, order_by_query
+from evaluation.runs.problems import UNGROUPED
 
 Progress = Callable[[float], None]
 #: A line is cut to this before it is called too long.
@@ -92,13 +93,12 @@ def _whole_file(
             content += block[:count]
             if len(content) > limits.max_ungrouped_bytes:
                 raise InvalidRun.of(
-                    Problem(
-                        "error", "ungrouped", 1,
+                    UNGROUPED.problem(
                         "the lines of a query are not together, and the file is over "
                         f"{describe_bytes(limits.max_ungrouped_bytes)}",
                         "Sort the file by query, for example with `sort -s -k1,1`.",
                     )
-                )  # fmt: skip
+                )
             if progress:
                 progress(file.share_read * 0.5)
     if not content.endswith(b"\n"):
@@ -111,8 +111,8 @@ def _whole_file(
 def too_many_queries(limits: Limits) -> InvalidRun:
     """The error for a run with more query ids than are kept track of."""
     return InvalidRun.of(
-        Problem(
-            "error", "size", 1, f"the run has more than {limits.max_queries:,} different queries",
+        SIZE.problem(
+            f"the run has more than {limits.max_queries:,} different queries",
             "Check that the first column holds the dataset's query ids.",
         )
-    )  # fmt: skip
+    )

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from evaluation.archives.compression import KIB, Limits, open_blocks, open_lines
 from evaluation.core.errors import InvalidRun
 from evaluation.core.order import trec_order
-from evaluation.core.problems import Problem
 from evaluation.runs.header import BYTE_ORDER_MARK
 from evaluation.runs.mteb import looks_like_json, predictions_as_lines
+from evaluation.runs.problems import FIELDS
 
 #: Query, Q0, document, rank, score, tag.
 _FIELDS = 6
@@ -99,7 +99,7 @@ def _check(fields: list[bytes], path: Path, line: int) -> None:
     if len(fields) != _FIELDS or not np.isfinite(np.float32(score)):
         message = f"{path.name}: line {line:,} is not one of a run"
         hint = "Each line holds: query Q0 document rank score tag."
-        raise InvalidRun.of(Problem("error", "fields", 1, message, hint, (line,)))
+        raise InvalidRun.of(FIELDS.problem(message, hint, lines=(line,)))
 
 
 @contextmanager

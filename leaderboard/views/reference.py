@@ -10,11 +10,13 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from evaluation.archives.compression import Limits
+from evaluation.checkpoints.codes import CODES
+from evaluation.core.problems import PROBLEM_CODES, codes_about
+from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.measures import DEFAULT_MEASURES, FAMILIES, SPEC_VERSION, Family
 from evaluation.statistics.ladder import PUBLIC_STEP, STEP
 from leaderboard.core.cache.pages import kept_page
 from leaderboard.results.publishing import HIDDEN_DECIMALS
-from leaderboard.views.problem_codes import CHECKPOINT_CODES, FILE_CODES, MODEL_FAILURE_CODES, REQUEST_CODES
 
 
 def _fixed(**_: str) -> str:
@@ -66,10 +68,14 @@ def formats(request: HttpRequest) -> HttpResponse:
     """Run files, datasets, limits, and every problem a report may name."""
     context = {
         "section": "formats",
-        "file_codes": FILE_CODES,
-        "request_codes": REQUEST_CODES,
-        "checkpoint_codes": CHECKPOINT_CODES,
-        "failure_codes": MODEL_FAILURE_CODES,
+        "file_codes": codes_about("file"),
+        "request_codes": codes_about("request"),
+        "checkpoint_codes": [
+            (code, accepted)
+            for code, accepted in CODES.items()
+            if code not in PROBLEM_CODES or code in MODEL_FAILURES
+        ],
+        "failure_codes": [code for code in codes_about("model") if code not in CODES],
         "checkpoint_limit": settings.CHECKPOINT_LIMIT_BYTES,
         "limits": Limits(),
         "upload_limit": settings.UPLOAD_LIMIT_BYTES,

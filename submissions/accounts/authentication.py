@@ -21,9 +21,16 @@ from rest_framework import status
 from rest_framework.exceptions import APIException, AuthenticationFailed
 from rest_framework.request import Request
 
+from evaluation.core.problems import ProblemCode
 from leaderboard.core.http.api_errors import ApiError, problem
 from leaderboard.models import User
 from submissions.models import ApiToken, Scope
+
+MISSING_SCOPE = ProblemCode(
+    "missing_scope", "The token may not be used for this call.",
+    "Make one with the scope that the message names, on your account page."
+)  # fmt: skip
+NO_TOKENS = ProblemCode("no_tokens", "The call takes no tokens.", "Use it signed in.")
 
 
 class TokenAuthentication(KnoxTokenAuthentication):
@@ -89,7 +96,7 @@ def check_scope(token: ApiToken, scope: Scope | None) -> None:
     """Raises ApiError (403) where the token may not be used for this."""
     if scope is None:
         raise ApiError(
-            "no_tokens", "This call takes no tokens: use it signed in.", status_code=status.HTTP_403_FORBIDDEN
+            NO_TOKENS, "This call takes no tokens: use it signed in.", status_code=status.HTTP_403_FORBIDDEN
         )
     if scope in token.scopes:
         return
@@ -97,10 +104,10 @@ def check_scope(token: ApiToken, scope: Scope | None) -> None:
     held = ", ".join(token.scopes) or "none"
     hint = f"It has: {held}. Make a token with “{scope.value}” on the account page."
     raise ApiError(
-        "missing_scope",
+        MISSING_SCOPE,
         message,
         status_code=status.HTTP_403_FORBIDDEN,
-        problems=[problem("missing_scope", message, hint)],
+        problems=[problem(MISSING_SCOPE, message, hint)],
         extra={"required_scope": scope.value},
     )
 

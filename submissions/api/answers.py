@@ -24,7 +24,7 @@ from submissions.quotas.shown import charged
 from submissions.status.description import JobStatus, SeedSet, SubmissionStatus
 from submissions.status.models import Variant
 from submissions.status.scores import Score
-from submissions.uploads.request_size import OVERSIZE
+from submissions.uploads.request_size import REQUEST_TOO_LARGE
 
 #: What is told of a model, by the names of its description.
 MODEL_FACTS = (
@@ -188,7 +188,7 @@ def refused(refusal: Refused) -> ApiError:
     wait = None
     if isinstance(refusal, Busy):
         code, wait = status.HTTP_429_TOO_MANY_REQUESTS, refusal.seconds
-    elif refusal.code == OVERSIZE:
+    elif refusal.code == REQUEST_TOO_LARGE:
         code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
     return ApiError(
         refusal.code,

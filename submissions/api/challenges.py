@@ -13,7 +13,8 @@ from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
-from leaderboard.core.http.api_errors import ApiError, problem
+from evaluation.core.problems import ProblemCode
+from leaderboard.core.http.api_errors import INVALID, INVALID_FIELD, ApiError, problem
 from leaderboard.models import Challenge, Entry, System
 from leaderboard.models.results import EntryQuerySet
 from leaderboard.systems.challenges import ChallengeRefused, challenges_of, datasets_of, raise_challenge
@@ -23,6 +24,12 @@ from submissions.api.requests import data_of
 from submissions.api.schema import ErrorSerializer
 from submissions.intake.forms import ChallengeForm
 from submissions.models import Scope
+
+CHALLENGE_REFUSED = ProblemCode(
+    "challenge_refused",
+    "The system cannot be challenged so: it was already, or by its own team, or the text is missing.",
+    "The message says what would be right."
+)  # fmt: skip
 
 _SLUG = OpenApiParameter("slug", str, OpenApiParameter.PATH, description="As in the address of its page.")
 
@@ -97,16 +104,16 @@ class ChallengesView(APIView):
         form = ChallengeForm(data_of(request), datasets=datasets_of(system))
         if not form.is_valid():
             found = [
-                problem(f"invalid_{field}", f"{field}: {message}")
+                problem(INVALID_FIELD.named(field), f"{field}: {message}")
                 for field, errors in form.errors.items()
                 for message in errors
             ]
-            raise ApiError("invalid", "The request is not well formed.", problems=found)
+            raise ApiError(INVALID, "The request is not well formed.", problems=found)
         try:
             raise_challenge(system, person, **form.cleaned_data)
         except ChallengeRefused as error:
             raise ApiError(
-                "challenge_refused", str(error), problems=[problem("challenge_refused", str(error))]
+                CHALLENGE_REFUSED, str(error), problems=[problem(CHALLENGE_REFUSED, str(error))]
             ) from error
         return Response(_answer(system), status=status.HTTP_201_CREATED)
 

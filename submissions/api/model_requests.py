@@ -11,21 +11,35 @@ from django.http import QueryDict
 from rest_framework.request import Request
 
 from evaluation.checkpoints.description import CheckpointKind
+from evaluation.core.problems import ProblemCode
 from evaluation.engines import EngineDescription
 from leaderboard.core.text.numbers import parse_number
 from leaderboard.models import User
 from submissions.accounts.permissions import checkpoints_of
-from submissions.api.requests import about, data_of, list_of, malformed, system_and_owner
+from submissions.api.requests import ONE_FILE, about, data_of, list_of, malformed, system_and_owner
 from submissions.checkpoints.hub import HubModel
 from submissions.checkpoints.service import Source
 from submissions.core.errors import Refused
+from submissions.intake.files import incoming, incoming_upload
 from submissions.intake.forms import ParametersField
-from submissions.intake.models.intake import POOLINGS, Device, Model, ModelRequest, engine_of, kinds_of
+from submissions.intake.models.intake import (
+    NO_CHECKPOINT,
+    POOLINGS,
+    Device,
+    Model,
+    ModelRequest,
+    archive_in,
+    engine_of,
+    kinds_of,
+)
 from submissions.intake.models.readiness import is_local
 from submissions.models import Upload
 from submissions.uploads.handler import CHECKPOINT_FIELD
 from submissions.uploads.request_size import refuse_oversize
-from submissions.views.submit_page import archive_in, incoming, incoming_upload
+
+UNKNOWN_CHECKPOINT = ProblemCode(
+    "unknown_checkpoint", "Your team has sent no such checkpoint.", "The message lists those that it has."
+)  # fmt: skip
 
 
 def model_of(request: Request, person: User) -> dict[str, Any]:
@@ -56,7 +70,7 @@ def checkpoint_to_check(request: Request, person: User) -> tuple[Source, tuple[C
     refuse_oversize(request)
     archive = _archive(request, person)
     if archive is None:
-        raise Refused.of("no_checkpoint", "No checkpoint was sent.", "Send -F checkpoint=@model.zip.")
+        raise Refused.of(NO_CHECKPOINT, "No checkpoint was sent.", "Send -F checkpoint=@model.zip.")
     engine = _text(data_of(request), "engine")
     return archive, kinds_of(engine_of(engine)) if engine else ()
 
@@ -67,7 +81,7 @@ def _archive(request: Request, person: User) -> Source | None:
     files = [incoming(upload) for upload in request.FILES.getlist(CHECKPOINT_FIELD)]
     files += [incoming_upload(person, each, Upload.Kind.MODEL) for each in list_of(data, "upload")]
     if len(files) > 1:
-        raise Refused.of("one_file", "Several checkpoints were sent.", "Send one archive for one submission.")
+        raise Refused.of(ONE_FILE, "Several checkpoints were sent.", "Send one archive for one submission.")
     return archive_in(files[0], _pooling(data)) if files else None
 
 
@@ -96,7 +110,7 @@ def _model(request: Request, data: Mapping[str, Any], person: User) -> Model | N
     if found is None:
         mine = ", ".join(f"{row.pk} ({row.file_name})" for row in checkpoints_of(person)[:20])
         raise Refused.of(
-            "unknown_checkpoint",
+            UNKNOWN_CHECKPOINT,
             f"Your team has no checkpoint {number[:40]}.",
             f"It has: {mine or 'none yet'}.",
         )

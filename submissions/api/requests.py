@@ -10,18 +10,22 @@ from django.forms import Form
 from django.http import QueryDict
 from rest_framework.request import Request
 
-from leaderboard.core.http.api_errors import ApiError, problem
+from evaluation.core.problems import ProblemCode
+from leaderboard.core.http.api_errors import INVALID, INVALID_FIELD, ApiError, problem
 from leaderboard.models import System, Team, User
 from leaderboard.systems.records import SystemFields, find_system
 from submissions.accounts.permissions import systems_of, teams_of
 from submissions.core.json import read_json
-from submissions.intake.files import IncomingFile, pair
+from submissions.intake.files import IncomingFile, incoming, incoming_upload, pair
 from submissions.intake.forms import SubmissionForm
 from submissions.intake.seed_labels import split_labels
 from submissions.intake.system_form import COLUMNS, SystemForm
 from submissions.models import Upload
 from submissions.uploads.request_size import refuse_oversize
-from submissions.views.submit_page import incoming, incoming_upload
+
+ONE_FILE = ProblemCode(
+    "one_file", "Several files were sent to be checked.", "The API checks one file at a time."
+)  # fmt: skip
 
 #: What fields of a system are called in requests, where forms call them otherwise.
 ALIASES = {"paper": "paper_url", "code": "code_url", "model": "model_url", "license": "licence"}
@@ -33,14 +37,14 @@ def data_of(request: Request) -> Mapping[str, Any]:
     """The request's fields. Raises ApiError for a JSON body that is not an object, and for NUL characters."""
     data = request.data
     if not isinstance(data, Mapping):
-        raise ApiError("invalid", "The body is not a JSON object.")
+        raise ApiError(INVALID, "The body is not a JSON object.")
     texts = (
         [text for _, values in data.lists() for text in values]
         if isinstance(data, QueryDict)
         else data.values()
     )
     if any("\0" in text for text in texts if isinstance(text, str)):
-        raise ApiError("invalid", "A field has a NUL character.")
+        raise ApiError(INVALID, "A field has a NUL character.")
     return data
 
 
@@ -242,8 +246,8 @@ def list_of(data: Mapping[str, Any], name: str) -> list[str]:
 
 def malformed(field: str, message: str, hint: str = "") -> ApiError:
     """The error for one field that is missing or cannot be read."""
-    found = problem(f"invalid_{field}", message, hint)
-    return ApiError("invalid", message, problems=[found])
+    found = problem(INVALID_FIELD.named(field), message, hint)
+    return ApiError(INVALID, message, problems=[found])
 
 
 def _require_valid(form: Form) -> None:
@@ -252,8 +256,8 @@ def _require_valid(form: Form) -> None:
         return
     back = {form_name: name for name, form_name in ALIASES.items() if name != "license"}
     found = [
-        problem(f"invalid_{back.get(field, field)}", f"{back.get(field, field)}: {message}")
+        problem(INVALID_FIELD.named(back.get(field, field)), f"{back.get(field, field)}: {message}")
         for field, errors in form.errors.items()
         for message in errors
     ]
-    raise ApiError("invalid", "The request is not well formed.", problems=found)
+    raise ApiError(INVALID, "The request is not well formed.", problems=found)

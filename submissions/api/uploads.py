@@ -17,6 +17,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from evaluation.core.problems import ProblemCode
 from leaderboard.core.http.api_errors import ApiError, problem
 from leaderboard.core.http.site_url import absolute
 from submissions.accounts.permissions import signed_in
@@ -26,8 +27,21 @@ from submissions.api.uploads_schema import UploadSerializer, header
 from submissions.core.errors import Refused
 from submissions.models import Scope, Upload
 from submissions.uploads import concurrency, protocol, service
-from submissions.uploads.protocol import blocks_of, number_of, refuse
+from submissions.uploads.protocol import UPLOAD_CHECKSUM, blocks_of, number_of, refuse
+from submissions.uploads.service import TOO_MANY_UPLOADS, UPLOAD_IN_USE, UPLOAD_TOO_LARGE
 from submissions.uploads.storage import InUse, TooLong
+
+TOO_MANY_PIECES = ProblemCode(
+    "too_many_pieces", "You send as many pieces at once as you may, or the site takes no more.",
+    "Send it again in a few seconds; clients of tus do so by themselves."
+)  # fmt: skip
+UPLOAD_OFFSET = ProblemCode(
+    "upload_offset", "The upload is elsewhere than where these bytes begin.", "Ask with HEAD how far it is.",
+    "Upload-Offset: 1048576"
+)  # fmt: skip
+UPLOAD_EXPIRED = ProblemCode(
+    "upload_expired", "No bytes came for a day, so the upload was given up.", "Begin another."
+)  # fmt: skip
 
 _ID = OpenApiParameter("identifier", str, OpenApiParameter.PATH, description="The upload's id.")
 _VERSION = header("Tus-Resumable", str, "The protocol's version, 1.0.0.", required=True)
@@ -97,7 +111,7 @@ class _TusView(APIView):
         except service.OtherChecksum as error:
             raise refuse(
                 protocol.CHECKSUM_MISMATCH,
-                "upload_checksum",
+                UPLOAD_CHECKSUM,
                 "What arrived has another checksum than was sent: nothing of it was kept.",
                 "Send it again.",
             ) from error
@@ -110,12 +124,10 @@ class _TusView(APIView):
 def _no_place() -> ApiError:
     """503, which the published clients try again after."""
     return ApiError(
-        "too_many_pieces",
+        TOO_MANY_PIECES,
         f"You send {concurrency.EACH} pieces already, or this site takes as many as it can at once.",
         status_code=status.HTTP_503_SERVICE_UNAVAILABLE,
-        problems=[
-            problem("too_many_pieces", "No thread is free for this piece.", "Send it in a few seconds.")
-        ],
+        problems=[problem(TOO_MANY_PIECES, "No thread is free for this piece.", "Send it in a few seconds.")],
         wait=concurrency.RETRY_SECONDS,
     )
 
@@ -123,7 +135,7 @@ def _no_place() -> ApiError:
 def _elsewhere(upload: Upload, offset: int) -> ApiError:
     return refuse(
         status.HTTP_409_CONFLICT,
-        "upload_offset",
+        UPLOAD_OFFSET,
         f"The upload has {upload.offset:,} bytes, and these begin at {offset:,}.",
         "Ask with HEAD how far it is, and go on from there.",
     )
@@ -132,7 +144,7 @@ def _elsewhere(upload: Upload, offset: int) -> ApiError:
 def _too_long(upload: Upload) -> ApiError:
     return refuse(
         status.HTTP_413_REQUEST_ENTITY_TOO_LARGE,
-        "upload_too_large",
+        UPLOAD_TOO_LARGE,
         f"More came than the {upload.length:,} bytes that were announced.",
         "Begin another upload, with the file's length in Upload-Length.",
     )
@@ -141,7 +153,7 @@ def _too_long(upload: Upload) -> ApiError:
 def _in_use() -> ApiError:
     return refuse(
         status.HTTP_423_LOCKED,
-        "upload_in_use",
+        UPLOAD_IN_USE,
         "Another request writes to this upload, or a submission or a backup of the site takes it.",
         "Wait for that to end, then ask with HEAD how far the upload is.",
     )
@@ -209,9 +221,9 @@ class UploadsView(_TusView):
                 signed_in(request), length=length, kind=kind, file_name=name, metadata=said
             )
         except Refused as refusal:
-            codes = {
-                service.TOO_LARGE: status.HTTP_413_REQUEST_ENTITY_TOO_LARGE,
-                service.TOO_MANY: status.HTTP_429_TOO_MANY_REQUESTS,
+            codes: dict[str, int] = {
+                UPLOAD_TOO_LARGE: status.HTTP_413_REQUEST_ENTITY_TOO_LARGE,
+                TOO_MANY_UPLOADS: status.HTTP_429_TOO_MANY_REQUESTS,
             }
             raise refuse(
                 codes[refusal.code], refusal.code, refusal.detail, refusal.problems[0].hint
@@ -317,7 +329,7 @@ def _find(request: Request, identifier: str) -> Upload:
     except service.Expired as error:
         hours = settings.UPLOAD_LIFETIME_SECONDS // 3600
         message = f"No bytes came for {hours} hours, so the upload was given up."
-        raise refuse(status.HTTP_410_GONE, "upload_expired", message, "Begin another.") from error
+        raise refuse(status.HTTP_410_GONE, UPLOAD_EXPIRED, message, "Begin another.") from error
     if upload is None:
         raise Http404("There is no such upload.")
     return upload

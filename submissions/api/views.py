@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from leaderboard.core.http.api_errors import ApiError, problem
+from leaderboard.core.http.api_errors import INVALID, INVALID_FIELD, ApiError, problem
 from submissions.accounts.permissions import may_manage, may_see, signed_in, submissions_of
 from submissions.accounts.throttling import ChangeThrottle, CheckThrottle, SubmitThrottle
 from submissions.api.answers import refused, report_answer, submission_answer
@@ -27,6 +27,7 @@ from submissions.api.request_schema import (
     WithdrawRequest,
 )
 from submissions.api.requests import (
+    ONE_FILE,
     data_of,
     files_of,
     kind_of,
@@ -43,6 +44,7 @@ from submissions.api.schema import (
 )
 from submissions.checkpoints.service import check_checkpoint
 from submissions.core.errors import Refused
+from submissions.intake.checking import TOO_LARGE_TO_CHECK_AT_ONCE
 from submissions.intake.forms import WithdrawalForm
 from submissions.intake.models.intake import accept_model
 from submissions.intake.rounds import set_priority
@@ -91,9 +93,9 @@ class CheckView(APIView):
                 return Response(report_answer(refusal.files[0]))
             raise refused(refusal) from refusal
         if len(reports) != 1:
-            raise ApiError("one_file", "Send one file at a time to be checked.")
+            raise ApiError(ONE_FILE, "Send one file at a time to be checked.")
         found = reports[0].report.problems
-        large = next((each for each in found if each.code == "too_large_to_check_at_once"), None)
+        large = next((each for each in found if each.code == TOO_LARGE_TO_CHECK_AT_ONCE), None)
         if large is not None:
             raise ApiError(
                 large.code,
@@ -249,7 +251,7 @@ class WithdrawView(_OneSubmission):
         form = WithdrawalForm(data_of(request))
         if not form.is_valid():
             message = str(form.errors["reason"][0])
-            raise ApiError("invalid", message, problems=[problem("invalid_reason", message)])
+            raise ApiError(INVALID, message, problems=[problem(INVALID_FIELD.named("reason"), message)])
         withdrawal.withdraw(found, form.cleaned_data["reason"], signed_in(request))
         return self.answer(request, found)
 
@@ -278,7 +280,7 @@ class VisibilityView(_OneSubmission):
         """Set `public` to true or false."""
         found = self.managed(request, identifier)
         if "public" not in data_of(request):
-            raise ApiError("invalid", "Send public=true or public=false.")
+            raise ApiError(INVALID, "Send public=true or public=false.")
         withdrawal.set_public(found, truth(data_of(request), "public"), signed_in(request))
         return self.answer(request, found)
 
@@ -337,7 +339,7 @@ class ReusableView(_OneSubmission):
         """Set `reusable` to true or false. What was built on the runs before stays, with its credit."""
         found = self.managed(request, identifier)
         if "reusable" not in data_of(request):
-            raise ApiError("invalid", "Send reusable=true or reusable=false.")
+            raise ApiError(INVALID, "Send reusable=true or reusable=false.")
         allowed = truth(data_of(request), "reusable", missing=False)
         withdrawal.set_reusable(found, allowed, signed_in(request))
         return self.answer(request, found)

@@ -15,8 +15,14 @@ from pathlib import Path
 
 from django.conf import settings
 
-from evaluation.core.problems import Problem
+from evaluation.core.problems import ProblemCode
 from submissions.core.errors import Refused
+
+BUSY = ProblemCode(
+    "busy", "As many checkpoints are being checked as the site checks at once.",
+    "Nothing is wrong with yours. Send it again after the seconds that the message, or Retry-After, says.",
+    is_free=True
+)  # fmt: skip
 
 AT_ONCE = 2
 #: So many more may wait for a place; the site needs its other threads for those who read.
@@ -35,7 +41,7 @@ class Busy(Refused):
             f"Nothing is wrong with yours, and nothing was stored. Send it again in {RETRY_SECONDS} seconds."
         )
         self.seconds = RETRY_SECONDS
-        super().__init__("busy", message, [Problem("error", "busy", 1, message, hint)])
+        super().__init__(BUSY, message, [BUSY.problem(message, hint)])
 
 
 @contextmanager

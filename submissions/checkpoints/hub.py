@@ -15,8 +15,18 @@ from django.conf import settings
 
 from evaluation.checkpoints import CODES
 from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import Problem
+from evaluation.core.problems import Problem, ProblemCode
 from submissions.core.errors import Refused
+
+HUB_DOWNLOADS_OFF = ProblemCode(
+    "hub_downloads_off", "This site fetches no models from the hub.", "Upload the checkpoint as an archive."
+)  # fmt: skip
+HUB_NAME = ProblemCode(
+    "hub_name", "Not the name of a model on the hub.", "owner/name", "sentence-transformers/all-MiniLM-L6-v2"
+)  # fmt: skip
+HUB_COMMIT = ProblemCode(
+    "hub_commit", "Not a commit: a branch or tag may point elsewhere tomorrow.", "All 40 hexadecimal digits."
+)  # fmt: skip
 
 logger = logging.getLogger(__name__)
 
@@ -43,19 +53,19 @@ def refuse_hub(model: HubModel) -> None:
     """Raises Refused where the site fetches nothing, or the name or commit is not one."""
     if not settings.HUB_DOWNLOADS:
         raise Refused.of(
-            "hub_downloads_off",
+            HUB_DOWNLOADS_OFF,
             "This site fetches no models from the hub (HUB_DOWNLOADS=off).",
             f"Download {model.name} yourself and upload it: python -m evaluation pack FOLDER writes the archive.",
         )
     if not _NAME.fullmatch(model.name):
         raise Refused.of(
-            "hub_name",
+            HUB_NAME,
             f"“{model.name}” does not name a model on the hub.",
             "Give it as owner/name, such as sentence-transformers/all-MiniLM-L6-v2.",
         )
     if not _COMMIT.fullmatch(model.commit):
         raise Refused.of(
-            "hub_commit",
+            HUB_COMMIT,
             f"“{model.commit}” is not a commit: a branch or tag may point elsewhere tomorrow.",
             "Give all 40 hexadecimal digits; the hub shows them under Files and versions, History.",
         )

@@ -29,6 +29,7 @@ from evaluation.checkpoints import (
     validate_archive,
 )
 from evaluation.checkpoints.description import FILE_NAME
+from evaluation.core.problems import ProblemCode
 from leaderboard.core.storage import deletion_lock
 from leaderboard.core.storage.store import Area, sha256_of, sync
 from leaderboard.models import Team, User
@@ -37,6 +38,11 @@ from submissions.core.errors import FileReport, Refused
 from submissions.models import Checkpoint
 from submissions.sandbox.watching import remove
 from submissions.uploads.service import reading
+
+WRONG_CHECKPOINT_KIND = ProblemCode(
+    "wrong_checkpoint_kind", "A good checkpoint, which the chosen engine does not run.",
+    "Choose the engine that runs it."
+)  # fmt: skip
 
 #: Kinds of checkpoints in words.
 KIND_NAMES = {
@@ -224,7 +230,7 @@ def wrong_kind(name: str, kind: CheckpointKind | None, wanted: Iterable[Checkpoi
     """The refusal of a good checkpoint that the chosen engine does not run."""
     takes = " or ".join(KIND_NAMES[each] for each in wanted)
     return Refused.of(
-        "wrong_checkpoint_kind",
+        WRONG_CHECKPOINT_KIND,
         f"{name} is {KIND_NAMES[kind] if kind else 'of another kind'}; the engine runs {takes}.",
         "Choose the engine that runs it, or send the checkpoint that this engine needs.",
     )

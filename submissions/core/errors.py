@@ -6,7 +6,24 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from evaluation.core.problems import Problem, Report
+from evaluation.core.problems import Problem, ProblemCode, Report
+
+INVALID_RUN = ProblemCode(
+    "invalid_run", "At least one of the files cannot be scored, so none was taken.", "Each file's problems follow."
+)  # fmt: skip
+INVALID_CHECKPOINT = ProblemCode(
+    "invalid_checkpoint", "The checkpoint cannot be run here.", "Each finding follows."
+)  # fmt: skip
+ALREADY_SUBMITTED = ProblemCode(
+    "already_submitted", "The system has the same run on this dataset already, under the same label.",
+    "Nothing to do. If it is another configuration, label it."
+)  # fmt: skip
+LABEL_NEEDED = ProblemCode(
+    "label_needed",
+    "The system has a result on this dataset under the same label already, from another run, another engine or "
+    "other parameters.", "Label this one, or withdraw the other first; send runs that differ by their seed together.",
+    "-F configuration=\"k1 1.2\""
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +58,9 @@ class Refused(Exception):
         super().__init__(detail)
 
     @classmethod
-    def of(cls, code: str, message: str, hint: str = "") -> Refused:
+    def of(cls, code: ProblemCode, message: str, hint: str = "") -> Refused:
         """A refusal for one reason that lies in the request."""
-        return cls(code, message, [Problem("error", code, 1, message, hint)])
+        return cls(code, message, [code.problem(message, hint)])
 
     @classmethod
     def for_files(cls, files: Iterable[FileReport]) -> Refused:
@@ -51,13 +68,13 @@ class Refused(Exception):
         files = tuple(files)
         bad = [file for file in files if not file.report.valid]
         named = bad[0].name if len(bad) == 1 else f"{len(bad)} of {len(files)} files"
-        return cls("invalid_run", f"Nothing was submitted: {named} cannot be scored.", files=files)
+        return cls(INVALID_RUN, f"Nothing was submitted: {named} cannot be scored.", files=files)
 
     @classmethod
     def for_checkpoint(cls, file: FileReport) -> Refused:
         """A refusal because of what a checkpoint contains, or lacks."""
         detail = f"Nothing was submitted: {file.name} is not a checkpoint that can be run here."
-        return cls("invalid_checkpoint", detail, files=[file])
+        return cls(INVALID_CHECKPOINT, detail, files=[file])
 
     def all_problems(self) -> list[dict[str, Any]]:
         """Every problem, those of files named by file where there are several."""

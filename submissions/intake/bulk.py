@@ -11,13 +11,13 @@ from pathlib import Path
 
 from django.db import transaction
 
-from evaluation.core.problems import Problem, Report
+from evaluation.core.problems import Problem, ProblemCode, Report
 from evaluation.runs.naming import first_tag, run_name, without_endings
 from leaderboard.judgements.disclosure import record_compared
 from leaderboard.models import Architecture, Dataset, System, Team, User
 from leaderboard.systems.records import SystemFields
 from submissions.core.errors import FileReport, Refused
-from submissions.intake.files import IncomingFile
+from submissions.intake.files import NO_FILE, PAIRING, IncomingFile
 from submissions.intake.runs import accept_submission
 from submissions.models import Submission
 from submissions.models.work import new_identifier
@@ -62,7 +62,7 @@ def import_runs(
     files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
     if not files:
         raise BulkRefused(
-            [_report(folder.name, "no_file", "the folder has no files", "Name the folder of the runs.")]
+            [_report(folder.name, NO_FILE, "the folder has no files", "Name the folder of the runs.")]
         )
     tags = {path: first_tag(path) for path in files}
     said, wrong = _attributions(participants, tags)
@@ -123,7 +123,7 @@ def _attributions(
     try:
         rows = csv.DictReader(StringIO(table.read_text(encoding="utf-8-sig"), newline=""), strict=True)
         if not {"run", "participant"} <= set(rows.fieldnames or ()):
-            return {}, [_report(table.name, "pairing", "the CSV has no columns run and participant", _HINT)]
+            return {}, [_report(table.name, PAIRING, "the CSV has no columns run and participant", _HINT)]
         for row in rows:
             problem = _take_row(row, rows.line_num, wanted, found)
             problems += [problem] if problem else []
@@ -138,7 +138,7 @@ def _attributions(
         text = (
             f"{len(missing):,} runs have no row: {', '.join(missing[:5])}{' …' if len(missing) > 5 else ''}"
         )
-        problems.append(Problem("error", "pairing", len(missing), text, _HINT))
+        problems.append(PAIRING.problem(text, _HINT, count=len(missing)))
     return found, [FileReport(table.name, "", Report(tuple(problems)))] if problems else []
 
 
@@ -159,8 +159,8 @@ def _take_row(
     else:
         found[path] = Attribution(participant, name, architecture)
         return None
-    return Problem("error", "pairing", 1, text, _HINT, (line,))
+    return PAIRING.problem(text, _HINT, lines=(line,))
 
 
-def _report(name: str, code: str, message: str, hint: str) -> FileReport:
-    return FileReport(name, "", Report((Problem("error", code, 1, message, hint),)))
+def _report(name: str, code: ProblemCode, message: str, hint: str) -> FileReport:
+    return FileReport(name, "", Report((code.problem(message, hint),)))

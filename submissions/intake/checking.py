@@ -9,11 +9,16 @@ from django.conf import settings
 
 from evaluation.archives.compression import Limits, describe_bytes, open_blocks
 from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import Problem, Report
+from evaluation.core.problems import Problem, ProblemCode, Report
 from evaluation.runs.score import check_run
 from leaderboard.datasets.qrels import scoring_target
 from submissions.core.errors import FileReport
 from submissions.intake.files import RunFile
+
+TOO_LARGE_TO_CHECK_AT_ONCE = ProblemCode(
+    "too_large_to_check_at_once", "The file is too large to be checked while you wait.",
+    "Submit it, and a worker checks it; or check it on your own machine, as above.", severity="warning"
+)  # fmt: skip
 
 #: What one request may bring to be validated at once, in multiples of the limit for one file.
 REQUEST_FACTOR = 8
@@ -77,10 +82,7 @@ def expanded_size(run: RunFile, at_most: int) -> int:
 def too_large_to_check(dataset: str) -> Problem:
     """The notice that a file is not checked while its sender waits, and what to do."""
     limit = describe_bytes(settings.VALIDATE_AT_ONCE_BYTES)
-    return Problem(
-        "warning",
-        "too_large_to_check_at_once",
-        1,
+    return TOO_LARGE_TO_CHECK_AT_ONCE.problem(
         f"the file is over {limit} expanded, so it is not checked while you wait",
         "Submit it, and a worker checks it; or check it on your own machine: "
         f"python -m evaluation check --run FILE --queries queries.jsonl.gz, with the queries that {dataset} offers.",

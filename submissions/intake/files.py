@@ -10,14 +10,33 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from django.conf import settings
+from django.core.files.uploadedfile import UploadedFile
 
 from evaluation.archives.compression import Limits
-from evaluation.archives.zip import Allowance, Policy, is_zip, open_archive
+from evaluation.archives.zip import TOO_MANY_FILES, Allowance, Policy, is_zip, open_archive
 from evaluation.core.errors import InvalidContent
-from evaluation.core.problems import Problem
+from evaluation.core.problems import Problem, ProblemCode
+from evaluation.runs.problems import EMPTY
 from leaderboard.core.storage.disk import naming
-from leaderboard.models import Dataset
+from leaderboard.models import Dataset, User
 from submissions.core.errors import FileReport, Refused
+from submissions.uploads.handler import HashedUpload
+from submissions.uploads.service import completed
+from submissions.uploads.storage import path_of
+
+NO_FILE = ProblemCode("no_file", "No run file was sent.", "Choose at least one file.", "-F file=@run.txt.gz")
+UPLOAD_TWICE = ProblemCode(
+    "upload_twice", "One request names the same upload more than once.", "Name each once."
+)  # fmt: skip
+PAIRING = ProblemCode(
+    "pairing", "Files and datasets do not pair.",
+    "As many datasets as files, in the same order; only a zip names its files by itself.",
+    "-F dataset=nfcorpus -F file=@run.txt"
+)  # fmt: skip
+UNKNOWN_DATASET = ProblemCode(
+    "unknown_dataset", "A dataset, said or taken from the file's name, that does not take runs here.",
+    "Say dataset=… as its address has it, or name the file after it.", "nfcorpus.txt.gz"
+)  # fmt: skip
 
 #: Runs in one submission.
 MOST_FILES = 64
@@ -57,6 +76,20 @@ class RunFile:
     sha256: str | None = None
 
 
+def incoming(upload: UploadedFile, dataset: str | None = None) -> IncomingFile:
+    """An upload, which lies in a temporary file until the request ends, as the intake takes it."""
+    if not isinstance(upload, HashedUpload):
+        raise TypeError("the upload handler of the settings keeps files in temporary files")
+    name, path = Path(upload.name or "run").name, Path(upload.temporary_file_path())
+    return IncomingFile(name, path, dataset or None, upload.sha256)
+
+
+def incoming_upload(person: User, identifier: str, kind: str, dataset: str | None = None) -> IncomingFile:
+    """A file of the person's that came in pieces, as the intake takes it. Raises Refused where it is not there."""
+    row = completed(person, identifier, kind)
+    return IncomingFile(row.file_name or row.kind, path_of(row.pk), dataset, row.sha256, row.pk)
+
+
 def pair(files: Sequence[IncomingFile], datasets: Sequence[str]) -> list[IncomingFile]:
     """Files with datasets by their order; zips name their own. Raises Refused."""
     slugs: list[str | None] = list(datasets)
@@ -69,7 +102,7 @@ def pair(files: Sequence[IncomingFile], datasets: Sequence[str]) -> list[Incomin
     plain = [file for file in files if not is_zip(file.path)]
     if len(slugs) != len(plain):
         raise Refused.of(
-            "pairing",
+            PAIRING,
             f"There are {len(files)} files and {len(slugs)} datasets.",
             "Give one dataset for each file, in the same order, or one for all of them, which are its seeds then; "
             "only a zip names its files by itself.",
@@ -87,7 +120,7 @@ def run_files(files: Sequence[IncomingFile]) -> Iterator[list[RunFile]]:
     than DISK_RESERVE_BYTES would be left.
     """
     if not files:
-        raise Refused.of("no_file", "No run file was sent.", "Choose at least one file.")
+        raise Refused.of(NO_FILE, "No run file was sent.", "Choose at least one file.")
     _refuse([*_repeats(files), *_too_many(len(files))])
     zips = _listed(files)
     _refuse(_too_many(sum(len(zips.get(file.path, (file.name,))) for file in files)))
@@ -115,10 +148,7 @@ def _repeats(files: Sequence[IncomingFile]) -> list[Problem]:
     named = Counter(file.upload for file in files if file.upload)
     names = {file.upload: file.name for file in files}
     return [
-        Problem(
-            "error",
-            "upload_twice",
-            1,
+        UPLOAD_TWICE.problem(
             f"The upload {identifier} ({names[identifier]}) is named {count} times.",
             "Name each upload once; seeds that are the same run would be refused too.",
         )
@@ -131,7 +161,7 @@ def _too_many(count: int) -> list[Problem]:
     if count <= MOST_FILES:
         return []
     hint = f"Send at most {MOST_FILES} in one submission, those in zips counted."
-    return [Problem("error", "too_many_files", 1, f"There are {count:,} run files.", hint)]
+    return [TOO_MANY_FILES.problem(f"There are {count:,} run files.", hint)]
 
 
 def _listed(files: Sequence[IncomingFile]) -> dict[Path, tuple[str, ...]]:
@@ -154,10 +184,10 @@ def _names_in(file: IncomingFile) -> tuple[str, ...]:
         names = archive.names
     if not names:
         hint = "Pack one run for each dataset: <dataset>.txt."
-        raise InvalidContent.of(Problem("error", "empty", 1, "the zip holds no files", hint))
+        raise InvalidContent.of(EMPTY.problem("the zip holds no files", hint))
     if file.dataset and len(names) > 1:
         raise Refused.of(
-            "pairing",
+            PAIRING,
             f"{file.name} holds {len(names)} files, and one dataset ({file.dataset}) was given for it.",
             "Name the files in the zip <dataset>.txt, or <dataset>.<seed>.txt, and leave the dataset out.",
         )
@@ -204,4 +234,4 @@ def _dataset_of(slug: str | None, name: str) -> Dataset:
         if slug
         else f"{name}: no dataset was given, and none that takes runs is called “{wanted}”."
     )
-    raise Refused.of("unknown_dataset", message, f"Datasets that take runs: {known or 'none yet'}.")
+    raise Refused.of(UNKNOWN_DATASET, message, f"Datasets that take runs: {known or 'none yet'}.")

@@ -18,7 +18,7 @@ from django.db import transaction
 from django.db.models import Exists, OuterRef, QuerySet
 from django.utils import timezone
 
-from evaluation.core.problems import Problem
+from evaluation.core.problems import Problem, ProblemCode
 from leaderboard.models import Dataset, Round, Team, User
 from leaderboard.results.records import set_priority as set_priority_of_runs
 from leaderboard.rounds.lifecycle import (
@@ -35,6 +35,46 @@ from leaderboard.rounds.quotas import within_quota
 from submissions.core.errors import Refused
 from submissions.intake.actors import record_curators
 from submissions.models import Job, State, Submission
+
+ROUND_NOT_OPEN = ProblemCode(
+    "round_not_open", "A round of the dataset is announced and has not opened.",
+    "Send it from the opening on; the round's page says when, in UTC.", is_free=True
+)  # fmt: skip
+ROUND_CLOSED = ProblemCode(
+    "round_closed", "The round has closed, and takes no late runs or changes of priority.",
+    "After the reveal runs are taken again, outside of the round.", is_free=True
+)  # fmt: skip
+ROUNDS_DIFFER = ProblemCode(
+    "rounds_differ", "The datasets of one submission are in different rounds, or some in none.",
+    "Send what is for one round in one submission.", is_free=True
+)  # fmt: skip
+ROUND_FULL = ProblemCode(
+    "round_full", "The team has sent as many runs as the round takes of each.",
+    "Withdraw one before the round closes.", is_free=True
+)  # fmt: skip
+RUN_TYPE_NEEDED = ProblemCode(
+    "run_type_needed", "The round asks whether the run is automatic or manual.",
+    "Send run_type=automatic, or manual where somebody had a hand in queries or ranking.", is_free=True
+)  # fmt: skip
+TAG_NEEDED = ProblemCode(
+    "tag_needed", "The round asks for a run tag, and neither request nor file has a usable one.",
+    "Send tag=…, or write it as the last field of each line.", is_free=True
+)  # fmt: skip
+INVALID_TAG = ProblemCode(
+    "invalid_tag", "The run tag has characters that it may not have, or too many.",
+    "1 to 24 letters, digits, dots, hyphens and underscores.", is_free=True
+)  # fmt: skip
+TAG_TAKEN = ProblemCode(
+    "tag_taken", "The team has a run with this tag in the round.", "Send another tag=….", is_free=True
+)  # fmt: skip
+INVALID_PRIORITY = ProblemCode(
+    "invalid_priority", "The priority is no place among the team's runs.",
+    "A whole number from 1 to the runs that the round takes of a team.", is_free=True
+)  # fmt: skip
+PRIORITY_TAKEN = ProblemCode(
+    "priority_taken", "Another run of the team has this priority.", "Choose another, or change that one's first.",
+    is_free=True
+)  # fmt: skip
 
 #: What a run may be called: it stands in files, tables and footnotes.
 TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,23}")
@@ -152,8 +192,7 @@ def _asked_for(row: Round, team: Team | None, said: Said, tags: Sequence[str | N
     problems = []
     if not said.run_type:
         problems.append(
-            _problem(
-                "run_type_needed",
+            RUN_TYPE_NEEDED.problem(
                 f"{row} asks whether the run is automatic or manual.",
                 "Send run_type=automatic, or run_type=manual where a person had a hand in its queries or its ranking.",
             )
@@ -163,8 +202,7 @@ def _asked_for(row: Round, team: Team | None, said: Said, tags: Sequence[str | N
     elif not tags or any(tag is None or not TAG.fullmatch(tag) for tag in tags):
         why = "the file is read later" if None in tags else "its file has none that can be used"
         problems.append(
-            _problem(
-                "tag_needed",
+            TAG_NEEDED.problem(
                 f"{row} asks for a run tag, and {why if tags else 'none was given'}.",
                 "Send tag=…: 1 to 24 letters, digits, dots, hyphens and underscores.",
             )
@@ -176,7 +214,7 @@ def _asked_for(row: Round, team: Team | None, said: Said, tags: Sequence[str | N
     }
     for tag in sorted(wanted & taken):
         problems.append(
-            _problem("tag_taken", f"Your team has a run {tag} in {row} already.", "Send another tag=….")
+            TAG_TAKEN.problem(f"Your team has a run {tag} in {row} already.", "Send another tag=….")
         )
     return problems
 
@@ -197,16 +235,15 @@ def _place(row: Round, person: User, team: Team | None, said: Said) -> tuple[int
     choose = f"Send one of {', '.join(map(str, free))}, or leave it out to get {free[0]}."
     if not 1 <= said.priority <= row.runs_per_team:
         message = f"Priority {said.priority} is not between 1 and {row.runs_per_team}, the runs of a team."
-        return None, [_problem("invalid_priority", message, choose)]
+        return None, [INVALID_PRIORITY.problem(message, choose)]
     other = next(each for each in there if each.priority == said.priority)
     message = f"Priority {said.priority} is that of {other.get_absolute_url()}."
-    return None, [_problem("priority_taken", message, choose)]
+    return None, [PRIORITY_TAKEN.problem(message, choose)]
 
 
 def _full(row: Round, there: Sequence[Submission], whose: str) -> Problem:
     runs = "run" if row.runs_per_team == 1 else "runs"
-    return _problem(
-        "round_full",
+    return ROUND_FULL.problem(
         f"{row} takes {row.runs_per_team} {runs} {whose} {len(there)}.",
         f"Withdraw one before the round closes at {utc(row.closes_at)}: {_listed(there)}.",
     )
@@ -225,28 +262,24 @@ def _wrong_tag(said: Said) -> list[Problem]:
     hint = (
         "A tag has 1 to 24 letters, digits, dots, hyphens and underscores, and begins with a letter or digit."
     )
-    return [_problem("invalid_tag", message, hint)]
+    return [INVALID_TAG.problem(message, hint)]
 
 
 def _several(governing: Sequence[tuple[Dataset, Round | None]]) -> Problem:
     said = "; ".join(f"{dataset}: {row or 'in no round'}" for dataset, row in governing)
     hint = "Send what is for one round in one submission, and the others in another."
-    return _problem("rounds_differ", f"These datasets are not in one round: {said}.", hint)
+    return ROUNDS_DIFFER.problem(f"These datasets are not in one round: {said}.", hint)
 
 
 def _shut(row: Round, why: str, now: datetime) -> Problem:
     if phase(row, now) == Phase.BEFORE:
         hint = f"Check the file meanwhile: that stores nothing. The round closes at {utc(row.closes_at)}."
-        return _problem("round_not_open", why, hint)
-    return _problem("round_closed", why, "Send it then: it will be outside of the round.")
+        return ROUND_NOT_OPEN.problem(why, hint)
+    return ROUND_CLOSED.problem(why, "Send it then: it will be outside of the round.")
 
 
 def _listed(submissions: Sequence[Submission]) -> str:
     return ", ".join(each.get_absolute_url() for each in submissions)
-
-
-def _problem(code: str, message: str, hint: str) -> Problem:
-    return Problem("error", code, 1, message, hint)
 
 
 def may_reorder(submission: Submission, now: datetime | None = None) -> bool:
@@ -274,11 +307,11 @@ def set_priority(submission: Submission, priority: int, by: User, now: datetime 
             else "It is in no open round."
         )
         raise Refused.of(
-            "round_closed", f"The priority stays. {when}", "Priorities change until a round closes."
+            ROUND_CLOSED, f"The priority stays. {when}", "Priorities change until a round closes."
         )
     if not 1 <= priority <= row.runs_per_team:
         message = f"Priority {priority} is not between 1 and {row.runs_per_team}, the runs of a team."
-        raise Refused.of("invalid_priority", message, f"Send one of 1 to {row.runs_per_team}.")
+        raise Refused.of(INVALID_PRIORITY, message, f"Send one of 1 to {row.runs_per_team}.")
     other = counted(row, found.team).filter(priority=priority).exclude(pk=found.pk).first()
     for each, place in ((other, found.priority), (found, priority)):
         if each is not None:

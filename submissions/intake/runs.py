@@ -13,7 +13,7 @@ from typing import Any
 
 from django.db import transaction
 
-from evaluation.core.problems import Problem
+from evaluation.core.problems import Problem, ProblemCode
 from leaderboard.core.storage.runs import StoredRun, store_run
 from leaderboard.core.storage.store import Area, adopt
 from leaderboard.models import System, Team, User
@@ -23,7 +23,7 @@ from leaderboard.systems.records import NameTaken, SystemFields, create_system
 from submissions import quotas
 from submissions.accounts.permissions import teams_of
 from submissions.accounts.teams import personal_team
-from submissions.core.errors import FileReport, Refused
+from submissions.core.errors import ALREADY_SUBMITTED, INVALID_RUN, LABEL_NEEDED, FileReport, Refused
 from submissions.intake.checking import CheckedFile, check_files
 from submissions.intake.files import IncomingFile, RunFile, run_files
 from submissions.intake.rounds import NOTHING, Admission, Said, admit, examine
@@ -33,6 +33,19 @@ from submissions.models import Job, State, Submission
 from submissions.queue import queue
 from submissions.queue.lifecycle import write_log
 from submissions.uploads.service import reading, take
+
+SYSTEM_NAME_TAKEN = ProblemCode(
+    "system_name_taken", "A new system with the name of one that your team has.",
+    "Choose that one, or give the new one another name."
+)  # fmt: skip
+UNKNOWN_TEAM = ProblemCode(
+    "unknown_team", "A new system for a team that you do not belong to.",
+    "Choose one of your teams, or leave the team out: it is your first one then."
+)  # fmt: skip
+ANONYMITY = ProblemCode(
+    "anonymity", "A system that cannot be anonymous until the day that was asked for.",
+    "Choose a day after today, nine months away at the most."
+)  # fmt: skip
 
 
 def check_only(files: Sequence[IncomingFile], seeds: Sequence[str] = ()) -> list[FileReport]:
@@ -149,7 +162,7 @@ def _refuse_wrong(
         return
     # A file's own verdict counts before what a round asks.
     first = problems[0] if problems else None if refused else not_admitted[0]
-    code, detail = (first.code, first.message) if first else ("invalid_run", str(refused))
+    code, detail = (first.code, first.message) if first else (INVALID_RUN, str(refused))
     raise Refused(code, detail, every, refused.files if refused else ())
 
 
@@ -202,12 +215,10 @@ def system_row(
             make_anonymous(row, anonymous_until)
         return row
     except EmbargoRefused as error:
-        raise Refused.of(
-            "anonymity", f"It cannot be anonymous until {anonymous_until}.", str(error)
-        ) from error
+        raise Refused.of(ANONYMITY, f"It cannot be anonymous until {anonymous_until}.", str(error)) from error
     except NameTaken as error:
         raise Refused.of(
-            "system_name_taken",
+            SYSTEM_NAME_TAKEN,
             f"Your team has a system named “{error.system.name}” already.",
             f"Choose it (system={error.system.slug}), or give the new one another name.",
         ) from error
@@ -221,7 +232,7 @@ def expected_team(submitter: User, system: System | SystemFields, team: Team | N
     if isinstance(system, System):
         return team_of(system, submitter)
     if team is not None and not teams_of(submitter).filter(pk=team.pk).exists():
-        raise Refused.of("unknown_team", f"You do not belong to “{team.name}”.", "Choose one of your teams.")
+        raise Refused.of(UNKNOWN_TEAM, f"You do not belong to “{team.name}”.", "Choose one of your teams.")
     return team or personal_team(submitter)
 
 
@@ -259,7 +270,7 @@ def _refuse_repeats(system: System, configuration: str, arrivals: Iterable[_Arri
 def _repeated(arrival: _Arrival, earlier: Job, submission: Submission) -> Refused:
     withdrawn = " and was withdrawn" if submission.withdrawn_at else ""
     return Refused.of(
-        "already_submitted",
+        ALREADY_SUBMITTED,
         f"{arrival.run.name} is the same run that {submission.system.name} has on {arrival.run.dataset} already: "
         f"it came with submission {submission.pk} of {earlier.created_at:%-d %B %Y}{withdrawn}.",
         f"See {submission.get_absolute_url()}. If it is another configuration, label it.",
@@ -269,7 +280,7 @@ def _repeated(arrival: _Arrival, earlier: Job, submission: Submission) -> Refuse
 def _needs_label(arrival: _Arrival, earlier: Submission) -> Refused:
     label = f"the label “{earlier.configuration}”" if earlier.configuration else "no label"
     return Refused.of(
-        "label_needed",
+        LABEL_NEEDED,
         f"{earlier.system.name} has another run on {arrival.run.dataset} with {label} already: the board could not "
         "tell the two apart.",
         f"Label this one (configuration=…), or withdraw {earlier.get_absolute_url()} first. Runs that differ by "

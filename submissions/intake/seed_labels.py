@@ -10,10 +10,30 @@ from pathlib import Path
 
 from django.core.exceptions import ValidationError
 
-from evaluation.core.problems import Problem
+from evaluation.core.problems import Problem, ProblemCode
 from leaderboard.results.publishing import SEEDS
 from submissions.core.names import validate_name
 from submissions.intake.files import RunFile
+
+TOO_MANY_SEEDS = ProblemCode(
+    "too_many_seeds", "More than five files for one dataset: several are seeds of one system.", "Send five at most."
+)  # fmt: skip
+SEED_LABELS = ProblemCode(
+    "seed_labels", "Labels of seeds, and not one for each file that is a seed.",
+    "As many labels as files, in the same order, or none: then the files' names tell.",
+    "-F dataset=nfcorpus -F file=@a.txt -F file=@b.txt -F seed=1,2"
+)  # fmt: skip
+SEED_LABEL = ProblemCode(
+    "seed_label", "A seed's label is longer than 80 characters, or has some that nobody sees.", "A short label.",
+    "-F seed=42"
+)  # fmt: skip
+SEED_LABEL_TWICE = ProblemCode(
+    "seed_label_twice", "Two seeds of one dataset with the same label.", "Label each differently."
+)  # fmt: skip
+SAME_RUN_TWICE = ProblemCode(
+    "same_run_twice", "Two seeds of one dataset that are the same run.",
+    "Send each run once; if two came out alike, look at how they were made."
+)  # fmt: skip
 
 MOST_SEEDS = SEEDS.stop - 1
 LONGEST_LABEL = 80
@@ -65,8 +85,7 @@ def _refused(members: Sequence[RunFile]) -> list[Problem]:
     dataset = members[0].dataset
     if len(members) > MOST_SEEDS:
         problems.append(
-            _problem(
-                "too_many_seeds",
+            TOO_MANY_SEEDS.problem(
                 f"There are {len(members)} files for {dataset}.",
                 f"Several files for one dataset are seeds of one system, {MOST_SEEDS} at most.",
             )
@@ -98,8 +117,7 @@ def _sha256(path: Path) -> str:
 
 def same_file(first: RunFile, second: RunFile) -> Problem:
     """The problem of two seeds that are the same run."""
-    return _problem(
-        "same_run_twice",
+    return SAME_RUN_TWICE.problem(
         f"{first.name} and {second.name} are the same run.",
         f"Seeds differ. Send each run for {first.dataset} once; if two of them came out alike, look at how they were "
         "made.",
@@ -113,7 +131,7 @@ def _said_labels(
     in_order = [run for members in sets.values() for run in members]
     if not sets:
         hint = "Leave seed out, or send all seeds of a dataset at once; one run alone has a configuration."
-        return {}, [_problem("seed_labels", "Seeds were labelled, and no dataset has several files.", hint)]
+        return {}, [SEED_LABELS.problem("Seeds were labelled, and no dataset has several files.", hint)]
     if len(said) == len(in_order):
         return {run.path: label for run, label in zip(in_order, said, strict=True)}, []
     if all(len(members) == len(said) for members in sets.values()):
@@ -121,7 +139,7 @@ def _said_labels(
         return {run.path: label for run, label in pairs}, []
     message = f"There are {len(said)} labels of seeds, and {len(in_order)} files that are seeds."
     hint = "Give one label for each file, in the same order, or none: then the files' names tell."
-    return {}, [_problem("seed_labels", message, hint)]
+    return {}, [SEED_LABELS.problem(message, hint)]
 
 
 def _labels_from_names(members: Sequence[RunFile]) -> list[str]:
@@ -145,12 +163,12 @@ def _refused_labels(members: Sequence[RunFile]) -> list[Problem]:
     for label in dict.fromkeys(label for label in labels if labels.count(label) > 1 and label):
         named = ", ".join(run.name for run in members if run.seed == label)
         message = f"Several files for {members[0].dataset} have the label “{label}”: {named}."
-        problems.append(_problem("seed_label_twice", message, "Label each seed differently."))
+        problems.append(SEED_LABEL_TWICE.problem(message, "Label each seed differently."))
     for run in members:
         wrong = _wrong_label(run.seed) if run.seed else ""
         if wrong:
             hint = f"At most {LONGEST_LABEL} characters that can be seen, for example 1 or 42."
-            problems.append(_problem("seed_label", f"{run.name}: its label cannot be used. {wrong}", hint))
+            problems.append(SEED_LABEL.problem(f"{run.name}: its label cannot be used. {wrong}", hint))
     return problems
 
 
@@ -162,7 +180,3 @@ def _wrong_label(label: str) -> str:
     except ValidationError as error:
         return " ".join(error.messages)
     return ""
-
-
-def _problem(code: str, message: str, hint: str) -> Problem:
-    return Problem("error", code, 1, message, hint)

@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from leaderboard.core.http.api_errors import ApiError, problem
+from leaderboard.core.http.api_errors import INVALID, INVALID_FIELD, ApiError, problem
 from leaderboard.core.http.site_url import absolute
 from leaderboard.core.text.numbers import parse_number
 from submissions.accounts.permissions import signed_in
@@ -101,7 +101,9 @@ class ReadView(APIView):
         numbers = [number for text in given if (number := parse_number(text)) is not None]
         if len(numbers) < len(given):
             message = "id: not the id of a notice."
-            raise ApiError("invalid", message, problems=[problem("invalid_id", message, "Send numbers.")])
+            raise ApiError(
+                INVALID, message, problems=[problem(INVALID_FIELD.named("id"), message, "Send numbers.")]
+            )
         marked = mark_read(person, numbers if "id" in data_of(request) else None)
         return Response({"marked": marked, "unread": unread_count(person)})
 
@@ -245,7 +247,7 @@ class TestView(_OneWebhook):
 
 
 def _invalid(message: str) -> ApiError:
-    return ApiError("invalid", message, problems=[problem("invalid_webhook", message)])
+    return ApiError(INVALID, message, problems=[problem(INVALID_FIELD.named("webhook"), message)])
 
 
 def _notice(notice: Notice, request: Request) -> dict[str, Any]:

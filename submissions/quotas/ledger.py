@@ -7,13 +7,26 @@ from collections.abc import Iterable, Sequence
 from django.db import transaction
 from django.utils import timezone
 
-from evaluation.core.problems import Problem
+from evaluation.core.problems import Problem, ProblemCode
 from leaderboard.core.database_grants import may_change
 from leaderboard.core.work_requests import request_settlement
 from leaderboard.models import Dataset, Team, User, WorkRequest
 from submissions.core.errors import Refused
 from submissions.models import TERMINAL, Job, QuotaUse, State, Submission
 from submissions.quotas.counting import Quota, Window, needs_approval, quotas_of
+
+QUOTA = ProblemCode(
+    "quota",
+    "You or your team have used the submissions that a dataset with hidden judgements takes in a day or month, or "
+    "your team its runs of models for today.", "The message says when counting begins anew.", is_free=True
+)  # fmt: skip
+TEAM_NOT_APPROVED = ProblemCode(
+    "team_not_approved",
+    "The dataset's judgements are hidden, and a curator approves a team before it first submits to such a dataset. "
+    "Nothing was counted.",
+    "Ask whoever runs the site to approve your team. Datasets with open judgements take its submissions.",
+    is_free=True
+)  # fmt: skip
 
 #: Why a unit was given back, as its people read it.
 OUR_FAULT = "the fault was ours"
@@ -27,7 +40,7 @@ class QuotaSpent(Refused):
     def __init__(self, spent: Sequence[Quota], wanted: int) -> None:
         self.quotas = tuple(spent)
         problems = [_told(quota, others=wanted > len(spent)) for quota in spent]
-        super().__init__("quota", problems[0].message, problems)
+        super().__init__(QUOTA, problems[0].message, problems)
 
 
 def _told(quota: Quota, *, others: bool) -> Problem:
@@ -35,17 +48,13 @@ def _told(quota: Quota, *, others: bool) -> Problem:
     window, period = (quota.month, "this month") if month else (quota.day, "today")
     whose = _whose(quota, window)
     if window.limit == 0:
-        return Problem(
-            "error", "quota", 1, f"{quota.dataset} takes no submissions of {whose} for now.", "Ask a curator."
-        )
+        return QUOTA.problem(f"{quota.dataset} takes no submissions of {whose} for now.", "Ask a curator.")
     message = (
         f"{whose[0].upper()}{whose[1:]} ha{'ve' if whose == 'you' else 's'} used {window.used} of {window.limit} "
         f"submissions to {quota.dataset} {period}; its judgements are hidden."
     )
     hint = f"The next one may come {quota.resets_in}, at {quota.resets_at:%H:%M} UTC on {quota.resets_at:%-d %B}."
-    return Problem(
-        "error", "quota", 1, message, hint + (" Leave it out to submit the others." if others else "")
-    )
+    return QUOTA.problem(message, hint + (" Leave it out to submit the others." if others else ""))
 
 
 def _whose(quota: Quota, window: Window) -> str:
@@ -64,7 +73,7 @@ def refuse_unapproved(team: Team | None, datasets: Iterable[Dataset]) -> None:
     if hidden:
         named = f"Your team {team.name}" if team is not None else "Your team"
         raise Refused.of(
-            "team_not_approved",
+            TEAM_NOT_APPROVED,
             f"{named} is not approved yet: the judgements of {', '.join(hidden)} are hidden, and a curator approves a "
             "team before it first submits to such a dataset.",
             "Nothing was counted. Ask whoever runs this site to approve the team; datasets with open judgements take "

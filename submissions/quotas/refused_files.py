@@ -11,21 +11,17 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
+from evaluation.core.problems import ProblemCode, is_free
 from leaderboard.models import Dataset, User
 from submissions.core.errors import Refused
 from submissions.models import QuotaUse
 from submissions.quotas.counting import day_began, quotas_of, until
 from submissions.quotas.ledger import QuotaSpent
 
-#: Refusals that are no verdict on a file.
-_NO_VERDICT = frozenset(
-    {
-        *("quota", "team_not_approved", "too_many_refusals", "busy"),
-        # What a round asks is no verdict on a file; where files are wrong too, theirs is the first code.
-        *("round_not_open", "round_closed", "rounds_differ", "round_full"),
-        *("run_type_needed", "tag_needed", "invalid_tag", "tag_taken", "invalid_priority", "priority_taken"),
-    }
-)
+TOO_MANY_REFUSALS = ProblemCode(
+    "too_many_refusals", "Many of your files for hidden datasets were refused today; only so many cost nothing.",
+    "Check files first, which is never counted.", is_free=True
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +58,8 @@ def reading_for(person: User, datasets: Iterable[Dataset]) -> Iterator[None]:
     try:
         yield
     except Refused as refusal:
-        if refusal.code not in _NO_VERDICT:
+        # Where files are wrong too, theirs is the first code.
+        if not is_free(refusal.code):
             _write_down(person, hidden, refusal)
         raise
 
@@ -81,7 +78,7 @@ def _refuse_beyond_limit(person: User) -> None:
     if refusals.left:
         return
     raise Refused.of(
-        "too_many_refusals",
+        TOO_MANY_REFUSALS,
         f"Today {refusals.used} of your files for datasets with hidden judgements were refused, and only "
         f"{refusals.limit} a day cost nothing.",
         f"Submit to these again {until(refusals.resets_at)}, at {refusals.resets_at:%H:%M} UTC on "

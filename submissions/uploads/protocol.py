@@ -16,10 +16,33 @@ from django.http import HttpRequest
 from rest_framework import status
 from rest_framework.request import Request
 
+from evaluation.core.problems import ProblemCode
 from leaderboard.core.http.api_errors import ApiError, problem
 from leaderboard.core.text.numbers import parse_number
 from submissions.models import Upload
 from submissions.uploads.service import Checksum
+
+UPLOAD_CHECKSUM = ProblemCode(
+    "upload_checksum", "The bytes are not those of Upload-Checksum, or it cannot be tested.",
+    "sha1 or sha256, a blank, and the digest in base64."
+)  # fmt: skip
+UPLOAD_HEADER = ProblemCode(
+    "upload_header", "A header of an upload is missing, or is no number of bytes.",
+    "Send Upload-Length to begin, Upload-Offset to go on.", "Upload-Length: 1048576"
+)  # fmt: skip
+UPLOAD_METADATA = ProblemCode(
+    "upload_metadata", "Upload-Metadata is not made of keys with values in base64.",
+    "Pairs with commas between them.", "filename cnVuLnR4dA==,kind cnVu"
+)  # fmt: skip
+UPLOAD_KIND = ProblemCode("upload_kind", "Upload-Metadata names no kind of file.", "run or model.")
+WRONG_CONTENT_TYPE = ProblemCode(
+    "content_type", "The body of an upload is no piece of a file.", "Send the bytes as they are.",
+    "Content-Type: application/offset+octet-stream"
+)  # fmt: skip
+TUS_VERSION = ProblemCode(
+    "tus_version", "The request does not say that it speaks tus 1.0.0.", "Send the header with every request.",
+    "Tus-Resumable: 1.0.0"
+)  # fmt: skip
 
 VERSION = "1.0.0"
 EXTENSIONS = ("creation", "creation-with-upload", "termination", "expiration", "checksum")
@@ -50,7 +73,7 @@ def require_version(request: Request) -> None:
     if request.headers.get("Tus-Resumable") != VERSION:
         raise refuse(
             status.HTTP_412_PRECONDITION_FAILED,
-            "tus_version",
+            TUS_VERSION,
             f"Uploads here are tus {VERSION}.",
             f"Send the header Tus-Resumable: {VERSION}.",
         )
@@ -61,7 +84,7 @@ def require_content_type(request: Request) -> None:
     if (request.content_type or "").partition(";")[0].strip().lower() != CONTENT_TYPE:
         raise refuse(
             status.HTTP_415_UNSUPPORTED_MEDIA_TYPE,
-            "content_type",
+            WRONG_CONTENT_TYPE,
             f"“{(request.content_type or '')[:80]}” is no piece of a file.",
             f"Send the bytes as they are, with Content-Type: {CONTENT_TYPE}.",
         )
@@ -74,7 +97,7 @@ def number_of(request: Request, header: str) -> int:
     if number is None:
         said = f"“{text[:40]}” is no number of bytes" if text else "the header is missing"
         raise refuse(
-            status.HTTP_400_BAD_REQUEST, "upload_header", f"{header}: {said}.", f"Send {header}: 1024."
+            status.HTTP_400_BAD_REQUEST, UPLOAD_HEADER, f"{header}: {said}.", f"Send {header}: 1024."
         )
     return number
 
@@ -92,7 +115,7 @@ def metadata_of(request: Request) -> dict[str, str]:
     except (ValueError, binascii.Error) as error:
         raise refuse(
             status.HTTP_400_BAD_REQUEST,
-            "upload_metadata",
+            UPLOAD_METADATA,
             f"Upload-Metadata is not made of pairs of a key and a value in base64, {LONGEST_METADATA:,} bytes at most.",
             "Send Upload-Metadata: filename bW9kZWwuemlw,kind bW9kZWw= for example.",
         ) from error
@@ -105,7 +128,7 @@ def file_of(metadata: Mapping[str, str]) -> tuple[str, str]:
     if kind not in Upload.Kind.values:
         raise refuse(
             status.HTTP_400_BAD_REQUEST,
-            "upload_kind",
+            UPLOAD_KIND,
             f"Upload-Metadata: “{kind[:40]}” is no kind of file.",
             f"Send one of {', '.join(Upload.Kind.values)}.",
         )
@@ -126,7 +149,7 @@ def checksum_of(request: Request) -> Checksum | None:
     if algorithm not in ALGORITHMS or len(digest) != hashlib.new(algorithm).digest_size:
         raise refuse(
             status.HTTP_400_BAD_REQUEST,
-            "upload_checksum",
+            UPLOAD_CHECKSUM,
             "Upload-Checksum is no checksum that can be tested.",
             f"Send {' or '.join(ALGORITHMS)}, a blank and the digest in base64.",
         )

@@ -14,12 +14,16 @@ from rest_framework import status
 from rest_framework.request import Request
 
 from evaluation.archives.compression import describe_bytes
+from evaluation.core.problems import ProblemCode
 from leaderboard.core.http.middleware import GetResponse
 from submissions.core.errors import Refused
 from submissions.uploads.handler import CHECKPOINT_FIELD, FORM_BYTES, STOPPED_AT, TAKE_CHECKPOINTS
 
-#: The code of the refusal.
-OVERSIZE = "request_too_large"
+REQUEST_TOO_LARGE = ProblemCode(
+    "request_too_large", "The request as a whole is over the limit for uploads.",
+    "Compress the runs, or submit fewer at a time."
+)  # fmt: skip
+
 #: The views of uploads in pieces, of which one may be a checkpoint: they say themselves what is too much.
 _PIECES = frozenset({"api-uploads", "api-upload"})
 #: For how long, in seconds, what a refused sender goes on sending is thrown away: cut off at once it would mostly
@@ -81,7 +85,7 @@ def _announced(request: HttpRequest | Request) -> int:
 
 def _refusal(size: int, limit: int) -> Refused:
     return Refused.of(
-        OVERSIZE,
+        REQUEST_TOO_LARGE,
         f"The request has {describe_bytes(size)}; the limit is {describe_bytes(limit)}.",
         SMALLER_CHECKPOINT if limit == settings.CHECKPOINT_LIMIT_BYTES else SMALLER_RUNS,
     )

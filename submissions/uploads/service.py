@@ -23,6 +23,7 @@ from django.db.models.functions import Least
 from django.utils import timezone
 
 from evaluation.archives.compression import describe_bytes
+from evaluation.core.problems import ProblemCode
 from leaderboard.core.storage import deletion_lock
 from leaderboard.core.storage.disk import DiskFull, require_room
 from leaderboard.core.storage.store import sha256_of
@@ -32,9 +33,30 @@ from submissions.models import Upload
 from submissions.uploads import storage
 from submissions.uploads.storage import InUse
 
-#: Why an upload cannot be begun.
-TOO_LARGE = "upload_too_large"
-TOO_MANY = "too_many_uploads"
+UNKNOWN_UPLOAD = ProblemCode(
+    "unknown_upload",
+    "You have no upload of this id: a submission took it, or it was deleted, or given up a day after its last bytes.",
+    "Send the file again.", "-F upload=ID"
+)  # fmt: skip
+UNFINISHED_UPLOAD = ProblemCode(
+    "unfinished_upload", "The upload is not whole.", "Send the rest, then submit it."
+)  # fmt: skip
+WRONG_UPLOAD_KIND = ProblemCode(
+    "wrong_upload_kind", "A checkpoint was uploaded for a run, or a run for a checkpoint.",
+    "Say kind run or model in Upload-Metadata."
+)  # fmt: skip
+UPLOAD_IN_USE = ProblemCode(
+    "upload_in_use", "The upload is being written, or another submission takes it.",
+    "Wait for that one to end; if it is refused, the upload stays."
+)  # fmt: skip
+UPLOAD_TOO_LARGE = ProblemCode(
+    "upload_too_large", "The file is over the limit for its kind, or longer than was announced.",
+    "512 MiB for runs, 2 GiB for checkpoints, unless the site's operator says otherwise."
+)  # fmt: skip
+TOO_MANY_UPLOADS = ProblemCode(
+    "too_many_uploads", "You have many uploads here that no submission has taken.",
+    "Submit or delete them; each is given up a day after its last bytes."
+)  # fmt: skip
 
 
 class OtherOffset(Exception):
@@ -72,7 +94,7 @@ def begin(owner: User, *, length: int, kind: str, file_name: str = "", metadata:
     """A new upload. Raises Refused where it is too large, or the person has begun too many; DiskFull without room."""
     if length > limit_of(kind):
         raise Refused.of(
-            TOO_LARGE,
+            UPLOAD_TOO_LARGE,
             f"The file has {describe_bytes(length)}; the limit for a {Upload.Kind(kind).label} is "
             f"{describe_bytes(limit_of(kind))}.",
             "Say kind model where it is a checkpoint." if kind == Upload.Kind.RUN else "",
@@ -113,7 +135,7 @@ def _refuse_too_many(owner: User, length: int) -> None:
     if len(mine) < settings.UPLOADS_PER_PERSON and total + length <= settings.UPLOAD_BYTES_PER_PERSON:
         return
     raise Refused.of(
-        TOO_MANY,
+        TOO_MANY_UPLOADS,
         f"You have {len(mine)} uploads with {describe_bytes(total)} here that no submission has taken; you may have "
         f"{settings.UPLOADS_PER_PERSON} with {describe_bytes(settings.UPLOAD_BYTES_PER_PERSON)}.",
         "Submit them, or delete those that you no longer need: your account's page and GET uploads/ list them. Each "
@@ -232,19 +254,19 @@ def completed(owner: User, identifier: str, kind: str) -> Upload:
         upload = None
     if upload is None:
         raise Refused.of(
-            "unknown_upload",
+            UNKNOWN_UPLOAD,
             f"You have no upload “{identifier[:40]}”.",
             "It was taken by a submission, deleted, or given up after a day without bytes. Send the file again.",
         )
     if upload.completed_at is None:
         raise Refused.of(
-            "unfinished_upload",
+            UNFINISHED_UPLOAD,
             f"{upload.file_name or 'The upload'} is not whole: {upload.offset:,} of {upload.length:,} bytes came.",
             "Send the rest, then submit it.",
         )
     if upload.kind != kind:
         raise Refused.of(
-            "wrong_upload_kind",
+            WRONG_UPLOAD_KIND,
             f"{upload.file_name or 'The upload'} was sent as a {upload.get_kind_display()}.",
             f"Send it with kind {kind} in Upload-Metadata.",
         )
@@ -263,7 +285,7 @@ def reading(identifiers: Iterable[str], *, shared: bool = False) -> Iterator[Non
                 stack.enter_context(storage.held(identifier, shared=shared))
             except (InUse, FileNotFoundError) as error:
                 raise Refused.of(
-                    "upload_in_use",
+                    UPLOAD_IN_USE,
                     "The upload is just being written, or taken by another submission.",
                     "Wait for that one to end: if it is refused, the upload is here still.",
                 ) from error

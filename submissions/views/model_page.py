@@ -12,6 +12,7 @@ from django.utils import timezone
 
 from evaluation.archives.compression import describe_bytes
 from evaluation.checkpoints import CheckpointKind
+from evaluation.core.problems import ProblemCode
 from evaluation.engines import ENGINES, EngineDescription
 from leaderboard.datasets.files import offered_files
 from leaderboard.models import Architecture, DatasetFile
@@ -20,9 +21,17 @@ from submissions.accounts.permissions import checkpoints_of, teams_of
 from submissions.checkpoints.hub import HubModel
 from submissions.checkpoints.service import KIND_NAMES, Source
 from submissions.core.errors import FileReport, Refused
+from submissions.intake.files import incoming, incoming_upload
 from submissions.intake.models.datasets import benchmarks_for_models, datasets_for_models, has_corpus
 from submissions.intake.models.forms import ModelForm, ParametersForm
-from submissions.intake.models.intake import POOLINGS, Model, ModelRequest, kinds_of
+from submissions.intake.models.intake import (
+    NO_CHECKPOINT,
+    POOLINGS,
+    Model,
+    ModelRequest,
+    archive_in,
+    kinds_of,
+)
 from submissions.intake.models.quota import quota_of
 from submissions.intake.models.readiness import is_local, readiness
 from submissions.intake.models.runs import RunSource, sources_for
@@ -31,8 +40,12 @@ from submissions.queue.heartbeat import workers_alive
 from submissions.status.estimates import ENOUGH, Estimate, Load, ended_like, estimate
 from submissions.uploads.handler import CHECKPOINT_FIELD
 from submissions.uploads.service import uploads_of
-from submissions.views.submit_page import UPLOADED, SubmissionPage, archive_in, incoming, incoming_upload
+from submissions.views.submit_page import UPLOADED, SubmissionPage
 from submissions.views.uploads import unfinished
+
+SEVERAL_MODELS = ProblemCode(
+    "several_models", "More than one model was given.", "Upload, choose or name one."
+)  # fmt: skip
 
 #: The engine that is shown first, where there is one of this name.
 USUAL = "dense"
@@ -118,7 +131,7 @@ class ModelPage(SubmissionPage):
         files += [incoming_upload(self.person, each, Upload.Kind.MODEL) for each in named]
         if len(files) > 1:
             message = "More than one archive was given."
-            raise Refused.of("several_models", message, "Choose one of them.")
+            raise Refused.of(SEVERAL_MODELS, message, "Choose one of them.")
         pooling = self.request.POST.get("pooling", "")
         return archive_in(files[0], pooling if pooling in POOLINGS else "") if files else None
 
@@ -126,7 +139,7 @@ class ModelPage(SubmissionPage):
         """The archive that was uploaded. Raises Refused where there is none."""
         archive = self.archive()
         if archive is None:
-            raise Refused.of("no_checkpoint", "No checkpoint was sent.", "Choose an archive to be checked.")
+            raise Refused.of(NO_CHECKPOINT, "No checkpoint was sent.", "Choose an archive to be checked.")
         return archive
 
     def _model(self) -> Model | None:
@@ -135,7 +148,7 @@ class ModelPage(SubmissionPage):
         given = [each for each in (self.archive(), self._kept(), hub) if each is not None]
         if len(given) > 1:
             message = "More than one model was given."
-            raise Refused.of("several_models", message, "Upload one, choose one, or name one on the hub.")
+            raise Refused.of(SEVERAL_MODELS, message, "Upload one, choose one, or name one on the hub.")
         return given[0] if given else None
 
     def _kept(self) -> Checkpoint | None:

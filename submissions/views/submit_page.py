@@ -4,27 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from django import forms
 from django.conf import settings
-from django.core.files.uploadedfile import UploadedFile
 from django.http import HttpRequest, QueryDict
 from django.utils import timezone
 
 from evaluation.archives.compression import describe_bytes
 from leaderboard.core.http.site_url import absolute
 from leaderboard.datasets.files import offered_files
-from leaderboard.models import Dataset, DatasetFile, System, User
+from leaderboard.models import Dataset, DatasetFile, System
 from leaderboard.rounds.presentation import shut_datasets
 from leaderboard.systems.records import SystemFields
 from submissions.accounts.forms import TeamNameField
 from submissions.accounts.permissions import is_owner, signed_in, systems_of, teams_of
 from submissions.accounts.teams import automatic_name, personal_team, rename_team
-from submissions.checkpoints.service import Source
 from submissions.core.errors import FileReport, Refused
-from submissions.intake.files import IncomingFile
+from submissions.intake.files import IncomingFile, incoming, incoming_upload
 from submissions.intake.forms import SubmissionForm
 from submissions.intake.rounds import standings
 from submissions.intake.runs import check_only
@@ -33,9 +30,8 @@ from submissions.intake.system_form import SystemForm
 from submissions.models import Upload
 from submissions.quotas.counting import Quota
 from submissions.quotas.shown import quotas_for
-from submissions.uploads.handler import HashedUpload
-from submissions.uploads.service import completed, uploads_of
-from submissions.uploads.storage import is_identifier, path_of
+from submissions.uploads.service import uploads_of
+from submissions.uploads.storage import is_identifier
 from submissions.views.uploads import unfinished
 
 #: File inputs are named `run:<dataset>`; this one takes zips, and files named after their datasets.
@@ -307,22 +303,3 @@ class SubmitPage(SubmissionPage):
         """The files that a run is made from, as far as this person may have them."""
         kinds = (DatasetFile.Kind.QUERIES, DatasetFile.Kind.CORPUS, DatasetFile.Kind.DOCUMENT_IDS)
         return [file for file in offered_files(dataset, self.person) if file.kind in kinds]
-
-
-def incoming(upload: UploadedFile, dataset: str | None = None) -> IncomingFile:
-    """An upload, which lies in a temporary file until the request ends, as the intake takes it."""
-    if not isinstance(upload, HashedUpload):
-        raise TypeError("the upload handler of the settings keeps files in temporary files")
-    name, path = Path(upload.name or "run").name, Path(upload.temporary_file_path())
-    return IncomingFile(name, path, dataset or None, upload.sha256)
-
-
-def incoming_upload(person: User, identifier: str, kind: str, dataset: str | None = None) -> IncomingFile:
-    """A file of the person's that came in pieces, as the intake takes it. Raises Refused where it is not there."""
-    row = completed(person, identifier, kind)
-    return IncomingFile(row.file_name or row.kind, path_of(row.pk), dataset, row.sha256, row.pk)
-
-
-def archive_in(file: IncomingFile, pooling: str) -> Source:
-    """A file as the intake of models takes it."""
-    return Source(file.name, file.path, pooling, file.sha256, file.upload)

@@ -10,7 +10,17 @@ from rest_framework import status
 from rest_framework.exceptions import APIException, ErrorDetail, ValidationError
 from rest_framework.response import Response
 
+from evaluation.core.problems import ProblemCode
 from leaderboard.core.http.choices import UnknownChoice
+
+INVALID = ProblemCode("invalid", "The request is not well formed.", "The sentence beside it says where.")
+UNKNOWN_CHOICE = ProblemCode(
+    "unknown_choice", "A parameter has a value that the board does not have.", "Choose one of those that it names."
+)  # fmt: skip
+INVALID_FIELD = ProblemCode(
+    "invalid_…", "A field is missing or cannot be read; the code ends in its name.",
+    "The API's documentation lists the fields.", "invalid_architecture"
+)  # fmt: skip
 
 
 class ApiError(APIException):
@@ -39,8 +49,8 @@ class ApiError(APIException):
 def unknown_choice(error: UnknownChoice) -> dict[str, Any]:
     """The body of an error for a view that a board does not have."""
     hint = f"Choose one of: {', '.join(error.choices)}"
-    found = problem("unknown_choice", str(error), hint)
-    return {"code": "unknown_choice", "detail": str(error), "problems": [found]}
+    found = problem(UNKNOWN_CHOICE, str(error), hint)
+    return {"code": UNKNOWN_CHOICE, "detail": str(error), "problems": [found]}
 
 
 def problem(code: str, message: str, hint: str = "") -> dict[str, Any]:
@@ -60,7 +70,7 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
     if isinstance(error, SuspiciousOperation):  # Django's own limits on the form of a request
         too_large = isinstance(error, RequestDataTooBig)
         code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE if too_large else status.HTTP_400_BAD_REQUEST
-        error = ApiError("invalid", str(error) or "The request is not acceptable.", status_code=code)
+        error = ApiError(INVALID, str(error) or "The request is not acceptable.", status_code=code)
     # Here, for it reads the setting of how people are authenticated, and who is authenticated may be told an error.
     from rest_framework.views import exception_handler as default_handler
 
@@ -76,8 +86,8 @@ def _body(error: Exception, response: Response) -> dict[str, Any]:
         code = error.detail.code if isinstance(error.detail, ErrorDetail) else error.default_code
         return {"code": code, "detail": str(error.detail), "problems": error.problems, **error.extra}
     if isinstance(error, ValidationError):
-        found = [problem("invalid", message) for message in _messages(error.detail)]
-        return {"code": "invalid", "detail": "The request is not well formed.", "problems": found}
+        found = [problem(INVALID, message) for message in _messages(error.detail)]
+        return {"code": INVALID, "detail": "The request is not well formed.", "problems": found}
     detail = response.data.get("detail") if isinstance(response.data, dict) else None
     code = detail.code if isinstance(detail, ErrorDetail) else "error"
     return {"code": code, "detail": str(detail or error), "problems": []}

@@ -6,9 +6,24 @@ from collections.abc import Sequence
 
 from django.db.models import QuerySet
 
+from evaluation.core.problems import ProblemCode
 from evaluation.engines import EngineDescription
 from leaderboard.models import Benchmark, Dataset
 from submissions.core.errors import Refused
+from submissions.intake.files import UNKNOWN_DATASET
+
+NO_DATASET = ProblemCode("no_dataset", "No dataset was chosen.", "Choose at least one, or a whole benchmark.")
+DATASET_OR_BENCHMARK = ProblemCode(
+    "dataset_or_benchmark", "Datasets and a benchmark were both named.", "Name either."
+)  # fmt: skip
+EMPTY_BENCHMARK = ProblemCode(
+    "empty_benchmark", "No benchmark of this name has a dataset that models can be run on.",
+    "The message lists those that have one."
+)  # fmt: skip
+NO_CORPUS = ProblemCode(
+    "no_corpus", "The dataset's documents are not kept here, so no model can be run over them.",
+    "Run it yourself and submit the run file."
+)  # fmt: skip
 
 
 def datasets_for_models() -> QuerySet[Dataset]:
@@ -40,13 +55,13 @@ def chosen_datasets(slugs: Sequence[str], benchmark: str, engine: EngineDescript
     """
     if slugs and benchmark:
         raise Refused.of(
-            "dataset_or_benchmark",
+            DATASET_OR_BENCHMARK,
             "Datasets and a benchmark were both named.",
             "Name datasets one by one, or one whole benchmark.",
         )
     if not slugs and not benchmark:
         raise Refused.of(
-            "no_dataset", "No dataset was chosen.", "Choose at least one dataset, or one whole benchmark."
+            NO_DATASET, "No dataset was chosen.", "Choose at least one dataset, or one whole benchmark."
         )
     if benchmark:
         return _of_benchmark(benchmark, engine)
@@ -56,7 +71,7 @@ def chosen_datasets(slugs: Sequence[str], benchmark: str, engine: EngineDescript
             raise _unknown(slug)
         if engine.reads_corpus and not has_corpus(found[slug]):
             raise Refused.of(
-                "no_corpus",
+                NO_CORPUS,
                 f"The documents of {found[slug]} are not kept here, so no model can be run over them.",
                 "Run the model yourself and submit the run file; this dataset takes those.",
             )
@@ -70,7 +85,7 @@ def _of_benchmark(slug: str, engine: EngineDescription) -> list[Dataset]:
     if not found:
         known = ", ".join(benchmark.slug for benchmark in benchmarks_for_models()) or "none yet"
         raise Refused.of(
-            "empty_benchmark",
+            EMPTY_BENCHMARK,
             f"There is no benchmark “{slug}” with a dataset that {engine.label} can be run on here.",
             f"Benchmarks that have one: {known}.",
         )
@@ -80,7 +95,7 @@ def _of_benchmark(slug: str, engine: EngineDescription) -> list[Dataset]:
 def _unknown(slug: str) -> Refused:
     known = ", ".join(dataset.slug for dataset in datasets_for_models()[:20] if has_corpus(dataset))
     return Refused.of(
-        "unknown_dataset",
+        UNKNOWN_DATASET,
         f"There is no dataset “{slug}” that models can be run on.",
         f"Datasets that models are run on: {known or 'none yet'}.",
     )

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from django.db import transaction
 
 from evaluation.checkpoints.description import CheckpointKind
+from evaluation.core.problems import ProblemCode
 from evaluation.engines import ENGINES, EngineDescription, InvalidParameter
 from evaluation.engines import describe as describe_engine
 from leaderboard.models import Architecture, Dataset, Run, System, Team, User
@@ -22,7 +23,8 @@ from submissions import quotas
 from submissions.checkpoints import service as checkpoints
 from submissions.checkpoints.hub import HubModel, refuse_hub
 from submissions.checkpoints.service import KeptFiles, Source
-from submissions.core.errors import Refused
+from submissions.core.errors import ALREADY_SUBMITTED, LABEL_NEEDED, Refused
+from submissions.intake.files import IncomingFile
 from submissions.intake.models.datasets import chosen_datasets
 from submissions.intake.models.quota import refuse_beyond_quota
 from submissions.intake.models.readiness import refuse_unready, refuse_without_gpu
@@ -34,6 +36,35 @@ from submissions.queue import queue
 from submissions.queue.capability import UNPROTECTED, told_within
 from submissions.queue.lifecycle import write_log
 from submissions.uploads.service import reading, take
+
+NO_ENGINE = ProblemCode(
+    "no_engine", "A model without the engine that is to run it.", "Name one of those listed.", "-F engine=dense"
+)  # fmt: skip
+UNKNOWN_ENGINE = ProblemCode(
+    "unknown_engine", "There is no engine of this name.", "Name one of those listed."
+)  # fmt: skip
+INVALID_PARAMETERS = ProblemCode(
+    "invalid_parameters", "A parameter that the engine does not have, or a value that it does not take.",
+    "The message says what it takes.", "k1=0.9, b=0.4"
+)  # fmt: skip
+ARCHITECTURE_MISMATCH = ProblemCode(
+    "architecture_mismatch", "The system is said to be of another architecture than the engine.",
+    "Choose the engine of its architecture, or submit as another system."
+)  # fmt: skip
+NO_CHECKPOINT = ProblemCode(
+    "no_checkpoint", "The engine runs a model, and none was given.", "Upload an archive, or name one sent before.",
+    "-F checkpoint=@model.zip"
+)  # fmt: skip
+CHECKPOINT_NOT_WANTED = ProblemCode(
+    "checkpoint_not_wanted", "The engine runs no model, and one was given.",
+    "Leave it out, or choose the engine that runs it."
+)  # fmt: skip
+GPU_NOT_WANTED = ProblemCode(
+    "gpu_not_wanted", "A GPU was asked for, and the engine has no use for one.", "Leave the device out, or say cpu."
+)  # fmt: skip
+NUMBER_OF_RUNS = ProblemCode(
+    "number_of_runs", "The engine takes fewer or more runs to build on.", "The message says how many."
+)  # fmt: skip
 
 #: What may be asked for where a plain encoder does not say how its tokens' outputs become one.
 POOLINGS = ("mean", "cls", "max", "sum", "lasttoken")
@@ -139,14 +170,19 @@ def _uploads(model: Model | None) -> list[str]:
     return [model.upload] if isinstance(model, Source) and model.upload else []
 
 
+def archive_in(file: IncomingFile, pooling: str) -> Source:
+    """A file as the intake of models takes it."""
+    return Source(file.name, file.path, pooling, file.sha256, file.upload)
+
+
 def engine_of(name: str) -> EngineDescription:
     """The engine that a request names. Raises Refused."""
     if not name:
-        raise Refused.of("no_engine", "No engine was named.", f"Choose one of: {', '.join(ENGINES)}.")
+        raise Refused.of(NO_ENGINE, "No engine was named.", f"Choose one of: {', '.join(ENGINES)}.")
     try:
         return describe_engine(name)
     except InvalidParameter as error:
-        raise Refused.of("unknown_engine", str(error), "Choose one of these.") from error
+        raise Refused.of(UNKNOWN_ENGINE, str(error), "Choose one of these.") from error
 
 
 def kinds_of(engine: EngineDescription) -> tuple[CheckpointKind, ...]:
@@ -162,11 +198,11 @@ def _plan(request: ModelRequest, team: Team, system: System | SystemFields, *, u
         parameters = engine.complete(request.parameters)
     except InvalidParameter as error:
         hint = "The form and the API's documentation list every parameter with its default."
-        raise Refused.of("invalid_parameters", str(error), hint) from error
+        raise Refused.of(INVALID_PARAMETERS, str(error), hint) from error
     _refuse_wrong_model(engine, request.model)
     if request.device == "gpu" and not engine.needs_checkpoint:
         message = f"{engine.label} runs no model, so that a GPU is of no use to it."
-        raise Refused.of("gpu_not_wanted", message, "Leave device out, or send device=cpu.")
+        raise Refused.of(GPU_NOT_WANTED, message, "Leave device out, or send device=cpu.")
     if request.device == "gpu":
         refuse_without_gpu(unprotected=unprotected)
     datasets = chosen_datasets(request.datasets, request.benchmark, engine)
@@ -180,7 +216,7 @@ def _refuse_other_architecture(engine: EngineDescription, system: System | Syste
     if system.architecture != engine.architecture:
         is_now, would_be = (Architecture(each).label for each in (system.architecture, engine.architecture))
         raise Refused.of(
-            "architecture_mismatch",
+            ARCHITECTURE_MISMATCH,
             f"{system.name} is said to be “{is_now}”, and {engine.label} is “{would_be}”.",
             "Choose the engine of its architecture, or submit this as another system.",
         )
@@ -192,13 +228,13 @@ def _refuse_wrong_model(engine: EngineDescription, model: Model | None) -> None:
         every = len(wanted) == len(CheckpointKind)
         takes = "of any kind" if every else " or ".join(checkpoints.KIND_NAMES[kind] for kind in wanted)
         raise Refused.of(
-            "no_checkpoint",
+            NO_CHECKPOINT,
             f"{engine.label} runs a model, and none was given.",
             f"Upload a checkpoint, or choose one sent before: {takes}.",
         )
     if not wanted and model is not None:
         raise Refused.of(
-            "checkpoint_not_wanted",
+            CHECKPOINT_NOT_WANTED,
             f"{engine.label} runs no model.",
             "Leave the checkpoint out, or choose the engine that runs it.",
         )
@@ -214,7 +250,7 @@ def _refuse_wrong_number_of_runs(engine: EngineDescription, given: int) -> None:
         return
     wanted = f"{least}" if least == most else f"{least} to {most}"
     raise Refused.of(
-        "number_of_runs",
+        NUMBER_OF_RUNS,
         f"{engine.label} takes {wanted if most else 'no'} run{'s' if most != 1 else ''}, and {given} were named.",
         "Name them by the submission's id, or by the address of one of the site's own systems, such as bm25.",
     )
@@ -286,7 +322,7 @@ def _needs_label(job: Job, earlier: Submission, others: Mapping[str, object]) ->
     label = f"the label “{earlier.configuration}”" if earlier.configuration else "no label"
     shown = ", ".join(f"{name} {value}" for name, value in list(others.items())[:2])[:60]
     return Refused.of(
-        "label_needed",
+        LABEL_NEEDED,
         f"{earlier.system.name} has a result on {job.dataset} with {label} already, from another "
         f"{', '.join(others)}: the board could not tell the two apart.",
         f"Label this one, for example “{shown}” (configuration=…), or withdraw {earlier.get_absolute_url()} first.",
@@ -299,7 +335,7 @@ def _model_of(submission: Submission) -> str:
 
 def _repeated(job: Job, earlier: Submission) -> Refused:
     return Refused.of(
-        "already_submitted",
+        ALREADY_SUBMITTED,
         f"{earlier.system.name} has had this model run on {job.dataset} with these parameters already: it came with "
         f"submission {earlier.pk} of {job.created_at:%-d %B %Y}.",
         f"See {earlier.get_absolute_url()}. If it is another seed or configuration, label it.",

@@ -12,6 +12,7 @@ from django.utils import timezone
 from leaderboard.models import Team
 from submissions.core.errors import Refused
 from submissions.models import Job, State
+from submissions.quotas.ledger import QUOTA
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def refuse_beyond_quota(team: Team, wanted: int) -> None:
     if wanted > quota.left:
         again = f"counting begins anew at {quota.resets_at:%H:%M} UTC on {quota.resets_at:%-d %B}."
         raise Refused.of(
-            "quota",
+            QUOTA,
             f"Your team may have models run on {quota.limit} datasets a day; {quota.used} are used today, and this "
             f"asks for {wanted}.",
             f"Choose at most {quota.left} now; {again}" if quota.left else f"{again[0].upper()}{again[1:]}",

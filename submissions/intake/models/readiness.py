@@ -10,12 +10,22 @@ from django.conf import settings
 from django.http import HttpRequest
 from rest_framework.request import Request
 
+from evaluation.core.problems import ProblemCode
 from leaderboard.models import User
 from submissions.accounts.permissions import may_go_unprotected
 from submissions.core.errors import Refused
 from submissions.models import Job
 from submissions.queue.capability import Capability, missing, told_within
 from submissions.queue.heartbeat import MEMORY
+
+SANDBOX_UNAVAILABLE = ProblemCode(
+    "sandbox_unavailable", "Models cannot be run here now: no worker has a sandbox that works.",
+    "The message says why; the operator installs what it names."
+)  # fmt: skip
+NO_GPU = ProblemCode(
+    "no_gpu", "A GPU was asked for, and no worker with one was there within a day.",
+    "Leave the device out, or say auto or cpu."
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +89,7 @@ def refuse_unready(person: User, *, local: bool) -> Readiness:
     """Raises Refused where models do not run, with the reason and what would help."""
     found = readiness(person, local=local)
     if not found.ready:
-        raise Refused.of("sandbox_unavailable", found.reason, found.remedy)
+        raise Refused.of(SANDBOX_UNAVAILABLE, found.reason, found.remedy)
     return found
 
 
@@ -88,7 +98,7 @@ def refuse_without_gpu(*, unprotected: bool) -> None:
     if any(each.runs(unprotected=unprotected) for each in told_within(MEMORY, [Job.Queue.GPU])):
         return
     raise Refused.of(
-        "no_gpu",
+        NO_GPU,
         "No worker with a GPU that runs models is alive, nor was one within a day.",
         "Leave device out, or send auto (“A GPU if there is one, else CPU”) or cpu.",
     )

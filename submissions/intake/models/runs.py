@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from django.db.models import Exists, OuterRef, Q, QuerySet
 
+from evaluation.core.problems import ProblemCode
 from evaluation.runs.score import check_run
 from leaderboard.core import anonymity
 from leaderboard.core.storage.runs import run_path
@@ -15,6 +16,16 @@ from leaderboard.models import Dataset, Entry, Run, Team
 from leaderboard.models.datasets import Visibility
 from submissions.core.errors import Refused
 from submissions.models import Job, Submission
+
+RUN_TWICE = ProblemCode("run_twice", "The same run was named twice.", "Name each run once.")
+NO_USABLE_RUN = ProblemCode(
+    "no_usable_run", "There is no run of this name on the dataset that your team may build on.",
+    "Your own, the site's, or one whose owner lets others build on it."
+)  # fmt: skip
+FEW_QUERIES = ProblemCode(
+    "few_queries", "A run to build on that names too few queries of a dataset with hidden judgements.",
+    "One that names at least 90 % of its queries, or the site's own BM25."
+)  # fmt: skip
 
 #: Of the queries of a dataset with hidden judgements, what a submitter's run must name to be built on.
 LEAST_COVERAGE = 0.9
@@ -52,7 +63,7 @@ def runs_for(references: Sequence[str], dataset: Dataset, team: Team) -> list[Ru
     runs = [_run_of(reference, dataset, team) for reference in references]
     if len({run.pk for run in runs}) != len(runs):
         raise Refused.of(
-            "run_twice", f"The same run on {dataset} was named twice.", "Name each run that is fused once."
+            RUN_TWICE, f"The same run on {dataset} was named twice.", "Name each run that is fused once."
         )
     return runs
 
@@ -88,7 +99,7 @@ def _run_of(reference: str, dataset: Dataset, team: Team) -> Run:
     main = next((entry for entry in usable if entry.jobs.all()), usable[0] if usable else None)
     if main is None or main.evaluation is None:
         raise Refused.of(
-            "no_usable_run",
+            NO_USABLE_RUN,
             f"“{reference}” has no run on {dataset} that your team may build on.",
             "Name a submission of your own, one whose owner lets others build on it, or one of the site's own "
             "systems such as bm25; its run has to be of the dataset's present version.",
@@ -103,7 +114,7 @@ def _refuse_probe(reference: str, entry: Entry, run: Run) -> None:
     named, queries = _queries_named(entry, run), int(run.version.statistics["queries"])
     if named < LEAST_COVERAGE * queries:
         raise Refused.of(
-            "few_queries",
+            FEW_QUERIES,
             f"“{reference}” names {named:,} of the {queries:,} queries of {entry.dataset}, which has hidden "
             "judgements.",
             f"To be built on there, a run names at least {100 * LEAST_COVERAGE:.0f} % of the queries. Submit one for "
