@@ -20,11 +20,16 @@ from functools import partial
 from pathlib import Path
 
 from evaluation.core.errors import KernelUnavailable
+from evaluation.kernel.layout import NOTED
 
 SOURCES = Path(__file__).parent
 MAIN_SOURCE = SOURCES / "run_reader.c"
+#: What `layout.h` is told of `layout.py`.
+DEFINITION = f"-DNOTED={','.join(NOTED).upper()}"
 #: -ffp-contract=off: scores are rounded as the C standard has it, on every machine.
-FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-pipe", "-fvisibility=hidden", "-ffp-contract=off")
+FLAGS = (
+    DEFINITION, "-std=c11", "-O2", "-fPIC", "-shared", "-pipe", "-fvisibility=hidden", "-ffp-contract=off",
+)  # fmt: skip
 
 _ROOT = 0
 _NO_COMPILER = (

@@ -14,11 +14,8 @@ _Static_assert(sizeof(void *) == 8 && sizeof(size_t) == 8, "positions and pointe
 
 enum { PADDING = 16, NAMED_LINES = 5 };
 
-/* What may be noted of a line; `noted` has a row for each. */
-enum problem {
-    BLANK, LINE_LENGTH, ENCODING, FIELDS, IDENTIFIER, SCORE, DUPLICATE, UNKNOWN_DOCUMENT, UNKNOWN_QUERY, DEPTH,
-    RANK_ORDER, TIED, NEW_TAG, CODES, NO_PROBLEM
-};
+/* What may be noted of a line; `noted` has a row for each. NOTED are the names that `layout.py` lists, in capitals. */
+enum problem { NOTED, NOTED_COUNT, NO_PROBLEM };
 
 /* Why `read_lines` returned. REFUSED means that the caller broke a rule of this file; nothing was read. */
 enum status { DONE, NEEDS_ROOM, NEEDS_SCORE, NOT_GROUPED, TOO_MANY_QUERIES, REFUSED };
@@ -119,7 +116,7 @@ struct reading {
     /* a score that Python is asked for: where it stands, and then its value */
     uint64_t score_start, score_end, score_given;
     double given;
-    struct noted noted[CODES];
+    struct noted noted[NOTED_COUNT];
     struct lines lines;
     struct queries queries;
     struct judged judged;

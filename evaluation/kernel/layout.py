@@ -16,9 +16,11 @@ Words = NDArray[np.uint64]
 #: Readable bytes behind the bytes of any array read by words.
 PADDING = 16
 
-# --- rows of `noted`
-(BLANK, LINE_LENGTH, ENCODING, FIELDS, IDENTIFIER, SCORE, DUPLICATE, UNKNOWN_DOCUMENT, UNKNOWN_QUERY, DEPTH, RANK_ORDER,
- TIED, NEW_TAG, CODES) = range(14)  # fmt: skip
+#: What may be noted of a line: blank, or the code of a problem. `building.py` gives the C compiler the same list.
+NOTED = (
+    "blank", "line_length", "encoding", "fields", "identifier", "score", "duplicate", "unknown_documents",
+    "unknown_queries", "depth", "rank_order", "ties", "several_tags",
+)  # fmt: skip
 NAMED_LINES = 5
 
 # --- why `read_lines` returned
@@ -118,7 +120,7 @@ class ReadingFields(Structure):
         ("query", c_int64), ("current", c_void_p), ("current_room", c_uint64), ("current_length", c_uint64),
         ("descending", c_uint64), ("self_match", c_int64), ("previous_rank", c_int64), ("cut_lines", c_int64),
         ("score_start", c_uint64), ("score_end", c_uint64), ("score_given", c_uint64), ("given", c_double),
-        ("noted", c_uint64 * (1 + NAMED_LINES) * CODES),
+        ("noted", c_uint64 * (1 + NAMED_LINES) * len(NOTED)),
         ("lines", LinesFields), ("queries", QueriesFields), ("judged", JudgedFields),
         ("documents", IdsFields), ("elsewhere", IdsFields), ("tags", TagsFields), ("output", OutputFields),
     ]  # fmt: skip

@@ -55,7 +55,7 @@ static void find_ties(struct reading *reading)
     if (reading->descending) { /* equal scores stand together */
         for (uint64_t number = 1; number < lines->count; number++)
             if (score[number] == score[number - 1])
-                note(reading, TIED, line[number].number);
+                note(reading, TIES, line[number].number);
         return;
     }
     uint64_t mask = clear_table(lines);
@@ -67,7 +67,7 @@ static void find_ties(struct reading *reading)
         while (lines->table[slot] != 0 && ((lines->table[slot] ^ entry) & UPPER_HALF) != 0)
             slot = (slot + 1) & mask;
         if (lines->table[slot] != 0)
-            note(reading, TIED, line[number].number);
+            note(reading, TIES, line[number].number);
         else
             lines->table[slot] = entry;
     }
@@ -118,7 +118,7 @@ static uint64_t look_up_documents(struct reading *reading)
         if (lines->count - number > AHEAD)
             __builtin_prefetch(&documents->slots[2 * (line[AHEAD].key.hash & (documents->slot_count - 1))]);
         if (!contains_id(documents, &line->key, reading->text + line->start, line->length))
-            note(reading, UNKNOWN_DOCUMENT, line->number);
+            note(reading, UNKNOWN_DOCUMENTS, line->number);
     }
     return mask;
 }

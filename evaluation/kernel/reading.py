@@ -15,6 +15,7 @@ from evaluation.kernel.layout import (
     NEEDS_ROOM,
     NEEDS_SCORE,
     NOT_GROUPED,
+    NOTED,
     PADDING,
     TOO_MANY_QUERIES,
     Bytes,
@@ -148,9 +149,9 @@ class Reading:
         """The file has ended."""
         self.library.finish_last_query(byref(self.fields))
 
-    def noted(self, problem: int) -> tuple[int, tuple[int, ...]]:
+    def noted(self, name: str) -> tuple[int, tuple[int, ...]]:
         """How often a problem was seen, and its first line numbers."""
-        count, *lines = self.fields.noted[problem]
+        count, *lines = self.fields.noted[NOTED.index(name)]
         return count, tuple(lines[:count])
 
     def tags(self) -> tuple[str, ...]:

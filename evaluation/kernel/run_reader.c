@@ -204,7 +204,7 @@ static void see_tag(struct reading *reading, const struct fields *fields, uint64
     memcpy(tags->text + start, tag, length);
     tags->last = tags->count++;
     tags->start[tags->count] = start + length;
-    note(reading, NEW_TAG, number);
+    note(reading, SEVERAL_TAGS, number);
 }
 
 /* Take in a line whose form and score are right. */
@@ -219,7 +219,7 @@ static inline enum status take_line(struct reading *reading, const struct fields
             return status;
     }
     if (reading->query < 0) {
-        note(reading, UNKNOWN_QUERY, number);
+        note(reading, UNKNOWN_QUERIES, number);
     } else {
         if (reading->lines.count == 0)
             reading->group_start = fields->start;

@@ -10,17 +10,15 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from evaluation.archives.compression import BLOCK, Limits, describe_bytes, open_expanded
+from evaluation.archives.compression import BLOCK, LINE_LENGTH, Limits, describe_bytes, open_expanded
 from evaluation.core.errors import InvalidRun
-from evaluation.core.problems import Problem
-from evaluation.kernel import layout as at
 from evaluation.kernel.judged import Judged
-from evaluation.kernel.layout import PADDING, Ids
+from evaluation.kernel.layout import NAMED_LINES, NOTED, PADDING, Ids
 from evaluation.kernel.reading import NotGroupedError, Reading, TooManyQueriesError
 from evaluation.runs.header import RunHeader, read_header
 from evaluation.runs.metadata import kept_metadata
 from evaluation.runs.mteb import looks_like_json, predictions_as_lines
-from evaluation.runs.problems import Counted
+from evaluation.runs.problems import ENCODING, FIELDS, IDENTIFIER, QUERY_SIZE, SCORE, UNKNOWN_QUERIES, Counted
 from evaluation.runs.quoting import lines_at, wanted_lines
 from evaluation.runs.source import (
     LONGEST_KEPT,
@@ -31,12 +29,9 @@ from evaluation.runs.source import (
     too_many_queries,
 )
 
-_CODES = {
-    "line_length": at.LINE_LENGTH, "encoding": at.ENCODING, "fields": at.FIELDS, "identifier": at.IDENTIFIER,
-    "score": at.SCORE, "duplicate": at.DUPLICATE, "unknown_documents": at.UNKNOWN_DOCUMENT,
-    "unknown_queries": at.UNKNOWN_QUERY, "depth": at.DEPTH, "rank_order": at.RANK_ORDER, "ties": at.TIED,
-    "several_tags": at.NEW_TAG,
-}  # fmt: skip
+_BLANK = "blank"
+#: A line of which one of these is noted is none of a known query.
+_UNREAD = (_BLANK, LINE_LENGTH, ENCODING, FIELDS, IDENTIFIER, SCORE, UNKNOWN_QUERIES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +143,7 @@ def _completed(
 def _refuse_lone_carriage_returns(start: bytes) -> None:
     if b"\n" not in start and b"\r" in start.rstrip(b"\r"):
         message = "lines end with a carriage return alone, so the file is a single line"
-        raise InvalidRun.of(
-            Problem("error", "encoding", 1, message, "End lines with LF, or with CR LF.", (1,))
-        )
+        raise InvalidRun.of(ENCODING.problem(message, "End lines with LF, or with CR LF.", lines=(1,)))
 
 
 class _RunPass:
@@ -219,12 +212,11 @@ class _RunPass:
         kept = self.filled - start
         if kept > self.limits.max_query_bytes:
             raise InvalidRun.of(
-                Problem(
-                    "error", "query_size", 1,
+                QUERY_SIZE.problem(
                     f"one query has more than {describe_bytes(self.limits.max_query_bytes)} of lines",
                     f"Keep at most {self.task.maximum_depth:,} documents per query.",
                 )
-            )  # fmt: skip
+            )
         text = self.view[start : self.filled]
         if kept + BLOCK + PADDING > len(self.buffer):
             self._use_buffer(bytearray(2 * (kept + BLOCK) + PADDING))
@@ -250,34 +242,25 @@ class _RunPass:
                 raise too_many_queries(self.limits) from error
 
     def _counted(self, lines_read: int) -> dict[str, Counted]:
-        counted = {code: Counted(*self.reading.noted(row)) for code, row in _CODES.items()}
+        counted = {code: Counted(*self.reading.noted(code)) for code in NOTED if code != _BLANK}
         # empty lines at the end of the file are no problem, others are lines without six fields
-        blank, blank_lines = self.reading.noted(at.BLANK)
+        blank, blank_lines = self.reading.noted(_BLANK)
         last = self.reading.fields.last_text_line
         inner = blank - (self.header_lines + lines_read - last)
         if inner > 0 and last:
-            fields = counted["fields"]
+            fields = counted[FIELDS]
             lines = fields.lines + tuple(number for number in blank_lines if number < last)
-            counted["fields"] = Counted(fields.count + inner, tuple(sorted(lines)[: at.NAMED_LINES]))
+            counted[FIELDS] = Counted(fields.count + inner, tuple(sorted(lines)[:NAMED_LINES]))
         return counted
 
     def _contents(self, lines_read: int) -> RunContents:
         reading, known = self.reading, self.task.queries
         output = reading.fields.output.count
-        in_error = (
-            at.BLANK,
-            at.LINE_LENGTH,
-            at.ENCODING,
-            at.FIELDS,
-            at.IDENTIFIER,
-            at.SCORE,
-            at.UNKNOWN_QUERY,
-        )
         return RunContents(
             counted=self._counted(lines_read),
-            lines=lines_read - reading.noted(at.BLANK)[0],
+            lines=lines_read - reading.noted(_BLANK)[0],
             cut_lines=reading.fields.cut_lines,
-            known_lines=lines_read - sum(reading.noted(row)[0] for row in in_error),
+            known_lines=lines_read - sum(reading.noted(name)[0] for name in _UNREAD),
             queries=int(np.count_nonzero(reading.seen[: reading.fields.queries.count])),
             seen=reading.seen[:known].astype(np.bool_),
             retrieved=reading.retrieved[:known].copy(),

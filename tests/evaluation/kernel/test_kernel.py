@@ -112,7 +112,8 @@ def test_bytes_of_any_kind_are_answered_with_a_report(seed: int, tmp_path: Path)
 
 def test_the_sources_compile_without_a_warning() -> None:
     strict = ["-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"]
-    subprocess.run([*building._compiler(), "-std=c11", "-O2", *strict, str(building.MAIN_SOURCE)], check=True)
+    words = [*building._compiler(), "-std=c11", "-O2", building.DEFINITION, *strict]
+    subprocess.run([*words, str(building.MAIN_SOURCE)], check=True)
 
 
 def test_without_a_compiler_the_error_says_what_to_install(
