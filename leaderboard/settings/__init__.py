@@ -41,29 +41,30 @@ INSTALLED_APPS = [
     "import_export",
 ]
 
+#: What a request passes, in this order; a submission is refused by the first that finds it wanting.
 MIDDLEWARE = [
-    "leaderboard.core.http.request_id.RequestIdMiddleware",
+    "leaderboard.core.http.request_id.RequestIdMiddleware",  # its id, and its line in the log
     "django.middleware.security.SecurityMiddleware",
     # Before whatever answers by itself: headers are on static files and on early refusals too.
     "csp.middleware.CSPMiddleware",
-    "leaderboard.core.http.middleware.PolicyMiddleware",
-    "leaderboard.core.http.middleware.ApiCachingMiddleware",
+    "leaderboard.core.http.middleware.PolicyMiddleware",  # headers of every answer
+    "leaderboard.core.http.middleware.ApiCachingMiddleware",  # who may keep an answer of the API
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "leaderboard.core.http.middleware.NullCharacterMiddleware",
-    "leaderboard.core.http.methods.MethodsMiddleware",
-    "submissions.uploads.request_size.RequestSizeMiddleware",
+    "leaderboard.core.http.middleware.NullCharacterMiddleware",  # 400 for %00 in the address
+    "leaderboard.core.http.methods.MethodsMiddleware",  # 405 for a page
+    "submissions.uploads.request_size.RequestSizeMiddleware",  # 413 before the body is read
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     # Around what follows: who is asked to show again who they are is no fault.
-    "leaderboard.core.http.middleware.FaultMiddleware",
+    "leaderboard.core.http.middleware.FaultMiddleware",  # 500 and 503 with an id
     "allauth.account.middleware.AccountMiddleware",
-    "submissions.accounts.middleware.StaffMiddleware",
-    "submissions.accounts.middleware.SessionListMiddleware",
-    "submissions.accounts.middleware.RetryAfterMiddleware",
+    "submissions.accounts.middleware.StaffMiddleware",  # no rights without a second factor
+    "submissions.accounts.middleware.SessionListMiddleware",  # where a session was used
+    "submissions.accounts.middleware.RetryAfterMiddleware",  # how long to wait after a 429
     "django_htmx.middleware.HtmxMiddleware",
     "simple_history.middleware.HistoryRequestMiddleware",
 ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import secrets
 from datetime import timedelta
+from importlib import import_module
+from pkgutil import iter_modules
 
 from django.conf import settings
 from django.db import DatabaseError
@@ -15,26 +17,18 @@ from leaderboard.core.audit import acting
 from leaderboard.core.storage.disk import is_disk_full
 from leaderboard.datasets.qrels import NotLaidOut
 from leaderboard.models import User
+from submissions.core.errors import INVALID_RUN
+from submissions.jobs import kinds, models
 from submissions.jobs.database_errors import give_back, lost_database
-from submissions.jobs.kinds.baseline import retrieve_job
-from submissions.jobs.kinds.collecting import score_or_keep
 from submissions.jobs.kinds.derived_files import prepare_for_pages
-from submissions.jobs.kinds.judgements import merge_job, pool_job
-from submissions.jobs.kinds.profiles import statistics_job
-from submissions.jobs.kinds.protection import protect_job
-from submissions.jobs.kinds.rescore import rescore_job
-from submissions.jobs.kinds.reveal import reveal_job
-from submissions.jobs.kinds.score import JudgementsChanged, forget_upload
-from submissions.jobs.kinds.significance import certainty_job
+from submissions.jobs.kinds.score import forget_upload
 from submissions.jobs.models.embedding_cache import tidy_up
-from submissions.jobs.models.encodings import WaitsForShards, settle_shard, wait_for_shards
-from submissions.jobs.models.run_model import model_job
-from submissions.jobs.models.running import ModelCrashed, TimedOut, reject_model, retry_or_reject, time_out
-from submissions.jobs.models.sample import sample_model_job
-from submissions.jobs.models.shards import shard_job
+from submissions.jobs.models.encodings import settle_shard
+from submissions.jobs.models.running import reject_model
+from submissions.jobs.registry import WORK
 from submissions.models import Job, State
 from submissions.queue.capability import forget_own_capability, own_capability, runs_models
-from submissions.queue.lease import Cancelled, Lease, LeaseLost, Stopped, holding
+from submissions.queue.lease import Lease, WorkEnded, holding
 from submissions.queue.lifecycle import advance, write_log
 from submissions.queue.process import refusal
 from submissions.queue.queue import ATTEMPTS, claim, end_cancelled, let_go, put_back
@@ -42,21 +36,9 @@ from submissions.sandbox import SandboxUnavailable
 
 logger = logging.getLogger(__name__)
 
-WORK = {
-    Job.Kind.SCORE: score_or_keep,
-    Job.Kind.RETRIEVE: retrieve_job,
-    Job.Kind.BASELINE: retrieve_job,
-    Job.Kind.MODEL: model_job,
-    Job.Kind.SHARD: shard_job,
-    Job.Kind.SAMPLE_MODEL: sample_model_job,
-    Job.Kind.CERTAINTY: certainty_job,
-    Job.Kind.STATISTICS: statistics_job,
-    Job.Kind.POOL: pool_job,
-    Job.Kind.MERGE: merge_job,
-    Job.Kind.RESCORE: rescore_job,
-    Job.Kind.PROTECT: protect_job,
-    Job.Kind.REVEAL: reveal_job,
-}
+for _package in (kinds, models):
+    for _module in iter_modules(_package.__path__, f"{_package.__name__}."):
+        import_module(_module.name)  # each registers what it does
 
 
 def work_through(queue: str, worker: str) -> int:
@@ -102,29 +84,14 @@ def _settled(job: Job) -> None:
     try:
         with holding(job) as lease:
             _attempt(job, lease)
-    except Stopped:
-        if put_back(job, counted=False):
-            write_log(job.pk, "The worker was stopped; the job goes on elsewhere.")
-    except LeaseLost:
-        logger.warning("job %s: another worker holds it now, nothing was written", job.pk)
-    except Cancelled:
-        if advance(job.pk, State.CANCELLED, fence=job.fence):
-            write_log(job.pk, "Cancelled.")
-    except JudgementsChanged:
-        if put_back(job, counted=False):
-            write_log(job.pk, "The dataset has a new version: the job is done again.")
+    except WorkEnded as ended:
+        ended.settle(job)
     except NotLaidOut:
         _wait_for_judgements(job)
     except InvalidRun as error:
         _reject(job, error)
     except ModelFailure as failure:
         reject_model(job, failure)
-    except ModelCrashed as crash:
-        retry_or_reject(job, crash)
-    except TimedOut:
-        time_out(job)
-    except WaitsForShards as wait:
-        wait_for_shards(job, wait.setting)
     except (SystemExit, KeyboardInterrupt):
         put_back(job, counted=False)
         raise
@@ -163,7 +130,7 @@ def _on_whose_behalf(job: Job) -> tuple[User | None, str]:
 
 def _reject(job: Job, error: InvalidRun) -> None:
     if advance(
-        job.pk, State.REJECTED, fence=job.fence, report=error.report.as_dict(), error_code="invalid_run"
+        job.pk, State.REJECTED, fence=job.fence, report=error.report.as_dict(), error_code=INVALID_RUN
     ):
         write_log(job.pk, "The file did not pass validation and was not kept.")
         forget_upload(job)

@@ -16,9 +16,9 @@ from django.db import connection
 
 from leaderboard.core.logging.context import of_job
 from submissions.models import Job, State
-from submissions.queue.lifecycle import advance
+from submissions.queue.lifecycle import advance, write_log
 from submissions.queue.process import STOPPING
-from submissions.queue.queue import extend_lease, time_out
+from submissions.queue.queue import extend_lease, put_back, time_out
 from submissions.queue.stage_timer import StageClock, add_up
 from submissions.sandbox.machine_lock import WAITING
 
@@ -30,16 +30,48 @@ LOOK: float = settings.LEASE_LOOK_SECONDS
 ENDS_ITS_PROCESS = threading.Event()
 
 
-class LeaseLost(Exception):
+class WorkEnded(Exception):
+    """The work on a job ended without a result; each subclass says what becomes of the job."""
+
+    def settle(self, job: Job) -> None:
+        """Move the job to where it goes from here, once its lease is not kept alive any more."""
+        raise NotImplementedError
+
+
+class LeaseLost(WorkEnded):
     """Another worker holds the job now, or it has ended: write nothing more."""
 
+    def settle(self, job: Job) -> None:
+        """Nothing is left to do here."""
+        logger.warning("job %s: another worker holds it now, nothing was written", job.pk)
 
-class Cancelled(Exception):
+
+class Cancelled(WorkEnded):
     """The submitter asked to stop."""
+
+    def settle(self, job: Job) -> None:
+        """End the job."""
+        if advance(job.pk, State.CANCELLED, fence=job.fence):
+            write_log(job.pk, "Cancelled.")
 
 
 class Stopped(LeaseLost):
     """The worker is to stop: the job goes back into the queue, as if nobody had tried it."""
+
+    def settle(self, job: Job) -> None:
+        """Put the job back."""
+        if put_back(job, counted=False):
+            write_log(job.pk, "The worker was stopped; the job goes on elsewhere.")
+
+
+def advance_claimed(job: Job, to: State, **changes: object) -> None:
+    """Move the job on, in the transaction that writes its result.
+
+    Raises Cancelled where its submitter asked to stop before this moment, LeaseLost where the claim is gone.
+    """
+    if not advance(job.pk, to, fence=job.fence, unless_cancelled=True, **changes):
+        stopped = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
+        raise Cancelled if stopped else LeaseLost
 
 
 class Lease:

@@ -23,14 +23,16 @@ from leaderboard.systems.baselines import BM25, CONFIGURATIONS, Configuration, s
 from submissions.intake.run_records import keep_run
 from submissions.jobs.kinds.handover import Retrieved, finish, keep_found, score_handed_over
 from submissions.jobs.kinds.score import judged_version
+from submissions.jobs.registry import does
 from submissions.models import Job, State
-from submissions.queue.lease import Cancelled, Lease, LeaseLost
+from submissions.queue.lease import Lease, LeaseLost, advance_claimed
 from submissions.queue.lifecycle import advance, write_log
 
 #: Where a run's metadata says which queries it was retrieved for.
 TOPICS = "topics_sha256"
 
 
+@does(Job.Kind.RETRIEVE, Job.Kind.BASELINE)
 def retrieve_job(job: Job, lease: Lease) -> None:
     """Run the job's configuration over its dataset and publish the result. Raises LeaseLost or Cancelled.
 
@@ -82,9 +84,7 @@ def _retrieve_and_keep(job: Job, lease: Lease, configuration: Configuration, fol
 
 
 def _done(job: Job) -> None:
-    if not advance(job.pk, State.DONE, fence=job.fence, unless_cancelled=True, progress=1.0):
-        stopped = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
-        raise Cancelled if stopped else LeaseLost
+    advance_claimed(job, State.DONE, progress=1.0)
 
 
 def _retrieve(

@@ -13,11 +13,13 @@ from leaderboard.results.history.revisions import Kind, board_changed, lock_boar
 from leaderboard.results.records import forget_runs, publish_waiting
 from submissions.intake.run_records import keep_waiting_run, waiting_payload
 from submissions.jobs.kinds.score import forget_upload, score_job
+from submissions.jobs.registry import does
 from submissions.models import Job, State, Submission
-from submissions.queue.lease import Cancelled, Lease, LeaseLost
-from submissions.queue.lifecycle import advance, write_log
+from submissions.queue.lease import Lease, advance_claimed
+from submissions.queue.lifecycle import write_log
 
 
+@does(Job.Kind.SCORE)
 def score_or_keep(job: Job, lease: Lease) -> None:
     """Score an uploaded run; where there are no judgements yet, check and keep it. Raises as these do."""
     if job.dataset.awaits_judgements:
@@ -46,9 +48,7 @@ def check_and_keep(job: Job, lease: Lease) -> None:
         submission = Submission.objects.select_for_update(no_key=True).get(pk=submission.pk)
         waits = {"validated": True, "lease_expires_at": None, "attempts": 0, "progress": 0.0, "stage": ""}
         kept = {"payload": payload, "report": report.as_dict(), "progress_note": ""}
-        if not advance(job.pk, State.QUEUED, fence=job.fence, unless_cancelled=True, **waits, **kept):
-            stopped = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
-            raise Cancelled if stopped else LeaseLost
+        advance_claimed(job, State.QUEUED, **waits, **kept)
         keep_waiting_run(job, submission, stored, statistics, version)
         write_log(job.pk, f"Validated: {statistics.lines:,} lines. It waits for the first judgements.")
     forget_upload(job)

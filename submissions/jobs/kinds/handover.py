@@ -35,7 +35,7 @@ from submissions.jobs.kinds.score import (
     publish_results,
 )
 from submissions.models import Job, State
-from submissions.queue.lease import Cancelled, Lease, LeaseLost
+from submissions.queue.lease import Lease, advance_claimed
 from submissions.queue.lifecycle import advance, write_log
 from submissions.queue.queue import ATTEMPTS, WORKED, ring, seconds_before
 
@@ -191,17 +191,13 @@ def _move(job: Job, queue: str, payload: Mapping[str, Any]) -> None:
     now = timezone.now()
     worked = seconds_before(payload) + (now - (job.started_at or now)).total_seconds()
     anew = {"lease_expires_at": None, "attempts": 0, "progress": 0.0, "stage": "", "progress_note": ""}
-    if not advance(
-        job.pk,
+    advance_claimed(
+        job,
         State.QUEUED,
-        fence=job.fence,
-        unless_cancelled=True,
         queue=queue,
         payload={**payload, WORKED: round(worked, 3)},
         **anew,
-    ):
-        stopped = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
-        raise Cancelled if stopped else LeaseLost
+    )
     ring(queue)
 
 

@@ -17,12 +17,14 @@ from leaderboard.judgements.pools import give_up_pool
 from leaderboard.judgements.sync_commands import scratch
 from leaderboard.models import JudgementImport, Pool, User
 from submissions.jobs.kinds.score import begin_scoring
+from submissions.jobs.registry import does
 from submissions.models import Job, State
-from submissions.queue.lease import Cancelled, Lease, LeaseLost
-from submissions.queue.lifecycle import advance, write_log
+from submissions.queue.lease import Cancelled, Lease, LeaseLost, advance_claimed
+from submissions.queue.lifecycle import write_log
 from submissions.queue.queue import ATTEMPTS
 
 
+@does(Job.Kind.POOL)
 def pool_job(job: Job, lease: Lease) -> None:
     """Draw the pool that the payload names. Again, nothing changes. Raises LeaseLost or Cancelled."""
     key = job.payload["pool"]
@@ -45,6 +47,7 @@ def pool_job(job: Job, lease: Lease) -> None:
             record_pool(pool, stored)
 
 
+@does(Job.Kind.MERGE)
 def merge_job(job: Job, lease: Lease) -> None:
     """Compare or merge the judgements that the payload names, as their state says. Raises LeaseLost or Cancelled."""
     key = job.payload["import"]
@@ -71,9 +74,7 @@ def merge_job(job: Job, lease: Lease) -> None:
 
 def _end(job: Job, line: str) -> None:
     """The job is done; within the transaction that writes its result. Raises LeaseLost or Cancelled."""
-    if not advance(job.pk, State.DONE, fence=job.fence, unless_cancelled=True, progress=1.0):
-        stopped = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
-        raise Cancelled if stopped else LeaseLost
+    advance_claimed(job, State.DONE, progress=1.0)
     write_log(job.pk, line)
 
 

@@ -14,11 +14,13 @@ from leaderboard.results.profiles.store import (
     record_collection,
     work_folder,
 )
+from submissions.jobs.registry import does
 from submissions.models import Job, State
-from submissions.queue.lease import Cancelled, Lease, LeaseLost
+from submissions.queue.lease import Lease, LeaseLost, advance_claimed
 from submissions.queue.lifecycle import advance, write_log
 
 
+@does(Job.Kind.STATISTICS)
 def statistics_job(job: Job, lease: Lease) -> None:
     """Find what is not known yet of the dataset's texts and runs. Again, nothing changes.
 
@@ -33,9 +35,7 @@ def statistics_job(job: Job, lease: Lease) -> None:
     _record(job, found)
     beside = find_beside(job.dataset, lambda share: lease.report_stage("comparing", 0.9 + 0.1 * share))
     with transaction.atomic():
-        if not advance(job.pk, State.DONE, fence=job.fence, unless_cancelled=True, progress=1.0):
-            stopped = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
-            raise Cancelled if stopped else LeaseLost
+        advance_claimed(job, State.DONE, progress=1.0)
         record_beside(job.dataset, beside)
         write_log(
             job.pk,

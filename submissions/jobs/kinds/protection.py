@@ -8,6 +8,7 @@ from leaderboard.core.audit import acting
 from leaderboard.models import User
 from leaderboard.models.datasets import Protection
 from leaderboard.results.publishing.protection import find_parts, switch
+from submissions.jobs.registry import does
 from submissions.models import Job, State
 from submissions.queue.lease import Lease, LeaseLost
 from submissions.queue.lifecycle import advance, write_log
@@ -16,6 +17,7 @@ from submissions.queue.lifecycle import advance, write_log
 _ROUNDS = 20
 
 
+@does(Job.Kind.PROTECT)
 def protect_job(job: Job, lease: Lease) -> None:
     """Find what is missing over the parts of a competition, then change policy and board together.
 

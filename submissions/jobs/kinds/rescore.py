@@ -28,6 +28,7 @@ from leaderboard.judgements.rescoring.runs import (
 from leaderboard.models import Dataset, Evaluation, Rescore, Run, WorkRequest
 from leaderboard.results.protection import evaluate_parts, policy_of
 from submissions.jobs.kinds.score import evaluate_run, record_scored
+from submissions.jobs.registry import does
 from submissions.models import Job, State
 from submissions.queue.lease import Cancelled, Lease, LeaseLost
 from submissions.queue.lifecycle import advance, write_log
@@ -37,6 +38,7 @@ from submissions.queue.queue import put_back
 SLICE = 20.0
 
 
+@does(Job.Kind.RESCORE)
 def rescore_job(job: Job, lease: Lease) -> None:
     """Evaluate the runs that wait, then let the curator decide. Raises LeaseLost, or Cancelled once thrown away."""
     if not advance(job.pk, State.SCORING, fence=job.fence, stage=""):

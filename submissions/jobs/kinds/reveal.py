@@ -8,11 +8,13 @@ from leaderboard.datasets.qrels import load_qrels
 from leaderboard.models import Round
 from leaderboard.rounds.topics import sum_up
 from submissions.jobs.kinds.score import begin_scoring, current_qrels
+from submissions.jobs.registry import does
 from submissions.models import Job, State
-from submissions.queue.lease import Cancelled, Lease, LeaseLost
-from submissions.queue.lifecycle import advance, write_log
+from submissions.queue.lease import Lease, advance_claimed
+from submissions.queue.lifecycle import write_log
 
 
+@does(Job.Kind.REVEAL)
 def reveal_job(job: Job, lease: Lease) -> None:
     """Sum up the round that the job names on its dataset. Raises LeaseLost or Cancelled."""
     row = Round.objects.get(pk=job.payload["round"])
@@ -21,8 +23,6 @@ def reveal_job(job: Job, lease: Lease) -> None:
     queries = load_qrels(qrels).query_ids
     lease.report(0.5)
     with transaction.atomic():
-        if not advance(job.pk, State.DONE, fence=job.fence, unless_cancelled=True, progress=1.0):
-            stopped = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
-            raise Cancelled if stopped else LeaseLost
+        advance_claimed(job, State.DONE, progress=1.0)
         summary = sum_up(row, job.dataset, qrels, queries)
         write_log(job.pk, f"Summed up {summary.runs} runs of {row}.")

@@ -25,11 +25,13 @@ from leaderboard.results.protection import evaluate_parts, policy_of
 from leaderboard.results.publishing import EntryMarks, publish_entry
 from leaderboard.results.records import record_evaluation
 from leaderboard.results.verification import verify_scored
+from submissions.core.errors import ALREADY_SUBMITTED
 from submissions.intake.run_records import keep_run
 from submissions.jobs.kinds.seed_sets import publish_seed
 from submissions.models import Job, State, Submission
-from submissions.queue.lease import Cancelled, Lease, LeaseLost
+from submissions.queue.lease import Lease, LeaseLost, WorkEnded, advance_claimed
 from submissions.queue.lifecycle import advance, write_log
+from submissions.queue.queue import put_back
 from submissions.quotas import probes
 
 #: What the log says of a result, by who sees it.
@@ -84,8 +86,13 @@ def score_job(job: Job, lease: Lease) -> None:
     forget_upload(job)
 
 
-class JudgementsChanged(Exception):
+class JudgementsChanged(WorkEnded):
     """The dataset stands on other judgements than those that the job scored against: nothing was published."""
+
+    def settle(self, job: Job) -> None:
+        """Do the job again."""
+        if put_back(job, counted=False):
+            write_log(job.pk, "The dataset has a new version: the job is done again.")
 
 
 def evaluate(stored: StoredRun, dataset: Dataset, qrels: Qrels, lease: Lease) -> ScoredRun:
@@ -184,9 +191,7 @@ def publish_results(
         # As it is now: its team may have made it private, or withdrawn it, while we scored.
         submission = Submission.objects.select_for_update(no_key=True).filter(pk=job.submission_id).first()
         finished = {"progress": 1.0, "report": results[-1].scored.report.as_dict()}
-        if not advance(job.pk, State.DONE, fence=job.fence, unless_cancelled=True, **finished):
-            stopped = Job.objects.filter(pk=job.pk, fence=job.fence, cancel_requested=True).exists()
-            raise Cancelled if stopped else LeaseLost
+        advance_claimed(job, State.DONE, **finished)
         _require_present(job.dataset, qrels)
         rescoring.catch_up(job.dataset)
         if submission is not None and job.seed:
@@ -288,10 +293,7 @@ def record_scored(run: Run, qrels: Qrels, scored: ScoredRun) -> Evaluation:
 
 def _already_there(job: Job) -> Problem:
     """The same text sent again, compressed otherwise, which its bytes alone did not show."""
-    return Problem(
-        "error",
-        "already_submitted",
-        1,
+    return ALREADY_SUBMITTED.problem(
         f"this system has the same run on {job.dataset} already",
         "If it is another seed or configuration, label it.",
     )

@@ -6,6 +6,8 @@ from evaluation.core.errors import InvalidRun
 from evaluation.core.problems import Problem
 from leaderboard.models import Entry, Evaluation
 from leaderboard.results.publishing import EntryMarks, publish_seed_set
+from submissions.core.errors import ALREADY_SUBMITTED
+from submissions.intake.seed_labels import SAME_RUN_TWICE
 from submissions.models import Job, State, Submission
 from submissions.queue.lifecycle import write_log
 
@@ -61,20 +63,14 @@ def _on(last: Evaluation, earlier: Evaluation) -> Evaluation:
 
 
 def _same_run(job: Job, label: str) -> Problem:
-    return Problem(
-        "error",
-        "same_run_twice",
-        1,
+    return SAME_RUN_TWICE.problem(
         f"this is the same run as that of seed {label}",
         "Seeds differ: look at how the two were made, and send all seeds again.",
     )
 
 
 def _set_already_there(job: Job) -> Problem:
-    return Problem(
-        "error",
-        "already_submitted",
-        1,
+    return ALREADY_SUBMITTED.problem(
         f"this system has the same seeds on {job.dataset} already",
         "If they are of another configuration, label it.",
     )

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from leaderboard.core.work_requests import request_certainty, request_statistics
 from leaderboard.results.significance import find_certainty, keep_certainty, request_if_changed
+from submissions.jobs.registry import does
 from submissions.models import Job, State
 from submissions.queue.lease import Lease, LeaseLost
 from submissions.queue.lifecycle import advance, write_log
@@ -20,6 +21,7 @@ _FAILED = (State.FAILED, State.TIMED_OUT)
 _ASK = {Job.Kind.CERTAINTY: request_certainty, Job.Kind.STATISTICS: request_statistics}
 
 
+@does(Job.Kind.CERTAINTY)
 def certainty_job(job: Job, lease: Lease) -> None:
     """Find intervals, tests and ranks of the dataset's board, and keep them unless the board changed meanwhile.
 

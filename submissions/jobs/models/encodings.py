@@ -30,7 +30,7 @@ from submissions.jobs.models.encoding_setting import Setting
 from submissions.jobs.models.shard_manifest import Manifest
 from submissions.models import TERMINAL, Encoding, Job, Shard, State
 from submissions.queue.capability import UNPROTECTED
-from submissions.queue.lease import Cancelled, LeaseLost
+from submissions.queue.lease import WorkEnded, advance_claimed
 from submissions.queue.lifecycle import advance, write_log
 from submissions.queue.queue import request_cancel, ring
 
@@ -42,12 +42,16 @@ _ENDED_BADLY = frozenset({State.FAILED, State.REJECTED, State.TIMED_OUT})
 _BELLS = 32
 
 
-class WaitsForShards(Exception):
+class WaitsForShards(WorkEnded):
     """The job can go on once all shards of its corpus are there; `setting` says which."""
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
         super().__init__(f"{setting.shards} shards")
+
+    def settle(self, job: Job) -> None:
+        """Give the claim up until they are there."""
+        wait_for_shards(job, self.setting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +153,7 @@ def finish_shard(
     manifest = send_shard(folder, shard.encoding.key, shard.number, report)
     with transaction.atomic():
         encoding = Encoding.objects.select_for_update().get(pk=shard.encoding_id)
-        if not advance(job.pk, State.DONE, fence=job.fence, unless_cancelled=True, progress=1.0):
-            raise Cancelled if _is_cancelled(job) else LeaseLost
+        advance_claimed(job, State.DONE, progress=1.0)
         _keep(encoding, shard, folder, manifest, documents=documents, seconds=seconds, hardware=hardware)
         write_log(job.pk, f"{documents:,} documents encoded in {seconds:.1f} s.")
         _tell_progress(encoding)

@@ -31,6 +31,7 @@ from submissions.jobs.models.embedding_files import forget_strangers
 from submissions.jobs.models.encodings import Encoded, Setting, WaitsForShards, keep_single, use
 from submissions.jobs.models.hub_checkpoint import fetched_checkpoint
 from submissions.jobs.models.running import TimedOut, device_of, run_child, workplace
+from submissions.jobs.registry import does
 from submissions.models import Checkpoint, Job, State
 from submissions.queue.lease import Lease, LeaseLost
 from submissions.queue.lifecycle import advance, write_log
@@ -73,6 +74,7 @@ class _Run:
     baseline: Mapping[str, Any] = field(default_factory=dict)
 
 
+@does(Job.Kind.MODEL)
 def model_job(job: Job, lease: Lease) -> None:
     """Run a submission's model over one dataset and publish what it finds.
 

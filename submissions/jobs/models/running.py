@@ -18,7 +18,7 @@ from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.execution.job import ExecutionJob
 from submissions import sandbox
 from submissions.models import Job, State
-from submissions.queue.lease import Lease
+from submissions.queue.lease import Lease, WorkEnded
 from submissions.queue.lifecycle import advance, write_log
 from submissions.queue.queue import ATTEMPTS, put_back
 from submissions.sandbox.limits import Limits
@@ -27,16 +27,33 @@ from submissions.sandbox.running import run_job
 from submissions.sandbox.watching import remove
 
 
-class TimedOut(Exception):
+class TimedOut(WorkEnded):
     """The child ran longer than a job may."""
 
+    def settle(self, job: Job) -> None:
+        """End the job."""
+        report = failure_report("timed_out", MODEL_FAILURES["timed_out"].meaning).as_dict()
+        if advance(job.pk, State.TIMED_OUT, fence=job.fence, error_code="timed_out", report=report):
+            write_log(job.pk, "The job ran longer than it may and was stopped.")
 
-class ModelCrashed(Exception):
+
+class ModelCrashed(WorkEnded):
     """The child of somebody's model ended, and left nothing that says why; `code` is one of MODEL_FAILURES."""
 
     def __init__(self, code: str) -> None:
         self.code = code
         super().__init__(code)
+
+    def settle(self, job: Job) -> None:
+        """Try the job once more; then it ends as the model's affair, and counts as a run of it."""
+        meaning = MODEL_FAILURES[self.code].meaning
+        if job.payload.get("crashed") or job.attempts >= ATTEMPTS:
+            reject_model(job, ModelFailure(self.code, meaning))
+            return
+        with transaction.atomic():
+            Job.objects.filter(pk=job.pk, fence=job.fence).update(payload={**job.payload, "crashed": True})
+            if put_back(job, counted=True):
+                write_log(job.pk, f"{meaning} It is tried once more.")
 
 
 @contextmanager
@@ -102,24 +119,6 @@ def reject_model(job: Job, failure: ModelFailure) -> None:
         report=failure_report(failure.code, failure.message).as_dict(),
     ):
         write_log(job.pk, f"The model cannot be used: {failure.message}")
-
-
-def retry_or_reject(job: Job, crash: ModelCrashed) -> None:
-    """Try a job whose model crashed once more, and then end it as the model's affair, which counts as a run of it."""
-    if job.payload.get("crashed") or job.attempts >= ATTEMPTS:
-        reject_model(job, ModelFailure(crash.code, MODEL_FAILURES[crash.code].meaning))
-        return
-    with transaction.atomic():
-        Job.objects.filter(pk=job.pk, fence=job.fence).update(payload={**job.payload, "crashed": True})
-        if put_back(job, counted=True):
-            write_log(job.pk, f"{MODEL_FAILURES[crash.code].meaning} It is tried once more.")
-
-
-def time_out(job: Job) -> None:
-    """End the job that ran longer than it may."""
-    report = failure_report("timed_out", MODEL_FAILURES["timed_out"].meaning).as_dict()
-    if advance(job.pk, State.TIMED_OUT, fence=job.fence, error_code="timed_out", report=report):
-        write_log(job.pk, "The job ran longer than it may and was stopped.")
 
 
 def failure_report(code: str, message: str) -> Report:

@@ -18,6 +18,7 @@ from submissions.jobs.kinds.handover import score_handed_over
 from submissions.jobs.kinds.score import judged_version
 from submissions.jobs.models.run_model import ModelTask, run_model
 from submissions.jobs.models.running import workplace
+from submissions.jobs.registry import does
 from submissions.models import Checkpoint, Job, State
 from submissions.queue.lease import Lease, LeaseLost
 from submissions.queue.lifecycle import advance, write_log
@@ -31,6 +32,7 @@ _DESCRIPTION = (
 )
 
 
+@does(Job.Kind.SAMPLE_MODEL)
 def sample_model_job(job: Job, lease: Lease) -> None:
     """Make the checkpoint from the dataset's documents, offer it for download, and publish what it finds.
 

@@ -10,11 +10,13 @@ from leaderboard.core.storage.store import Area, path_of
 from submissions.checkpoints.service import folder_of
 from submissions.jobs.models.encodings import finish_shard
 from submissions.jobs.models.running import device_of, run_child, workplace
+from submissions.jobs.registry import does
 from submissions.models import Job, Shard, State
 from submissions.queue.lease import Cancelled, Lease, LeaseLost
 from submissions.queue.lifecycle import advance
 
 
+@does(Job.Kind.SHARD)
 def shard_job(job: Job, lease: Lease) -> None:
     """Encode the job's shard and keep it. Raises ModelFailure, TimedOut, LeaseLost or Cancelled."""
     shard = (
