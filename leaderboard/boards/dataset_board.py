@@ -136,10 +136,10 @@ def _without_numbers(entry: EntryRow) -> EntryRow:
     if entry.visibility != QUARANTINED:
         return entry
     return entry._replace(
-        scores_text="{}",
-        figures_text="[]",
-        deviations_text="{}",
-        private_scores_text="{}",
+        scores={},
+        figures=(),
+        deviations={},
+        private_scores={},
         seed_count=0,
         missing_queries=None,
         is_baseline=0,

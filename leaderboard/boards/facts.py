@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from leaderboard.results.history.rows import Revision
+
 
 @dataclass(frozen=True, slots=True)
 class DatasetFacts:
@@ -28,7 +30,7 @@ class Part:
     dataset_id: int
     slug: str
     facts: DatasetFacts
-    revision: str
+    revision: Revision
     #: Whether it is published; until all are, the whole has no score.
     listed: bool = True
 
@@ -45,7 +47,7 @@ class Member:
     facts: DatasetFacts
     counted: bool
     stand_ins: Mapping[str, str]
-    revision: str
+    revision: Revision
     language: str = ""
     domain: str = ""
     task: str = ""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import chain
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from leaderboard.boards.benchmark.board import benchmark_board
@@ -18,10 +20,11 @@ from leaderboard.datasets.files import are_sealed, without_checksums
 from leaderboard.models import Benchmark, BenchmarkMember
 from leaderboard.models.datasets import Dataset, DatasetQuerySet, Protection
 from leaderboard.results import significance
-from leaderboard.results.history import entry_rows
-from leaderboard.results.history.entry_columns import entries_by_dataset, private_entries
-from leaderboard.results.history.measurements import measured_on
+from leaderboard.results.history.entry_columns import entries_from
+from leaderboard.results.history.entry_rows import EntryRow, SystemRow, systems_of
 from leaderboard.results.history.past import last_change
+from leaderboard.results.history.rows import BoardRows, Revision, rows_at
+from leaderboard.results.history.snapshot import private_rows
 
 #: What a dataset's page shows beside its board.
 DATASET_FIELDS = (
@@ -64,6 +67,8 @@ DATASET_FIELDS = (
     "current_qrels__statistics",
     "reported_statistics",
     "created_at",
+    "board_revision",
+    "updated_at",
 )
 
 
@@ -79,24 +84,29 @@ class Tombstone(NamedTuple):
 class DatasetPage(NamedTuple):
     """A dataset, its board, what was withdrawn from it, and the datasets that it is the mean of.
 
-    `at` is when the board changed last, None where that is not known.
+    `at` is when the board changed last, None where that is not known. `bibtex` is what systems say to cite, by slug.
     """
 
     dataset: dict[str, Any]
     board: Board
     tombstones: list[Tombstone]
-    parts: Sequence[Part] = ()
-    at: datetime | None = None
+    parts: Sequence[Part]
+    at: datetime | None
+    bibtex: Mapping[str, str]
 
 
 class BenchmarkPage(NamedTuple):
-    """A benchmark, its board, its datasets, and what its publication prints over all of them; `at` as of a dataset."""
+    """A benchmark, its board, its datasets, and what its publication prints over all of them.
+
+    `at` and `bibtex` are as of a dataset.
+    """
 
     benchmark: dict[str, Any]
     board: Board
     members: list[Member]
-    printed: BesidePrinted | None = None
-    at: datetime | None = None
+    printed: BesidePrinted | None
+    at: datetime | None
+    bibtex: Mapping[str, str]
 
 
 def dataset_page(slug: str, state: BoardState, teams: Collection[int] = ()) -> DatasetPage | None:
@@ -114,18 +124,42 @@ def dataset_page(slug: str, state: BoardState, teams: Collection[int] = ()) -> D
             dataset["current_version__statistics"] or {}
         )
     pk = dataset["pk"]
-    entries = entry_rows.entries_for(pk, teams)
     parts = parts_of([pk]).get(pk, ()) if dataset["current_version_id"] is None else ()
-    if parts:
-        entries = sorted([*_of_whole(parts), *entries], key=lambda entry: entry.published)
+    revisions = {part.dataset_id: part.revision for part in parts}
+    rows = rows_at({**revisions, pk: _revision(dataset)})
+    entries, _ = entries_on(rows, pk, parts)
+    if teams:
+        own = private_rows([pk], teams).get(pk, [])
+        entries = sorted([*entries, *own], key=attrgetter("published"))
     facts = of_whole(facts_of(dataset), parts)
-    board = dataset_board(facts, entries, state, measured_on([pk]), significance.read([pk]).get(pk))
+    board = dataset_board(facts, entries, state, rows[pk].measured, significance.read([pk]).get(pk))
     board.notes += notes_on_parts(parts)
-    at = last_change([pk, *(part.dataset_id for part in parts)])
-    return DatasetPage(dataset, board, tombstones_of(entries), parts, at)
+    at = last_change([pk, *revisions])
+    return DatasetPage(dataset, board, tombstones_of(entries), parts, at, bibtex_of(rows.values()))
 
 
-def tombstones_of(entries: Sequence[entry_rows.EntryRow]) -> list[Tombstone]:
+def entries_on(
+    rows: Mapping[int, BoardRows], dataset_id: int, parts: Sequence[Part]
+) -> tuple[list[EntryRow], Mapping[int, Sequence[int]]]:
+    """What stands on a dataset's board by date, with what systems have on all of its parts.
+
+    And by the ids of the latter those of the parts' entries that they are the means of; nothing while a part is not
+    public. `rows` are by dataset.
+    """
+    own = rows[dataset_id].entries
+    if not parts or not all(part.listed for part in parts):
+        return own, {}
+    composed = compose(parts, {part.dataset_id: rows[part.dataset_id].lines for part in parts})
+    found = rows_of_whole(composed, rows[parts[0].dataset_id].entries)
+    return sorted([*found, *own], key=attrgetter("published")), {-ids[0]: ids for ids in composed.made_of}
+
+
+def bibtex_of(rows: Iterable[BoardRows]) -> dict[str, str]:
+    """What the systems of boards say to cite, by slug."""
+    return {slug: text for of_dataset in rows for slug, text in of_dataset.bibtex.items()}
+
+
+def tombstones_of(entries: Sequence[EntryRow]) -> list[Tombstone]:
     """What was withdrawn."""
     return [
         Tombstone(entry.system, entry.slug, entry.published[:10], entry.withdrawal_reason)
@@ -142,12 +176,6 @@ def notes_on_parts(parts: Sequence[Part]) -> list[str]:
         f"Scored results are means over the {len(parts)} parts, of systems that have them all; each part has its own "
         "board."
     ]
-
-
-def _of_whole(parts: Sequence[Part]) -> list[entry_rows.EntryRow]:
-    """What systems have on all of the parts, as rows of the whole."""
-    composed = compose(parts, entries_by_dataset({part.dataset_id: part.revision for part in parts}))
-    return rows_of_whole(composed, entry_rows.entries_of(parts[0].dataset_id))
 
 
 def of_whole(facts: DatasetFacts, parts: Sequence[Part]) -> DatasetFacts:
@@ -205,13 +233,22 @@ def benchmark_page(slug: str, state: BoardState, teams: Collection[int] = ()) ->
     )
     read: list[Member | Part] = list(members)
     read += [part for member in members for part in member.parts]
-    entries = with_parts(members, entries_by_dataset({each.dataset_id: each.revision for each in read}))
-    private = private_entries([member.dataset_id for member in members], teams)
+    rows = rows_at({each.dataset_id: each.revision for each in read})
+    entries = with_parts(members, {dataset: of_dataset.lines for dataset, of_dataset in rows.items()})
+    own = private_rows([member.dataset_id for member in members], teams)
+    private = {dataset: entries_from(of_dataset) for dataset, of_dataset in own.items()}
+
+    systems = systems_in(*(of_dataset.entries for of_dataset in rows.values()), *own.values())
     sure = significance.read([member.dataset_id for member in members])
-    board = benchmark_board(facts, entries, entry_rows.systems_by_id, state, private, sure)
-    printed = beside_printed(facts, entries, entry_rows.systems_by_id, benchmark["source__key"])
+    board = benchmark_board(facts, entries, systems, state, private, sure)
+    printed = beside_printed(facts, entries, systems, benchmark["source__key"])
     at = last_change({each.dataset_id for each in read}, benchmark["pk"])
-    return BenchmarkPage(dict(benchmark), board, members, printed, at)
+    return BenchmarkPage(dict(benchmark), board, members, printed, at, bibtex_of(rows.values()))
+
+
+def systems_in(*rows: Iterable[EntryRow]) -> Callable[[Iterable[int]], Mapping[int, SystemRow]]:
+    """What the board of a benchmark calls for the systems of its lines."""
+    return lambda _: systems_of(chain.from_iterable(rows))
 
 
 #: What a board needs of each dataset.
@@ -246,14 +283,14 @@ def _members(benchmark_id: int) -> list[Member]:
     return [
         member_of(
             row,
-            _revision(row["dataset__board_revision"], row["dataset__updated_at"]),
+            _revision(row, "dataset__"),
             parts.get(row["dataset_id"], ()),
         )
         for row in rows
     ]
 
 
-def member_of(row: Mapping[str, Any], revision: str, parts: Sequence[Part]) -> Member:
+def member_of(row: Mapping[str, Any], revision: Revision, parts: Sequence[Part]) -> Member:
     """A member from its own columns and those of its dataset."""
     return Member(
         dataset_id=row["dataset_id"],
@@ -267,8 +304,9 @@ def member_of(row: Mapping[str, Any], revision: str, parts: Sequence[Part]) -> M
     )
 
 
-def _revision(number: int, updated_at: datetime) -> str:
-    return f"{number}:{updated_at.timestamp()}"
+def _revision(dataset: Mapping[str, Any], prefix: str = "") -> Revision:
+    """The present revision of a dataset's board, from columns whose names begin with `prefix`."""
+    return Revision(dataset[f"{prefix}board_revision"], dataset[f"{prefix}updated_at"])
 
 
 def parts_of(datasets: Collection[int]) -> dict[int, list[Part]]:
@@ -286,7 +324,7 @@ def parts_of(datasets: Collection[int]) -> dict[int, list[Part]]:
             row["pk"],
             row["slug"],
             facts_of(row),
-            _revision(row["board_revision"], row["updated_at"]),
+            _revision(row),
             listed=row["state"] != Dataset.State.PREPARING,
         )
         found.setdefault(row["part_of_id"], []).append(part)

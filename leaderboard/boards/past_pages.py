@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 
 from leaderboard.boards import pages
 from leaderboard.boards.benchmark.board import benchmark_board
-from leaderboard.boards.benchmark.composite import compose, rows_of_whole, with_parts
+from leaderboard.boards.benchmark.composite import compose, with_parts
 from leaderboard.boards.columns.significance import AWAITED, OUTDATED
 from leaderboard.boards.dataset_board import dataset_board
 from leaderboard.boards.facts import BenchmarkFacts, DatasetFacts, Member, Part
@@ -22,7 +22,8 @@ from leaderboard.results import significance
 from leaderboard.results.groups import present_group
 from leaderboard.results.history import past
 from leaderboard.results.history.entry_columns import NO_ENTRIES, DatasetEntries
-from leaderboard.results.history.entry_rows import EntryRow, SystemRow
+from leaderboard.results.history.entry_rows import EntryRow
+from leaderboard.results.history.rows import NEVER, Revision, rows_at
 from leaderboard.results.kinds import GONE, QUARANTINED, REPORTED, SCORED
 
 WITHDRAWN = Entry.Visibility.WITHDRAWN.value
@@ -46,42 +47,19 @@ def dataset_page(slug: str, state: BoardState, at: datetime.datetime) -> PastPag
     revision = revisions.get(dataset_id)
     if revision is None:
         return None
-    rows = past.rows_at(revisions)
+    rows = rows_at(revisions)
     gone = past.gone_since(rows)
     parts = _parts(revision, revisions)
-    of_whole = _of_whole(parts, rows)
-    entries = rows[dataset_id].entries
-    if of_whole.rows:
-        entries = sorted([*of_whole.rows, *entries], key=lambda entry: entry.published)
+    entries, made_of = pages.entries_on(rows, dataset_id, parts)
     group, compared, baseline = _compared(revision.facts, entries)
     found = significance.read_at(dataset_id, revision.number, compared, group, baseline) if compared else None
     facts = pages.of_whole(pages.facts_of(revision.facts), parts)
     board = dataset_board(facts, entries, state, rows[dataset_id].measured, found)
-    _mark_gone(board, gone, of_whole.made_of, {})
+    _mark_gone(board, gone, made_of, {})
     board.notes = [note for note in board.notes if note not in (AWAITED, OUTDATED)]
     board.notes += [*pages.notes_on_parts(parts), *_untested(revision.facts, board), *_note(bool(gone))]
     since = max(each.at for each in revisions.values())
-    return PastPage(board, since, pages.tombstones_of(entries), _bibtex(rows.values()))
-
-
-class _OfWhole(NamedTuple):
-    """Rows of a whole, and by their ids those of the parts' entries that they are the means of."""
-
-    rows: list[EntryRow]
-    made_of: Mapping[int, Sequence[int]]
-
-
-def _of_whole(parts: Sequence[Part], rows: Mapping[int, past.PastRows]) -> _OfWhole:
-    """What systems had on all of the parts, as rows of the whole; nothing while a part was not public."""
-    if not parts or not all(part.listed for part in parts):
-        return _OfWhole([], {})
-    composed = compose(parts, {part.dataset_id: rows[part.dataset_id].lines for part in parts})
-    found = rows_of_whole(composed, rows[parts[0].dataset_id].entries)
-    return _OfWhole(found, {-ids[0]: ids for ids in composed.made_of})
-
-
-def _bibtex(rows: Iterable[past.PastRows]) -> dict[str, str]:
-    return {slug: text for of_dataset in rows for slug, text in of_dataset.bibtex.items()}
+    return PastPage(board, since, pages.tombstones_of(entries), pages.bibtex_of(rows.values()))
 
 
 def _listed(slug: str) -> int | None:
@@ -127,19 +105,20 @@ def benchmark_page(slug: str, state: BoardState, at: datetime.datetime) -> PastP
     members = _members(row, revisions)
     if not members:
         return None
-    rows = past.rows_at(revisions)
+    rows = rows_at(revisions)
     entries = {part.dataset_id: NO_ENTRIES for member in members for part in member.parts}
     entries |= {dataset: of_dataset.lines for dataset, of_dataset in rows.items()}
     facts = BenchmarkFacts(row["name"], row["measure"], members, row["source_id"], row["efficiency_from_id"])
-    board = benchmark_board(facts, with_parts(members, entries), lambda ids: _systems(rows.values()), state)
+    systems = pages.systems_in(*(of_dataset.entries for of_dataset in rows.values()))
+    board = benchmark_board(facts, with_parts(members, entries), systems, state)
     gone = past.gone_since(rows)
     _mark_gone(board, gone, _made_of(members, entries) if gone else {}, _names(members))
     board.notes += _note(bool(gone))
     since = max(revision.at for revision in revisions.values())
-    return PastPage(board, since, [], _bibtex(rows.values()))
+    return PastPage(board, since, [], pages.bibtex_of(rows.values()))
 
 
-def _members(row: Mapping[str, Any], revisions: Mapping[int, past.Revision]) -> list[Member]:
+def _members(row: Mapping[str, Any], revisions: Mapping[int, Revision]) -> list[Member]:
     """The datasets that were public then, as they were."""
     found = []
     for member in row["members"]:
@@ -147,20 +126,20 @@ def _members(row: Mapping[str, Any], revisions: Mapping[int, past.Revision]) -> 
         if revision is None:
             continue
         columns = {f"dataset__{name}": value for name, value in revision.facts.items()}
-        found.append(pages.member_of({**member, **columns}, revision.key, _parts(revision, revisions)))
+        found.append(pages.member_of({**member, **columns}, revision, _parts(revision, revisions)))
     return found
 
 
-def _parts(revision: past.Revision, revisions: Mapping[int, past.Revision]) -> list[Part]:
+def _parts(revision: Revision, revisions: Mapping[int, Revision]) -> list[Part]:
     """What the dataset was the mean of, as it was; a part that was not public yet has no columns."""
     found = []
     for dataset_id in revision.parts:
         of_part = revisions.get(dataset_id)
         if of_part is None:
-            found.append(Part(dataset_id, "", DatasetFacts("", False, "", []), "at:0", listed=False))
+            found.append(Part(dataset_id, "", DatasetFacts("", False, "", []), NEVER, listed=False))
             continue
         facts = pages.facts_of(of_part.facts)
-        found.append(Part(dataset_id, of_part.facts["slug"], facts, of_part.key))
+        found.append(Part(dataset_id, of_part.facts["slug"], facts, of_part))
     return found
 
 
@@ -178,13 +157,6 @@ def _made_of(members: Sequence[Member], entries: Mapping[int, DatasetEntries]) -
             composed = compose(member.parts, entries)
             standing = (pk for _, pk in composed.entries.published)
             found.update(zip(standing, composed.made_of, strict=True))
-    return found
-
-
-def _systems(rows: Iterable[past.PastRows]) -> dict[int, SystemRow]:
-    found: dict[int, SystemRow] = {}
-    for of_dataset in rows:
-        of_dataset.add_systems(found)
     return found
 
 

@@ -113,7 +113,7 @@ def record_numbers(
                     actor=who.person,
                     actor_name=who.name,
                     action=action,
-                    subject=f"{named['entry'].get('system', '')}"[:300],
+                    subject=f"{named.get('system', '')}"[:300],
                     dataset_id=dataset,
                     entry_id=entry,
                     revision=revision,
@@ -128,7 +128,7 @@ def record_numbers(
 def _numbers(row: Mapping[str, Any] | None) -> dict[str, Any]:
     if row is None:
         return {}
-    return {name: row["entry"][name] for name in NUMBERS if row["entry"].get(name) not in (None, {}, 0)}
+    return {name: row[name] for name in NUMBERS if row.get(name) not in (None, {}, 0)}
 
 
 def _key(row: Dataset | Entry | int | None) -> int | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.db import transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from evaluation.efficiency import PROTOCOL, Figures, Hardware
@@ -42,7 +43,7 @@ def record_measurement(
         },
     )
     if entry.visibility == Entry.Visibility.PUBLIC:
-        board_changed(entry.dataset, Kind.MEASURED, entry)
+        board_changed(entry.dataset, Kind.MEASURED, entry, Entry.objects.filter(pk=entry.pk))
     return measurement
 
 
@@ -53,7 +54,7 @@ def cost_per_million(mean_latency_ms: float, per_hour: float) -> float:
 
 def price_changed(hardware: HardwareClass) -> None:
     """Count a change of every board that shows costs on the class."""
-    boards_changed(showing_costs([hardware.pk]), Kind.PRICE)
+    boards_changed(showing_costs([hardware.pk]), Kind.PRICE, _measured_on([hardware.pk]))
 
 
 def prices_come_into_force() -> int:
@@ -67,13 +68,16 @@ def prices_come_into_force() -> int:
         return 0
     told = BoardChange.objects.filter(kind=Kind.PRICE, at__gte=today).values("dataset")
     waiting = showing_costs(hardware) - set(Dataset.objects.filter(pk__in=told).values_list("pk", flat=True))
-    boards_changed(waiting, Kind.PRICE)
+    boards_changed(waiting, Kind.PRICE, _measured_on(hardware))
     return len(waiting)
 
 
 def showing_costs(hardware: Iterable[int]) -> set[int]:
     """The ids of the datasets whose boards show costs on these classes."""
-    found = Entry.objects.filter(
-        measurements__hardware__in=list(hardware), visibility=Entry.Visibility.PUBLIC
-    )
+    found = _measured_on(hardware).filter(visibility=Entry.Visibility.PUBLIC)
     return set(found.values_list("dataset_id", flat=True))
+
+
+def _measured_on(hardware: Iterable[int]) -> QuerySet[Entry]:
+    measurements = Measurement.objects.filter(hardware__in=list(hardware))
+    return Entry.objects.filter(pk__in=measurements.values("entry"))

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from leaderboard.core import audit
 from leaderboard.core.work_requests import request_notice, request_work
-from leaderboard.models import Dataset, Round, RoundSummary, WorkRequest
+from leaderboard.models import Dataset, Entry, Round, RoundSummary, WorkRequest
 from leaderboard.results.history.revisions import Kind, boards_changed, lock_boards
 from leaderboard.results.protection import policy_of
 from leaderboard.results.publishing import mark_pooled, reveal_private, settle_places
@@ -194,8 +194,9 @@ def hold_round(row: Round) -> None:
 
 def follow_places(row: Round) -> None:
     """Bring the boards of competitions up to date with how many results of a team the round shows at a time."""
-    changed = [dataset.pk for dataset in datasets_of(row) if settle_places(dataset)]
-    boards_changed(changed, Kind.VISIBILITY)
+    moved = {dataset.pk: settle_places(dataset) for dataset in datasets_of(row)}
+    touched = Entry.objects.filter(pk__in=set().union(*moved.values()))
+    boards_changed([key for key, entries in moved.items() if entries], Kind.VISIBILITY, touched)
 
 
 def _facts(row: Round) -> dict[str, str | int | bool]:

@@ -13,7 +13,6 @@ from leaderboard.boards.model import Board
 from leaderboard.boards.state import BoardState
 from leaderboard.core.cache.pages import Asked, kept_page, with_address
 from leaderboard.core.http.choices import UnknownChoice
-from leaderboard.results import citations
 from leaderboard.results.history import entry_rows
 from leaderboard.views.board_views import Kind, cited, refused
 
@@ -62,9 +61,7 @@ def _exported(request: HttpRequest, kind: Kind, slug: str, ending: str) -> HttpR
     if page is None:
         raise Http404
     about = cited(request, kind, slug, page.board.title, page.at)
-    if ending == "bib":
-        about = replace(about, bibtex=citations.bibtex_of(row.entry.slug for row in page.board.rows))
-    return exported(page.board, about, ending)
+    return exported(page.board, replace(about, bibtex=page.bibtex), ending)
 
 
 def whole(request: HttpRequest) -> BoardState:

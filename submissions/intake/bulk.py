@@ -129,10 +129,10 @@ def _attributions(
             problems += [problem] if problem else []
     except UnicodeDecodeError as error:
         text = f"the CSV is not UTF-8: byte {error.start + 1} is 0x{error.object[error.start]:02x}"
-        return {}, [_report(table.name, "pairing", text, "Save it as UTF-8.")]
+        return {}, [_report(table.name, PAIRING, text, "Save it as UTF-8.")]
     except csv.Error as error:
         line = rows.line_num + 1  # it counts the lines that it has read
-        problems.append(Problem("error", "pairing", 1, f"line {line} is no CSV: {error}", _HINT, (line,)))
+        problems.append(PAIRING.problem(f"line {line} is no CSV: {error}", _HINT, lines=(line,)))
     missing = [path.name for path in tags if path not in found]
     if missing and not problems:
         text = (

@@ -6,7 +6,7 @@ from typing import Any
 
 from evaluation.core.problems import RunStatistics
 from leaderboard.core.storage.runs import StoredRun
-from leaderboard.models import DatasetVersion, Run, System
+from leaderboard.models import DatasetVersion, Entry, Run, System
 from leaderboard.results.history.revisions import Kind, board_changed
 from leaderboard.results.records import Sent, record_run
 from submissions.models import Job, Submission
@@ -91,5 +91,5 @@ def keep_waiting_run(
         origin=Run.Origin.UPLOADED, label=job.seed,
     )  # fmt: skip
     if submission.public:
-        board_changed(job.dataset, Kind.VISIBILITY)
+        board_changed(job.dataset, Kind.VISIBILITY, touched=Entry.objects.none())
     return run

@@ -2,7 +2,7 @@
 
 Every request goes through the whole WSGI application with its middleware, against SQLite and a real Valkey. *miss*
 reads, ranks, renders and compresses a board of which no page is kept; *changed* is the same after a publication on one
-dataset, *first* after a restart: of a benchmark both decode entries that a miss remembers. *hit* serves the kept page;
+dataset, *first* after a restart: both decode rows that a miss remembers. *hit* serves the kept page;
 *hello* is a bare view behind the same middleware. The naive templates read nothing: *plain* is a Django template with
 as many cells, each a number through `floatformat`, *same* one that writes this very table. Contenders take turns;
 medians of CPU milliseconds are printed.
@@ -82,6 +82,7 @@ def publish(dataset: Any, systems: list[Any]) -> None:
     from django.utils import timezone
 
     from leaderboard.models import DatasetVersion, Entry, Evaluation, Qrels, Run
+    from leaderboard.results.history.revisions import Kind, board_changed
 
     version = DatasetVersion.objects.create(dataset=dataset, number=1, content_sha256="0", queries_sha256="0")
     qrels = Qrels.objects.create(version=version, sha256="0")
@@ -111,6 +112,7 @@ def publish(dataset: Any, systems: list[Any]) -> None:
     )
     dataset.current_version, dataset.current_qrels = version, qrels
     dataset.save()
+    board_changed(dataset, Kind.PUBLISHED)
 
 
 class Site:
@@ -196,15 +198,15 @@ def measure(site: Site, address: str, board: Any, rounds: int) -> dict[str, floa
     """Medians for one board."""
     from leaderboard.core.cache.pages import forget_pages
     from leaderboard.models import Dataset
-    from leaderboard.results.history.entry_columns import forget_entries
     from leaderboard.results.history.revisions import Kind, board_changed
+    from leaderboard.results.history.rows import forget_rows
 
     plain, same = naive_templates(board)
     dataset = Dataset.objects.get(slug="dataset-0")
 
     def restarted() -> None:
         forget_pages()
-        forget_entries()
+        forget_rows()
 
     contenders: dict[str, tuple[Callable[[], Any], Callable[[], Any], int]] = {
         "first": (restarted, lambda: site.get(address), 1),
@@ -229,10 +231,10 @@ def queries(site: Site, address: str) -> list[int]:
     from django.test.utils import CaptureQueriesContext
 
     from leaderboard.core.cache.pages import forget_pages
-    from leaderboard.results.history.entry_columns import forget_entries
+    from leaderboard.results.history.rows import forget_rows
 
     counts = []
-    forget_entries()
+    forget_rows()
     for before in (forget_pages, forget_pages, lambda: None):
         before()
         with CaptureQueriesContext(connection) as captured:

@@ -11,6 +11,7 @@ import numpy as np
 from evaluation.efficiency import PROTOCOL, Hardware
 from leaderboard.models import Dataset, Entry, Evaluation, Measurement, Qrels, Source, System, Team
 from leaderboard.results.efficiency import record_measurement
+from leaderboard.results.history.revisions import Kind, boards_changed
 from leaderboard.results.publishing import ReportedEntry, publish_entry, publish_reported, publish_seed_set
 from leaderboard.results.records import record_evaluation, record_run
 from tests.factories import make_dataset, make_version
@@ -57,11 +58,17 @@ def score(
     )
 
 
+def record_boards() -> None:
+    """Store what all boards are made of, after a test changed tables without the site's writers."""
+    boards_changed(Dataset.objects.values_list("pk", flat=True), Kind.RECORDED)
+
+
 def date_results(*days: str) -> None:
     """Have the results so far come on these days, taken in turns: in tests all come today."""
     for number, entry in enumerate(Entry.objects.order_by("pk")):
         entry.published_at = datetime.fromisoformat(f"{days[number % len(days)]}T12:00:00+00:00")
         entry.save(update_fields=["published_at"])
+    record_boards()
 
 
 def score_seeds(

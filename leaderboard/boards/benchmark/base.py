@@ -55,11 +55,6 @@ def _named(system: SystemRow, dataset: str) -> tuple[str, bool]:
 _remembered: Remembered[Base] = Remembered(12)
 
 
-def forget_lines() -> None:
-    """Collect everything again next time; for measuring."""
-    _remembered.clear()
-
-
 def base_of(
     facts: BenchmarkFacts,
     entries: Mapping[int, DatasetEntries],
@@ -71,7 +66,7 @@ def base_of(
 ) -> Base:
     """The lines for a measure. `read_systems` is asked once, and not where they are remembered."""
     # With the revisions, so that a board as it was and the present one do not push each other out.
-    members = ",".join(f"{member.slug}:{member.revision}" for member in facts.members)
+    members = ",".join(f"{member.slug}:{member.revision.key}" for member in facts.members)
     key = f"{facts.name}|{measure}|{zero_shot}|{members}"
     used = [entries[member.dataset_id] for member in facts.members]
     known = _remembered.get(key)

@@ -12,8 +12,6 @@ from hashlib import sha256
 from operator import is_not
 from typing import NamedTuple
 
-import orjson
-
 from leaderboard.boards.facts import Member, Part
 from leaderboard.core.cache.memory import Remembered
 from leaderboard.models import Entry
@@ -78,7 +76,7 @@ def with_parts(
 
 def _whole(member: Member, entries: Mapping[int, DatasetEntries]) -> DatasetEntries:
     own, composed = entries[member.dataset_id], compose(member.parts, entries).entries
-    key = f"{member.dataset_id}:{member.revision} {_key_of(member.parts)}"
+    key = f"{member.dataset_id}:{member.revision.key} {_key_of(member.parts)}"
     known = _joined.get(key)
     if known is None or known[0] is not composed or known[1] is not own:
         known = composed, own, joined(composed, own)
@@ -99,7 +97,7 @@ def compose(parts: Sequence[Part], entries: Mapping[int, DatasetEntries]) -> Com
 
 def _key_of(parts: Sequence[Part]) -> str:
     """Names the parts as they are, or as they were: neither pushes the other out."""
-    return ",".join(f"{part.dataset_id}:{part.revision}" for part in parts)
+    return ",".join(f"{part.dataset_id}:{part.revision.key}" for part in parts)
 
 
 def _compose(parts: Sequence[Part], entries: Mapping[int, DatasetEntries]) -> Composed:
@@ -189,23 +187,21 @@ def rows_of_whole(composed: Composed, rows_of_first_part: Sequence[EntryRow]) ->
     for pk, scores, published, provenance, group, is_baseline, training in zip(
         *columns, made.baselines, made.trainings, strict=True
     ):
-        if pk not in known:
-            continue  # withdrawn a moment ago
         rows.append(
             known[pk]._replace(
                 provenance=provenance,
-                scores_text=orjson.dumps(scores).decode(),
-                figures_text="[]",
+                scores=scores,
+                figures=(),
                 comparison_group=group,
                 is_baseline=is_baseline,
                 training=training,
                 missing_queries=None,
                 submission="",
                 locator="",
-                published=str(published[0]),
+                published=published[0],
                 pk=-pk,
                 seed_count=0,
-                deviations_text="{}",
+                deviations={},
             )
         )
     return rows

@@ -1,55 +1,53 @@
-"""Reading what boards show, as plain tuples: JSON comes as text and dates as text, so that nothing is converted twice.
-
-Entries come in order of publication, which is the tie-break of every board.
-"""
+"""What boards read of their entries, as plain values, and the text that changes whenever a board does."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from functools import lru_cache
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import orjson
 from django.db import connection
-from django.db.models import Exists, IntegerField, OuterRef, QuerySet, TextField
-from django.db.models.functions import Cast
 
-from leaderboard.core import anonymity
-from leaderboard.models import Challenge, Entry, System
-from leaderboard.models.results import EntryQuerySet
-
-Visibility = Entry.Visibility
+from leaderboard.models import Entry
 
 
 class EntryRow(NamedTuple):
-    """One entry with all a dataset board shows of it. `published` is ISO text, its first ten characters the day."""
+    """One entry with all that boards show of it. `published` is ISO text, its first ten characters the day.
+
+    `scores`, `deviations` (over seeds) and `private_scores` (of a competition, empty until they are revealed) are
+    published values by measure. `figures` are those beside the scores, `measured` what was measured of it, `bibtex` is
+    what there is to cite for the system.
+    """
 
     system: str
     slug: str
     architecture: str
-    team: str | None
-    team_slug: str | None
-    source_authors: str | None
-    source_year: int | None
-    source_key: str | None
     provenance: str
-    configuration: str
-    scores_text: str
-    figures_text: str
+    scores: Mapping[str, float]
     comparison_group: str
-    is_baseline: int
     training: str
     visibility: str
-    withdrawal_reason: str
-    missing_queries: int | None
-    submission: str
-    locator: str
     published: str
     pk: int
-    seed_count: int
-    deviations_text: str
+    system_id: int = 0
+    source_id: int | None = None
+    team: str | None = None
+    team_slug: str | None = None
+    source_authors: str | None = None
+    source_year: int | None = None
+    source_key: str | None = None
+    configuration: str = ""
+    figures: Sequence[Mapping[str, Any]] = ()
+    is_baseline: int = 0
+    withdrawal_reason: str = ""
     moderation_reason: str = ""
-    private_scores_text: str = "{}"
+    missing_queries: int | None = None
+    submission: str = ""
+    locator: str = ""
+    seed_count: int = 0
+    deviations: Mapping[str, float] = MappingProxyType({})
+    private_scores: Mapping[str, float] = MappingProxyType({})
     late: int = 0
     pooled: int = 0
     run_type: str = ""
@@ -61,31 +59,36 @@ class EntryRow(NamedTuple):
     year: int | None = None
     parameter_count: int | None = None
     maximum_length: int | None = None
-
-    @property
-    def scores(self) -> dict[str, float]:
-        """Measure → published value."""
-        return orjson.loads(self.scores_text)
-
-    @property
-    def deviations(self) -> dict[str, float]:
-        """Measure → sample standard deviation over the seeds; empty for a single run."""
-        return orjson.loads(self.deviations_text) if self.seed_count else {}
-
-    @property
-    def private_scores(self) -> dict[str, float]:
-        """Measure → published value over a competition's private part; empty until it is revealed."""
-        return {} if self.private_scores_text in ("{}", "null") else orjson.loads(self.private_scores_text)
-
-    @property
-    def figures(self) -> list[dict[str, Any]]:
-        """The figures beside the scores."""
-        return [] if self.figures_text == "[]" else orjson.loads(self.figures_text)
+    measured: Sequence[Mapping[str, Any]] = ()
+    bibtex: str = ""
 
     @property
     def source(self) -> str:
         """The publication in a few words, empty where there is none."""
         return short_citation(self.source_authors, self.source_year)
+
+    @property
+    def is_public(self) -> bool:
+        """Whether it stands on the board for everyone."""
+        return self.visibility == Entry.Visibility.PUBLIC
+
+
+#: What a stored row leaves out.
+DEFAULTS: Mapping[str, Any] = EntryRow._field_defaults
+_fields_of = itemgetter(*EntryRow._fields)
+
+
+def flat(stored: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A stored row as the fields of an `EntryRow`: those of an earlier release lie in several parts."""
+    if "entry" not in stored:
+        return stored
+    parts = {**stored["line"], **stored["entry"]}
+    return {**parts, "measured": stored["measured"], "bibtex": stored["bibtex"]}
+
+
+def entry_row(stored: Mapping[str, Any]) -> EntryRow:
+    """The row as boards read it; what an old one lacks is empty."""
+    return EntryRow._make(_fields_of({**DEFAULTS, **flat(stored)}))
 
 
 class SystemRow(NamedTuple):
@@ -124,115 +127,20 @@ def short_citation(authors: str | None, year: int | None) -> str:
     return f"{names[0]}{' et al.' if len(names) > 1 else ''} {year}"
 
 
-#: What else is told of a system, in the order of both kinds of row.
-DESCRIBING = (
-    "licence",
-    "commercial_use",
-    "open_weights",
-    "closed_api",
-    "year",
-    "parameter_count",
-    "maximum_length",
-)
+_of_system = itemgetter("system", *SystemRow._fields[1:])
 
 
-def _challenged(system: str) -> Cast:
-    """Whether a row's system is challenged now; `system` is the column that holds its key."""
-    of_system = Challenge.objects.filter(system=OuterRef(system), state=Challenge.State.OPEN)
-    return Cast(Exists(of_system), IntegerField())
+def systems_of(entries: Iterable[EntryRow]) -> dict[int, SystemRow]:
+    """The systems of the public and the private entries among these, by id."""
+    found: dict[int, SystemRow] = {}
+    for entry in entries:
+        if entry.system_id not in found and entry.visibility not in _WITHOUT_LINE:
+            found[entry.system_id] = SystemRow._make(_of_system(entry._asdict()))
+    return found
 
 
-def _entries() -> EntryQuerySet:
-    return EntryQuerySet(Entry).order_by("published_at", "pk")
-
-
-def _values(entries: QuerySet[Entry]) -> tuple[str, tuple[Any, ...]]:
-    """The SQL that reads entries as the values of an `EntryRow`, and its parameters."""
-    rows = entries.values_list(
-        "system__name",
-        "system__slug",
-        "system__architecture",
-        anonymity.team_name("system__"),
-        anonymity.team_slug("system__"),
-        "source__authors",
-        "source__year",
-        "source__key",
-        "provenance",
-        "configuration",
-        Cast("scores", TextField()),
-        Cast("figures", TextField()),
-        "comparison_group",
-        Cast("is_baseline", IntegerField()),
-        "training",
-        "visibility",
-        "withdrawal_reason",
-        "missing_queries",
-        "submission_reference",
-        "locator",
-        Cast("published_at", TextField()),
-        "pk",
-        "seed_count",
-        Cast("deviations", TextField()),
-        "moderation_reason",
-        Cast("private_scores", TextField()),
-        Cast("late", IntegerField()),
-        Cast("pooled", IntegerField()),
-        "run_type",
-        _challenged("system"),
-        *(f"system__{name}" for name in DESCRIBING),
-    )
-    return rows.query.sql_with_params()
-
-
-#: Stands for the dataset's id in the SQL of `entries_of`.
-_DATASET = -1
-
-
-@lru_cache(maxsize=1)
-def _entries_query() -> tuple[str, tuple[Any, ...]]:
-    """The SQL of `entries_of` and its parameters, `_DATASET` in place of the dataset's id.
-
-    Written by the ORM once, since that takes it as long as the database takes to answer.
-    """
-    return _values(_entries().filter(dataset_id=_DATASET).filter(visibility__in=Entry.SEEN))
-
-
-def entries_for(dataset_id: int, teams: Collection[int]) -> list[EntryRow]:
-    """As `entries_of`, with the private ones of the reader's own teams. Two queries at most."""
-    entries = entries_of(dataset_id)
-    if not teams:
-        return entries
-    own = _entries().filter(dataset_id=dataset_id, visibility=Visibility.PRIVATE, system__team__in=teams)
-    with connection.cursor() as cursor:
-        cursor.execute(*_values(own))
-        entries += map(EntryRow._make, cursor.fetchall())
-    return sorted(entries, key=lambda entry: (entry.published, entry.pk))
-
-
-def entries_of(dataset_id: int) -> list[EntryRow]:
-    """The public, withdrawn and quarantined entries of a dataset, by date of publication. One query."""
-    sql, parameters = _entries_query()
-    with connection.cursor() as cursor:
-        cursor.execute(sql, [dataset_id if each == _DATASET else each for each in parameters])
-        return list(map(EntryRow._make, cursor.fetchall()))
-
-
-def systems_by_id(ids: Iterable[int]) -> dict[int, SystemRow]:
-    """Systems by id. One query."""
-    rows = System.objects.filter(pk__in=set(ids)).values_list(
-        "pk",
-        "name",
-        "slug",
-        "architecture",
-        anonymity.team_name(),
-        anonymity.team_slug(),
-        "source__authors",
-        "source__year",
-        "source__key",
-        _challenged("pk"),
-        *DESCRIBING,
-    )
-    return {row[0]: SystemRow._make(row[1:]) for row in rows}
+#: Those that leave a place and a reason on the board, and no value.
+_WITHOUT_LINE = (Entry.Visibility.WITHDRAWN, Entry.Visibility.QUARANTINED)
 
 
 _REVISION = "SELECT COUNT(*), SUM(board_revision), MAX(updated_at) FROM leaderboard_dataset"

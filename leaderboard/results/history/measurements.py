@@ -1,20 +1,18 @@
-"""What was measured of entries, read as plain values, and on which machine: figures of two are never mixed."""
+"""What was measured of entries, as plain values, and on which machine: figures of two are never mixed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple, TypeVar
 
-import orjson
-from django.db import connection
 from django.db.models import QuerySet, TextField
 from django.db.models.functions import Cast
 from django.utils import timezone
 
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.models import Entry, Measurement, Price
+from leaderboard.results.history.entry_rows import EntryRow
 
 Key = TypeVar("Key")
 #: From how many jobs on it is known what BM25 usually takes.
@@ -61,6 +59,13 @@ class Measured(NamedTuple):
             "baseline_off": round(self.baseline_off, 3),
         }
 
+    def as_stored(self) -> dict[str, Any]:
+        """What a stored row has of it: not what the row says already, nor what follows from other rows."""
+        values = self._asdict()
+        for name in ("dataset_id", "entry_id", "system_id", "configuration", "baseline_off"):
+            del values[name]
+        return {**values, "machine": list(self.machine)}
+
     @property
     def latency(self) -> Mapping[str, float]:
         """Milliseconds of a search: mean, p50, p95 and p99."""
@@ -76,15 +81,6 @@ class Measured(NamedTuple):
     def over_stored_runs(self) -> bool:
         """Whether it began with runs made before, so that part of a search is missing in its times."""
         return bool(self.figures.get("stored_runs"))
-
-
-def measured_on(dataset_ids: Iterable[int]) -> list[Measured]:
-    """What was measured on these datasets, oldest first. One query, and a second one for prices where there is any."""
-    ids = sorted(set(dataset_ids))
-    if not ids:
-        return []
-    sql, parameters = _query(len(ids))
-    return beside_usual(_read(sql, [*ids, *parameters[len(ids) :]]))
 
 
 def usual_latency(latencies: Iterable[float]) -> float | None:
@@ -110,65 +106,63 @@ def beside_usual(measured: Sequence[Measured]) -> list[Measured]:
 
 
 def measured_of(system_id: int) -> list[Measured]:
-    """What was measured of a system's public entries, oldest first. Queries as `measured_on`."""
-    return _read(*_values(Measurement.objects.filter(entry__system=system_id)))
+    """What was measured of a system's public entries, oldest first. Two queries at most."""
+    return _read(Measurement.objects.filter(entry__system=system_id))
 
 
-@lru_cache(maxsize=64)
-def _query(number: int) -> tuple[str, tuple[Any, ...]]:
-    """The SQL for so many datasets, and its parameters, their ids first.
-
-    Kept, since it takes the ORM longer to write than the database to answer where nothing was measured.
-    """
-    return _values(Measurement.objects.filter(entry__dataset__in=list(range(number))))
+def measured_of_entries(entries: Collection[int]) -> list[Measured]:
+    """What was measured of the public ones of these entries, oldest first. Two queries at most."""
+    return _read(Measurement.objects.filter(entry__in=entries))
 
 
-def _values(measurements: QuerySet[Measurement]) -> tuple[str, tuple[Any, ...]]:
-    """The SQL and the parameters of a query for what `_measured` takes."""
-    values = (
+_OF_ENTRY = ("entry__dataset_id", "entry_id", "entry__system_id", "entry__configuration")
+_OF_MACHINE = ("hardware_id", "hardware__slug", "hardware__name", "hardware__details")
+
+
+def _read(measurements: QuerySet[Measurement]) -> list[Measured]:
+    """One query, and a second one for prices where there is any."""
+    rows = list(
         measurements.filter(entry__visibility=Entry.Visibility.PUBLIC)
         .order_by("measured_at", "pk")
         .values_list(
-            "entry__dataset_id",
-            "entry_id",
-            "entry__system_id",
-            "entry__configuration",
-            "protocol",
-            "hardware_id",
-            "hardware__slug",
-            "hardware__name",
-            Cast("hardware__details", TextField()),
-            Cast("measured_at", TextField()),
-            Cast("figures", TextField()),
-            Cast("baseline", TextField()),
+            *_OF_ENTRY, *_OF_MACHINE, "protocol", Cast("measured_at", TextField()), "figures", "baseline"
         )
     )
-    return values.query.sql_with_params()
+    prices = _prices({row[len(_OF_ENTRY)] for row in rows}) if rows else {}
+    return [
+        Measured(
+            dataset,
+            entry,
+            system,
+            label,
+            Machine(slug, name, bool(details.get("gpu"))),
+            protocol,
+            at,
+            figures,
+            baseline,
+            *prices.get(hardware, (None, "")),
+        )
+        for dataset, entry, system, label, hardware, slug, name, details, protocol, at, figures, baseline in rows
+    ]
 
 
-def _read(sql: str, parameters: Sequence[Any]) -> list[Measured]:
-    with connection.cursor() as cursor:
-        cursor.execute(sql, parameters)
-        found = cursor.fetchall()
-    prices = _prices({row[5] for row in found}) if found else {}
-    return [_measured(row, prices.get(row[5])) for row in found]
-
-
-def _measured(row: Sequence[Any], price: tuple[float, str] | None) -> Measured:
-    dataset, entry, system, configuration, protocol, _, slug, name, details, *texts = row
-    measured_at, figures, baseline = texts
-    return Measured(
-        dataset,
-        entry,
-        system,
-        configuration,
-        Machine(slug, name, bool(orjson.loads(details).get("gpu"))),
-        protocol,
-        measured_at,
-        orjson.loads(figures),
-        orjson.loads(baseline),
-        *(price or (None, "")),
-    )
+def measured_rows(dataset_id: int, entries: Iterable[EntryRow]) -> list[Measured]:
+    """What had been measured of the entries of a board, oldest first, at the prices of then."""
+    found = [
+        Measured(
+            **{
+                **one,
+                "machine": Machine(*one["machine"]),
+                "dataset_id": dataset_id,
+                "entry_id": entry.pk,
+                "system_id": entry.system_id,
+                "configuration": entry.configuration,
+            }
+        )
+        for entry in entries
+        for one in entry.measured
+    ]
+    return beside_usual(sorted(found, key=lambda one: (one.measured_at, one.entry_id)))
 
 
 def _prices(hardware: Iterable[int]) -> dict[int, tuple[float, str]]:

@@ -17,14 +17,15 @@ from typing import Any
 
 import orjson
 from django.db import transaction
-from django.db.models import F, TextField
+from django.db.models import Exists, F, OuterRef, QuerySet, TextField
 from django.db.models.functions import Cast
 from django.utils import timezone
 
 from leaderboard.core.audit import record_numbers
 from leaderboard.core.work_requests import request_certainty, request_statistics
 from leaderboard.models import Benchmark, BenchmarkVersion, BoardChange, Dataset, Entry, EntryVersion
-from leaderboard.results.history.snapshot import dataset_facts, present_rows, result_facts
+from leaderboard.results.history.entry_rows import flat
+from leaderboard.results.history.snapshot import LAYOUT, dataset_facts, result_facts, rows_to_store
 
 Kind = BoardChange.Kind
 #: What boards show of a benchmark itself, and of its membership of a dataset.
@@ -69,18 +70,29 @@ def lock_boards(datasets: Iterable[int]) -> None:
 
 
 @transaction.atomic
-def board_changed(dataset: Dataset, kind: BoardChange.Kind, entry: Entry | None = None) -> int:
-    """Give the dataset's board its next revision, which is returned. The row stays locked until the commit."""
+def board_changed(
+    dataset: Dataset,
+    kind: BoardChange.Kind,
+    entry: Entry | None = None,
+    touched: QuerySet[Entry] | None = None,
+) -> int:
+    """Give the dataset's board its next revision, which is returned. The row stays locked until the commit.
+
+    `touched` are the entries whose rows may have changed. Without it those of the whole board are made anew and
+    compared, which takes the longer the larger the board is.
+    """
     wholes = _wholes_of([dataset.pk])
     _raise_revisions(sorted({dataset.pk, *wholes}))
     now = timezone.now()
     for whole in wholes:
-        _record(whole, kind, now)
-    return _record(dataset.pk, kind, now, entry)
+        _record(whole, kind, now, Entry.objects.none())
+    return _record(dataset.pk, kind, now, touched, entry)
 
 
 @transaction.atomic
-def boards_changed(datasets: Iterable[int], kind: BoardChange.Kind) -> None:
+def boards_changed(
+    datasets: Iterable[int], kind: BoardChange.Kind, touched: QuerySet[Entry] | None = None
+) -> None:
     """The same for several boards, by their datasets' ids, all at one time.
 
     Their rows are locked in one order, so that two never wait for each other, and before the time is taken, so that
@@ -91,7 +103,7 @@ def boards_changed(datasets: Iterable[int], kind: BoardChange.Kind) -> None:
     _raise_revisions(ids)
     now = timezone.now()
     for dataset_id in ids:
-        _record(dataset_id, kind, now)
+        _record(dataset_id, kind, now, touched if dataset_id in changed else Entry.objects.none())
 
 
 def _wholes_of(datasets: Collection[int]) -> list[int]:
@@ -108,13 +120,18 @@ def _raise_revisions(datasets: Iterable[int]) -> None:
 
 
 def _record(
-    dataset_id: int, kind: BoardChange.Kind, at: datetime.datetime, entry: Entry | None = None
+    dataset_id: int,
+    kind: BoardChange.Kind,
+    at: datetime.datetime,
+    touched: QuerySet[Entry] | None,
+    entry: Entry | None = None,
 ) -> int:
     facts = dataset_facts(dataset_id)
     revision: int = facts.pop("board_revision")
-    present = present_rows(dataset_id)
+    entries = Entry.objects.filter(dataset=dataset_id)
+    present = rows_to_store(entries if touched is None else entries & touched)
     if entry is not None and kind == Kind.PUBLISHED and entry.pk in present:
-        facts["result"] = result_facts(present, entry.pk, facts["primary_measure"], facts["name"])
+        facts["result"] = result_facts(dataset_id, entry.pk, present[entry.pk], facts)
     BoardChange.objects.create(
         dataset_id=dataset_id,
         revision=revision,
@@ -123,7 +140,7 @@ def _record(
         at=at,
         facts=facts,
     )
-    record_numbers(dataset_id, revision, kind, *_record_rows(dataset_id, revision, present))
+    record_numbers(dataset_id, revision, kind, *_record_rows(dataset_id, revision, present, touched))
     if kind in _COMPARED and facts["current_qrels_id"] is not None and not facts["hidden"]:
         request_certainty(dataset_id)
     if kind in _OF_TEXTS or (kind in _OF_RUNS and not facts["hidden"]):
@@ -132,25 +149,27 @@ def _record(
 
 
 def _record_rows(
-    dataset_id: int, revision: int, present: Mapping[int, dict[str, Any]]
-) -> tuple[dict[int, dict[str, Any]], dict[int, dict[str, Any]]]:
+    dataset_id: int, revision: int, present: Mapping[int, dict[str, Any]], touched: QuerySet[Entry] | None
+) -> tuple[dict[int, Mapping[str, Any]], dict[int, dict[str, Any]]]:
     """Close the versions of rows that are no longer so, and open those of rows that are new or changed.
 
     Both by entry are returned: what ended, and what began.
     """
-    ended, same = [], set()
-    before: dict[int, dict[str, Any]] = {}
     versions = EntryVersion.objects.filter(dataset=dataset_id, until_revision=None)
+    if touched is not None:
+        versions = versions.filter(entry__in=touched)
+    after = dict(present)
+    ended: list[int] = []
+    before: dict[int, Mapping[str, Any]] = {}
     for pk, entry_id, text in versions.values_list("pk", "entry_id", Cast("row", TextField())):
         row = orjson.loads(text)
-        if present.get(entry_id) == row:
-            same.add(entry_id)
+        if after.get(entry_id) == row:
+            del after[entry_id]
         else:
             ended.append(pk)
-            before[entry_id] = row
+            before[entry_id] = flat(row)
     for start in range(0, len(ended), 500):  # SQLite takes so many parameters and no more
         EntryVersion.objects.filter(pk__in=ended[start : start + 500]).update(until_revision=revision)
-    after = {entry_id: row for entry_id, row in present.items() if entry_id not in same}
     EntryVersion.objects.bulk_create(
         [
             EntryVersion(entry_id=entry_id, dataset_id=dataset_id, from_revision=revision, row=row)
@@ -175,7 +194,22 @@ def benchmark_changed(benchmark: Benchmark) -> None:
 
 
 def record_present() -> None:
-    """Give every board that has no date yet its first one: those of a site older than this record."""
-    boards_changed(Dataset.objects.filter(board_changes=None).values_list("pk", flat=True), Kind.RECORDED)
+    """Store every row that is not stored yet, or as an earlier release stored it, each board's under a new revision.
+
+    And give every board that has no date yet its first one: those of a site older than this record.
+    """
+    open_versions = EntryVersion.objects.filter(until_revision=None)
+    missing = Entry.objects.filter(visibility__in=Entry.SEEN).exclude(
+        Exists(open_versions.filter(entry=OuterRef("pk")))
+    )
+    of_earlier_release = open_versions.exclude(pk__in=open_versions.filter(row__layout=LAYOUT))
+    boards_changed(
+        {
+            *Dataset.objects.filter(board_changes=None).values_list("pk", flat=True),
+            *missing.values_list("dataset_id", flat=True),
+            *of_earlier_release.values_list("dataset_id", flat=True),
+        },
+        Kind.RECORDED,
+    )
     for benchmark in Benchmark.objects.filter(versions=None):
         benchmark_changed(benchmark)

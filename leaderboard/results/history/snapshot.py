@@ -1,21 +1,25 @@
-"""What boards read of a dataset's entries, as plain values: `revisions` keeps these, `past` reads them.
+"""What boards read of a dataset's entries, made of the tables: `revisions` stores it, `rows` reads it.
 
-The rows are the very ones that boards are built from, field by field, so that a column added there is kept from then
-on, and one that an old row lacks is empty on its board.
+A row has the fields of an `EntryRow`, but for those that are as their defaults: a field that is added there is stored
+from then on, and is empty on a board whose rows lack it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
-import orjson
+from django.db.models import Exists, FloatField, IntegerField, OuterRef, QuerySet, TextField
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast
 
+from leaderboard.core import anonymity
 from leaderboard.core.measures import better
 from leaderboard.core.text.baselines import named_baseline
-from leaderboard.models import Dataset, Entry
+from leaderboard.models import Challenge, Dataset, Entry
 from leaderboard.results import citations
-from leaderboard.results.history import entry_columns, entry_rows, measurements
+from leaderboard.results.history.entry_rows import DEFAULTS, EntryRow, entry_row
+from leaderboard.results.history.measurements import measured_of_entries
 
 #: What boards show of the dataset itself, as columns.
 DATASET_FACTS = (
@@ -24,10 +28,16 @@ DATASET_FACTS = (
 )  # fmt: skip
 #: Of a dataset without a version the ids of its parts, which its scores are the means of.
 PARTS = "parts"
-#: Fields with this ending hold JSON text, and are kept as what it says.
-TEXT = "_text"
-#: Of a benchmark's line what the entry's own row says already, or says in a way that differs by database.
-_KNOWN = ("dataset_id", "published_at", "pk", "scores", "figures", "deviations")
+
+#: What a row has of its system, under the names of a system's own columns.
+_OF_SYSTEM = (
+    "architecture", "licence", "commercial_use", "open_weights", "closed_api", "year", "parameter_count",
+    "maximum_length",
+)  # fmt: skip
+#: Which fields a row has: raised with every change of `EntryRow`, so that the next start stores present boards anew.
+LAYOUT = 2
+#: What is read from elsewhere.
+_BESIDE = ("measured", "bibtex")
 
 
 def dataset_facts(dataset_id: int) -> dict[str, Any]:
@@ -39,115 +49,83 @@ def dataset_facts(dataset_id: int) -> dict[str, Any]:
     return facts
 
 
-def present_rows(dataset_id: int) -> dict[int, dict[str, Any]]:
-    """Of each public or withdrawn entry, by its id, all that boards read. Five queries at most.
+def rows_to_store(entries: QuerySet[Entry]) -> dict[int, dict[str, Any]]:
+    """All that boards read of the public, withdrawn and quarantined ones of these entries, by id. Four queries."""
+    rows = _rows(entries.filter(visibility__in=Entry.SEEN))
+    measured: dict[int, list[dict[str, Any]]] = {}
+    for one in measured_of_entries([row["pk"] for row in rows]):
+        measured.setdefault(one.entry_id, []).append(one.as_stored())
+    cited = citations.bibtex_of(row["slug"] for row in rows) if rows else {}
+    found = {}
+    for row in rows:
+        whole = {**row, "measured": measured.get(row["pk"], ()), "bibtex": cited.get(row["slug"], "")}
+        stored = {name: value for name, value in whole.items() if value not in (DEFAULTS.get(name, ...), [])}
+        found[row["pk"]] = {"layout": LAYOUT, **stored}
+    return found
 
-    A row has the fields of an `EntryRow` under `entry`, those of a benchmark's line under `line` (public entries
-    only), the measurements under `measured`, and under `bibtex` what there is to cite for the system.
-    """
-    lines = {
-        row["pk"]: {name: value for name, value in row.items() if name not in _KNOWN}
-        for row in entry_columns.rows_of([dataset_id])
-    }
-    costs: dict[int, list[dict[str, Any]]] = {}
-    for one in measurements.measured_on([dataset_id]):
-        costs.setdefault(one.entry_id, []).append(_measured(one))
-    rows = entry_rows.entries_of(dataset_id)
-    cited = citations.bibtex_of(row.slug for row in rows)
+
+def private_rows(datasets: Collection[int], teams: Collection[int]) -> dict[int, list[EntryRow]]:
+    """The private entries of these teams, by dataset; they are stored nowhere. One query, none without teams."""
+    if not teams:
+        return {}
+    own = Entry.objects.filter(
+        dataset__in=datasets, visibility=Entry.Visibility.PRIVATE, system__team__in=teams
+    )
+    found: dict[int, list[EntryRow]] = {}
+    for row in _rows(own.order_by("published_at", "pk"), "dataset_id"):
+        found.setdefault(row.pop("dataset_id"), []).append(entry_row(row))
+    return found
+
+
+def _rows(entries: QuerySet[Entry], *further: str) -> list[dict[str, Any]]:
+    """Their fields, but for `_BESIDE`, and `further` columns. One query."""
+    names = [name for name in EntryRow._fields if name not in _BESIDE]
+    columns = _columns()
+    rows = entries.values_list(*(columns.get(name, name) for name in names), *further)
+    return [dict(zip((*names, *further), row, strict=True)) for row in rows]
+
+
+def _columns() -> dict[str, Any]:
+    """The columns of fields that an entry has not under their own names, or in another type."""
+    challenges = Challenge.objects.filter(system=OuterRef("system"), state=Challenge.State.OPEN)
     return {
-        row.pk: {
-            "entry": _plain(row),
-            "line": lines.get(row.pk, {}),
-            "measured": costs.get(row.pk, []),
-            "bibtex": cited.get(row.slug, ""),
-        }
-        for row in rows
+        "system": "system__name",
+        "slug": "system__slug",
+        "team": anonymity.team_name("system__"),
+        "team_slug": anonymity.team_slug("system__"),
+        "source_authors": "source__authors",
+        "source_year": "source__year",
+        "source_key": "source__key",
+        "submission": "submission_reference",
+        "published": Cast("published_at", TextField()),
+        "challenged": Cast(Exists(challenges), IntegerField()),
+        **{name: Cast(name, IntegerField()) for name in ("is_baseline", "late", "pooled")},
+        **{name: f"system__{name}" for name in _OF_SYSTEM},
     }
 
 
 def result_facts(
-    rows: Mapping[int, Mapping[str, Any]], entry: int, measure: str, dataset: str
+    dataset_id: int, entry: int, row: Mapping[str, Any], facts: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What the news say of a new result: its score, its baseline's, and the best of the others that it is ranked with.
 
-    `dataset` is the dataset's name, for the baseline's. All are published values; None where there is none.
+    `facts` are the dataset's. All are published values; None where there is none. Two queries: the database finds the
+    best, so that a large board costs no more than a small one.
     """
-    own = rows[entry]["entry"]
-    others = [
-        row["entry"]
-        for pk, row in rows.items()
-        if pk != entry
-        and row["entry"]["visibility"] == Entry.Visibility.PUBLIC
-        and row["entry"]["comparison_group"] == own["comparison_group"]
-    ]
-    values = [each["scores"][measure] for each in others if measure in each["scores"]]
-    baselines = [each for each in others if each["is_baseline"]]
-    choose = min if better(measure) == "lower" else max
+    measure: str = facts["primary_measure"]
+    others = Entry.objects.filter(
+        dataset=dataset_id,
+        visibility=Entry.Visibility.PUBLIC,
+        comparison_group=row["comparison_group"],
+    ).exclude(pk=entry)
+    value = Cast(KeyTextTransform(measure, "scores"), FloatField())
+    order = value.asc() if better(measure) == "lower" else value.desc()
+    best = others.alias(value=value).filter(value__isnull=False).order_by(order).values_list("scores").first()
+    baseline = others.filter(is_baseline=True).values_list("scores", "system__name").first()
     return {
         "measure": measure,
-        "value": own["scores"].get(measure),
-        "baseline": baselines[-1]["scores"].get(measure) if baselines else None,
-        "baseline_name": named_baseline(baselines[-1]["system"], dataset) if baselines else "",
-        "best_before": choose(values) if values else None,
+        "value": row["scores"].get(measure),
+        "baseline": baseline[0].get(measure) if baseline else None,
+        "baseline_name": named_baseline(baseline[1], facts["name"]) if baseline else "",
+        "best_before": best[0][measure] if best else None,
     }
-
-
-def _plain(row: entry_rows.EntryRow) -> dict[str, Any]:
-    return {
-        name.removesuffix(TEXT): orjson.loads(value) if name.endswith(TEXT) else value
-        for name, value in row._asdict().items()
-    }
-
-
-def _measured(one: measurements.Measured) -> dict[str, Any]:
-    values = one._asdict()
-    for name in ("dataset_id", "entry_id", "system_id", "configuration"):
-        del values[name]
-    return {**values, "machine": list(one.machine)}
-
-
-def entry_row(kept: Mapping[str, Any]) -> entry_rows.EntryRow:
-    """The row of a dataset's board as it was."""
-    entry = kept["entry"]
-    return entry_rows.EntryRow._make(
-        orjson.dumps(entry.get(name.removesuffix(TEXT))).decode() if name.endswith(TEXT) else entry.get(name)
-        for name in entry_rows.EntryRow._fields
-    )
-
-
-def system_row(kept: Mapping[str, Any]) -> entry_rows.SystemRow:
-    """The system as it was named and described then."""
-    entry = {**kept["entry"], "name": kept["entry"]["system"]}
-    return entry_rows.SystemRow._make(entry.get(name) for name in entry_rows.SystemRow._fields)
-
-
-def line_of(dataset_id: int, kept: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The entry as a row of `entry_columns`."""
-    entry, line = kept["entry"], kept["line"]
-    values = {
-        **line,
-        "dataset_id": dataset_id,
-        "published_at": entry["published"],
-        "pk": entry["pk"],
-        **{name: orjson.dumps(entry[name]).decode() for name in entry_columns.TEXTS},
-    }
-    return tuple(values.get(name) for name in entry_columns.FIELD_NAMES)
-
-
-def measured_rows(dataset_id: int, kept: Sequence[Mapping[str, Any]]) -> list[measurements.Measured]:
-    """What had been measured of the entries, oldest first, at the prices of then."""
-    found = [
-        measurements.Measured(
-            **{
-                **one,
-                "machine": measurements.Machine(*one["machine"]),
-                "dataset_id": dataset_id,
-                "entry_id": each["entry"]["pk"],
-                "system_id": each["line"].get("system_id"),
-                "configuration": each["entry"]["configuration"],
-            }
-        )
-        for each in kept
-        for one in each["measured"]
-    ]
-    return sorted(found, key=lambda one: (one.measured_at, one.entry_id))

@@ -31,29 +31,36 @@ def system_changed(system: System) -> None:
     lock_boards(Entry.objects.filter(system=system).values_list("dataset_id", flat=True))
     for entry in Entry.objects.filter(system=system, source=None).select_related("dataset"):
         Entry.objects.filter(pk=entry.pk).update(training=training_exposure(system, entry.dataset))
-    boards_changed(_of(Entry.objects.filter(system=system)), Kind.SYSTEM)
+    _rows_changed(Entry.objects.filter(system=system), Kind.SYSTEM)
 
 
 def challenge_changed(system: System) -> None:
     """Count a change of every board that marks the system as challenged, or no longer; no number follows."""
-    boards_changed(_of(Entry.objects.filter(system=system)), Kind.CHALLENGED)
+    _rows_changed(Entry.objects.filter(system=system), Kind.CHALLENGED)
 
 
 def source_changed(source: Source) -> None:
     """Count a change of every board that names the publication."""
-    boards_changed(boards_of_source(source.pk), Kind.SYSTEM)
+    boards_changed(boards_of_source(source.pk), Kind.SYSTEM, _entries_of_source(source.pk))
 
 
 def boards_of_source(source: int) -> set[int]:
     """The ids of the datasets whose boards name the publication."""
-    of_source = Entry.objects.filter(Q(source=source) | Q(system__source=source))
     of_benchmarks = Dataset.objects.filter(benchmarks__source=source).values_list("pk", flat=True)
-    return _of(of_source).union(of_benchmarks)
+    return _of(_entries_of_source(source)).union(of_benchmarks)
+
+
+def _entries_of_source(source: int) -> QuerySet[Entry]:
+    return Entry.objects.filter(Q(source=source) | Q(system__source=source))
 
 
 def team_changed(team: Team) -> None:
     """Count a change of every board that names the team."""
-    boards_changed(_of(Entry.objects.filter(system__team=team)), Kind.TEAM)
+    _rows_changed(Entry.objects.filter(system__team=team), Kind.TEAM)
+
+
+def _rows_changed(entries: QuerySet[Entry], kind: Kind) -> None:
+    boards_changed(_of(entries), kind, entries)
 
 
 def _of(entries: QuerySet[Entry]) -> set[int]:

@@ -162,24 +162,28 @@ def shown_instead(entry: Entry) -> Entry | None:
     return max(told.order_by("pk"), key=lambda each: each.scores.get(measure, float("-inf")), default=None)
 
 
-def settle_places(dataset: Dataset) -> bool:
-    """Leave on the board the best results of each team and person, as many as a round says; True if any came or went.
+def settle_places(dataset: Dataset) -> set[int]:
+    """Leave on the board the best results of each team and person, as many as a round says.
 
-    The others are superseded, or come back where a better one is gone. Of equal ones the earlier stays. Outside of a
-    competition all are shown. Always the whole board: one person's results tie the places of several teams together.
+    Returns the ids of those that came or went. The others are superseded, or come back where a better one is gone. Of
+    equal ones the earlier stays. Outside of a competition all are shown. Always the whole board: one person's results
+    tie the places of several teams together.
     """
     ranked = Entry.objects.filter(
         dataset=dataset, system__team__isnull=False, visibility__in=(Visibility.PUBLIC, Visibility.SUPERSEDED)
     ).exclude(provenance=Entry.Provenance.REPORTED)
     if not policy_of(dataset).competition:
-        return bool(ranked.filter(visibility=Visibility.SUPERSEDED).update(visibility=Visibility.PUBLIC))
+        back = set(ranked.filter(visibility=Visibility.SUPERSEDED).values_list("pk", flat=True))
+        Entry.objects.filter(pk__in=back).update(visibility=Visibility.PUBLIC)
+        return back
     entries = list(ranked.select_related("system").order_by("published_at", "pk"))
     kept = _best(entries, dataset.primary_measure)
-    changed = 0
+    moved: set[int] = set()
     for to, standing in ((Visibility.PUBLIC, True), (Visibility.SUPERSEDED, False)):
         moving = [each.pk for each in entries if (each.pk in kept) == standing and each.visibility != to]
-        changed += Entry.objects.filter(pk__in=moving).update(visibility=to)
-    return bool(changed)
+        Entry.objects.filter(pk__in=moving).update(visibility=to)
+        moved.update(moving)
+    return moved
 
 
 def _best(entries: Sequence[Entry], measure: str) -> set[int]:

@@ -93,11 +93,12 @@ def _tell(entry: Entry, was: Entry.Visibility, kind: Kind) -> None:
 
     In a competition another result of its team may take its place, or lose it.
     """
+    moved = {entry.pk}
     if entry.system.team_id is not None:
-        settle_places(entry.dataset)
+        moved |= settle_places(entry.dataset)
         entry.refresh_from_db()
     if was in Entry.SEEN or entry.visibility in Entry.SEEN:
-        board_changed(entry.dataset, kind, entry)
+        board_changed(entry.dataset, kind, entry, Entry.objects.filter(pk__in=moved))
         return
     record(
         kind, _named(entry), dataset=entry.dataset_id, entry=entry,

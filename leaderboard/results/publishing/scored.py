@@ -164,10 +164,11 @@ def _columns(
 def _shown(dataset: Dataset, entry: Entry) -> None:
     """Count the change of the board, where the new entry is one."""
     if entry.visibility == Entry.Visibility.PUBLIC:
+        moved = {entry.pk}
         if entry.system.team_id is not None:
-            settle_places(dataset)
+            moved |= settle_places(dataset)
             entry.refresh_from_db(fields=["visibility"])
-        board_changed(dataset, Kind.PUBLISHED, entry)
+        board_changed(dataset, Kind.PUBLISHED, entry, Entry.objects.filter(pk__in=moved))
 
 
 def _require_set(evaluations: Sequence[Evaluation]) -> None:

@@ -132,7 +132,7 @@ def _tell(entry: Entry, dataset: Dataset) -> None:
     entry.due_at, entry.published_at = None, timezone.now()
     entry.save(update_fields=["visibility", "due_at", "published_at"])
     fill_scores(dataset, [entry])
-    settle_places(dataset)
+    moved = {entry.pk, *settle_places(dataset)}
     entry.refresh_from_db()
     if entry.visibility == Visibility.PUBLIC:
-        board_changed(dataset, Kind.PUBLISHED, entry)
+        board_changed(dataset, Kind.PUBLISHED, entry, Entry.objects.filter(pk__in=moved))

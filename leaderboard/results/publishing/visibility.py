@@ -37,13 +37,14 @@ def set_visibility(submission_reference: str, *, public: bool) -> None:
         entries.annotate(seen_before=seen_before).select_related("dataset", "system").order_by("pk")
     )
     entries.update(visibility=wanted)
-    _settle(touched)
+    moved = _settle(touched)
     if not public:
-        _hand_on_baseline(touched)
+        moved = _hand_on_baseline(touched, moved)
     for entry in touched:
         # What comes back is no news: everyone has seen it.
         first_seen = public and not entry.seen_before
-        board_changed(entry.dataset, Kind.PUBLISHED if first_seen else Kind.VISIBILITY, entry)
+        kind = Kind.PUBLISHED if first_seen else Kind.VISIBILITY
+        board_changed(entry.dataset, kind, entry, Entry.objects.filter(pk__in=moved))
 
 
 @transaction.atomic
@@ -58,31 +59,38 @@ def withdraw_entries(submission_reference: str, reason: str) -> None:
     touched = list(seen.select_related("dataset", "system").order_by("pk"))
     entries.update(withdrawal_reason=reason[:300], public_wanted=False, due_at=None)
     seen.update(visibility=Entry.Visibility.WITHDRAWN)
-    _settle(touched)
-    _hand_on_baseline(touched)
+    moved = _settle(touched)
+    moved = _hand_on_baseline(touched, moved)
     for entry in touched:
-        board_changed(entry.dataset, Kind.WITHDRAWN, entry)
+        board_changed(entry.dataset, Kind.WITHDRAWN, entry, Entry.objects.filter(pk__in=moved))
 
 
-def _settle(touched: Sequence[Entry]) -> None:
-    """In competitions another result of the team may take a place on the board, or lose it."""
-    for entry in touched:
-        if entry.system.team_id is not None:
-            settle_places(entry.dataset)
+def _settle(touched: Sequence[Entry]) -> set[int]:
+    """In competitions another result of the team may take a place on the board, or lose it: the ids of all."""
+    moved = {entry.pk for entry in touched}
+    return moved.union(
+        *(settle_places(entry.dataset) for entry in touched if entry.system.team_id is not None)
+    )
 
 
-def _hand_on_baseline(gone: Sequence[Entry]) -> None:
-    """Where a team takes away what a board's deltas are taken against, the site's own first result is it again."""
+def _hand_on_baseline(gone: Sequence[Entry], moved: set[int]) -> set[int]:
+    """Where a team takes away what a board's deltas are taken against, the site's own first result is it again.
+
+    Returns the ids of all that have `moved` by then.
+    """
     for entry in gone:
         if entry.is_baseline:
             group = Entry.objects.filter(dataset=entry.dataset_id, comparison_group=entry.comparison_group)
             shown = (Entry.Visibility.PUBLIC, Entry.Visibility.SUPERSEDED)
             own = group.filter(visibility__in=shown, system__team=None)
             first = own.exclude(pk=entry.pk).order_by("published_at", "pk").first()
+            moved = moved.union(group.filter(is_baseline=True).values_list("pk", flat=True))
             group.filter(is_baseline=True).update(is_baseline=False)
             if first is not None:
+                moved.add(first.pk)
                 group.filter(pk=first.pk).update(is_baseline=True, visibility=Entry.Visibility.PUBLIC)
-                board_changed(entry.dataset, Kind.BASELINE, first)
+                board_changed(entry.dataset, Kind.BASELINE, first, Entry.objects.filter(pk__in=moved))
+    return moved
 
 
 @transaction.atomic
@@ -95,11 +103,14 @@ def name_baseline(entry: Entry) -> None:
     baselines = Entry.objects.filter(
         dataset=entry.dataset, comparison_group=entry.comparison_group, is_baseline=True
     )
+    touched = {entry.pk, *baselines.values_list("pk", flat=True)}
     if entry.system.team_id is not None:
-        _same_run_of_ours(entry).update(visibility=Entry.Visibility.SUPERSEDED)
+        ours = set(_same_run_of_ours(entry).values_list("pk", flat=True))
+        Entry.objects.filter(pk__in=ours).update(visibility=Entry.Visibility.SUPERSEDED)
+        touched |= ours
     baselines.update(is_baseline=False)
     Entry.objects.filter(pk=entry.pk).update(is_baseline=True)
-    board_changed(entry.dataset, Kind.BASELINE, entry)
+    board_changed(entry.dataset, Kind.BASELINE, entry, Entry.objects.filter(pk__in=touched))
 
 
 def join_baseline(entry: Entry) -> None:

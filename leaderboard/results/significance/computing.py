@@ -103,7 +103,7 @@ def keep_certainty(finding: Finding) -> Certainty | None:
         return None
     return Certainty.objects.create(
         dataset=dataset,
-        from_revision=board_changed(dataset, Kind.CERTAINTY),
+        from_revision=board_changed(dataset, Kind.CERTAINTY, touched=Entry.objects.none()),
         comparison_group=present.comparison_group,
         key=present.key,
         settings=Settings().as_dict(),

@@ -9,6 +9,7 @@ from evaluation.runs.score import check_run
 from leaderboard.core.storage.runs import store_run
 from leaderboard.core.storage.store import Area, path_of
 from leaderboard.datasets.qrels import scoring_target
+from leaderboard.models import Entry
 from leaderboard.results.history.revisions import Kind, board_changed, lock_boards
 from leaderboard.results.records import forget_runs, publish_waiting
 from submissions.intake.run_records import keep_waiting_run, waiting_payload
@@ -69,4 +70,4 @@ def show_waiting(submission: Submission, public: bool) -> None:
 def _waiting_changed(submission: Submission) -> None:
     for job in submission.jobs.select_related("dataset"):
         if job.dataset.awaits_judgements and job.validated:
-            board_changed(job.dataset, Kind.VISIBILITY)
+            board_changed(job.dataset, Kind.VISIBILITY, touched=Entry.objects.none())

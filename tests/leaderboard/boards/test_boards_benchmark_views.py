@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
-from leaderboard.boards.benchmark.base import forget_lines
 from leaderboard.boards.pages import benchmark_page
 from leaderboard.boards.state import GROUPS, BoardState, Range, Sort
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.models import Dataset, Entry, System
 from tests.leaderboard.boards.test_boards_benchmark import benchmark_of, board_of, values
-from tests.leaderboard.entries import make_source, make_system, report, score, scored_dataset
+from tests.leaderboard.entries import make_source, make_system, record_boards, report, score, scored_dataset
 from tests.reported_boards import load_reported
 
 pytestmark = pytest.mark.django_db
@@ -152,7 +151,7 @@ def test_zero_shot_leaves_out_single_values_and_says_so(client: Client) -> None:
 def test_whoever_declared_nothing_is_not_zero_shot(pair: tuple[Dataset, Dataset]) -> None:
     assert board_of(zero_shot=True).rows == []
     Entry.objects.filter(dataset=pair[0], system__name="good").update(training="zero-shot")
-    Dataset.objects.filter(pk=pair[0].pk).update(board_revision=99)
+    record_boards()
     board = board_of(zero_shot=True)
     assert [row.entry.system for row in board.rows] == ["good"]
     assert values(board, "good")["coverage"] == "1/2"
@@ -164,7 +163,7 @@ def test_a_row_of_mixed_provenance_says_it_in_each_cell(
     client: Client, pair: tuple[Dataset, Dataset]
 ) -> None:
     Entry.objects.filter(dataset=pair[0], system__name="good").update(provenance="measured")
-    Dataset.objects.filter(pk=pair[0].pk).update(board_revision=99)
+    record_boards()
     board = board_of()
     row = next(row for row in board.rows if row.entry.system == "good")
     assert [row[dataset.slug].title for dataset in pair] == ["measured", "scored"]
@@ -200,7 +199,7 @@ def test_heads_tell_the_two_relative_differences_apart_and_the_switch_says_what_
 def test_a_baseline_that_is_no_bm25_is_called_by_its_name(pair: tuple[Dataset, Dataset]) -> None:
     System.objects.filter(name="BM25").update(name="smith.rm3")
     score(pair[1], _named("newer"), ndcg=0.1)
-    forget_lines()
+    record_boards()
     board = board_of(view="delta")
     assert {column.group for column in board.columns} >= {"Δ to smith.rm3"}
     assert any(note.startswith("On First, Second Δ is taken to smith.rm3.") for note in board.notes)

@@ -24,6 +24,7 @@ from tests.leaderboard.entries import (
     machine,
     make_source,
     make_system,
+    record_boards,
     report,
     score,
     scored_dataset,
@@ -296,6 +297,7 @@ def test_interruptions_and_the_earlier_protocol_leave_a_latency_unknown() -> Non
     cost(score(dataset, "earlier", ndcg=0.5), 5.0, spread_ms=None)
     cost(score(dataset, "known", ndcg=0.5), 50.0)
     Measurement.objects.filter(entry__system__name="earlier").update(protocol="v1")
+    record_boards()
     board = board_of(dataset)
     cells = {row.entry.system: row["mean-latency"] for row in board.rows}
     assert cells["unsettled"].noise == cells["earlier"].noise == math.inf

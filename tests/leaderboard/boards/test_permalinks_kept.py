@@ -16,7 +16,7 @@ from leaderboard.boards.pages import benchmark_page
 from leaderboard.boards.state import BoardState
 from leaderboard.core.cache.pages import forget_pages
 from leaderboard.models import Dataset
-from leaderboard.results.history import past
+from leaderboard.results.history import past, rows
 from leaderboard.results.history.revisions import Kind, boards_changed
 from leaderboard.results.publishing import refresh_scores, set_visibility, withdraw_entries
 from tests.factories import make_dataset
@@ -210,15 +210,15 @@ def test_old_boards_are_kept_by_their_size(
         for name in ("first", "second"):
             score(dataset, name, ndcg=0.4)
     revisions = past.revisions_at([dataset.pk for dataset in datasets], timezone.now() + timedelta(seconds=2))
-    weight = max(past._weight(rows) for rows in past.rows_at(revisions).values())
+    weight = max(rows._weight(each) for each in rows.rows_at(revisions).values())
     assert weight > 4 * 2 * 500  # two rows of half a kilobyte or more, four times their text
     for room, kept in ((3 * weight, 3), (2 * weight, 2), (100, 0)):
-        monkeypatch.setattr(past, "_remembered", past.Remembered(room, past._weight))
-        before = past.rows_at(revisions)
+        monkeypatch.setattr(rows, "_remembered", rows.Remembered(room, rows._weight))
+        before = rows.rows_at(revisions)
         keys = [f"{dataset}:{revision.key}" for dataset, revision in revisions.items()]
-        assert sum(past._remembered.get(key) is not None for key in keys) == kept
+        assert sum(rows._remembered.get(key) is not None for key in keys) == kept
         with django_assert_num_queries(0 if kept == 3 else 1):
-            again = past.rows_at(revisions)
-        assert {key: rows.public for key, rows in again.items()} == {
-            key: rows.public for key, rows in before.items()
+            again = rows.rows_at(revisions)
+        assert {key: each.public for key, each in again.items()} == {
+            key: each.public for key, each in before.items()
         }

@@ -13,7 +13,7 @@ from leaderboard.core.cache.pages import forget_pages
 from leaderboard.figures.registry import FIGURES
 from leaderboard.figures.texts import TEMPLATES
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, System
-from tests.leaderboard.entries import date_results
+from tests.leaderboard.entries import date_results, record_boards
 from tests.leaderboard.open_runs import run_for
 from tests.leaderboard.results.test_profile_pages import collection, look
 
@@ -54,6 +54,7 @@ def everything(tmp_path: Path) -> str:
     for system in System.objects.all():
         system.name = f"{NASTY} {system.pk}"
         system.save()
+    record_boards()
     forget_pages()
     return datasets[0].slug
 

@@ -1,0 +1,149 @@
+"""The rows of boards at a revision: the one reader of what `revisions` stores, for present boards and past ones.
+
+A present board is the newest revision. Rows never change once they are stored, so a process keeps for a while what it
+read, decoded: another view of a board reads no row again, and a publication makes one dataset's be read, not all.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from functools import cached_property, reduce
+from operator import attrgetter, or_
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import orjson
+from django.db.models import Q, TextField
+from django.db.models.functions import Cast
+
+from leaderboard.core.cache.memory import Remembered
+from leaderboard.models import EntryVersion
+from leaderboard.results.history.entry_columns import DatasetEntries, entries_from
+from leaderboard.results.history.entry_rows import EntryRow, entry_row
+from leaderboard.results.history.measurements import Measured, measured_rows
+from leaderboard.results.history.snapshot import PARTS
+from leaderboard.results.kinds import REPORTED
+from leaderboard.results.values import published_value
+
+
+class Revision(NamedTuple):
+    """A revision of a dataset's board: its number, since when, and of a past one the dataset's columns of then.
+
+    `rounded` is whether the judgements are hidden now: then the board says what it would of hidden ones, whatever it
+    said at the time.
+    """
+
+    number: int
+    at: datetime.datetime
+    facts: Mapping[str, Any] = MappingProxyType({})
+    rounded: bool = False
+
+    @property
+    def key(self) -> str:
+        """What names it among all of the dataset's, and tells rounded values from others.
+
+        The time tells a restored database from its future.
+        """
+        return f"{self.number}:{self.at.timestamp()}{':rounded' * self.rounded}"
+
+    @property
+    def parts(self) -> Sequence[int]:
+        """Which datasets it was the mean of."""
+        found: Sequence[int] = self.facts.get(PARTS, ())
+        return found
+
+
+#: The revision of a board that was not there yet.
+NEVER = Revision(0, datetime.datetime.fromtimestamp(0, datetime.UTC))
+
+
+class BoardRows:
+    """What a dataset's board is made of, by date of publication, which is the tie-break of every board.
+
+    `entries` are the public, the withdrawn and the quarantined ones. What boards of benchmarks read of them is made
+    when it is asked for, and once: every view of a board is made of the same.
+    """
+
+    def __init__(self, dataset_id: int, entries: list[EntryRow], text_bytes: int) -> None:
+        """`text_bytes`: what the rows have as JSON."""
+        self.dataset_id, self.entries, self.text_bytes = dataset_id, entries, text_bytes
+
+    @cached_property
+    def measured(self) -> list[Measured]:
+        """What had been measured of them."""
+        return measured_rows(self.dataset_id, self.entries)
+
+    @cached_property
+    def lines(self) -> DatasetEntries:
+        """The public ones, for boards of benchmarks."""
+        return entries_from([entry for entry in self.entries if entry.is_public], self.measured)
+
+    @property
+    def bibtex(self) -> dict[str, str]:
+        """What systems said to cite then, by slug; nothing of those that said nothing."""
+        return {entry.slug: entry.bibtex for entry in self.entries if entry.bibtex}
+
+    @cached_property
+    def public(self) -> dict[int, str]:
+        """Of the public entries, by id, the slugs of their systems."""
+        return {entry.pk: entry.slug for entry in self.entries if entry.is_public}
+
+
+#: What a process keeps of boards, about: a benchmark of twenty datasets with 1,000 systems each has 60 MiB.
+KEPT_BYTES = 128 * 2**20
+#: Rows take four times their text once everything that boards read of them is made.
+_BYTES_A_BYTE, _AROUND_BYTES = 4, 4096
+
+
+def _weight(rows: BoardRows) -> int:
+    """What they take in memory, about, in bytes."""
+    return _BYTES_A_BYTE * rows.text_bytes + _AROUND_BYTES
+
+
+_remembered: Remembered[BoardRows] = Remembered(KEPT_BYTES, _weight)
+
+
+def forget_rows() -> None:
+    """Read everything again next time; for measuring."""
+    _remembered.clear()
+
+
+def rows_at(revisions: Mapping[int, Revision]) -> dict[int, BoardRows]:
+    """The rows of several boards, each at a revision, by dataset. One query, none where all are known here."""
+    keys = {dataset: f"{dataset}:{revision.key}" for dataset, revision in revisions.items()}
+    known = {dataset: _remembered.get(key) for dataset, key in keys.items()}
+    missing = {dataset: revisions[dataset] for dataset, rows in known.items() if rows is None}
+    read = _read(missing) if missing else {}
+    for dataset, rows in read.items():
+        _remembered.put(keys[dataset], rows)
+    return {dataset: rows or read[dataset] for dataset, rows in known.items()}
+
+
+def _read(revisions: Mapping[int, Revision]) -> dict[int, BoardRows]:
+    found: dict[int, list[EntryRow]] = {dataset: [] for dataset in revisions}
+    lengths = dict.fromkeys(revisions, 0)
+    shown = (
+        Q(dataset=dataset, from_revision__lte=revision.number)
+        & (Q(until_revision=None) | Q(until_revision__gt=revision.number))
+        for dataset, revision in revisions.items()
+    )
+    versions = EntryVersion.objects.filter(reduce(or_, shown))
+    for dataset, text in versions.values_list("dataset_id", Cast("row", TextField())):
+        row = entry_row(orjson.loads(text))
+        found[dataset].append(_rounded(row) if revisions[dataset].rounded else row)
+        lengths[dataset] += len(text)
+    for rows in found.values():
+        rows.sort(key=attrgetter("published", "pk"))
+    return {dataset: BoardRows(dataset, rows, lengths[dataset]) for dataset, rows in found.items()}
+
+
+def _rounded(row: EntryRow) -> EntryRow:
+    """Rounded where it was scored on judgements that are hidden now; what a paper prints is no secret."""
+    if row.provenance == REPORTED:
+        return row
+    scores, deviations = (
+        {measure: published_value(value, hidden=True) for measure, value in values.items()}
+        for values in (row.scores, row.deviations)
+    )
+    return row._replace(scores=scores, deviations=deviations)
