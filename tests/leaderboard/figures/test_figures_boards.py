@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from leaderboard.core.cache.pages import forget_pages
-from leaderboard.figures.stated_costs import STATED, stated
+from leaderboard.figures.pareto import STATED, stated
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry
 from tests.leaderboard.entries import (
     cost,
