@@ -19,21 +19,15 @@ from isal import igzip_lib
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import ProblemCode
 
-SIZE = ProblemCode(
-    "size", "The file, or its number of queries, is over a limit.",
-    "At most 1,000 documents a query are scored: leave out the rest, or split the run by dataset.", about="file"
-)  # fmt: skip
-EXPANSION = ProblemCode(
-    "expansion", "The compressed file expands to more than a run plausibly does.",
-    "Real runs shrink by a factor of 3 to 7; send this one plain.", about="file"
-)  # fmt: skip
-COMPRESSION = ProblemCode(
-    "compression", "The compressed file is damaged, compressed twice, or in a way that is not read here.",
-    "One of .gz, .zst, .bz2, once; or a .zip with the usual method, deflate.", about="file"
-)  # fmt: skip
-LINE_LENGTH = ProblemCode(
-    "line_length", "A line is longer than any run's.", "One line per document, see above.", about="file"
-)  # fmt: skip
+SIZE = ProblemCode("size", "The file, or its number of queries, is over a limit.", "At most 1,000 documents a query "
+    "are scored: leave out the rest, or split the run by dataset.", about="file")  # fmt: skip
+EXPANSION = ProblemCode("expansion", "The compressed file expands to more than a run plausibly does.",
+    "Real runs shrink by a factor of 3 to 7; send this one plain.", about="file")  # fmt: skip
+COMPRESSION = ProblemCode("compression", "The compressed file is damaged, compressed twice, or in a way that is not "
+    "read here.", "One of .gz, .zst, .bz2, once; or a .zip with the usual method, deflate.",
+    about="file")  # fmt: skip
+LINE_LENGTH = ProblemCode("line_length", "A line is longer than any run's.", "One line per document, see above.",
+    about="file")  # fmt: skip
 
 KIB = 1024
 MIB = 1024 * KIB

@@ -20,17 +20,12 @@ from evaluation.archives.zip_headers import LyingHeader, refuse_lies
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import ProblemCode
 
-MEMBER_NAME = ProblemCode(
-    "member_name", "A file in the zip is there twice, or its name is no plain relative path.",
-    "Pack every file once, as <dataset>.txt.", "../nfcorpus.txt"
-)  # fmt: skip
-MEMBER_KIND = ProblemCode(
-    "member_kind", "A file in the zip is encrypted, a link or a device.", "Pack regular files without a password."
-)  # fmt: skip
-TOO_MANY_FILES = ProblemCode(
-    "too_many_files", "More run files than one submission, or one zip, may have.",
-    "Send at most 64, those in zips counted."
-)  # fmt: skip
+MEMBER_NAME = ProblemCode("member_name", "A file in the zip is there twice, or its name is no plain relative path.",
+    "Pack every file once, as <dataset>.txt.", "../nfcorpus.txt")  # fmt: skip
+MEMBER_KIND = ProblemCode("member_kind", "A file in the zip is encrypted, a link or a device.", "Pack regular files "
+    "without a password.")  # fmt: skip
+TOO_MANY_FILES = ProblemCode("too_many_files", "More run files than one submission, or one zip, may have.",
+    "Send at most 64, those in zips counted.")  # fmt: skip
 
 #: Told a member's name and the share of it that is written, 0 to 1.
 Progress = Callable[[str, float], None]

@@ -16,10 +16,8 @@ from evaluation.runs.header import BYTE_ORDER_MARK
 from evaluation.runs.metadata import kept_metadata
 from evaluation.runs.problems import DUPLICATE, IDENTIFIER, SCORE
 
-JSON = ProblemCode(
-    "json", "An MTEB predictions file that is not JSON of the form above.", "See MTEB predictions above.",
-    about="file"
-)  # fmt: skip
+JSON = ProblemCode("json", "An MTEB predictions file that is not JSON of the form above.", "See MTEB predictions "
+    "above.", about="file")  # fmt: skip
 
 _META = "mteb_model_meta"
 _HINT = (

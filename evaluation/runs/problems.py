@@ -2,84 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from evaluation.archives.compression import LINE_LENGTH, Limits
-from evaluation.core.problems import Problem, ProblemCode, number_of
+from evaluation.core.problems import Problem, ProblemCode, Severity, number_of
 from evaluation.runs.quoting import are_judgements, is_header, quotation
 
-ENCODING = ProblemCode(
-    "encoding", "A line that is not UTF-8, has a NUL byte, or a file whose lines end in CR alone.",
-    "Save as UTF-8; end lines with LF or CR LF.", "q1 Q0 d\\xff 1 12.75 mine", about="file"
-)  # fmt: skip
-FIELDS = ProblemCode(
-    "fields", "A line without exactly six fields.",
-    "“query Q0 document rank score tag”, separated by spaces or tabs; ids have no white space.", "q1 Q0 d17 1 12.75",
-    about="file"
-)  # fmt: skip
-IDENTIFIER = ProblemCode(
-    "identifier", "An id is too long, empty, or has white space.", "Use the ids of the dataset's files.", about="file"
-)  # fmt: skip
-SCORE = ProblemCode(
-    "score", "A score that is not a finite number in single precision.",
-    "ASCII digits such as 12.75, -3 or 1.5e-7, below 3.4e38; no nan, inf or thousands separators.",
-    "q1 Q0 d17 1 nan mine", about="file"
-)  # fmt: skip
-DUPLICATE = ProblemCode(
-    "duplicate", "A document that its query has already.",
-    "Each document once per query; keep the line with the best score.", "q1 Q0 d17 1 9.1 mine … q1 Q0 d17 2 8.4 mine",
-    about="file"
-)  # fmt: skip
-QUERY_SIZE = ProblemCode(
-    "query_size", "One query has more lines than can be held together.",
-    "At most 1,000 documents a query are scored: leave out the rest.", about="file"
-)  # fmt: skip
-UNGROUPED = ProblemCode(
-    "ungrouped", "The lines of a query are not together, and the file is too large to sort here.",
-    "sort -s -k1,1 run.txt", about="file"
-)  # fmt: skip
+ENCODING = ProblemCode("encoding", "A line that is not UTF-8, has a NUL byte, or a file whose lines end in CR alone.",
+    "Save as UTF-8; end lines with LF or CR LF.", "q1 Q0 d\\xff 1 12.75 mine", about="file")  # fmt: skip
+FIELDS = ProblemCode("fields", "A line without exactly six fields.", "“query Q0 document rank score tag”, separated "
+    "by spaces or tabs; ids have no white space.", "q1 Q0 d17 1 12.75", about="file")  # fmt: skip
+IDENTIFIER = ProblemCode("identifier", "An id is too long, empty, or has white space.", "Use the ids of the "
+    "dataset's files.", about="file")  # fmt: skip
+SCORE = ProblemCode("score", "A score that is not a finite number in single precision.", "ASCII digits such as "
+    "12.75, -3 or 1.5e-7, below 3.4e38; no nan, inf or thousands separators.", "q1 Q0 d17 1 nan mine",
+    about="file")  # fmt: skip
+DUPLICATE = ProblemCode("duplicate", "A document that its query has already.", "Each document once per query; keep "
+    "the line with the best score.", "q1 Q0 d17 1 9.1 mine … q1 Q0 d17 2 8.4 mine", about="file")  # fmt: skip
+QUERY_SIZE = ProblemCode("query_size", "One query has more lines than can be held together.",
+    "At most 1,000 documents a query are scored: leave out the rest.", about="file")  # fmt: skip
+UNGROUPED = ProblemCode("ungrouped", "The lines of a query are not together, and the file is too large to sort here.",
+    "sort -s -k1,1 run.txt", about="file")  # fmt: skip
 EMPTY = ProblemCode("empty", "The file has no lines.", "Check that the right file was chosen.", about="file")
-NO_KNOWN_QUERY = ProblemCode(
-    "no_known_query", "None of the run's queries is in the dataset.",
-    "Choose the dataset that the run is for; write query ids as in its queries file.", "Q001 instead of 1",
-    about="file"
-)  # fmt: skip
-UNKNOWN_QUERIES = ProblemCode(
-    "unknown_queries", "Queries that are not among the dataset's queries to answer: ignored.",
-    "Nothing to do, if the run was made for a larger set.", about="file", severity="warning"
-)  # fmt: skip
-JUDGED_QUERIES_MISSING = ProblemCode(
-    "judged_queries_missing", "Judged queries that the run does not have: they score 0.",
-    "Retrieve documents for every query. (Said for open judgements only.)", about="file", severity="warning"
-)  # fmt: skip
-QUERIES_MISSING = ProblemCode(
-    "queries_missing", "Queries of the dataset that the run does not have; those that are judged score 0.",
-    "Retrieve documents for every query.", about="file", severity="warning"
-)  # fmt: skip
-UNKNOWN_DOCUMENTS = ProblemCode(
-    "unknown_documents",
-    "Documents that the dataset does not have. A few are let pass and count as not relevant; above 5 % of the lines "
-    "the file is refused.", "Make the run from this version of the corpus.", "q1 Q0 no-such-id 1 9.1 mine",
-    about="file", severity="error or warning"
-)  # fmt: skip
-DEPTH = ProblemCode(
-    "depth", "More than 1,000 documents for a query: the best 1,000 by score are kept.", "Nothing to do.",
-    about="file", severity="warning"
-)  # fmt: skip
-RANK_ORDER = ProblemCode(
-    "rank_order", "Ranks that disagree with the scores. Ranks are ignored.",
+NO_KNOWN_QUERY = ProblemCode("no_known_query", "None of the run's queries is in the dataset.", "Choose the dataset "
+    "that the run is for; write query ids as in its queries file.", "Q001 instead of 1", about="file")  # fmt: skip
+UNKNOWN_QUERIES = ProblemCode("unknown_queries", "Queries that are not among the dataset's queries to answer: "
+    "ignored.", "Nothing to do, if the run was made for a larger set.", about="file", severity="warning")  # fmt: skip
+JUDGED_QUERIES_MISSING = ProblemCode("judged_queries_missing", "Judged queries that the run does not have: they "
+    "score 0.", "Retrieve documents for every query. (Said for open judgements only.)", about="file",
+    severity="warning")  # fmt: skip
+QUERIES_MISSING = ProblemCode("queries_missing", "Queries of the dataset that the run does not have; those that are "
+    "judged score 0.", "Retrieve documents for every query.", about="file", severity="warning")  # fmt: skip
+UNKNOWN_DOCUMENTS = ProblemCode("unknown_documents", "Documents that the dataset does not have. A few are let pass "
+    "and count as not relevant; above 5 % of the lines the file is refused.", "Make the run from this version of the "
+    "corpus.", "q1 Q0 no-such-id 1 9.1 mine", about="file", severity="error or warning")  # fmt: skip
+DEPTH = ProblemCode("depth", "More than 1,000 documents for a query: the best 1,000 by score are kept.",
+    "Nothing to do.", about="file", severity="warning")  # fmt: skip
+RANK_ORDER = ProblemCode("rank_order", "Ranks that disagree with the scores. Ranks are ignored.",
     "Check that a higher score means a better document.", "q1 Q0 d17 2 9.1 mine · q1 Q0 d18 1 8.4 mine", about="file",
-    severity="warning"
-)  # fmt: skip
-TIES = ProblemCode(
-    "ties", "Many equal scores within a query, in single precision.",
-    "Write scores with more digits, so that your own order decides.", about="file", severity="warning"
-)  # fmt: skip
-SEVERAL_TAGS = ProblemCode(
-    "several_tags", "More than one tag in the last column.", "Check that files were not mixed.", about="file",
-    severity="warning"
-)  # fmt: skip
+    severity="warning")  # fmt: skip
+TIES = ProblemCode("ties", "Many equal scores within a query, in single precision.", "Write scores with more digits, "
+    "so that your own order decides.", about="file", severity="warning")  # fmt: skip
+SEVERAL_TAGS = ProblemCode("several_tags", "More than one tag in the last column.", "Check that files were not "
+    "mixed.", about="file", severity="warning")  # fmt: skip
 
 #: Above this share of the lines of known queries, unknown documents are an error: such a run was made with another
 #: version of the corpus, or with other ids. Below it, a few stray documents are counted as not relevant.
@@ -191,125 +157,87 @@ def _named(facts: RunFacts) -> str:
     return f" ({', '.join(facts.missing_ids)}{more})"
 
 
-def _query_problems(facts: RunFacts, hidden: bool) -> list[Problem]:
-    problems = []
+def _query_problems(facts: RunFacts, hidden: bool) -> Iterator[Problem]:
     unknown = facts.counted.get(UNKNOWN_QUERIES, Counted())
+    quoted = quotation(UNKNOWN_QUERIES, unknown.lines, facts.texts)
     if facts.expected_queries and facts.lines and not facts.known_queries:
-        if not unknown.count:
-            return []  # no line could be read, so nothing is known of the queries; the lines' own errors say why
-        unread = any(facts.counted.get(code, Counted()).count for code in _LINE_ERRORS)
-        which = "queries in the lines that can be read" if unread else "run's queries"
-        return [
-            NO_KNOWN_QUERY.problem(
-                f"none of the {which} is in the dataset{quotation(UNKNOWN_QUERIES, unknown.lines, facts.texts)}",
-                "Check that the run is for this dataset, and that query ids are written as in its queries file.",
-                count=max(1, facts.unknown_queries),
-                lines=unknown.lines,
-            )
-        ]
+        if (
+            unknown.count
+        ):  # else no line could be read, and nothing is known of the queries; the lines' own errors say why
+            unread = any(facts.counted.get(code, Counted()).count for code in _LINE_ERRORS)
+            message = "queries in the lines that can be read" if unread else "run's queries"
+            message = f"none of the {message} is in the dataset{quoted}"
+            hint = "Check that the run is for this dataset, and that query ids are written as in its queries file."
+            yield NO_KNOWN_QUERY.problem(message, hint, max(1, facts.unknown_queries), unknown.lines)
+        return
     if unknown.count:
-        queries = number_of(facts.unknown_queries, "query", "queries")
-        problems.append(
-            UNKNOWN_QUERIES.problem(
-                f"{queries} ({number_of(unknown.count, 'line')}) not among the dataset's queries to answer, "
-                f"ignored{quotation(UNKNOWN_QUERIES, unknown.lines, facts.texts)}",
-                "Nothing to do, if the run was made for a larger set of queries.",
-                count=facts.unknown_queries,
-                lines=unknown.lines,
-            )
+        queries, lines = (
+            number_of(facts.unknown_queries, "query", "queries"),
+            number_of(unknown.count, "line"),
         )
+        message = f"{queries} ({lines}) not among the dataset's queries to answer, ignored{quoted}"
+        hint = "Nothing to do, if the run was made for a larger set of queries."
+        yield UNKNOWN_QUERIES.problem(message, hint, facts.unknown_queries, unknown.lines)
     if facts.missing_queries:
         of = f"{facts.missing_queries:,} of the {facts.expected_queries:,}"
         if facts.judged_missing and not hidden:
-            problems.append(
-                JUDGED_QUERIES_MISSING.problem(
-                    f"{of} judged queries are missing; they score 0{_named(facts)}",
-                    "Retrieve documents for every query, if that was not meant.",
-                    count=facts.missing_queries,
-                )
-            )
+            message = f"{of} judged queries are missing; they score 0{_named(facts)}"
+            hint = "Retrieve documents for every query, if that was not meant."
+            yield JUDGED_QUERIES_MISSING.problem(message, hint, facts.missing_queries)
         else:
-            problems.append(
-                QUERIES_MISSING.problem(
-                    f"{of} queries of the dataset are missing; those of them that are judged score 0{_named(facts)}",
-                    "Retrieve documents for every query of the dataset.",
-                    count=facts.missing_queries,
-                )
-            )
-    return problems
+            message = f"{of} queries of the dataset are missing; those of them that are judged score 0{_named(facts)}"
+            hint = "Retrieve documents for every query of the dataset."
+            yield QUERIES_MISSING.problem(message, hint, facts.missing_queries)
 
 
-def _document_problems(facts: RunFacts) -> list[Problem]:
+def _document_problems(facts: RunFacts) -> Iterator[Problem]:
     unknown = facts.counted.get(UNKNOWN_DOCUMENTS, Counted())
     if not unknown.count:
-        return []
+        return
     share = unknown.count / max(1, facts.known_lines)
-    lines, quoted = (
-        number_of(unknown.count, "line"),
-        quotation(UNKNOWN_DOCUMENTS, unknown.lines, facts.texts),
-    )
-    if share > UNKNOWN_DOCUMENTS_SHARE:
+    lines = number_of(unknown.count, "line")
+    quoted = quotation(UNKNOWN_DOCUMENTS, unknown.lines, facts.texts)
+    severity: Severity = "error" if share > UNKNOWN_DOCUMENTS_SHARE else "warning"
+    if severity == "error":
         message = f"{lines} ({share:.1%}) with documents that are not in the dataset{quoted}"
         hint = (
             f"Up to {UNKNOWN_DOCUMENTS_SHARE:.0%} are let pass. Check that the run was made from this version of the "
             "corpus, and that document ids are written as in its corpus file."
         )
-        return [
-            UNKNOWN_DOCUMENTS.problem(
-                message, hint, count=unknown.count, lines=unknown.lines, severity="error"
-            )
-        ]
-    message = f"{lines} ({share:.2%}) with documents that are not in the dataset; they count as not relevant{quoted}"
-    hint = "Check that the run was made from this version of the corpus."
-    return [
-        UNKNOWN_DOCUMENTS.problem(message, hint, count=unknown.count, lines=unknown.lines, severity="warning")
-    ]
+    else:
+        uncounted = "with documents that are not in the dataset; they count as not relevant"
+        message = f"{lines} ({share:.2%}) {uncounted}{quoted}"
+        hint = "Check that the run was made from this version of the corpus."
+    yield UNKNOWN_DOCUMENTS.problem(message, hint, unknown.count, unknown.lines, severity)
 
 
-def _order(facts: RunFacts) -> list[Problem]:
+def _order(facts: RunFacts) -> Iterator[Problem]:
     """Warnings about depth, ranks, ties and tags."""
-    problems = []
     depth, ranks, ties, tags = (
         facts.counted.get(code, Counted()) for code in (DEPTH, RANK_ORDER, TIES, SEVERAL_TAGS)
     )
     if depth.count:
-        problems.append(
-            DEPTH.problem(
-                f"{number_of(depth.count, 'query', 'queries')} with more than {facts.maximum_depth:,} documents; "
-                f"{number_of(facts.cut_lines, 'line')} cut",
-                f"The best {facts.maximum_depth:,} by score are kept, whatever their place in the file.",
-                count=depth.count,
-                lines=depth.lines,
-            )
-        )
+        queries, cut = number_of(depth.count, "query", "queries"), number_of(facts.cut_lines, "line")
+        message = f"{queries} with more than {facts.maximum_depth:,} documents; {cut} cut"
+        hint = f"The best {facts.maximum_depth:,} by score are kept, whatever their place in the file."
+        yield DEPTH.problem(message, hint, depth.count, depth.lines)
     if ranks.count:
-        problems.append(
-            RANK_ORDER.problem(
-                f"{number_of(ranks.count, 'line')} whose rank disagrees with the scores, or is not a whole number",
-                "Ranks are ignored: documents are ordered by score, as trec_eval does. Check that a higher score "
-                "means a better document.",
-                count=ranks.count,
-                lines=ranks.lines,
-            )
+        message = (
+            f"{number_of(ranks.count, 'line')} whose rank disagrees with the scores, or is not a whole number"
         )
+        hint = (
+            "Ranks are ignored: documents are ordered by score, as trec_eval does. Check that a higher score means a "
+            "better document."
+        )
+        yield RANK_ORDER.problem(message, hint, ranks.count, ranks.lines)
     if ties.count > TIES_SHARE * max(1, facts.known_lines):
-        problems.append(
-            TIES.problem(
-                f"{number_of(ties.count, 'line')} with the same score (in single precision) as an earlier line "
-                "of the query",
-                "Ties are ordered by document id, descending, as trec_eval does. Write scores with more digits.",
-                count=ties.count,
-                lines=ties.lines,
-            )
+        lines = number_of(ties.count, "line")
+        message = f"{lines} with the same score (in single precision) as an earlier line of the query"
+        hint = (
+            "Ties are ordered by document id, descending, as trec_eval does. Write scores with more digits."
         )
+        yield TIES.problem(message, hint, ties.count, ties.lines)
     if tags.count > 1:
-        more = " or more" if facts.more_tags else ""
-        problems.append(
-            SEVERAL_TAGS.problem(
-                f"the run has {tags.count}{more} different tags",
-                "A run has one tag in its last column; check that files were not mixed.",
-                count=tags.count,
-                lines=tags.lines[1:],
-            )
-        )
-    return problems
+        message = f"the run has {tags.count}{' or more' if facts.more_tags else ''} different tags"
+        hint = "A run has one tag in its last column; check that files were not mixed."
+        yield SEVERAL_TAGS.problem(message, hint, tags.count, tags.lines[1:])

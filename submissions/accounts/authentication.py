@@ -26,10 +26,8 @@ from leaderboard.core.http.api_errors import ApiError, problem
 from leaderboard.models import User
 from submissions.models import ApiToken, Scope
 
-MISSING_SCOPE = ProblemCode(
-    "missing_scope", "The token may not be used for this call.",
-    "Make one with the scope that the message names, on your account page."
-)  # fmt: skip
+MISSING_SCOPE = ProblemCode("missing_scope", "The token may not be used for this call.", "Make one with the scope "
+    "that the message names, on your account page.")  # fmt: skip
 NO_TOKENS = ProblemCode("no_tokens", "The call takes no tokens.", "Use it signed in.")
 
 

@@ -18,11 +18,8 @@ from django.conf import settings
 from evaluation.core.problems import ProblemCode
 from submissions.core.errors import Refused
 
-BUSY = ProblemCode(
-    "busy", "As many checkpoints are being checked as the site checks at once.",
-    "Nothing is wrong with yours. Send it again after the seconds that the message, or Retry-After, says.",
-    is_free=True
-)  # fmt: skip
+BUSY = ProblemCode("busy", "As many checkpoints are being checked as the site checks at once.", "Nothing is wrong "
+    "with yours. Send it again after the seconds that the message, or Retry-After, says.", is_free=True)  # fmt: skip
 
 AT_ONCE = 2
 #: So many more may wait for a place; the site needs its other threads for those who read.

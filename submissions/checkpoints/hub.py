@@ -18,15 +18,12 @@ from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem, ProblemCode
 from submissions.core.errors import Refused
 
-HUB_DOWNLOADS_OFF = ProblemCode(
-    "hub_downloads_off", "This site fetches no models from the hub.", "Upload the checkpoint as an archive."
-)  # fmt: skip
-HUB_NAME = ProblemCode(
-    "hub_name", "Not the name of a model on the hub.", "owner/name", "sentence-transformers/all-MiniLM-L6-v2"
-)  # fmt: skip
-HUB_COMMIT = ProblemCode(
-    "hub_commit", "Not a commit: a branch or tag may point elsewhere tomorrow.", "All 40 hexadecimal digits."
-)  # fmt: skip
+HUB_DOWNLOADS_OFF = ProblemCode("hub_downloads_off", "This site fetches no models from the hub.",
+    "Upload the checkpoint as an archive.")  # fmt: skip
+HUB_NAME = ProblemCode("hub_name", "Not the name of a model on the hub.", "owner/name",
+    "sentence-transformers/all-MiniLM-L6-v2")  # fmt: skip
+HUB_COMMIT = ProblemCode("hub_commit", "Not a commit: a branch or tag may point elsewhere tomorrow.",
+    "All 40 hexadecimal digits.")  # fmt: skip
 
 logger = logging.getLogger(__name__)
 

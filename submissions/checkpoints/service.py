@@ -39,10 +39,8 @@ from submissions.models import Checkpoint
 from submissions.sandbox.watching import remove
 from submissions.uploads.service import reading
 
-WRONG_CHECKPOINT_KIND = ProblemCode(
-    "wrong_checkpoint_kind", "A good checkpoint, which the chosen engine does not run.",
-    "Choose the engine that runs it."
-)  # fmt: skip
+WRONG_CHECKPOINT_KIND = ProblemCode("wrong_checkpoint_kind", "A good checkpoint, which the chosen engine does not "
+    "run.", "Choose the engine that runs it.")  # fmt: skip
 
 #: Kinds of checkpoints in words.
 KIND_NAMES = {

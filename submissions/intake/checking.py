@@ -15,10 +15,9 @@ from leaderboard.datasets.qrels import scoring_target
 from submissions.core.errors import FileReport
 from submissions.intake.files import RunFile
 
-TOO_LARGE_TO_CHECK_AT_ONCE = ProblemCode(
-    "too_large_to_check_at_once", "The file is too large to be checked while you wait.",
-    "Submit it, and a worker checks it; or check it on your own machine, as above.", severity="warning"
-)  # fmt: skip
+TOO_LARGE_TO_CHECK_AT_ONCE = ProblemCode("too_large_to_check_at_once", "The file is too large to be checked while "
+    "you wait.", "Submit it, and a worker checks it; or check it on your own machine, as above.",
+    severity="warning")  # fmt: skip
 
 #: What one request may bring to be validated at once, in multiples of the limit for one file.
 REQUEST_FACTOR = 8

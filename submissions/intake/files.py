@@ -25,18 +25,12 @@ from submissions.uploads.service import completed
 from submissions.uploads.storage import path_of
 
 NO_FILE = ProblemCode("no_file", "No run file was sent.", "Choose at least one file.", "-F file=@run.txt.gz")
-UPLOAD_TWICE = ProblemCode(
-    "upload_twice", "One request names the same upload more than once.", "Name each once."
-)  # fmt: skip
-PAIRING = ProblemCode(
-    "pairing", "Files and datasets do not pair.",
-    "As many datasets as files, in the same order; only a zip names its files by itself.",
-    "-F dataset=nfcorpus -F file=@run.txt"
-)  # fmt: skip
-UNKNOWN_DATASET = ProblemCode(
-    "unknown_dataset", "A dataset, said or taken from the file's name, that does not take runs here.",
-    "Say dataset=… as its address has it, or name the file after it.", "nfcorpus.txt.gz"
-)  # fmt: skip
+UPLOAD_TWICE = ProblemCode("upload_twice", "One request names the same upload more than once.",
+    "Name each once.")  # fmt: skip
+PAIRING = ProblemCode("pairing", "Files and datasets do not pair.", "As many datasets as files, in the same order; "
+    "only a zip names its files by itself.", "-F dataset=nfcorpus -F file=@run.txt")  # fmt: skip
+UNKNOWN_DATASET = ProblemCode("unknown_dataset", "A dataset, said or taken from the file's name, that does not take "
+    "runs here.", "Say dataset=… as its address has it, or name the file after it.", "nfcorpus.txt.gz")  # fmt: skip
 
 #: Runs in one submission.
 MOST_FILES = 64

@@ -36,45 +36,26 @@ from submissions.core.errors import Refused
 from submissions.intake.actors import record_curators
 from submissions.models import Job, State, Submission
 
-ROUND_NOT_OPEN = ProblemCode(
-    "round_not_open", "A round of the dataset is announced and has not opened.",
-    "Send it from the opening on; the round's page says when, in UTC.", is_free=True
-)  # fmt: skip
-ROUND_CLOSED = ProblemCode(
-    "round_closed", "The round has closed, and takes no late runs or changes of priority.",
-    "After the reveal runs are taken again, outside of the round.", is_free=True
-)  # fmt: skip
-ROUNDS_DIFFER = ProblemCode(
-    "rounds_differ", "The datasets of one submission are in different rounds, or some in none.",
-    "Send what is for one round in one submission.", is_free=True
-)  # fmt: skip
-ROUND_FULL = ProblemCode(
-    "round_full", "The team has sent as many runs as the round takes of each.",
-    "Withdraw one before the round closes.", is_free=True
-)  # fmt: skip
-RUN_TYPE_NEEDED = ProblemCode(
-    "run_type_needed", "The round asks whether the run is automatic or manual.",
-    "Send run_type=automatic, or manual where somebody had a hand in queries or ranking.", is_free=True
-)  # fmt: skip
-TAG_NEEDED = ProblemCode(
-    "tag_needed", "The round asks for a run tag, and neither request nor file has a usable one.",
-    "Send tag=…, or write it as the last field of each line.", is_free=True
-)  # fmt: skip
-INVALID_TAG = ProblemCode(
-    "invalid_tag", "The run tag has characters that it may not have, or too many.",
-    "1 to 24 letters, digits, dots, hyphens and underscores.", is_free=True
-)  # fmt: skip
-TAG_TAKEN = ProblemCode(
-    "tag_taken", "The team has a run with this tag in the round.", "Send another tag=….", is_free=True
-)  # fmt: skip
-INVALID_PRIORITY = ProblemCode(
-    "invalid_priority", "The priority is no place among the team's runs.",
-    "A whole number from 1 to the runs that the round takes of a team.", is_free=True
-)  # fmt: skip
-PRIORITY_TAKEN = ProblemCode(
-    "priority_taken", "Another run of the team has this priority.", "Choose another, or change that one's first.",
-    is_free=True
-)  # fmt: skip
+ROUND_NOT_OPEN = ProblemCode("round_not_open", "A round of the dataset is announced and has not opened.",
+    "Send it from the opening on; the round's page says when, in UTC.", is_free=True)  # fmt: skip
+ROUND_CLOSED = ProblemCode("round_closed", "The round has closed, and takes no late runs or changes of priority.",
+    "After the reveal runs are taken again, outside of the round.", is_free=True)  # fmt: skip
+ROUNDS_DIFFER = ProblemCode("rounds_differ", "The datasets of one submission are in different rounds, or some in "
+    "none.", "Send what is for one round in one submission.", is_free=True)  # fmt: skip
+ROUND_FULL = ProblemCode("round_full", "The team has sent as many runs as the round takes of each.",
+    "Withdraw one before the round closes.", is_free=True)  # fmt: skip
+RUN_TYPE_NEEDED = ProblemCode("run_type_needed", "The round asks whether the run is automatic or manual.",
+    "Send run_type=automatic, or manual where somebody had a hand in queries or ranking.", is_free=True)  # fmt: skip
+TAG_NEEDED = ProblemCode("tag_needed", "The round asks for a run tag, and neither request nor file has a usable one.",
+    "Send tag=…, or write it as the last field of each line.", is_free=True)  # fmt: skip
+INVALID_TAG = ProblemCode("invalid_tag", "The run tag has characters that it may not have, or too many.",
+    "1 to 24 letters, digits, dots, hyphens and underscores.", is_free=True)  # fmt: skip
+TAG_TAKEN = ProblemCode("tag_taken", "The team has a run with this tag in the round.", "Send another tag=….",
+    is_free=True)  # fmt: skip
+INVALID_PRIORITY = ProblemCode("invalid_priority", "The priority is no place among the team's runs.",
+    "A whole number from 1 to the runs that the round takes of a team.", is_free=True)  # fmt: skip
+PRIORITY_TAKEN = ProblemCode("priority_taken", "Another run of the team has this priority.", "Choose another, or "
+    "change that one's first.", is_free=True)  # fmt: skip
 
 #: What a run may be called: it stands in files, tables and footnotes.
 TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,23}")

@@ -34,18 +34,12 @@ from submissions.queue import queue
 from submissions.queue.lifecycle import write_log
 from submissions.uploads.service import reading, take
 
-SYSTEM_NAME_TAKEN = ProblemCode(
-    "system_name_taken", "A new system with the name of one that your team has.",
-    "Choose that one, or give the new one another name."
-)  # fmt: skip
-UNKNOWN_TEAM = ProblemCode(
-    "unknown_team", "A new system for a team that you do not belong to.",
-    "Choose one of your teams, or leave the team out: it is your first one then."
-)  # fmt: skip
-ANONYMITY = ProblemCode(
-    "anonymity", "A system that cannot be anonymous until the day that was asked for.",
-    "Choose a day after today, nine months away at the most."
-)  # fmt: skip
+SYSTEM_NAME_TAKEN = ProblemCode("system_name_taken", "A new system with the name of one that your team has.",
+    "Choose that one, or give the new one another name.")  # fmt: skip
+UNKNOWN_TEAM = ProblemCode("unknown_team", "A new system for a team that you do not belong to.", "Choose one of your "
+    "teams, or leave the team out: it is your first one then.")  # fmt: skip
+ANONYMITY = ProblemCode("anonymity", "A system that cannot be anonymous until the day that was asked for.",
+    "Choose a day after today, nine months away at the most.")  # fmt: skip
 
 
 def check_only(files: Sequence[IncomingFile], seeds: Sequence[str] = ()) -> list[FileReport]:

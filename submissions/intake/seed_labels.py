@@ -15,25 +15,17 @@ from leaderboard.results.publishing import SEEDS
 from submissions.core.names import validate_name
 from submissions.intake.files import RunFile
 
-TOO_MANY_SEEDS = ProblemCode(
-    "too_many_seeds", "More than five files for one dataset: several are seeds of one system.", "Send five at most."
-)  # fmt: skip
-SEED_LABELS = ProblemCode(
-    "seed_labels", "Labels of seeds, and not one for each file that is a seed.",
-    "As many labels as files, in the same order, or none: then the files' names tell.",
-    "-F dataset=nfcorpus -F file=@a.txt -F file=@b.txt -F seed=1,2"
-)  # fmt: skip
-SEED_LABEL = ProblemCode(
-    "seed_label", "A seed's label is longer than 80 characters, or has some that nobody sees.", "A short label.",
-    "-F seed=42"
-)  # fmt: skip
-SEED_LABEL_TWICE = ProblemCode(
-    "seed_label_twice", "Two seeds of one dataset with the same label.", "Label each differently."
-)  # fmt: skip
-SAME_RUN_TWICE = ProblemCode(
-    "same_run_twice", "Two seeds of one dataset that are the same run.",
-    "Send each run once; if two came out alike, look at how they were made."
-)  # fmt: skip
+TOO_MANY_SEEDS = ProblemCode("too_many_seeds", "More than five files for one dataset: several are seeds of one "
+    "system.", "Send five at most.")  # fmt: skip
+SEED_LABELS = ProblemCode("seed_labels", "Labels of seeds, and not one for each file that is a seed.",
+    "As many labels as files, in the same order, or none: then the files' names tell.", "-F dataset=nfcorpus -F "
+    "file=@a.txt -F file=@b.txt -F seed=1,2")  # fmt: skip
+SEED_LABEL = ProblemCode("seed_label", "A seed's label is longer than 80 characters, or has some that nobody sees.",
+    "A short label.", "-F seed=42")  # fmt: skip
+SEED_LABEL_TWICE = ProblemCode("seed_label_twice", "Two seeds of one dataset with the same label.",
+    "Label each differently.")  # fmt: skip
+SAME_RUN_TWICE = ProblemCode("same_run_twice", "Two seeds of one dataset that are the same run.",
+    "Send each run once; if two came out alike, look at how they were made.")  # fmt: skip
 
 MOST_SEEDS = SEEDS.stop - 1
 LONGEST_LABEL = 80

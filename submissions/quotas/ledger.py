@@ -15,18 +15,12 @@ from submissions.core.errors import Refused
 from submissions.models import TERMINAL, Job, QuotaUse, State, Submission
 from submissions.quotas.counting import Quota, Window, needs_approval, quotas_of
 
-QUOTA = ProblemCode(
-    "quota",
-    "You or your team have used the submissions that a dataset with hidden judgements takes in a day or month, or "
-    "your team its runs of models for today.", "The message says when counting begins anew.", is_free=True
-)  # fmt: skip
-TEAM_NOT_APPROVED = ProblemCode(
-    "team_not_approved",
-    "The dataset's judgements are hidden, and a curator approves a team before it first submits to such a dataset. "
-    "Nothing was counted.",
-    "Ask whoever runs the site to approve your team. Datasets with open judgements take its submissions.",
-    is_free=True
-)  # fmt: skip
+QUOTA = ProblemCode("quota", "You or your team have used the submissions that a dataset with hidden judgements takes "
+    "in a day or month, or your team its runs of models for today.", "The message says when counting begins anew.",
+    is_free=True)  # fmt: skip
+TEAM_NOT_APPROVED = ProblemCode("team_not_approved", "The dataset's judgements are hidden, and a curator approves a "
+    "team before it first submits to such a dataset. Nothing was counted.", "Ask whoever runs the site to approve "
+    "your team. Datasets with open judgements take its submissions.", is_free=True)  # fmt: skip
 
 #: Why a unit was given back, as its people read it.
 OUR_FAULT = "the fault was ours"

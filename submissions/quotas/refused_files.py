@@ -18,10 +18,8 @@ from submissions.models import QuotaUse
 from submissions.quotas.counting import day_began, quotas_of, until
 from submissions.quotas.ledger import QuotaSpent
 
-TOO_MANY_REFUSALS = ProblemCode(
-    "too_many_refusals", "Many of your files for hidden datasets were refused today; only so many cost nothing.",
-    "Check files first, which is never counted.", is_free=True
-)  # fmt: skip
+TOO_MANY_REFUSALS = ProblemCode("too_many_refusals", "Many of your files for hidden datasets were refused today; "
+    "only so many cost nothing.", "Check files first, which is never counted.", is_free=True)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

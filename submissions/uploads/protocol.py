@@ -22,27 +22,17 @@ from leaderboard.core.text.numbers import parse_number
 from submissions.models import Upload
 from submissions.uploads.service import Checksum
 
-UPLOAD_CHECKSUM = ProblemCode(
-    "upload_checksum", "The bytes are not those of Upload-Checksum, or it cannot be tested.",
-    "sha1 or sha256, a blank, and the digest in base64."
-)  # fmt: skip
-UPLOAD_HEADER = ProblemCode(
-    "upload_header", "A header of an upload is missing, or is no number of bytes.",
-    "Send Upload-Length to begin, Upload-Offset to go on.", "Upload-Length: 1048576"
-)  # fmt: skip
-UPLOAD_METADATA = ProblemCode(
-    "upload_metadata", "Upload-Metadata is not made of keys with values in base64.",
-    "Pairs with commas between them.", "filename cnVuLnR4dA==,kind cnVu"
-)  # fmt: skip
+UPLOAD_CHECKSUM = ProblemCode("upload_checksum", "The bytes are not those of Upload-Checksum, or it cannot be "
+    "tested.", "sha1 or sha256, a blank, and the digest in base64.")  # fmt: skip
+UPLOAD_HEADER = ProblemCode("upload_header", "A header of an upload is missing, or is no number of bytes.",
+    "Send Upload-Length to begin, Upload-Offset to go on.", "Upload-Length: 1048576")  # fmt: skip
+UPLOAD_METADATA = ProblemCode("upload_metadata", "Upload-Metadata is not made of keys with values in base64.",
+    "Pairs with commas between them.", "filename cnVuLnR4dA==,kind cnVu")  # fmt: skip
 UPLOAD_KIND = ProblemCode("upload_kind", "Upload-Metadata names no kind of file.", "run or model.")
-WRONG_CONTENT_TYPE = ProblemCode(
-    "content_type", "The body of an upload is no piece of a file.", "Send the bytes as they are.",
-    "Content-Type: application/offset+octet-stream"
-)  # fmt: skip
-TUS_VERSION = ProblemCode(
-    "tus_version", "The request does not say that it speaks tus 1.0.0.", "Send the header with every request.",
-    "Tus-Resumable: 1.0.0"
-)  # fmt: skip
+WRONG_CONTENT_TYPE = ProblemCode("content_type", "The body of an upload is no piece of a file.", "Send the bytes as "
+    "they are.", "Content-Type: application/offset+octet-stream")  # fmt: skip
+TUS_VERSION = ProblemCode("tus_version", "The request does not say that it speaks tus 1.0.0.", "Send the header with "
+    "every request.", "Tus-Resumable: 1.0.0")  # fmt: skip
 
 VERSION = "1.0.0"
 EXTENSIONS = ("creation", "creation-with-upload", "termination", "expiration", "checksum")

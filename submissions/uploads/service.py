@@ -33,30 +33,18 @@ from submissions.models import Upload
 from submissions.uploads import storage
 from submissions.uploads.storage import InUse
 
-UNKNOWN_UPLOAD = ProblemCode(
-    "unknown_upload",
-    "You have no upload of this id: a submission took it, or it was deleted, or given up a day after its last bytes.",
-    "Send the file again.", "-F upload=ID"
-)  # fmt: skip
-UNFINISHED_UPLOAD = ProblemCode(
-    "unfinished_upload", "The upload is not whole.", "Send the rest, then submit it."
-)  # fmt: skip
-WRONG_UPLOAD_KIND = ProblemCode(
-    "wrong_upload_kind", "A checkpoint was uploaded for a run, or a run for a checkpoint.",
-    "Say kind run or model in Upload-Metadata."
-)  # fmt: skip
-UPLOAD_IN_USE = ProblemCode(
-    "upload_in_use", "The upload is being written, or another submission takes it.",
-    "Wait for that one to end; if it is refused, the upload stays."
-)  # fmt: skip
-UPLOAD_TOO_LARGE = ProblemCode(
-    "upload_too_large", "The file is over the limit for its kind, or longer than was announced.",
-    "512 MiB for runs, 2 GiB for checkpoints, unless the site's operator says otherwise."
-)  # fmt: skip
-TOO_MANY_UPLOADS = ProblemCode(
-    "too_many_uploads", "You have many uploads here that no submission has taken.",
-    "Submit or delete them; each is given up a day after its last bytes."
-)  # fmt: skip
+UNKNOWN_UPLOAD = ProblemCode("unknown_upload", "You have no upload of this id: a submission took it, or it was "
+    "deleted, or given up a day after its last bytes.", "Send the file again.", "-F upload=ID")  # fmt: skip
+UNFINISHED_UPLOAD = ProblemCode("unfinished_upload", "The upload is not whole.", "Send the rest, then submit "
+    "it.")  # fmt: skip
+WRONG_UPLOAD_KIND = ProblemCode("wrong_upload_kind", "A checkpoint was uploaded for a run, or a run for a "
+    "checkpoint.", "Say kind run or model in Upload-Metadata.")  # fmt: skip
+UPLOAD_IN_USE = ProblemCode("upload_in_use", "The upload is being written, or another submission takes it.",
+    "Wait for that one to end; if it is refused, the upload stays.")  # fmt: skip
+UPLOAD_TOO_LARGE = ProblemCode("upload_too_large", "The file is over the limit for its kind, or longer than was "
+    "announced.", "512 MiB for runs, 2 GiB for checkpoints, unless the site's operator says otherwise.")  # fmt: skip
+TOO_MANY_UPLOADS = ProblemCode("too_many_uploads", "You have many uploads here that no submission has taken.",
+    "Submit or delete them; each is given up a day after its last bytes.")  # fmt: skip
 
 
 class OtherOffset(Exception):

@@ -43,9 +43,8 @@ from submissions.uploads.service import uploads_of
 from submissions.views.submit_page import UPLOADED, SubmissionPage
 from submissions.views.uploads import unfinished
 
-SEVERAL_MODELS = ProblemCode(
-    "several_models", "More than one model was given.", "Upload, choose or name one."
-)  # fmt: skip
+SEVERAL_MODELS = ProblemCode("several_models", "More than one model was given.", "Upload, choose or name "
+    "one.")  # fmt: skip
 
 #: The engine that is shown first, where there is one of this name.
 USUAL = "dense"

@@ -13,17 +13,12 @@ from submissions.core.errors import Refused
 from submissions.intake.files import UNKNOWN_DATASET
 
 NO_DATASET = ProblemCode("no_dataset", "No dataset was chosen.", "Choose at least one, or a whole benchmark.")
-DATASET_OR_BENCHMARK = ProblemCode(
-    "dataset_or_benchmark", "Datasets and a benchmark were both named.", "Name either."
-)  # fmt: skip
-EMPTY_BENCHMARK = ProblemCode(
-    "empty_benchmark", "No benchmark of this name has a dataset that models can be run on.",
-    "The message lists those that have one."
-)  # fmt: skip
-NO_CORPUS = ProblemCode(
-    "no_corpus", "The dataset's documents are not kept here, so no model can be run over them.",
-    "Run it yourself and submit the run file."
-)  # fmt: skip
+DATASET_OR_BENCHMARK = ProblemCode("dataset_or_benchmark", "Datasets and a benchmark were both named.",
+    "Name either.")  # fmt: skip
+EMPTY_BENCHMARK = ProblemCode("empty_benchmark", "No benchmark of this name has a dataset that models can be run on.",
+    "The message lists those that have one.")  # fmt: skip
+NO_CORPUS = ProblemCode("no_corpus", "The dataset's documents are not kept here, so no model can be run over them.",
+    "Run it yourself and submit the run file.")  # fmt: skip
 
 
 def datasets_for_models() -> QuerySet[Dataset]:

@@ -37,34 +37,22 @@ from submissions.queue.capability import UNPROTECTED, told_within
 from submissions.queue.lifecycle import write_log
 from submissions.uploads.service import reading, take
 
-NO_ENGINE = ProblemCode(
-    "no_engine", "A model without the engine that is to run it.", "Name one of those listed.", "-F engine=dense"
-)  # fmt: skip
-UNKNOWN_ENGINE = ProblemCode(
-    "unknown_engine", "There is no engine of this name.", "Name one of those listed."
-)  # fmt: skip
-INVALID_PARAMETERS = ProblemCode(
-    "invalid_parameters", "A parameter that the engine does not have, or a value that it does not take.",
-    "The message says what it takes.", "k1=0.9, b=0.4"
-)  # fmt: skip
-ARCHITECTURE_MISMATCH = ProblemCode(
-    "architecture_mismatch", "The system is said to be of another architecture than the engine.",
-    "Choose the engine of its architecture, or submit as another system."
-)  # fmt: skip
-NO_CHECKPOINT = ProblemCode(
-    "no_checkpoint", "The engine runs a model, and none was given.", "Upload an archive, or name one sent before.",
-    "-F checkpoint=@model.zip"
-)  # fmt: skip
-CHECKPOINT_NOT_WANTED = ProblemCode(
-    "checkpoint_not_wanted", "The engine runs no model, and one was given.",
-    "Leave it out, or choose the engine that runs it."
-)  # fmt: skip
-GPU_NOT_WANTED = ProblemCode(
-    "gpu_not_wanted", "A GPU was asked for, and the engine has no use for one.", "Leave the device out, or say cpu."
-)  # fmt: skip
-NUMBER_OF_RUNS = ProblemCode(
-    "number_of_runs", "The engine takes fewer or more runs to build on.", "The message says how many."
-)  # fmt: skip
+NO_ENGINE = ProblemCode("no_engine", "A model without the engine that is to run it.", "Name one of those listed.",
+    "-F engine=dense")  # fmt: skip
+UNKNOWN_ENGINE = ProblemCode("unknown_engine", "There is no engine of this name.", "Name one of those "
+    "listed.")  # fmt: skip
+INVALID_PARAMETERS = ProblemCode("invalid_parameters", "A parameter that the engine does not have, or a value that "
+    "it does not take.", "The message says what it takes.", "k1=0.9, b=0.4")  # fmt: skip
+ARCHITECTURE_MISMATCH = ProblemCode("architecture_mismatch", "The system is said to be of another architecture than "
+    "the engine.", "Choose the engine of its architecture, or submit as another system.")  # fmt: skip
+NO_CHECKPOINT = ProblemCode("no_checkpoint", "The engine runs a model, and none was given.", "Upload an archive, or "
+    "name one sent before.", "-F checkpoint=@model.zip")  # fmt: skip
+CHECKPOINT_NOT_WANTED = ProblemCode("checkpoint_not_wanted", "The engine runs no model, and one was given.",
+    "Leave it out, or choose the engine that runs it.")  # fmt: skip
+GPU_NOT_WANTED = ProblemCode("gpu_not_wanted", "A GPU was asked for, and the engine has no use for one.",
+    "Leave the device out, or say cpu.")  # fmt: skip
+NUMBER_OF_RUNS = ProblemCode("number_of_runs", "The engine takes fewer or more runs to build on.", "The message says "
+    "how many.")  # fmt: skip
 
 #: What may be asked for where a plain encoder does not say how its tokens' outputs become one.
 POOLINGS = ("mean", "cls", "max", "sum", "lasttoken")

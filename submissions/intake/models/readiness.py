@@ -18,14 +18,10 @@ from submissions.models import Job
 from submissions.queue.capability import Capability, missing, told_within
 from submissions.queue.heartbeat import MEMORY
 
-SANDBOX_UNAVAILABLE = ProblemCode(
-    "sandbox_unavailable", "Models cannot be run here now: no worker has a sandbox that works.",
-    "The message says why; the operator installs what it names."
-)  # fmt: skip
-NO_GPU = ProblemCode(
-    "no_gpu", "A GPU was asked for, and no worker with one was there within a day.",
-    "Leave the device out, or say auto or cpu."
-)  # fmt: skip
+SANDBOX_UNAVAILABLE = ProblemCode("sandbox_unavailable", "Models cannot be run here now: no worker has a sandbox "
+    "that works.", "The message says why; the operator installs what it names.")  # fmt: skip
+NO_GPU = ProblemCode("no_gpu", "A GPU was asked for, and no worker with one was there within a day.",
+    "Leave the device out, or say auto or cpu.")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,10 @@ from submissions.core.errors import Refused
 from submissions.models import Job, Submission
 
 RUN_TWICE = ProblemCode("run_twice", "The same run was named twice.", "Name each run once.")
-NO_USABLE_RUN = ProblemCode(
-    "no_usable_run", "There is no run of this name on the dataset that your team may build on.",
-    "Your own, the site's, or one whose owner lets others build on it."
-)  # fmt: skip
-FEW_QUERIES = ProblemCode(
-    "few_queries", "A run to build on that names too few queries of a dataset with hidden judgements.",
-    "One that names at least 90 % of its queries, or the site's own BM25."
-)  # fmt: skip
+NO_USABLE_RUN = ProblemCode("no_usable_run", "There is no run of this name on the dataset that your team may build "
+    "on.", "Your own, the site's, or one whose owner lets others build on it.")  # fmt: skip
+FEW_QUERIES = ProblemCode("few_queries", "A run to build on that names too few queries of a dataset with hidden "
+    "judgements.", "One that names at least 90 % of its queries, or the site's own BM25.")  # fmt: skip
 
 #: Of the queries of a dataset with hidden judgements, what a submitter's run must name to be built on.
 LEAST_COVERAGE = 0.9

@@ -159,6 +159,10 @@ def test_a_process_that_does_not_hear_that_its_job_ended_is_ended(
     assert ended == [2]
 
 
+def test_each_kind_of_job_has_work() -> None:
+    assert set(runner.WORK) == set(Job.Kind)
+
+
 def test_a_process_that_heard_goes_on(monkeypatch: pytest.MonkeyPatch, settings: Any) -> None:
     """Whoever leaves a job that was cancelled, put back or timed out says so, and is held for nothing."""
     monkeypatch.setattr(os, "kill", lambda process, what: pytest.fail("ended"))
