@@ -1,4 +1,7 @@
-"""What the read API answers about datasets, benchmarks and systems, for its schema. Nothing is validated here."""
+"""What the read API answers about datasets, benchmarks and systems: these serializers write it, and are its schema.
+
+A board alone is written by `boards.exports.to_json`, as its page's export is; a test holds that to `BoardSerializer`.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,9 @@ from typing import Any
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
+from rest_framework.fields import SkipField
 
-from leaderboard.api.shapes import Answer, shape
+from leaderboard.api.fields import Answer, shape
 from leaderboard.boards.awaiting import AwaitingRun
 from leaderboard.boards.dataset_details import Example, JudgedVersion, Snippet
 from leaderboard.boards.pages import Tombstone
@@ -25,6 +29,16 @@ class CellField(serializers.JSONField):
     """A cell of a board: a number, a text, or null where the value is missing."""
 
 
+class ToldField(serializers.IntegerField):
+    """A number, left out where it is not told."""
+
+    def get_attribute(self, instance: Any) -> Any:
+        """Of a mapping. Raises SkipField."""
+        if self.field_name not in instance:
+            raise SkipField
+        return super().get_attribute(instance)
+
+
 def _texts(**options: Any) -> serializers.ListField:
     return serializers.ListField(child=serializers.CharField(), **options)
 
@@ -37,9 +51,7 @@ StatisticsSerializer = shape(
     Statistics,
     "DatasetStatistics",
     "What Table 1 of the BEIR paper says of a collection; null where it is not known.",
-    judgements=serializers.IntegerField(
-        allow_null=True, required=False, help_text="Left out where judgements are hidden."
-    ),
+    judgements=ToldField(allow_null=True, required=False, help_text="Left out where judgements are hidden."),
 )
 ExampleSerializer = shape(Example, "Example", "A query and a document, cut where they are long.")
 SnippetSerializer = shape(Snippet, "Snippet", "How to load a dataset with one tool.")
@@ -82,7 +94,7 @@ class DatasetSummarySerializer(Answer):
     hidden = serializers.BooleanField(help_text="Whether the judgements stay with the scorer.")
     runs_only = serializers.BooleanField(help_text="Whether no corpus is kept here.")
     primary_measure = serializers.CharField()
-    entries = serializers.IntegerField(help_text="Public results.")
+    entries = serializers.IntegerField(source="number", help_text="Public results.")
     statistics = StatisticsSerializer()
 
 
@@ -115,7 +127,7 @@ class QuarantinedSerializer(Answer):
 
     system = serializers.CharField()
     slug = serializers.CharField()
-    reason = serializers.CharField()
+    reason = serializers.CharField(source="moderation_reason")
 
 
 class DatasetSerializer(DatasetSummarySerializer):

@@ -15,12 +15,10 @@ from leaderboard.boards import exports, pages
 from leaderboard.boards.awaiting import awaiting
 from leaderboard.boards.dataset_details import details
 from leaderboard.boards.facets import OF_DATASETS
-from leaderboard.boards.model import Board
 from leaderboard.boards.state import FACETS, VIEWS, WEIGHED, BoardState
 from leaderboard.boards.system import page as system_page
+from leaderboard.boards.system.result import Result
 from leaderboard.core.cache.pages import Asked, kept_page
-from leaderboard.core.http.api_errors import ApiError, unknown_choice
-from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.http.site_url import site_address
 from leaderboard.datasets import lists
 from leaderboard.results.history import entry_rows
@@ -78,18 +76,6 @@ VIEW_PARAMETERS = [
 _CURL = {"x-curl": "?measure=nDCG@10&architecture=dense"}
 
 
-def _state(request: Request) -> BoardState:
-    try:
-        return BoardState.read(request.query_params)
-    except UnknownChoice as error:
-        raise _refused(error) from error
-
-
-def _refused(error: UnknownChoice) -> ApiError:
-    body = unknown_choice(error)
-    return ApiError(body["code"], body["detail"], problems=body["problems"])
-
-
 class DatasetsView(APIView):
     """Every dataset."""
 
@@ -98,27 +84,11 @@ class DatasetsView(APIView):
     @extend_schema(operation_id="datasets", responses=answers.DatasetListSerializer)
     def get(self, request: Request) -> Response:
         """Every dataset with its statistics."""
-        return Response({"datasets": [_listed(dataset) for dataset in lists.datasets()]})
-
-
-def _listed(dataset: dict[str, Any]) -> dict[str, Any]:
-    names = (
-        "slug",
-        "name",
-        "task",
-        "domain",
-        "language",
-        "licence",
-        "state",
-        "hidden",
-        "runs_only",
-        "primary_measure",
-    )
-    return {
-        **{name: dataset[name] for name in names},
-        "entries": dataset["number"],
-        "statistics": published_statistics(dataset["statistics"]._asdict(), hidden=dataset["hidden"]),
-    }
+        rows = [
+            {**row, "statistics": published_statistics(row["statistics"]._asdict(), hidden=row["hidden"])}
+            for row in lists.datasets()
+        ]
+        return Response(answers.DatasetListSerializer({"datasets": rows}).data)
 
 
 class DatasetView(APIView):
@@ -132,53 +102,32 @@ class DatasetView(APIView):
         page = pages.dataset_page(slug, BoardState())
         if page is None:
             raise Http404
-        hidden_fields = {"pk", "current_version_id", "current_qrels_id", "part_of_id"}
-        facts = {
-            name: value
-            for name, value in page.dataset.items()
-            if name not in hidden_fields and "__" not in name
-        }
-        statistics = lists.statistics_of(page.dataset)._asdict()
+        dataset = page.dataset
+        statistics = lists.statistics_of(dataset)._asdict()
         version = {
-            name: page.dataset[f"current_version__{name}"]
+            name: dataset[f"current_version__{name}"]
             for name in ("number", "label", "content_sha256", "statistics")
-            if name != "content_sha256" or page.dataset["current_version__content_sha256"]
+            if name != "content_sha256" or dataset["current_version__content_sha256"]
         }
-        return Response(
-            {
-                **facts,
-                "version": version if page.dataset["current_version_id"] else None,
-                "statistics": published_statistics(statistics, hidden=page.dataset["hidden"]),
-                "entries": page.board.total,
-                "awaiting_judgements": [run._asdict() for run in awaiting(page.dataset)],
-                "rounds": [row.slug for row in announced([page.dataset["pk"]])],
-                "withdrawn": [tombstone._asdict() for tombstone in page.tombstones],
-                "quarantined": _quarantined(page.board),
-                "benchmarks": lists.benchmarks_with(page.dataset["pk"]),
-                "parts": [part.slug for part in page.parts],
-                **_more(request, page.dataset),
-            }
-        )
-
-
-def _quarantined(board: Board) -> list[dict[str, str]]:
-    return [
-        {"system": row.entry.system, "slug": row.entry.slug, "reason": row.entry.moderation_reason}
-        for row in board.rows
-        if row.ranked_in == QUARANTINED
-    ]
-
-
-def _more(request: Request, dataset: dict[str, Any]) -> dict[str, Any]:
-    """What the page says beside: an example, how to load it, its judgements' versions, its neighbours."""
-    more = details(dataset, [], site_address(request._request) + "/")
-    return {
-        "example": more.example._asdict() if more.example else None,
-        "snippets": [snippet._asdict() for snippet in more.snippets],
-        "judgements": [version._asdict() for version in more.judged],
-        "part_of": more.group.slug if more.group else None,
-        "nearest": [near._asdict() for near in more.neighbours],
-    }
+        more = details(dataset, [], site_address(request._request) + "/")
+        told = {
+            **dataset,
+            "version": version if dataset["current_version_id"] else None,
+            "statistics": published_statistics(statistics, hidden=dataset["hidden"]),
+            "number": page.board.total,
+            "awaiting_judgements": awaiting(dataset),
+            "rounds": [row.slug for row in announced([dataset["pk"]])],
+            "withdrawn": page.tombstones,
+            "quarantined": [row.entry for row in page.board.rows if row.ranked_in == QUARANTINED],
+            "benchmarks": lists.benchmarks_with(dataset["pk"]),
+            "parts": [part.slug for part in page.parts],
+            "example": more.example,
+            "snippets": more.snippets,
+            "judgements": more.judged,
+            "part_of": more.group.slug if more.group else None,
+            "nearest": more.neighbours,
+        }
+        return Response(answers.DatasetSerializer(told).data)
 
 
 class DatasetBoardView(APIView):
@@ -194,10 +143,7 @@ class DatasetBoardView(APIView):
     )
     def get(self, request: Request, slug: str) -> Response:
         """The dataset's board in the view that the query string asks for, as on its page."""
-        try:
-            page = pages.dataset_page(slug, _state(request).but(all_rows=True))
-        except UnknownChoice as error:
-            raise _refused(error) from error
+        page = pages.dataset_page(slug, BoardState.read(request.query_params).but(all_rows=True))
         if page is None:
             raise Http404
         return Response(
@@ -213,7 +159,7 @@ class BenchmarksView(APIView):
     @extend_schema(operation_id="benchmarks", responses=answers.BenchmarkListSerializer)
     def get(self, request: Request) -> Response:
         """Every benchmark."""
-        return Response({"benchmarks": lists.benchmarks()})
+        return Response(answers.BenchmarkListSerializer({"benchmarks": lists.benchmarks()}).data)
 
 
 class BenchmarkBoardView(APIView):
@@ -229,10 +175,7 @@ class BenchmarkBoardView(APIView):
     )
     def get(self, request: Request, slug: str) -> Response:
         """The benchmark's board in the view that the query string asks for, as on its page."""
-        try:
-            page = pages.benchmark_page(slug, _state(request).but(all_rows=True))
-        except UnknownChoice as error:
-            raise _refused(error) from error
+        page = pages.benchmark_page(slug, BoardState.read(request.query_params).but(all_rows=True))
         if page is None:
             raise Http404
         return Response(
@@ -260,34 +203,26 @@ class SystemView(APIView):
         facts = system_page.system_facts(slug)
         if facts is None:
             raise Http404
-        results = [
-            {
-                **result._asdict(),
-                "scores": dict([(result.measure, result.value), *result.scores]),
-                "measured": [one.as_data() for one in result.measured],
-                "deviations": dict(result.deviations),
-                "certainty": result.certainty._asdict() if result.certainty else None,
-                "seeds": [
-                    {
-                        "label": seed.label,
-                        "scores": dict([(result.measure, seed.value), *seed.scores]),
-                    }
-                    for seed in result.seeds
-                ],
-            }
-            for result in system_page.results_of(facts["pk"])
-        ]
-        shown = {
-            name.replace("__", "_"): value for name, value in facts.items() if name not in ("pk", "shown")
+        key = facts["pk"]
+        told = {
+            **{name.replace("__", "_"): value for name, value in facts.items()},
+            "results": [_result(result) for result in system_page.results_of(key)],
+            "quarantined": system_page.quarantined_of(key),
+            "challenges": challenges_of(key),
+            "corrections": corrections_of(key),
         }
-        quarantined = system_page.quarantined_of(facts["pk"])
-        record = _record(facts["pk"])
-        return Response({**shown, "results": results, "quarantined": quarantined, **record})
+        return Response(answers.SystemSerializer(told).data)
 
 
-def _record(system_id: int) -> dict[str, Any]:
-    """What is doubted of the system, and what it corrected."""
+def _result(result: Result) -> dict[str, Any]:
+    """A result with its scores by measure, the one in focus first."""
+    seeds = [
+        {"label": seed.label, "scores": {result.measure: seed.value, **dict(seed.scores)}}
+        for seed in result.seeds
+    ]
     return {
-        "challenges": [challenge._asdict() for challenge in challenges_of(system_id)],
-        "corrections": [correction.as_data() for correction in corrections_of(system_id)],
+        **result._asdict(),
+        "scores": {result.measure: result.value, **dict(result.scores)},
+        "measured": [one.as_data() for one in result.measured],
+        "seeds": seeds,
     }

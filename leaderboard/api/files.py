@@ -10,20 +10,20 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from leaderboard.api.boards import SLUG
-from leaderboard.core.http.site_url import absolute
+from leaderboard.api.fields import AddressField, Answer
 from leaderboard.datasets.files import offered_files
 from leaderboard.views.files import visible_dataset
 
 
-class FileSerializer(serializers.Serializer[dict[str, object]]):
+class FileSerializer(Answer):
     """One offered file."""
 
-    name = serializers.CharField()
-    kind = serializers.CharField()
-    description = serializers.CharField()
-    size = serializers.IntegerField(help_text="Bytes, as downloaded.")
-    sha256 = serializers.CharField(help_text="Of the bytes as downloaded.")
-    url = serializers.URLField()
+    name = serializers.CharField(source="file.name")
+    kind = serializers.CharField(source="file.kind")
+    description = serializers.CharField(source="file.description")
+    size = serializers.IntegerField(source="file.size", help_text="Bytes, as downloaded.")
+    sha256 = serializers.CharField(source="file.sha256", help_text="Of the bytes as downloaded.")
+    url = AddressField(source="path")
 
 
 class DatasetFiles(APIView):
@@ -35,16 +35,8 @@ class DatasetFiles(APIView):
     def get(self, request: Request, slug: str) -> Response:
         """Queries, documents, ids, open judgements and example runs, as the dataset's settings allow."""
         dataset = visible_dataset(request, slug)
-        return Response(
-            [
-                {
-                    "name": file.name,
-                    "kind": file.kind,
-                    "description": file.description,
-                    "size": file.size,
-                    "sha256": file.sha256,
-                    "url": absolute(request._request, reverse("dataset-file", args=[slug, file.name])),
-                }
-                for file in offered_files(dataset, request.user)
-            ]
-        )
+        files = [
+            {"file": file, "path": reverse("dataset-file", args=[slug, file.name])}
+            for file in offered_files(dataset, request.user)
+        ]
+        return Response(FileSerializer(files, many=True, context={"request": request}).data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 from django.http import Http404
@@ -13,13 +14,13 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from leaderboard.core.http.site_url import absolute
+from leaderboard.api.fields import AddressField, Answer
 from leaderboard.models import Round
 from leaderboard.rounds.lifecycle import listed_datasets, listed_rounds
-from leaderboard.rounds.presentation import Came, described, runs_that_came
+from leaderboard.rounds.presentation import described, runs_that_came
 
 
-class RoundSerializer(serializers.Serializer[Any]):
+class RoundSerializer(Answer):
     """A round. All times are UTC."""
 
     slug = serializers.CharField()
@@ -41,36 +42,32 @@ class RoundSerializer(serializers.Serializer[Any]):
     teams = serializers.IntegerField()
     late = serializers.IntegerField(help_text="Submissions that came late.")
     description = serializers.CharField(help_text="The rules, as Markdown.")
-    url = serializers.URLField()
+    url = AddressField()
 
 
-class RoundListSerializer(serializers.Serializer[Any]):
+class RoundListSerializer(Answer):
     """Every round."""
 
     rounds = RoundSerializer(many=True)
 
 
 def _answers(rows: Iterable[Round], request: Request) -> list[dict[str, Any]]:
-    came = runs_that_came(rows)
-    return [_answer(row, came[row.pk], request) for row in rows]
-
-
-def _answer(row: Round, came: Came, request: Request) -> dict[str, Any]:
-    found = described(row, timezone.now())
-    names = ("slug", "name", "opens_at", "closes_at", "reveals_at", "revealed_at", "runs_per_team",
-             "visible_per_team", "takes_late", "per_topic_at_reveal", "description")  # fmt: skip
-    return {
-        **{name: getattr(row, name) for name in names},
-        "phase": found.phase.value,
-        "next": found.next,
-        "dataset": row.dataset.slug if row.dataset else None,
-        "benchmark": row.benchmark.slug if row.benchmark else None,
-        "datasets": [dataset.slug for dataset in listed_datasets(row)],
-        "runs": came.runs,
-        "teams": came.teams,
-        "late": came.late,
-        "url": absolute(request._request, row.get_absolute_url()),
-    }
+    came, now = runs_that_came(rows), timezone.now()
+    told = [
+        {
+            **vars(row),
+            **asdict(came[row.pk]),
+            "phase": found.phase.value,
+            "next": found.next,
+            "dataset": row.dataset.slug if row.dataset else None,
+            "benchmark": row.benchmark.slug if row.benchmark else None,
+            "datasets": [dataset.slug for dataset in listed_datasets(row)],
+            "url": row.get_absolute_url(),
+        }
+        for row in rows
+        for found in [described(row, now)]
+    ]
+    return list(RoundSerializer(told, many=True, context={"request": request}).data)
 
 
 class RoundsView(APIView):

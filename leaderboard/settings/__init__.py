@@ -218,7 +218,7 @@ REST_FRAMEWORK = {
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.AllowAny"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
-    "DEFAULT_SCHEMA_CLASS": "submissions.api.scoped_schema.ScopedSchema",
+    "DEFAULT_SCHEMA_CLASS": "submissions.api.schema.ScopedSchema",
     "EXCEPTION_HANDLER": "leaderboard.core.http.api_errors.exception_handler",
     "NUM_PROXIES": ALLAUTH_TRUSTED_PROXY_COUNT,
     "DEFAULT_THROTTLE_RATES": {

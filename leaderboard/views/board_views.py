@@ -73,7 +73,7 @@ def board_page(
 def refused(request: HttpRequest, error: UnknownChoice) -> HttpResponse:
     """400, saying what the board has instead, in the kind of answer that was asked for."""
     if request.path.endswith(".json"):
-        return JsonResponse(unknown_choice(error), status=400)
+        return JsonResponse(unknown_choice(error).body, status=400)
     if not request.path.endswith("/"):
         return HttpResponse(f"{error}\n", content_type="text/plain; charset=utf-8", status=400)
     return render(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django.shortcuts import get_object_or_404
@@ -14,32 +15,35 @@ from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
 from evaluation.core.problems import ProblemCode
-from leaderboard.core.http.api_errors import INVALID, INVALID_FIELD, ApiError, problem
+from leaderboard.core.http.api_errors import ApiError, ErrorSerializer, problem
 from leaderboard.models import Challenge, Entry, System
 from leaderboard.models.results import EntryQuerySet
 from leaderboard.systems.challenges import ChallengeRefused, challenges_of, datasets_of, raise_challenge
 from submissions.accounts.permissions import signed_in
 from submissions.accounts.throttling import ChallengeThrottle
-from submissions.api.requests import data_of
-from submissions.api.schema import ErrorSerializer
+from submissions.api.requests import RequestSerializer, require_valid
 from submissions.intake.forms import ChallengeForm
 from submissions.models import Scope
 
-CHALLENGE_REFUSED = ProblemCode(
-    "challenge_refused",
-    "The system cannot be challenged so: it was already, or by its own team, or the text is missing.",
-    "The message says what would be right."
-)  # fmt: skip
+CHALLENGE_REFUSED = ProblemCode("challenge_refused", "The system cannot be challenged so: it was already, or by its "
+    "own team, or the text is missing.", "The message says what would be right.")  # fmt: skip
 
 _SLUG = OpenApiParameter("slug", str, OpenApiParameter.PATH, description="As in the address of its page.")
 
 
-class ChallengeRequest(serializers.Serializer[Any]):
+class ChallengeRequest(RequestSerializer):
     """A doubt of what a system says of itself."""
 
     claim = serializers.ChoiceField(choices=Challenge.Claim.choices)
     text = serializers.CharField(help_text="Why: what can be checked. Public; Markdown.")
     dataset = serializers.CharField(required=False, help_text="Slug, where it is about one dataset.")
+
+    def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """As the page reads it. Raises ApiError."""
+        slug = self.context["request"].parser_context["kwargs"]["slug"]
+        form = ChallengeForm(data, datasets=datasets_of(_system(slug)))
+        require_valid(form)
+        return form.cleaned_data
 
 
 class ChallengeSerializer(serializers.Serializer[Any]):
@@ -101,16 +105,8 @@ class ChallengesView(APIView):
         """Doubt what the system says of itself. A curator settles it; until then boards mark the system."""
         system = _system(slug)
         person = signed_in(request)
-        form = ChallengeForm(data_of(request), datasets=datasets_of(system))
-        if not form.is_valid():
-            found = [
-                problem(INVALID_FIELD.named(field), f"{field}: {message}")
-                for field, errors in form.errors.items()
-                for message in errors
-            ]
-            raise ApiError(INVALID, "The request is not well formed.", problems=found)
         try:
-            raise_challenge(system, person, **form.cleaned_data)
+            raise_challenge(system, person, **ChallengeRequest.read(request))
         except ChallengeRefused as error:
             raise ApiError(
                 CHALLENGE_REFUSED, str(error), problems=[problem(CHALLENGE_REFUSED, str(error))]
@@ -124,4 +120,4 @@ def _system(slug: str) -> System:
 
 
 def _answer(system: System) -> dict[str, Any]:
-    return {"challenges": [challenge._asdict() for challenge in challenges_of(system.pk)]}
+    return ChallengesSerializer({"challenges": challenges_of(system.pk)}).data

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -13,13 +12,14 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from leaderboard.api.fields import MomentField
+from leaderboard.core.http.api_errors import ErrorSerializer
 from leaderboard.models import Dataset, User
 from submissions.accounts.permissions import teams_of
-from submissions.api.schema import ErrorSerializer, QuotaSerializer
+from submissions.api.serializers import QuotaSerializer
 from submissions.models import Scope
-from submissions.quotas.counting import Quota, Window
 from submissions.quotas.refused_files import refusals_of
-from submissions.quotas.shown import Charged, quotas_for
+from submissions.quotas.shown import quotas_for
 
 
 class RefusalsSerializer(serializers.Serializer[Any]):
@@ -28,7 +28,7 @@ class RefusalsSerializer(serializers.Serializer[Any]):
     used = serializers.IntegerField()
     limit = serializers.IntegerField()
     left = serializers.IntegerField()
-    resets_at = serializers.DateTimeField(help_text="UTC.")
+    resets_at = MomentField(help_text="UTC.")
 
 
 class QuotasSerializer(serializers.Serializer[Any]):
@@ -63,55 +63,8 @@ class QuotasView(APIView):
         if wanted := request.query_params.get("dataset"):
             datasets = datasets.filter(slug=wanted)
         found = quotas_for(person, list(teams_of(person)), datasets)
-        refusals = refusals_of(person)
-        return Response(
-            {
-                "quotas": quota_answers([quota for quotas in found.values() for quota in quotas]),
-                "refusals": {
-                    "used": refusals.used,
-                    "limit": refusals.limit,
-                    "left": refusals.left,
-                    "resets_at": refusals.resets_at.isoformat(),
-                },
-            }
-        )
-
-
-def quota_answers(quotas: Sequence[Quota]) -> list[dict[str, Any]]:
-    """Quotas as the API answers them; `left` of null is as many as wanted."""
-    return [
-        {
-            "dataset": quota.dataset.slug,
-            "team": quota.team.slug if quota.team else None,
-            "awaits_approval": quota.awaits_approval,
-            "left": quota.left,
-            "resets_at": quota.resets_at.isoformat(),
-            "day": _window(quota.day),
-            "month": _window(quota.month),
+        answer = {
+            "quotas": [each for quotas in found.values() for each in quotas],
+            "refusals": refusals_of(person),
         }
-        for quota in quotas
-    ]
-
-
-def _window(window: Window) -> dict[str, Any]:
-    return {
-        "used": window.used,
-        "by_person": window.by_person,
-        "by_team": window.by_team,
-        "limit": window.limit,
-        "left": window.left,
-        "resets_at": window.resets_at.isoformat(),
-    }
-
-
-def charge_answers(charges: Sequence[Charged]) -> list[dict[str, Any]]:
-    """What a submission cost, by dataset."""
-    return [
-        {
-            "dataset": charge.dataset.slug,
-            "counted": not charge.refunded,
-            "refund_reason": charge.refund_reason,
-            "quota": quota_answers([charge.quota])[0] if charge.quota else None,
-        }
-        for charge in charges
-    ]
+        return Response(QuotasSerializer(answer).data)

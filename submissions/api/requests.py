@@ -1,4 +1,7 @@
-"""What an API request means, in the domain's words. Form is checked by the page's own forms."""
+"""What calls take: serializers that are its schema and read what was sent, in the domain's words.
+
+What systems and submissions say is declared once, in the pages' forms: they check it here too.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +11,98 @@ from typing import Any
 
 from django.forms import Form
 from django.http import QueryDict
+from rest_framework import serializers
+from rest_framework.fields import empty
 from rest_framework.request import Request
 
-from evaluation.core.problems import ProblemCode
 from leaderboard.core.http.api_errors import INVALID, INVALID_FIELD, ApiError, problem
 from leaderboard.models import System, Team, User
 from leaderboard.systems.records import SystemFields, find_system
 from submissions.accounts.permissions import systems_of, teams_of
 from submissions.core.json import read_json
-from submissions.intake.files import IncomingFile, incoming, incoming_upload, pair
-from submissions.intake.forms import SubmissionForm
-from submissions.intake.seed_labels import split_labels
+from submissions.intake.forms import SubmissionForm, WithdrawalForm
 from submissions.intake.system_form import COLUMNS, SystemForm
-from submissions.models import Upload
-from submissions.uploads.request_size import refuse_oversize
-
-ONE_FILE = ProblemCode(
-    "one_file", "Several files were sent to be checked.", "The API checks one file at a time."
-)  # fmt: skip
 
 #: What fields of a system are called in requests, where forms call them otherwise.
 ALIASES = {"paper": "paper_url", "code": "code_url", "model": "model_url", "license": "licence"}
 _NO = frozenset({"no", "false", "0", "off", "private"})
 _YES = frozenset({"yes", "true", "1", "on", "public"})
+
+
+class FlagField(serializers.BooleanField):
+    """Yes or no, in any of the usual words; a name with nothing behind it means `blank`."""
+
+    def __init__(self, *, blank: bool = True, **options: Any) -> None:
+        self.blank = blank
+        super().__init__(**options)
+
+    def get_value(self, dictionary: Mapping[str, Any]) -> Any:
+        """What was sent: a form, too, may leave it out."""
+        return dictionary.get(str(self.field_name), empty)
+
+    def run_validation(self, data: Any = empty) -> bool:
+        """The value. Raises ApiError."""
+        name = str(self.field_name)
+        if data is empty:
+            raise ApiError(INVALID, f"Send {name}=true or {name}=false.")
+        return truth({name: data}, name, missing=self.blank)
+
+
+class WholeNumberField(serializers.IntegerField):
+    """A whole number from 1 on."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(min_value=1, **options)
+
+    def run_validation(self, data: Any = empty) -> int:
+        """The value. Raises ApiError."""
+        text = "" if data is empty else str(data).strip()
+        if not (text.isascii() and text.isdecimal() and int(text[:9]) > 0):
+            name = str(self.field_name)
+            raise malformed(name, f"{name}: “{text[:40]}” is no whole number from 1 on.", f"Send {name}=1.")
+        return int(text[:9])
+
+
+class RequestSerializer(serializers.Serializer[Any]):
+    """What a call takes."""
+
+    @classmethod
+    def read(cls, request: Request) -> dict[str, Any]:
+        """What was sent. Raises ApiError for what is missing or cannot be read."""
+        given = cls(data=data_of(request), context={"request": request})
+        given.is_valid(raise_exception=True)
+        return dict(given.validated_data)
+
+
+class WithdrawRequest(RequestSerializer):
+    """Why a submission is withdrawn."""
+
+    reason = serializers.CharField(max_length=300)
+
+    def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """As the page reads it. Raises ApiError."""
+        form = WithdrawalForm(data)
+        if not form.is_valid():
+            raise malformed("reason", str(form.errors["reason"][0]))
+        return form.cleaned_data
+
+
+class VisibilityRequest(RequestSerializer):
+    """Who sees a submission."""
+
+    public = FlagField()
+
+
+class PriorityRequest(RequestSerializer):
+    """A place among the team's runs in a round."""
+
+    priority = WholeNumberField(help_text="1 first; the run that has it gets the old one.")
+
+
+class ReusableRequest(RequestSerializer):
+    """Whether others may build on a submission's runs."""
+
+    reusable = FlagField(blank=False)
 
 
 def data_of(request: Request) -> Mapping[str, Any]:
@@ -48,39 +120,6 @@ def data_of(request: Request) -> Mapping[str, Any]:
     return data
 
 
-def files_of(request: Request, person: User) -> list[IncomingFile]:
-    """The files that came, then the person's uploads that are named, with their datasets.
-
-    Raises Refused where they do not pair, are too large, or an upload is not there.
-    """
-    refuse_oversize(request)
-    data = data_of(request)
-    files = [incoming(upload) for upload in request.FILES.getlist("file")]
-    named = [incoming_upload(person, each, Upload.Kind.RUN) for each in list_of(data, "upload")]
-    return pair([*files, *named], list_of(data, "dataset"))
-
-
-def submission_of(request: Request, person: User) -> dict[str, Any]:
-    """What `accept_submission` takes. Raises ApiError for a malformed request, Refused for unpaired files."""
-    refuse_oversize(request)  # first: what a request that was cut off seems to say is misleading
-    data = data_of(request)
-    files, seeds = files_of(request, person), seeds_of(data)
-    return {**system_and_owner(data, person), "files": files, "seeds": seeds, **about(data)}
-
-
-def seeds_of(data: Mapping[str, Any]) -> list[str]:
-    """The labels of seeds: `seed` may repeat, and hold several separated by commas."""
-    return split_labels(list_of(data, "seed"))
-
-
-def kind_of(data: Mapping[str, Any]) -> str:
-    """What is brought, "run" or "model"; missing is a run. Raises ApiError for anything else."""
-    kind = str(data.get("kind") or "run")
-    if kind not in ("run", "model"):
-        raise malformed("kind", f"“{kind}” cannot be submitted.", "Send kind=run or kind=model.")
-    return kind
-
-
 def about(data: Mapping[str, Any]) -> dict[str, Any]:
     """What belongs to this one submission, of whatever kind. Raises ApiError."""
     form = SubmissionForm(
@@ -93,7 +132,7 @@ def about(data: Mapping[str, Any]) -> dict[str, Any]:
         },
         systems=[],
     )
-    _require_valid(form)
+    require_valid(form)
     kept = {name: form.cleaned_data[name] for name in ("configuration", "public", "reusable", "note")}
     return {**kept, "said": form.said()}
 
@@ -131,7 +170,7 @@ def _owner(data: Mapping[str, Any], person: User) -> dict[str, Any]:
     if "team" in form.errors:
         known = ", ".join(team.slug for team in mine)
         raise malformed("team", f"You do not belong to a team “{said['team']}”.", f"Your teams: {known}.")
-    _require_valid(form)
+    require_valid(form)
     return {name: form.cleaned_data[name] for name in said}
 
 
@@ -167,14 +206,6 @@ def truth(data: Mapping[str, Any], name: str, *, missing: bool = True) -> bool:
     raise malformed(name, f"{name}: “{value}” is neither true nor false.", "Send true or false.")
 
 
-def whole_number(data: Mapping[str, Any], name: str) -> int:
-    """A whole number from 1 on. Raises ApiError for anything else."""
-    value = str(data.get(name, "")).strip()
-    if not (value.isascii() and value.isdecimal() and int(value[:9]) > 0):
-        raise malformed(name, f"{name}: “{value[:40]}” is no whole number from 1 on.", f"Send {name}=1.")
-    return int(value[:9])
-
-
 def _new_system(described: Mapping[str, Any], person: User) -> SystemFields:
     form = SystemForm({name: _text(value) for name, value in described.items()})
     if not described.get("architecture"):
@@ -184,7 +215,7 @@ def _new_system(described: Mapping[str, Any], person: User) -> SystemFields:
             f"You have no system “{described.get('name', '')}”, and a new one needs its architecture.",
             f"Send architecture=dense (or another); your systems: {known or 'none yet'}.",
         )
-    _require_valid(form)
+    require_valid(form)
     return form.fields_of_system()
 
 
@@ -195,7 +226,7 @@ def _require_same(mine: System, described: Mapping[str, Any]) -> None:
     given = [name for name in described if name in form.fields and name != "name"]
     if not given:
         return
-    _require_valid(form)
+    require_valid(form)
     fields = form.fields_of_system()
     columns = {name: COLUMNS.get(name, name) for name in given}
     changed = [name for name, column in columns.items() if getattr(fields, column) != getattr(mine, column)]
@@ -250,7 +281,7 @@ def malformed(field: str, message: str, hint: str = "") -> ApiError:
     return ApiError(INVALID, message, problems=[found])
 
 
-def _require_valid(form: Form) -> None:
+def require_valid(form: Form) -> None:
     """Raises ApiError with a problem for every message of the form."""
     if form.is_valid():
         return

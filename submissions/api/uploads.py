@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.conf import settings
 from django.http import Http404, HttpRequest
 from django.http.response import HttpResponseBase
-from django.urls import reverse
 from django.utils.http import http_date
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
-from rest_framework import status
+from rest_framework import serializers, status
 from rest_framework.permissions import IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from evaluation.core.problems import ProblemCode
-from leaderboard.core.http.api_errors import ApiError, problem
-from leaderboard.core.http.site_url import absolute
+from leaderboard.api.fields import AddressField, Answer, IsSetField
+from leaderboard.core.http.api_errors import ApiError, ErrorSerializer, problem
 from submissions.accounts.permissions import signed_in
 from submissions.accounts.throttling import SubmitThrottle
-from submissions.api.schema import ErrorSerializer
-from submissions.api.uploads_schema import UploadSerializer, header
 from submissions.core.errors import Refused
 from submissions.models import Scope, Upload
 from submissions.uploads import concurrency, protocol, service
@@ -31,17 +29,50 @@ from submissions.uploads.protocol import UPLOAD_CHECKSUM, blocks_of, number_of, 
 from submissions.uploads.service import TOO_MANY_UPLOADS, UPLOAD_IN_USE, UPLOAD_TOO_LARGE
 from submissions.uploads.storage import InUse, TooLong
 
-TOO_MANY_PIECES = ProblemCode(
-    "too_many_pieces", "You send as many pieces at once as you may, or the site takes no more.",
-    "Send it again in a few seconds; clients of tus do so by themselves."
-)  # fmt: skip
-UPLOAD_OFFSET = ProblemCode(
-    "upload_offset", "The upload is elsewhere than where these bytes begin.", "Ask with HEAD how far it is.",
-    "Upload-Offset: 1048576"
-)  # fmt: skip
-UPLOAD_EXPIRED = ProblemCode(
-    "upload_expired", "No bytes came for a day, so the upload was given up.", "Begin another."
-)  # fmt: skip
+TOO_MANY_PIECES = ProblemCode("too_many_pieces", "You send as many pieces at once as you may, or the site takes no "
+    "more.", "Send it again in a few seconds; clients of tus do so by themselves.")  # fmt: skip
+UPLOAD_OFFSET = ProblemCode("upload_offset", "The upload is elsewhere than where these bytes begin.",
+    "Ask with HEAD how far it is.", "Upload-Offset: 1048576")  # fmt: skip
+UPLOAD_EXPIRED = ProblemCode("upload_expired", "No bytes came for a day, so the upload was given up.",
+    "Begin another.")  # fmt: skip
+
+
+def header(
+    name: str, kind: type, description: str, *, required: bool = False, answers: Sequence[int] = ()
+) -> OpenApiParameter:
+    """A header of requests, or of answers with these statuses."""
+    return OpenApiParameter(
+        name,
+        kind,
+        OpenApiParameter.HEADER,
+        description=description,
+        required=required,
+        response=list(answers) or False,
+    )
+
+
+class ExpiryField(serializers.DateTimeField):
+    """When an `Upload` is given up."""
+
+    def to_representation(self, value: Any) -> Any:
+        """The time."""
+        return super().to_representation(service.expires_at(value))
+
+
+class UploadSerializer(Answer):
+    """A file that comes in pieces."""
+
+    id = serializers.CharField(source="pk", help_text="What a submission names in `upload`.")
+    kind = serializers.ChoiceField(choices=["run", "model"])
+    file_name = serializers.CharField(help_text="What its sender called it.")
+    length = serializers.IntegerField(help_text="Bytes that were announced.")
+    offset = serializers.IntegerField(help_text="Bytes that are here.")
+    complete = IsSetField(source="completed_at")
+    sha256 = serializers.CharField(help_text="Of the whole file; empty until it is here.")
+    created = serializers.DateTimeField(source="created_at")
+    expires = ExpiryField(source="*", help_text="When it is given up, unless bytes or a submission come.")
+    url = AddressField(source="api_path")
+
 
 _ID = OpenApiParameter("identifier", str, OpenApiParameter.PATH, description="The upload's id.")
 _VERSION = header("Tus-Resumable", str, "The protocol's version, 1.0.0.", required=True)
@@ -174,7 +205,8 @@ class UploadsView(_TusView):
     )
     def get(self, request: Request) -> Response:
         """Files that came in pieces, or are on their way, and that no submission has taken; newest first."""
-        return Response([_answer(each, request) for each in service.uploads_of(signed_in(request))])
+        rows = service.uploads_of(signed_in(request))
+        return Response(UploadSerializer(rows, many=True, context={"request": request}).data)
 
     @extend_schema(
         summary="Begin an upload",
@@ -352,15 +384,4 @@ def _position(upload: Upload) -> dict[str, str]:
 
 
 def _answer(upload: Upload, request: Request) -> dict[str, Any]:
-    return {
-        "id": upload.pk,
-        "kind": upload.kind,
-        "file_name": upload.file_name,
-        "length": upload.length,
-        "offset": upload.offset,
-        "complete": upload.completed_at is not None,
-        "sha256": upload.sha256,
-        "created": upload.created_at,
-        "expires": service.expires_at(upload),
-        "url": absolute(request._request, reverse("api-upload", args=[upload.pk])),
-    }
+    return UploadSerializer(upload, context={"request": request}).data

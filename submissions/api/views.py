@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from django.http import Http404
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import status
@@ -13,39 +16,27 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from leaderboard.core.http.api_errors import INVALID, INVALID_FIELD, ApiError, problem
+from leaderboard.core.http.api_errors import ApiError, ErrorSerializer
 from submissions.accounts.permissions import may_manage, may_see, signed_in, submissions_of
 from submissions.accounts.throttling import ChangeThrottle, CheckThrottle, SubmitThrottle
-from submissions.api.answers import refused, report_answer, submission_answer
-from submissions.api.model_requests import checkpoint_to_check, model_of
-from submissions.api.request_schema import (
-    CheckRequest,
+from submissions.api.requests import (
     PriorityRequest,
+    RequestSerializer,
     ReusableRequest,
-    SubmissionRequest,
     VisibilityRequest,
     WithdrawRequest,
 )
-from submissions.api.requests import (
-    ONE_FILE,
-    data_of,
-    files_of,
-    kind_of,
-    seeds_of,
-    submission_of,
-    truth,
-    whole_number,
-)
-from submissions.api.schema import (
-    ErrorSerializer,
+from submissions.api.serializers import (
     ReportSerializer,
     SubmissionPageSerializer,
     SubmissionSerializer,
+    refused,
+    submission_answers,
 )
+from submissions.api.submission_requests import ONE_FILE, CheckRequest, SubmissionRequest
 from submissions.checkpoints.service import check_checkpoint
 from submissions.core.errors import Refused
 from submissions.intake.checking import TOO_LARGE_TO_CHECK_AT_ONCE
-from submissions.intake.forms import WithdrawalForm
 from submissions.intake.models.intake import accept_model
 from submissions.intake.rounds import set_priority
 from submissions.intake.runs import accept_submission, check_only
@@ -83,14 +74,14 @@ class CheckView(APIView):
 
         Nothing is stored; an invalid file is answered with 200 too.
         """
-        person = signed_in(request)
         try:
-            if kind_of(data_of(request)) == "model":
-                return Response(report_answer(check_checkpoint(*checkpoint_to_check(request, person))))
-            reports = check_only(files_of(request, person), seeds_of(data_of(request)))
+            given = CheckRequest.read(request)
+            if given["kind"] == "model":
+                return Response(ReportSerializer(check_checkpoint(*given["checkpoint"])).data)
+            reports = check_only(given["files"], given["seeds"])
         except Refused as refusal:
             if refusal.files and not refusal.problems:
-                return Response(report_answer(refusal.files[0]))
+                return Response(ReportSerializer(refusal.files[0]).data)
             raise refused(refusal) from refusal
         if len(reports) != 1:
             raise ApiError(ONE_FILE, "Send one file at a time to be checked.")
@@ -101,9 +92,9 @@ class CheckView(APIView):
                 large.code,
                 f"{large.message[0].upper()}{large.message[1:]}. {large.hint}",
                 status_code=status.HTTP_413_REQUEST_ENTITY_TOO_LARGE,
-                problems=[{**large.as_dict(), "severity": "error"}],
+                problems=[replace(large, severity="error")],
             )
-        return Response(report_answer(reports[0]))
+        return Response(ReportSerializer(reports[0]).data)
 
 
 class SubmissionsView(APIView):
@@ -133,12 +124,8 @@ class SubmissionsView(APIView):
         pagination = LimitOffsetPagination()
         pagination.default_limit, pagination.max_limit = 50, 200
         page = pagination.paginate_queryset(rows, request, view=self) or []
-        return pagination.get_paginated_response(
-            [
-                submission_answer(describe(row, complete=True, compare=False), request, own=True)
-                for row in page
-            ]
-        )
+        statuses = (describe(row, complete=True, compare=False) for row in page)
+        return pagination.get_paginated_response(submission_answers(statuses, request, own=True))
 
     @extend_schema(
         summary="Submit runs, or a model",
@@ -154,15 +141,13 @@ class SubmissionsView(APIView):
 
         On 400 nothing was stored and nothing counted.
         """
-        person = signed_in(request)
         try:
-            if kind_of(data_of(request)) == "model":
-                accepted = accept_model(submitter=person, **model_of(request, person))
-            else:
-                accepted = accept_submission(submitter=person, **submission_of(request, person))
+            sent = SubmissionRequest.read(request)
+            accept = accept_model if sent["kind"] == "model" else accept_submission
+            accepted = accept(submitter=signed_in(request), **sent["given"])
         except Refused as refusal:
             raise refused(refusal) from refusal
-        answer = submission_answer(describe(accepted, complete=True), request)
+        (answer,) = submission_answers([describe(accepted, complete=True)], request)
         return Response(answer, status=status.HTTP_201_CREATED, headers={"Location": answer["url"]})
 
 
@@ -187,7 +172,8 @@ class _OneSubmission(APIView):
         """The submission as it stands now."""
         fresh = with_jobs(Submission.objects.filter(pk=found.pk)).get()
         complete = may_manage(request.user, fresh)
-        return Response(submission_answer(describe(fresh, complete=complete), request))
+        (answer,) = submission_answers([describe(fresh, complete=complete)], request)
+        return Response(answer)
 
 
 class SubmissionView(_OneSubmission):
@@ -207,19 +193,34 @@ class SubmissionView(_OneSubmission):
         return self.answer(request, self.find(request, identifier))
 
 
+def _changes(summary: str, request: type[RequestSerializer] | None, *, throttled: bool = False) -> Any:
+    """The schema of a call that changes one submission."""
+    answers: dict[int, Any] = {200: SubmissionSerializer}
+    if request is not None:
+        answers[400] = ErrorSerializer
+    answers |= {403: ErrorSerializer, 404: ErrorSerializer}
+    if throttled:
+        answers[429] = OpenApiResponse(ErrorSerializer, "Too many changes; `Retry-After` says when to send.")
+    return extend_schema(
+        summary=summary, parameters=[_IDENTIFIER], request=request, responses=answers, tags=["submissions"]
+    )
+
+
+class _Change(_OneSubmission):
+    """A change that scripts might make over and over."""
+
+    required_scope = Scope.MANAGE
+    permission_classes = [IsAuthenticated]
+    throttle_classes = [ChangeThrottle]
+
+
 class CancelView(_OneSubmission):
     """Stop a submission."""
 
     required_scope = Scope.SUBMIT
     permission_classes = [IsAuthenticated]
 
-    @extend_schema(
-        summary="Cancel a submission",
-        parameters=[_IDENTIFIER],
-        request=None,
-        responses={200: SubmissionSerializer, 403: ErrorSerializer, 404: ErrorSerializer},
-        tags=["submissions"],
-    )
+    @_changes("Cancel a submission", None)
     def post(self, request: Request, identifier: str) -> Response:
         """Stop every job that has not ended: at once where it waits, within seconds where it runs."""
         found = self.managed(request, identifier)
@@ -233,113 +234,47 @@ class WithdrawView(_OneSubmission):
     required_scope = Scope.MANAGE
     permission_classes = [IsAuthenticated]
 
-    @extend_schema(
-        summary="Withdraw a submission",
-        parameters=[_IDENTIFIER],
-        request=WithdrawRequest,
-        responses={
-            200: SubmissionSerializer,
-            400: ErrorSerializer,
-            403: ErrorSerializer,
-            404: ErrorSerializer,
-        },
-        tags=["submissions"],
-    )
+    @_changes("Withdraw a submission", WithdrawRequest)
     def post(self, request: Request, identifier: str) -> Response:
         """Take the results off every board. A line with the reason stays where they were."""
         found = self.managed(request, identifier)
-        form = WithdrawalForm(data_of(request))
-        if not form.is_valid():
-            message = str(form.errors["reason"][0])
-            raise ApiError(INVALID, message, problems=[problem(INVALID_FIELD.named("reason"), message)])
-        withdrawal.withdraw(found, form.cleaned_data["reason"], signed_in(request))
+        withdrawal.withdraw(found, WithdrawRequest.read(request)["reason"], signed_in(request))
         return self.answer(request, found)
 
 
-class VisibilityView(_OneSubmission):
+class VisibilityView(_Change):
     """Show or keep back a submission."""
 
-    required_scope = Scope.MANAGE
-    permission_classes = [IsAuthenticated]
-    throttle_classes = [ChangeThrottle]
-
-    @extend_schema(
-        summary="Show a submission to everyone, or keep it private",
-        parameters=[_IDENTIFIER],
-        request=VisibilityRequest,
-        responses={
-            200: SubmissionSerializer,
-            400: ErrorSerializer,
-            403: ErrorSerializer,
-            404: ErrorSerializer,
-            429: OpenApiResponse(ErrorSerializer, "Too many changes; `Retry-After` says when to send."),
-        },
-        tags=["submissions"],
-    )
+    @_changes("Show a submission to everyone, or keep it private", VisibilityRequest, throttled=True)
     def post(self, request: Request, identifier: str) -> Response:
         """Set `public` to true or false."""
         found = self.managed(request, identifier)
-        if "public" not in data_of(request):
-            raise ApiError(INVALID, "Send public=true or public=false.")
-        withdrawal.set_public(found, truth(data_of(request), "public"), signed_in(request))
+        withdrawal.set_public(found, VisibilityRequest.read(request)["public"], signed_in(request))
         return self.answer(request, found)
 
 
-class PriorityView(_OneSubmission):
+class PriorityView(_Change):
     """Change the order of a team's runs in a round."""
 
-    required_scope = Scope.MANAGE
-    permission_classes = [IsAuthenticated]
-    throttle_classes = [ChangeThrottle]
-
-    @extend_schema(
-        summary="Give a submission another priority in its round",
-        parameters=[_IDENTIFIER],
-        request=PriorityRequest,
-        responses={
-            200: SubmissionSerializer,
-            400: ErrorSerializer,
-            403: ErrorSerializer,
-            404: ErrorSerializer,
-            429: OpenApiResponse(ErrorSerializer, "Too many changes; `Retry-After` says when to send."),
-        },
-        tags=["submissions"],
-    )
+    @_changes("Give a submission another priority in its round", PriorityRequest, throttled=True)
     def post(self, request: Request, identifier: str) -> Response:
         """Set `priority`, until the round closes. The team's run that has it gets the old one."""
         found = self.managed(request, identifier)
         try:
-            set_priority(found, whole_number(data_of(request), "priority"), signed_in(request))
+            set_priority(found, PriorityRequest.read(request)["priority"], signed_in(request))
         except Refused as refusal:
             raise refused(refusal) from refusal
         return self.answer(request, found)
 
 
-class ReusableView(_OneSubmission):
+class ReusableView(_Change):
     """Let others build on a submission's runs, or not."""
 
-    required_scope = Scope.MANAGE
-    permission_classes = [IsAuthenticated]
-    throttle_classes = [ChangeThrottle]
-
-    @extend_schema(
-        summary="Let others re-rank and fuse a submission's runs, or no longer",
-        parameters=[_IDENTIFIER],
-        request=ReusableRequest,
-        responses={
-            200: SubmissionSerializer,
-            400: ErrorSerializer,
-            403: ErrorSerializer,
-            404: ErrorSerializer,
-            429: OpenApiResponse(ErrorSerializer, "Too many changes; `Retry-After` says when to send."),
-        },
-        tags=["submissions"],
+    @_changes(
+        "Let others re-rank and fuse a submission's runs, or no longer", ReusableRequest, throttled=True
     )
     def post(self, request: Request, identifier: str) -> Response:
         """Set `reusable` to true or false. What was built on the runs before stays, with its credit."""
         found = self.managed(request, identifier)
-        if "reusable" not in data_of(request):
-            raise ApiError(INVALID, "Send reusable=true or reusable=false.")
-        allowed = truth(data_of(request), "reusable", missing=False)
-        withdrawal.set_reusable(found, allowed, signed_in(request))
+        withdrawal.set_reusable(found, ReusableRequest.read(request)["reusable"], signed_in(request))
         return self.answer(request, found)

@@ -3,27 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evaluation.core.problems import Problem, ProblemCode, Report
 
-INVALID_RUN = ProblemCode(
-    "invalid_run", "At least one of the files cannot be scored, so none was taken.", "Each file's problems follow."
-)  # fmt: skip
-INVALID_CHECKPOINT = ProblemCode(
-    "invalid_checkpoint", "The checkpoint cannot be run here.", "Each finding follows."
-)  # fmt: skip
-ALREADY_SUBMITTED = ProblemCode(
-    "already_submitted", "The system has the same run on this dataset already, under the same label.",
-    "Nothing to do. If it is another configuration, label it."
-)  # fmt: skip
-LABEL_NEEDED = ProblemCode(
-    "label_needed",
-    "The system has a result on this dataset under the same label already, from another run, another engine or "
-    "other parameters.", "Label this one, or withdraw the other first; send runs that differ by their seed together.",
-    "-F configuration=\"k1 1.2\""
-)  # fmt: skip
+INVALID_RUN = ProblemCode("invalid_run", "At least one of the files cannot be scored, so none was taken.",
+    "Each file's problems follow.")  # fmt: skip
+INVALID_CHECKPOINT = ProblemCode("invalid_checkpoint", "The checkpoint cannot be run here.",
+    "Each finding follows.")  # fmt: skip
+ALREADY_SUBMITTED = ProblemCode("already_submitted", "The system has the same run on this dataset already, under the "
+    "same label.", "Nothing to do. If it is another configuration, label it.")  # fmt: skip
+LABEL_NEEDED = ProblemCode("label_needed", "The system has a result on this dataset under the same label already, "
+    "from another run, another engine or other parameters.", "Label this one, or withdraw the other first; send runs "
+    "that differ by their seed together.", "-F configuration=\"k1 1.2\"")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +30,11 @@ class FileReport:
     dataset: str
     report: Report
     model: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def checkpoint(self) -> Mapping[str, Any] | None:
+        """What a checkpoint is, None for all else."""
+        return self.model or None
 
     def as_dict(self) -> dict[str, Any]:
         """The verdict as the API and the job's row hold it."""
@@ -76,11 +74,14 @@ class Refused(Exception):
         detail = f"Nothing was submitted: {file.name} is not a checkpoint that can be run here."
         return cls(INVALID_CHECKPOINT, detail, files=[file])
 
-    def all_problems(self) -> list[dict[str, Any]]:
+    def all_problems(self) -> list[Problem]:
         """Every problem, those of files named by file where there are several."""
-        found = [problem.as_dict() for problem in self.problems]
-        for file in self.files:
-            for problem in file.report.problems:
-                message = f"{file.name}: {problem.message}" if len(self.files) > 1 else problem.message
-                found.append({**problem.as_dict(), "message": message})
-        return found
+        several = len(self.files) > 1
+        return [
+            *self.problems,
+            *(
+                replace(problem, message=f"{file.name}: {problem.message}") if several else problem
+                for file in self.files
+                for problem in file.report.problems
+            ),
+        ]

@@ -9,6 +9,9 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+#: Of the log of a webhook so many lines are shown.
+LOG_LINES = 50
+
 
 class NoticeKind(models.TextChoices):
     """What people are told of; each can be switched off."""
@@ -117,6 +120,11 @@ class Webhook(models.Model):
     def host(self) -> str:
         """What tells it from the team's others, in short."""
         return urlsplit(self.url).netloc
+
+    @property
+    def latest_deliveries(self) -> models.QuerySet[Delivery]:
+        """The last messages."""
+        return self.deliveries.all()[:LOG_LINES]
 
 
 class Delivery(models.Model):

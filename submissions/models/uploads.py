@@ -6,6 +6,7 @@ import secrets
 
 from django.conf import settings
 from django.db import models
+from django.urls import reverse
 
 
 def new_upload_identifier() -> str:
@@ -51,3 +52,8 @@ class Upload(models.Model):
 
     def __str__(self) -> str:
         return f"{self.file_name or self.id} ({self.offset} of {self.length} bytes)"
+
+    @property
+    def api_path(self) -> str:
+        """Where the API has it."""
+        return reverse("api-upload", args=[self.pk])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import status
@@ -13,21 +11,18 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from leaderboard.core.http.api_errors import INVALID, INVALID_FIELD, ApiError, problem
-from leaderboard.core.http.site_url import absolute
-from leaderboard.core.text.numbers import parse_number
+from leaderboard.core.http.api_errors import ErrorSerializer
 from submissions.accounts.permissions import signed_in
 from submissions.accounts.throttling import ChangeThrottle
-from submissions.api.requests import data_of, list_of, truth
-from submissions.api.schema import ErrorSerializer
-from submissions.models import Delivery, Notice, Scope, Webhook
+from submissions.api.requests import malformed, truth
+from submissions.models import Scope, Webhook
 from submissions.notifications.deliveries import send_test
-from submissions.notifications.forms import WebhookForm
 from submissions.notifications.inbox import inbox_of, mark_read, unread_count
-from submissions.notifications.schema import (
+from submissions.notifications.serializers import (
     DeliverySerializer,
     NewWebhookSerializer,
     NoticePageSerializer,
+    NoticeSerializer,
     ReadAnswer,
     ReadRequest,
     SwitchRequest,
@@ -35,7 +30,7 @@ from submissions.notifications.schema import (
     WebhookRequest,
     WebhookSerializer,
 )
-from submissions.notifications.webhook_views import LOG_LINES, owned_team
+from submissions.notifications.webhook_views import owned_team
 from submissions.notifications.webhooks import (
     TooManyWebhooks,
     add_webhook,
@@ -78,7 +73,8 @@ class NoticesView(APIView):
         pagination = LimitOffsetPagination()
         pagination.default_limit, pagination.max_limit = 50, 200
         page = pagination.paginate_queryset(rows, request, view=self) or []
-        answer = pagination.get_paginated_response([_notice(row, request) for row in page])
+        written = NoticeSerializer(page, many=True, context={"request": request}).data
+        answer = pagination.get_paginated_response(written)
         answer.data["unread"] = unread_count(signed_in(request))
         return answer
 
@@ -97,14 +93,8 @@ class ReadView(APIView):
     )
     def post(self, request: Request) -> Response:
         """Those whose `id` is sent, or all of them."""
-        person, given = signed_in(request), list_of(data_of(request), "id")
-        numbers = [number for text in given if (number := parse_number(text)) is not None]
-        if len(numbers) < len(given):
-            message = "id: not the id of a notice."
-            raise ApiError(
-                INVALID, message, problems=[problem(INVALID_FIELD.named("id"), message, "Send numbers.")]
-            )
-        marked = mark_read(person, numbers if "id" in data_of(request) else None)
+        person = signed_in(request)
+        marked = mark_read(person, ReadRequest.read(request)["id"])
         return Response({"marked": marked, "unread": unread_count(person)})
 
 
@@ -128,7 +118,7 @@ class WebhooksView(APIView):
     def get(self, request: Request, slug: str) -> Response:
         """Where finished and rescored results are sent to. For owners of the team."""
         rows = Webhook.objects.filter(team=owned_team(request.user, slug))
-        return Response([_webhook(row) for row in rows])
+        return Response(WebhookSerializer(rows, many=True).data)
 
     @extend_schema(
         summary="Add a webhook",
@@ -140,14 +130,12 @@ class WebhooksView(APIView):
     )
     def post(self, request: Request, slug: str) -> Response:
         """Have finished and rescored results sent to an address. The secret is in this answer alone."""
-        team, form = owned_team(request.user, slug), WebhookForm(data_of(request))
-        if not form.is_valid():
-            raise _invalid(str(form.errors["url"][0]))
+        team, given = owned_team(request.user, slug), WebhookRequest.read(request)
         try:
-            added = add_webhook(team, form.cleaned_data["url"], signed_in(request))
+            added = add_webhook(team, given["url"], signed_in(request))
         except TooManyWebhooks as error:
-            raise _invalid(str(error)) from error
-        return Response({**_webhook(added), "secret": added.secret}, status=status.HTTP_201_CREATED)
+            raise malformed("webhook", str(error)) from error
+        return Response(NewWebhookSerializer(added).data, status=status.HTTP_201_CREATED)
 
 
 class _OneWebhook(APIView):
@@ -178,7 +166,7 @@ class WebhookView(_OneWebhook):
     )
     def get(self, request: Request, slug: str, identifier: int) -> Response:
         """The last messages, with what came of each."""
-        return Response(_detail(self.find(request, slug, identifier)))
+        return Response(WebhookDetailSerializer(self.find(request, slug, identifier)).data)
 
     @extend_schema(
         summary="Switch a webhook on or off",
@@ -190,11 +178,9 @@ class WebhookView(_OneWebhook):
     def patch(self, request: Request, slug: str, identifier: int) -> Response:
         """Set `active` to true or false."""
         found = self.find(request, slug, identifier)
-        if "active" not in data_of(request):
-            raise _invalid("Send active=true or active=false.")
-        (switch_on if truth(data_of(request), "active") else switch_off)(found)
+        (switch_on if SwitchRequest.read(request)["active"] else switch_off)(found)
         found.refresh_from_db()
-        return Response(_detail(found))
+        return Response(WebhookDetailSerializer(found).data)
 
     @extend_schema(
         summary="Remove a webhook",
@@ -224,8 +210,8 @@ class RotateView(_OneWebhook):
     def post(self, request: Request, slug: str, identifier: int) -> Response:
         """It signs all that is sent from now on. It is in this answer alone."""
         found = self.find(request, slug, identifier)
-        secret = rotate_secret(found)
-        return Response({**_webhook(found), "secret": secret})
+        rotate_secret(found)
+        return Response(NewWebhookSerializer(found).data)
 
 
 class TestView(_OneWebhook):
@@ -243,45 +229,4 @@ class TestView(_OneWebhook):
     def post(self, request: Request, slug: str, identifier: int) -> Response:
         """Send an event `test`; the webhook's own call says what came of it."""
         sent = send_test(self.find(request, slug, identifier))
-        return Response(_delivery(sent), status=status.HTTP_202_ACCEPTED)
-
-
-def _invalid(message: str) -> ApiError:
-    return ApiError(INVALID, message, problems=[problem(INVALID_FIELD.named("webhook"), message)])
-
-
-def _notice(notice: Notice, request: Request) -> dict[str, Any]:
-    return {
-        "id": notice.pk,
-        "kind": notice.kind,
-        "subject": notice.subject,
-        "text": notice.text,
-        "url": absolute(request, notice.path) if notice.path else None,
-        "at": notice.created_at.isoformat(),
-        "read": notice.read_at is not None,
-    }
-
-
-def _webhook(webhook: Webhook) -> dict[str, Any]:
-    return {
-        "id": webhook.pk,
-        "url": webhook.url,
-        "active": webhook.active,
-        "created": webhook.created_at.isoformat(),
-    }
-
-
-def _detail(webhook: Webhook) -> dict[str, Any]:
-    deliveries = webhook.deliveries.all()[:LOG_LINES]
-    return {**_webhook(webhook), "deliveries": [_delivery(each) for each in deliveries]}
-
-
-def _delivery(delivery: Delivery) -> dict[str, Any]:
-    return {
-        "id": delivery.body["id"],
-        "event": delivery.event,
-        "state": delivery.state,
-        "attempts": delivery.attempts,
-        "answer": delivery.answer,
-        "at": delivery.created_at.isoformat(),
-    }
+        return Response(DeliverySerializer(sent).data, status=status.HTTP_202_ACCEPTED)

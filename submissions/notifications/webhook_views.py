@@ -16,6 +16,7 @@ from leaderboard.models import Team
 from submissions.accounts.permissions import is_owner, signed_in
 from submissions.accounts.throttling import ChangeThrottle, seconds_to_wait, slow_down
 from submissions.models import Delivery, Webhook
+from submissions.models.notifications import LOG_LINES
 from submissions.notifications.deliveries import ATTEMPTS, send_test
 from submissions.notifications.forms import WebhookForm
 from submissions.notifications.webhooks import (
@@ -27,9 +28,6 @@ from submissions.notifications.webhooks import (
     switch_off,
     switch_on,
 )
-
-#: Of the log so many lines are shown.
-LOG_LINES = 50
 
 
 @login_required

@@ -19,6 +19,11 @@ class Charged:
     refunded: bool
     quota: Quota | None = None
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether it was not given back."""
+        return not self.refunded
+
 
 def quotas_for(person: User, teams: Sequence[Team], datasets: Iterable[Dataset]) -> dict[int, list[Quota]]:
     """By dataset, where judgements are hidden and something is limited, a quota for each of the person's teams."""

@@ -19,6 +19,7 @@ from submissions.queue.capability import Obstacle, obstacle
 from submissions.queue.heartbeat import workers_alive, workers_refusing
 from submissions.queue.lifecycle import submission_state
 from submissions.queue.queue import awaits_judgements, queue_position
+from submissions.quotas.shown import Charged, charged
 from submissions.status.models import ModelPart, model_part, model_problems
 from submissions.status.scores import Score, held_meaning, is_held, scores_of_entry, scores_of_job
 
@@ -77,6 +78,26 @@ class JobStatus:
             return "Its workers are of another version than the database and wait for the upgrade"
         needs_gpu = self.job.queue == Job.Queue.GPU or self.job.kind == Job.Kind.MODEL
         return f"No {self.job.queue.upper()} worker is alive" if needs_gpu else "No worker is alive"
+
+    @property
+    def progress(self) -> float:
+        """Share of the present stage's work, 0 to 1."""
+        return round(self.job.progress, 4)
+
+    @property
+    def error_code(self) -> str:
+        """The stable name of what went wrong; empty where nothing did."""
+        return self.job.error_code if self.error else ""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What papers report of such a system."""
+        return self.entry.facts if self.entry else {}
+
+    @property
+    def missing_queries(self) -> int | None:
+        """Judged queries that the run does not have; unknown until it is scored, and where judgements are hidden."""
+        return None if self.entry is None or self.job.dataset.hidden else self.entry.missing_queries
 
     @property
     def waits(self) -> bool:
@@ -145,6 +166,11 @@ class SeedSet:
         return self.entry is not None and self.entry.waits_for_its_turn
 
     @property
+    def published(self) -> bool:
+        """Whether its result is told."""
+        return self.entry is not None and not self.held
+
+    @property
     def tells_seeds(self) -> bool:
         """Whether seeds have values of their own beside the mean: not over hidden judgements."""
         return not self.dataset.hidden and not self.held
@@ -193,7 +219,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class SubmissionStatus:
-    """A submission and its jobs. `complete` says whether the viewer sees everything or the public facts."""
+    """A submission and its jobs. `complete` says whether the viewer sees everything or the public facts,
+    `compare` whether scores stand beside their baseline."""
 
     submission: Submission
     state: State
@@ -201,6 +228,22 @@ class SubmissionStatus:
     jobs: Sequence[JobStatus] = field(default_factory=tuple)
     complete: bool = True
     parts: Sequence[Part] = ()
+    compare: bool = True
+
+    @property
+    def priority(self) -> int | None:
+        """Among its team's runs, for the team."""
+        return self.submission.priority if self.complete else None
+
+    @property
+    def charges(self) -> list[Charged]:
+        """What it cost of quotas, for its team; beside how these stand now where scores are compared too."""
+        return charged(self.submission, now=self.compare) if self.complete else []
+
+    @property
+    def workers_alive(self) -> int | None:
+        """Workers that take its waiting jobs; None when none waits."""
+        return max((job.workers_alive for job in self.jobs if job.waits), default=None)
 
     @property
     def seed_sets(self) -> list[SeedSet]:
@@ -261,7 +304,7 @@ def describe(submission: Submission, *, complete: bool, compare: bool = True) ->
     parts = tuple(_parts(jobs, compare))
     unpublished = [part.seeds.meaning for part in parts if part.seeds and part.seeds.lost]
     meaning = unpublished[0] if unpublished and state == State.DONE else MEANING[state]
-    return SubmissionStatus(submission, state, meaning, tuple(jobs), complete, parts)
+    return SubmissionStatus(submission, state, meaning, tuple(jobs), complete, parts, compare)
 
 
 def _parts(jobs: Sequence[JobStatus], compare: bool) -> Iterator[Part]:

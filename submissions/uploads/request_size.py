@@ -15,14 +15,13 @@ from rest_framework.request import Request
 
 from evaluation.archives.compression import describe_bytes
 from evaluation.core.problems import ProblemCode
+from leaderboard.core.http.api_errors import error_answer
 from leaderboard.core.http.middleware import GetResponse
 from submissions.core.errors import Refused
 from submissions.uploads.handler import CHECKPOINT_FIELD, FORM_BYTES, STOPPED_AT, TAKE_CHECKPOINTS
 
-REQUEST_TOO_LARGE = ProblemCode(
-    "request_too_large", "The request as a whole is over the limit for uploads.",
-    "Compress the runs, or submit fewer at a time."
-)  # fmt: skip
+REQUEST_TOO_LARGE = ProblemCode("request_too_large", "The request as a whole is over the limit for uploads.",
+    "Compress the runs, or submit fewer at a time.")  # fmt: skip
 
 #: The views of uploads in pieces, of which one may be a checkpoint: they say themselves what is too much.
 _PIECES = frozenset({"api-uploads", "api-upload"})
@@ -95,8 +94,7 @@ def _answer(request: HttpRequest, refusal: Refused) -> HttpResponse:
     told = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
     if not request.path_info.startswith("/api/"):
         return render(request, "413.html", {"refusal": refusal}, status=told)
-    problems = refusal.all_problems()
-    return JsonResponse({"code": refusal.code, "detail": refusal.detail, "problems": problems}, status=told)
+    return JsonResponse(error_answer(refusal.code, refusal.detail, refusal.all_problems()), status=told)
 
 
 def _hang_up(connection: socket.socket) -> None:

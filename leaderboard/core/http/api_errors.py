@@ -6,21 +6,37 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
-from rest_framework import status
+from rest_framework import serializers, status
 from rest_framework.exceptions import APIException, ErrorDetail, ValidationError
 from rest_framework.response import Response
 
-from evaluation.core.problems import ProblemCode
+from evaluation.core.problems import Problem, ProblemCode
 from leaderboard.core.http.choices import UnknownChoice
 
 INVALID = ProblemCode("invalid", "The request is not well formed.", "The sentence beside it says where.")
-UNKNOWN_CHOICE = ProblemCode(
-    "unknown_choice", "A parameter has a value that the board does not have.", "Choose one of those that it names."
-)  # fmt: skip
-INVALID_FIELD = ProblemCode(
-    "invalid_…", "A field is missing or cannot be read; the code ends in its name.",
-    "The API's documentation lists the fields.", "invalid_architecture"
-)  # fmt: skip
+UNKNOWN_CHOICE = ProblemCode("unknown_choice", "A parameter has a value that the board does not have.",
+    "Choose one of those that it names.")  # fmt: skip
+INVALID_FIELD = ProblemCode("invalid_…", "A field is missing or cannot be read; the code ends in its name.",
+    "The API's documentation lists the fields.", "invalid_architecture")  # fmt: skip
+
+
+class ProblemSerializer(serializers.Serializer[Any]):
+    """One class of problem in a file."""
+
+    severity = serializers.ChoiceField(choices=["error", "warning"])
+    code = serializers.CharField()
+    count = serializers.IntegerField(help_text="How often it occurs.")
+    lines = serializers.ListField(child=serializers.IntegerField(), help_text="The first five lines, from 1.")
+    message = serializers.CharField(help_text="What is wrong.")
+    hint = serializers.CharField(help_text="What would be right.")
+
+
+class ErrorSerializer(serializers.Serializer[Any]):
+    """Every error of the API."""
+
+    code = serializers.CharField()
+    detail = serializers.CharField()
+    problems = ProblemSerializer(many=True)
 
 
 class ApiError(APIException):
@@ -35,34 +51,30 @@ class ApiError(APIException):
         detail: str,
         *,
         status_code: int = status.HTTP_400_BAD_REQUEST,
-        problems: Iterable[Mapping[str, Any]] = (),
+        problems: Iterable[Problem] = (),
         extra: Mapping[str, Any] | None = None,
         wait: int | None = None,
     ) -> None:
         self.status_code = status_code
-        self.problems = [dict(problem) for problem in problems]
-        self.extra = dict(extra or {})
+        self.body = {**error_answer(code, detail, problems), **(extra or {})}
         self.wait = wait
         super().__init__(detail, code)
 
 
-def unknown_choice(error: UnknownChoice) -> dict[str, Any]:
-    """The body of an error for a view that a board does not have."""
-    hint = f"Choose one of: {', '.join(error.choices)}"
-    found = problem(UNKNOWN_CHOICE, str(error), hint)
-    return {"code": UNKNOWN_CHOICE, "detail": str(error), "problems": [found]}
+def error_answer(code: str, detail: str, problems: Iterable[Problem] = ()) -> dict[str, Any]:
+    """The body of an error."""
+    return {**ErrorSerializer({"code": code, "detail": detail, "problems": problems}).data}
 
 
-def problem(code: str, message: str, hint: str = "") -> dict[str, Any]:
+def problem(code: str, message: str, hint: str = "") -> Problem:
     """One problem that has no lines: something about the request, not about a file."""
-    return {
-        "severity": "error",
-        "code": code,
-        "count": 1,
-        "lines": [],
-        "message": message,
-        "hint": hint,
-    }
+    return Problem("error", code, 1, message, hint)
+
+
+def unknown_choice(error: UnknownChoice) -> ApiError:
+    """The error for a view that a board does not have."""
+    found = problem(UNKNOWN_CHOICE, str(error), f"Choose one of: {', '.join(error.choices)}")
+    return ApiError(UNKNOWN_CHOICE, str(error), problems=[found])
 
 
 def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response | None:
@@ -71,6 +83,8 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
         too_large = isinstance(error, RequestDataTooBig)
         code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE if too_large else status.HTTP_400_BAD_REQUEST
         error = ApiError(INVALID, str(error) or "The request is not acceptable.", status_code=code)
+    if isinstance(error, UnknownChoice):
+        error = unknown_choice(error)
     # Here, for it reads the setting of how people are authenticated, and who is authenticated may be told an error.
     from rest_framework.views import exception_handler as default_handler
 
@@ -83,14 +97,13 @@ def exception_handler(error: Exception, context: Mapping[str, Any]) -> Response 
 
 def _body(error: Exception, response: Response) -> dict[str, Any]:
     if isinstance(error, ApiError):
-        code = error.detail.code if isinstance(error.detail, ErrorDetail) else error.default_code
-        return {"code": code, "detail": str(error.detail), "problems": error.problems, **error.extra}
+        return error.body
     if isinstance(error, ValidationError):
         found = [problem(INVALID, message) for message in _messages(error.detail)]
-        return {"code": INVALID, "detail": "The request is not well formed.", "problems": found}
+        return error_answer(INVALID, "The request is not well formed.", found)
     detail = response.data.get("detail") if isinstance(response.data, dict) else None
-    code = detail.code if isinstance(detail, ErrorDetail) else "error"
-    return {"code": code, "detail": str(detail or error), "problems": []}
+    code = str(detail.code) if isinstance(detail, ErrorDetail) else "error"
+    return error_answer(code, str(detail or error))
 
 
 def _messages(detail: Any, field: str = "") -> list[str]:

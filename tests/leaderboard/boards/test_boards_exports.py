@@ -13,6 +13,7 @@ import pytest
 from django.db.models import F
 from django.test import Client
 
+from leaderboard.api.answers import BoardSerializer
 from leaderboard.core.cache.pages import forget_pages
 from leaderboard.models import BoardChange
 from leaderboard.results.publishing import withdraw_entries
@@ -53,6 +54,7 @@ def test_exports_and_the_api_have_the_order_and_the_filters_of_the_page(
     assert [row["system"] for row in table] == systems
     assert [row["system"] for row in exported["rows"]] == systems
     assert answered == exported
+    assert BoardSerializer(answered).data == answered  # nothing that the schema lacks, and all that it has
     keys = [column["key"] for column in exported["columns"]]
     assert [name.partition(" [")[0] for name in table[0]][2 : 2 + len(keys)] == keys
 

@@ -14,6 +14,7 @@ from django.test import Client
 
 from evaluation.judgements.qrels import read_qrels
 from evaluation.runs.score import Target, score_run
+from leaderboard.api.answers import BoardSerializer
 from leaderboard.boards.state import Sort
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, Entry
 from leaderboard.results import significance
@@ -204,7 +205,9 @@ def test_what_is_said_of_the_whole_board_is_said_once_with_its_revision_and_date
     assert (verdict["compared"], verdict["better"], verdict["worse"]) == (3, 2, 1)
     assert verdict["revision"] == found.from_revision
     assert verdict["at"] == f"{found.computed_at:%Y-%m-%dT%H:%M:%SZ}"
-    assert client.get(f"/api/v1/datasets/{board.slug}/board/").json()["verdict"] == verdict
+    answer = client.get(f"/api/v1/datasets/{board.slug}/board/").json()
+    assert answer["verdict"] == verdict
+    assert BoardSerializer(answer).data == answer
     score_queries(board, "Newcomer", spread(0.5))
     assert client.get(f"/datasets/{board.slug}/board.json").json()["verdict"] is None
 

@@ -1,4 +1,4 @@
-"""Serializers of the plain values that answers are made of: a field for each of theirs, so that neither drifts."""
+"""Fields of answers, and serializers of the plain values that answers are made of."""
 
 from __future__ import annotations
 
@@ -10,8 +10,35 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from rest_framework import serializers
 
+from leaderboard.core.http.site_url import absolute
+
 Answer = serializers.Serializer[Any]
 Field = serializers.Field[Any, Any, Any, Any]
+
+
+class MomentField(serializers.DateTimeField):
+    """A time with its offset from UTC in figures."""
+
+    def to_representation(self, value: datetime.datetime) -> str:
+        """ISO 8601."""
+        return value.isoformat()
+
+
+class AddressField(serializers.URLField):
+    """The whole address of a path of ours; `request` is in the context."""
+
+    def to_representation(self, value: str) -> Any:
+        """The path below the site that was asked; None where there is none."""
+        return absolute(self.context["request"], value) if value else None
+
+
+class IsSetField(serializers.BooleanField):
+    """Whether there is a value."""
+
+    def get_attribute(self, instance: Any) -> bool:
+        """Told of None too."""
+        return super().get_attribute(instance) is not None
+
 
 _PLAIN: Mapping[Any, Callable[..., Field]] = {
     str: serializers.CharField,

@@ -1,0 +1,369 @@
+"""What the API answers about submissions: these serializers write it, and are its schema."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from django.urls import reverse
+from django.utils.http import urlencode
+from rest_framework import serializers, status
+from rest_framework.request import Request
+
+from leaderboard.api.fields import AddressField, Answer, MomentField
+from leaderboard.boards.system.word_pieces import LABEL
+from leaderboard.core.http.api_errors import ApiError, ProblemSerializer
+from leaderboard.core.http.site_url import absolute
+from leaderboard.core.text.deltas import DIGITS
+from submissions.accounts.permissions import downloadable_runs
+from submissions.checkpoints.concurrency import Busy
+from submissions.core.errors import Refused
+from submissions.quotas import QuotaSpent
+from submissions.status.description import JobStatus, SubmissionStatus
+from submissions.uploads.request_size import REQUEST_TOO_LARGE
+
+
+class ScoresField(serializers.DictField):
+    """One thing of each `Score`, by measure: its value, or another that is not None."""
+
+    def __init__(self, attribute: str = "value", **options: Any) -> None:
+        self.attribute = attribute
+        super().__init__(child=serializers.FloatField(), **options)
+
+    def to_representation(self, value: Any) -> dict[str, float]:
+        """By measure."""
+        told = ((score.measure, getattr(score, self.attribute)) for score in value)
+        return {measure: number for measure, number in told if number is not None}
+
+
+class DeltasField(serializers.DictField):
+    """Differences of `Score`s by what they are to, by measure; empty where there is nothing to compare with."""
+
+    child = serializers.DictField(child=serializers.FloatField())
+
+    def to_representation(self, value: Any) -> dict[str, dict[str, float]]:
+        """Rounded as pages show them."""
+        found: dict[str, dict[str, float]] = {}
+        for score in value:
+            for name, compared in (("baseline", score), (LABEL, score.beside_word_pieces)):
+                if compared.delta is not None:
+                    found.setdefault(name, {})[score.measure] = round(compared.delta, DIGITS)
+        return found
+
+
+class SeedsField(serializers.ListField):
+    """The labels of runs in a seed set."""
+
+    child = serializers.CharField()
+
+    def to_representation(self, value: Iterable[JobStatus]) -> list[str]:
+        """In their order."""
+        return [status.job.seed for status in value]
+
+
+class RunAddressField(serializers.URLField):
+    """Where the run of a `JobStatus` is, None for whoever may not have it; `runs` of the context are keys of jobs."""
+
+    def to_representation(self, value: Any) -> Any:
+        """The whole address."""
+        job = value.job
+        if job.pk not in self.context["runs"]:
+            return None
+        path = reverse("submission-run", args=[job.submission_id, job.dataset.slug])
+        return absolute(
+            self.context["request"], f"{path}?{urlencode({'seed': job.seed})}" if job.seed else path
+        )
+
+
+class StatisticsSerializer(Answer):
+    """What was read."""
+
+    lines = serializers.IntegerField()
+    queries = serializers.IntegerField()
+    known_queries = serializers.IntegerField(help_text="Those of the queries that are the dataset's.")
+    expanded_bytes = serializers.IntegerField()
+    tags = serializers.ListField(child=serializers.CharField())
+    metadata = serializers.DictField()
+
+
+class ModelSerializer(Answer):
+    """What a model is, as its files say."""
+
+    kind = serializers.CharField()
+    model_type = serializers.CharField(help_text="The architecture of its network, such as bert.")
+    parameters = serializers.IntegerField(help_text="How many weights it has.")
+    dimension = serializers.IntegerField(allow_null=True, help_text="Of its vectors.")
+    maximum_length = serializers.IntegerField(allow_null=True, help_text="In tokens.")
+    pooling = serializers.CharField(help_text="Empty where the files do not say.")
+    similarity = serializers.CharField(help_text="cosine or dot; empty where the files do not say.")
+    prompts = serializers.DictField(
+        child=serializers.CharField(), help_text="Put before queries and documents."
+    )
+
+
+class ReportSerializer(Answer):
+    """The verdict on a file."""
+
+    valid = serializers.BooleanField(source="report.valid")
+    problems = ProblemSerializer(source="report.problems", many=True)
+    statistics = StatisticsSerializer(source="report.statistics")
+    checkpoint = ModelSerializer(allow_null=True, help_text="What a checkpoint is; null for all else.")
+
+
+class EfficiencySerializer(Answer):
+    """What a model's job cost, as `/efficiency/` explains it."""
+
+    hardware = serializers.CharField(help_text="The class of machine.")
+    protocol = serializers.CharField()
+    measured_at = serializers.DateTimeField()
+    figures = serializers.DictField(
+        help_text="Latency (mean, p50, p95, p99) in ms, memory in bytes, and more."
+    )
+    baseline = serializers.DictField(help_text="The same of BM25, on the same machine in the same job.")
+    baseline_off = serializers.FloatField(
+        help_text="By what share BM25 took another time than usual there; times are doubtful where it is large."
+    )
+    times_bm25 = serializers.FloatField(
+        allow_null=True, help_text="Mean latency over BM25's; null where it began with stored runs."
+    )
+
+
+class VariantSerializer(Answer):
+    """A further result of the same job, such as a lesser depth."""
+
+    configuration = serializers.CharField(source="label")
+    scores = serializers.DictField(source="entry.scores", child=serializers.FloatField())
+    facts = serializers.DictField(source="entry.facts")
+    latency_ms = serializers.FloatField(allow_null=True)
+
+
+class CheckpointSerializer(ModelSerializer):
+    """The model of a submission."""
+
+    id = serializers.IntegerField(source="pk")
+    sha256 = serializers.CharField(
+        source="model_sha256", help_text="Of the rebuilt files: the identity of the model."
+    )
+    file_name = serializers.CharField()
+    size = serializers.IntegerField(help_text="Of the rebuilt files, in bytes.")
+
+    def to_representation(self, instance: SubmissionStatus) -> dict[str, Any] | None:  # type: ignore[override]
+        """None for runs and for engines that run no model; its file's name for its team alone."""
+        row = instance.submission.checkpoint
+        if row is None:
+            return None
+        own = {name: getattr(row, name) for name in ("pk", "kind", "model_sha256", "size")}
+        file_name = row.file_name if instance.complete else ""
+        return super().to_representation({**row.description, **own, "file_name": file_name})
+
+
+class JobSerializer(Answer):
+    """One dataset's part of a submission; of a seed set one run."""
+
+    dataset = serializers.CharField(source="job.dataset.slug")
+    seed = serializers.CharField(
+        source="job.seed",
+        help_text="Its label in a seed set, else empty. Over hidden judgements no seed has scores.",
+    )
+    state = serializers.CharField(source="state.value")
+    meaning = serializers.CharField(help_text="The state in words.")
+    held = serializers.BooleanField(
+        help_text="Not told, as no significant change or not yet: `scores` are those that the team has already."
+    )
+    told_later = serializers.BooleanField(
+        help_text="Scored, and told in its turn: the dataset's results of new teams for today were told."
+    )
+    stage = serializers.CharField(source="job.stage")
+    progress = serializers.FloatField(help_text="Share of the present stage's work, 0 to 1.")
+    progress_note = serializers.CharField(
+        source="model.note", help_text="What a share cannot say: 12,000 of 50,000 documents."
+    )
+    queue = serializers.CharField(source="job.queue")
+    queue_position = serializers.IntegerField(
+        allow_null=True, help_text="Jobs before this one; null when it does not wait."
+    )
+    no_worker = serializers.CharField(
+        help_text="Why nobody takes it, such as 'No GPU worker is alive'; empty where a worker will."
+    )
+    awaiting_judgements = serializers.BooleanField(
+        source="awaits_judgements",
+        help_text="Whether it is scored only when its dataset, which collects runs, is judged.",
+    )
+    attempts = serializers.IntegerField(source="job.attempts")
+    scores = ScoresField(help_text="Measure → published value, once done.")
+    deltas = DeltasField(
+        source="scores",
+        help_text="What to (baseline, the dataset's; bm25-wordpiece, where the job gives that too) → measure → "
+        "difference.",
+    )
+    missing_queries = serializers.IntegerField(
+        allow_null=True, help_text="Judged queries that score 0; null where judgements are hidden."
+    )
+    problems = ProblemSerializer(many=True)
+    log = serializers.ListField(child=serializers.CharField())
+    error = serializers.CharField()
+    error_code = serializers.CharField(help_text="Stable; empty where nothing went wrong.")
+    remedy = serializers.CharField(
+        source="model.remedy", help_text="What would be right, where a model failed."
+    )
+    facts = serializers.DictField(help_text="What papers report of such a system.")
+    efficiency = EfficiencySerializer(
+        source="model.costs.data", allow_null=True, help_text="What it cost, where it was measured."
+    )
+    variants = VariantSerializer(source="model.variants", many=True)
+    board = AddressField(source="job.dataset.get_absolute_url")
+    run_url = RunAddressField(
+        source="*",
+        allow_null=True,
+        help_text="The run as it was scored (gzip); null where you may not have it.",
+    )
+
+
+class SeedSetSerializer(Answer):
+    """Several runs for one dataset: one result, published once all of them are scored."""
+
+    dataset = serializers.CharField(source="dataset.slug")
+    seeds = SeedsField(source="jobs", help_text="Labels, as of the jobs.")
+    published = serializers.BooleanField()
+    held = serializers.BooleanField(
+        help_text="Not told, as no significant change or not yet: `scores` are those that the team has already."
+    )
+    told_later = serializers.BooleanField(
+        help_text="Scored, and told in its turn: the dataset's results of new teams for today were told."
+    )
+    meaning = serializers.CharField(help_text="How it stands, in words.")
+    missing = SeedsField(
+        source="lost", help_text="Seeds that ended without a score: the set is not published."
+    )
+    scores = ScoresField(help_text="Measure → mean of the seeds' published values.")
+    deviations = ScoresField(
+        "deviation", source="scores", help_text="Measure → their sample standard deviation (n − 1)."
+    )
+    deltas = DeltasField(source="scores", help_text="Of the means, as of jobs.")
+
+
+class WindowSerializer(Answer):
+    """A day or a calendar month, UTC."""
+
+    used = serializers.IntegerField(help_text="The larger of the next two, which the limit stops.")
+    by_person = serializers.IntegerField(help_text="Yours, for whatever team.")
+    by_team = serializers.IntegerField(help_text="Everybody's for the team.")
+    limit = serializers.IntegerField(allow_null=True, help_text="Null: no limit.")
+    left = serializers.IntegerField(allow_null=True)
+    resets_at = MomentField(help_text="When counting begins anew, UTC.")
+
+
+class QuotaSerializer(Answer):
+    """What may still be submitted to a dataset whose judgements are hidden."""
+
+    dataset = serializers.CharField(source="dataset.slug", help_text="Slug.")
+    team = serializers.CharField(
+        source="team.slug", allow_null=True, help_text="Slug; null while you have none."
+    )
+    awaits_approval = serializers.BooleanField(
+        help_text="Whether a curator is to approve the team before it submits here."
+    )
+    left = serializers.IntegerField(allow_null=True, help_text="How many now; null: no limit.")
+    resets_at = MomentField(help_text="When there are more again, UTC.")
+    day = WindowSerializer()
+    month = WindowSerializer()
+
+
+class ChargeSerializer(Answer):
+    """What a submission cost on a dataset whose judgements are hidden."""
+
+    dataset = serializers.CharField(source="dataset.slug", help_text="Slug.")
+    counted = serializers.BooleanField(source="is_counted", help_text="False once it was given back.")
+    refund_reason = serializers.CharField(help_text="Why it was given back, else empty.")
+    quota = QuotaSerializer(
+        allow_null=True, help_text="As it is now; null in lists, and where nothing is limited."
+    )
+
+
+class SubmissionSerializer(Answer):
+    """A submission."""
+
+    id = serializers.CharField(source="submission.pk")
+    round = serializers.CharField(
+        source="submission.round.slug",
+        allow_null=True,
+        help_text="Slug of the round it came in; null outside of one.",
+    )
+    late = serializers.BooleanField(
+        source="submission.late", help_text="Whether it came after its round had closed."
+    )
+    run_type = serializers.CharField(
+        source="submission.run_type", help_text="automatic or manual; empty where that was not said."
+    )
+    priority = serializers.IntegerField(
+        allow_null=True, help_text="Among its team's runs; null outside of rounds."
+    )
+    state = serializers.CharField(source="state.value")
+    meaning = serializers.CharField()
+    kind = serializers.CharField(source="submission.kind")
+    system = serializers.CharField(source="submission.system.slug", help_text="Slug.")
+    system_name = serializers.CharField(source="submission.system.name")
+    team = serializers.CharField(source="submission.team.name")
+    configuration = serializers.CharField(source="submission.configuration")
+    public = serializers.BooleanField(source="submission.public")
+    reusable = serializers.BooleanField(source="submission.reusable")
+    engine = serializers.CharField(source="submission.engine", help_text="Empty for runs.")
+    parameters = serializers.DictField(
+        source="submission.parameters", help_text="All of the engine's; empty for runs."
+    )
+    checkpoint = CheckpointSerializer(source="*", allow_null=True)
+    created = MomentField(source="submission.created_at")
+    withdrawal_reason = serializers.CharField(source="submission.withdrawal_reason")
+    queue_position = serializers.IntegerField(allow_null=True)
+    workers_alive = serializers.IntegerField(
+        allow_null=True, help_text="Workers that take its waiting jobs; null when none waits."
+    )
+    jobs = JobSerializer(many=True)
+    seed_sets = SeedSetSerializer(many=True, help_text="Several runs for one dataset, which are one result.")
+    charges = ChargeSerializer(many=True, help_text="What it cost of quotas; for its team alone.")
+    url = AddressField(source="submission.get_absolute_url")
+
+
+class SubmissionPageSerializer(Answer):
+    """A page of submissions."""
+
+    count = serializers.IntegerField(help_text="On all pages.")
+    next = serializers.URLField(allow_null=True)
+    previous = serializers.URLField(allow_null=True)
+    results = SubmissionSerializer(many=True)
+
+
+def submission_answers(
+    statuses: Iterable[SubmissionStatus], request: Request, *, own: bool | None = None
+) -> list[dict[str, Any]]:
+    """Submissions and their jobs; `own` as `downloadable_runs` takes it."""
+    statuses = list(statuses)
+    runs = {
+        job.pk for status in statuses for job in downloadable_runs(request.user, status.submission, own=own)
+    }
+    written = SubmissionSerializer(statuses, many=True, context={"request": request, "runs": runs})
+    return list(written.data)
+
+
+def refused(refusal: Refused) -> ApiError:
+    """The error for what was not taken, with its status and, where time helps, when to send it again.
+
+    Beside the problems it says whose they are, and which quotas are used up.
+    """
+    code: int = status.HTTP_400_BAD_REQUEST
+    wait = None
+    extra: Mapping[str, Any] = {"files": [file.as_dict() for file in refusal.files]} if refusal.files else {}
+    if isinstance(refusal, QuotaSpent):
+        extra = {"quotas": QuotaSerializer(refusal.quotas, many=True).data}
+    if isinstance(refusal, Busy):
+        code, wait = status.HTTP_429_TOO_MANY_REQUESTS, refusal.seconds
+    elif refusal.code == REQUEST_TOO_LARGE:
+        code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
+    return ApiError(
+        refusal.code,
+        refusal.detail,
+        status_code=code,
+        problems=refusal.all_problems(),
+        extra=extra,
+        wait=wait,
+    )
