@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 from django.contrib.auth.models import Permission
 from django.core.management import CommandError, call_command
 from django.test import Client
-from django.utils import timezone
 
 from evaluation.core.errors import InvalidContent
 from evaluation.judgements.qrels import Qrels as Judged
@@ -26,7 +24,6 @@ from leaderboard.models import (
     Dataset,
     Entry,
     Evaluation,
-    Round,
     System,
     User,
     WorkRequest,
@@ -304,78 +301,6 @@ def test_the_switch_waits_for_results_that_came_meanwhile(hidden: Dataset) -> No
         assert hidden.protection == "standard"
         evaluate_parts(late)
         assert switch(hidden, Protection.COMPETITION)
-
-
-def test_the_reveal_adds_the_private_part_and_the_difference(contest: Dataset, client: Client) -> None:
-    baseline(contest, 0.3, 0.31)
-    publish(contest, "Fitted", 0.6, 0.4004)
-    with acting(make_user("Curator"), "the end"):
-        found = reveal_private(contest)
-    assert (found.results, found.held) == (2, 0)
-    row = values(client, "Fitted")
-    assert (row["private"], row["private_difference"]) == (0.4, -0.2)
-    assert values(client, "BM25")["private_difference"] == 0.01
-    page = client.get("/datasets/secret/").content.decode()
-    assert "Private part" in page
-    assert "−0.200" in page
-    exported = client.get("/datasets/secret/board.csv").content.decode()
-    assert "private,private_difference" in exported
-    assert "-0.2" in exported
-    assert BoardChange.objects.latest("pk").kind == "revealed"
-    assert AuditRecord.objects.filter(action="private part revealed", reason="the end").exists()
-    assert "rivate part" in client.get("/news/").content.decode()
-
-
-def test_a_rounds_reveal_covers_every_row_but_those_of_a_round_that_goes_on(
-    contest: Dataset, client: Client
-) -> None:
-    now = timezone.now()
-    first = Round.objects.create(
-        slug="first", name="First", dataset=contest, opens_at=now - timedelta(days=2),
-        closes_at=now - timedelta(days=1), reveals_at=now,
-    )  # fmt: skip
-    baseline(contest, 0.3, 0.31)
-    inside = publish(contest, "Inside", 0.6, 0.4)
-    Entry.objects.filter(pk=inside.pk).update(round=first)
-    publish(contest, "Before", 0.5, 0.4)
-    second = Round.objects.create(
-        slug="second", name="Second", dataset=contest, opens_at=now, closes_at=now + timedelta(days=1),
-        reveals_at=now + timedelta(days=2),
-    )  # fmt: skip
-    going_on = publish(contest, "Going on", 0.5, 0.4)
-    Entry.objects.filter(pk=going_on.pk).update(round=second)
-    with acting(None, "round"):
-        assert reveal_private(contest, first).results == 3
-    assert values(client, "Inside")["private"] == values(client, "Before")["private"] == 0.4
-    assert values(client, "BM25")["private"] == 0.31
-    assert values(client, "Going on")["private"] is None
-    assert "its own round is not revealed yet" in client.get("/datasets/secret/").content.decode()
-    told = AuditRecord.objects.get(action="private part revealed").after
-    assert told["shown without"] == ["Going on"]
-
-
-def test_held_results_stay_held_unless_the_curator_says_so(contest: Dataset, client: Client) -> None:
-    baseline(contest, 0.3, 0.3)
-    one = publish(contest, "One", 0.6, 0.4)
-    system = one.system
-    for number, wanted in ((1, True), (2, False)):
-        entry = publish_entry(
-            evaluation=evaluation(contest, system, 0.5, 0.45, number),
-            provenance=Entry.Provenance.SCORED,
-            public=wanted,
-            submission_reference=f"held{number}",
-        )
-        assert entry.visibility == "held"
-    with acting(None, "round"):
-        reveal_private(contest)
-    assert Entry.objects.filter(visibility="held", scores={}, private_scores={}).count() == 2
-    refresh_scores(contest)
-    assert Entry.objects.filter(visibility="held", scores={}).count() == 2
-    with acting(None, "all of it"):
-        assert reveal_private(contest, show_held=True).held == 2
-    assert Entry.objects.get(submission_reference="held1").visibility == "superseded"
-    assert Entry.objects.get(submission_reference="held1").scores["nDCG@10"] == 0.5
-    assert Entry.objects.get(submission_reference="held2").visibility == "private"
 
 
 def test_nothing_is_revealed_of_a_dataset_in_no_competition(hidden: Dataset) -> None:
