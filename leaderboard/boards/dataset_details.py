@@ -193,7 +193,7 @@ def judged_versions(dataset: Mapping[str, Any]) -> list[JudgedVersion]:
         .select_related("version__dataset")
         .order_by("created_at", "pk")
     )
-    pages = pages_of(dataset["pk"], dataset["slug"])
+    pages = pages_of(dataset["pk"], dataset["slug"]) if len(rows) > 1 else {}
     found = []
     for before, row in zip([None, *rows], rows, strict=False):
         found.append(

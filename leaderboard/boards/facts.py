@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from leaderboard.results.history.rows import Revision
 
@@ -30,7 +30,7 @@ class Part:
     dataset_id: int
     slug: str
     facts: DatasetFacts
-    revision: Revision
+    revision: Revision = field(compare=False)
     #: Whether it is published; until all are, the whole has no score.
     listed: bool = True
 
@@ -47,7 +47,7 @@ class Member:
     facts: DatasetFacts
     counted: bool
     stand_ins: Mapping[str, str]
-    revision: Revision
+    revision: Revision = field(compare=False)
     language: str = ""
     domain: str = ""
     task: str = ""

@@ -9,6 +9,8 @@ from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from django.db.models import OuterRef, Subquery
+
 from leaderboard.boards.benchmark.board import benchmark_board
 from leaderboard.boards.benchmark.composite import any_hidden, compose, rows_of_whole, with_parts
 from leaderboard.boards.benchmark.published_means import BesidePrinted, beside_printed
@@ -17,13 +19,12 @@ from leaderboard.boards.facts import BenchmarkFacts, DatasetFacts, Member, Part
 from leaderboard.boards.model import Board
 from leaderboard.boards.state import BoardState
 from leaderboard.datasets.files import are_sealed, without_checksums
-from leaderboard.models import Benchmark, BenchmarkMember
+from leaderboard.models import Benchmark, BenchmarkMember, BenchmarkVersion
 from leaderboard.models.datasets import Dataset, DatasetQuerySet, Protection
 from leaderboard.results import significance
 from leaderboard.results.history.entry_columns import entries_from
 from leaderboard.results.history.entry_rows import EntryRow, SystemRow, systems_of
-from leaderboard.results.history.past import last_change
-from leaderboard.results.history.rows import BoardRows, Revision, rows_at
+from leaderboard.results.history.rows import NEVER, BoardRows, Revision, changed_at, present, rows_at
 from leaderboard.results.history.snapshot import private_rows
 
 #: What a dataset's page shows beside its board.
@@ -68,7 +69,6 @@ DATASET_FIELDS = (
     "reported_statistics",
     "created_at",
     "board_revision",
-    "updated_at",
 )
 
 
@@ -84,7 +84,7 @@ class Tombstone(NamedTuple):
 class DatasetPage(NamedTuple):
     """A dataset, its board, what was withdrawn from it, and the datasets that it is the mean of.
 
-    `at` is when the board changed last, None where that is not known. `bibtex` is what systems say to cite, by slug.
+    `at` is when the board changed last, None where that is not known. `rows` is what it is made of.
     """
 
     dataset: dict[str, Any]
@@ -92,13 +92,13 @@ class DatasetPage(NamedTuple):
     tombstones: list[Tombstone]
     parts: Sequence[Part]
     at: datetime | None
-    bibtex: Mapping[str, str]
+    rows: Collection[BoardRows]
 
 
 class BenchmarkPage(NamedTuple):
     """A benchmark, its board, its datasets, and what its publication prints over all of them.
 
-    `at` and `bibtex` are as of a dataset.
+    `at` and `rows` are as of a dataset.
     """
 
     benchmark: dict[str, Any]
@@ -106,16 +106,17 @@ class BenchmarkPage(NamedTuple):
     members: list[Member]
     printed: BesidePrinted | None
     at: datetime | None
-    bibtex: Mapping[str, str]
+    rows: Collection[BoardRows]
 
 
 def dataset_page(slug: str, state: BoardState, teams: Collection[int] = ()) -> DatasetPage | None:
     """The dataset's page in this view, None where there is none. Raises UnknownChoice.
 
     `teams` are the reader's own, whose private results stand on the board too: such a page is nobody else's.
-    Nine queries at most, and five more for a dataset that is the mean of its parts.
+    Six queries at most, and one more for a dataset that is the mean of its parts.
     """
-    dataset = DatasetQuerySet(Dataset).listed().filter(slug=slug).values(*DATASET_FIELDS).first()
+    listed = DatasetQuerySet(Dataset).listed().filter(slug=slug)
+    dataset = listed.values(*DATASET_FIELDS, changed_at=changed_at()).first()
     if dataset is None:
         return None
     if are_sealed(dataset["hidden"], dataset["queries_visibility"]):
@@ -125,8 +126,8 @@ def dataset_page(slug: str, state: BoardState, teams: Collection[int] = ()) -> D
         )
     pk = dataset["pk"]
     parts = parts_of([pk]).get(pk, ()) if dataset["current_version_id"] is None else ()
-    revisions = {part.dataset_id: part.revision for part in parts}
-    rows = rows_at({**revisions, pk: _revision(dataset)})
+    revisions = {pk: _revision(dataset), **{part.dataset_id: part.revision for part in parts}}
+    rows = rows_at(revisions)
     entries, _ = entries_on(rows, pk, parts)
     if teams:
         own = private_rows([pk], teams).get(pk, [])
@@ -134,8 +135,15 @@ def dataset_page(slug: str, state: BoardState, teams: Collection[int] = ()) -> D
     facts = of_whole(facts_of(dataset), parts)
     board = dataset_board(facts, entries, state, rows[pk].measured, significance.read([pk]).get(pk))
     board.notes += notes_on_parts(parts)
-    at = last_change([pk, *revisions])
-    return DatasetPage(dataset, board, tombstones_of(entries), parts, at, bibtex_of(rows.values()))
+    at = _last_change(revision.at for revision in revisions.values())
+    return DatasetPage(dataset, board, tombstones_of(entries), parts, at, rows.values())
+
+
+def _last_change(times: Iterable[datetime | None]) -> datetime | None:
+    """The time of a permalink: the last of these. None where any of them is not known yet."""
+    found = list(times)
+    known = [at for at in found if at not in (None, NEVER.at)]
+    return max(known).replace(microsecond=0) if found and len(known) == len(found) else None
 
 
 def entries_on(
@@ -201,9 +209,10 @@ def facts_of(dataset: Mapping[str, Any], prefix: str = "") -> DatasetFacts:
 def benchmark_page(slug: str, state: BoardState, teams: Collection[int] = ()) -> BenchmarkPage | None:
     """The benchmark's page in this view, None where there is none. Raises UnknownChoice.
 
-    `teams` are the reader's own, as for `dataset_page`. Eleven queries at most, eight where what was
-    found of its datasets is known here, and two more for teams.
+    `teams` are the reader's own, as for `dataset_page`. Eight queries at most, three where what its boards are made
+    of is known here, and one more for teams.
     """
+    versions = BenchmarkVersion.objects.filter(benchmark=OuterRef("pk")).order_by("-at")
     benchmark = (
         Benchmark.objects.filter(slug=slug)
         .values(
@@ -218,6 +227,7 @@ def benchmark_page(slug: str, state: BoardState, teams: Collection[int] = ()) ->
             "source__key",
             "source__title",
             "source__url",
+            changed_at=Subquery(versions.values("at")[:1]),
         )
         .first()
     )
@@ -237,13 +247,13 @@ def benchmark_page(slug: str, state: BoardState, teams: Collection[int] = ()) ->
     entries = with_parts(members, {dataset: of_dataset.lines for dataset, of_dataset in rows.items()})
     own = private_rows([member.dataset_id for member in members], teams)
     private = {dataset: entries_from(of_dataset) for dataset, of_dataset in own.items()}
-
     systems = systems_in(*(of_dataset.entries for of_dataset in rows.values()), *own.values())
     sure = significance.read([member.dataset_id for member in members])
     board = benchmark_board(facts, entries, systems, state, private, sure)
     printed = beside_printed(facts, entries, systems, benchmark["source__key"])
-    at = last_change({each.dataset_id for each in read}, benchmark["pk"])
-    return BenchmarkPage(dict(benchmark), board, members, printed, at, bibtex_of(rows.values()))
+    times = [each.revision.at for each in read]
+    at = _last_change([*times, benchmark["changed_at"]]) if times else None
+    return BenchmarkPage(dict(benchmark), board, members, printed, at, rows.values())
 
 
 def systems_in(*rows: Iterable[EntryRow]) -> Callable[[Iterable[int]], Mapping[int, SystemRow]]:
@@ -273,10 +283,10 @@ def _members(benchmark_id: int) -> list[Member]:
             "dataset_id",
             "dataset__slug",
             "dataset__board_revision",
-            "dataset__updated_at",
             "counted",
             "stand_ins",
             *(f"dataset__{name}" for name in (*_FACTS, *_CHOSEN_BY)),
+            dataset__changed_at=changed_at("dataset"),
         )
     )
     parts = parts_of([row["dataset_id"] for row in rows if row["dataset__current_version_id"] is None])
@@ -284,7 +294,7 @@ def _members(benchmark_id: int) -> list[Member]:
         member_of(
             row,
             _revision(row, "dataset__"),
-            parts.get(row["dataset_id"], ()),
+            parts.get(row["dataset_id"], []),
         )
         for row in rows
     ]
@@ -306,7 +316,7 @@ def member_of(row: Mapping[str, Any], revision: Revision, parts: Sequence[Part])
 
 def _revision(dataset: Mapping[str, Any], prefix: str = "") -> Revision:
     """The present revision of a dataset's board, from columns whose names begin with `prefix`."""
-    return Revision(dataset[f"{prefix}board_revision"], dataset[f"{prefix}updated_at"])
+    return present(dataset[f"{prefix}board_revision"], dataset[f"{prefix}changed_at"])
 
 
 def parts_of(datasets: Collection[int]) -> dict[int, list[Part]]:
@@ -316,7 +326,7 @@ def parts_of(datasets: Collection[int]) -> dict[int, list[Part]]:
     rows = (
         Dataset.objects.filter(part_of_id__in=datasets)
         .order_by("name")
-        .values("part_of_id", "pk", "slug", "state", "board_revision", "updated_at", *_FACTS)
+        .values("part_of_id", "pk", "slug", "state", "board_revision", *_FACTS, changed_at=changed_at())
     )
     found: dict[int, list[Part]] = {}
     for row in rows:

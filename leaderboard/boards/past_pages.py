@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import orjson
@@ -23,19 +23,19 @@ from leaderboard.results.groups import present_group
 from leaderboard.results.history import past
 from leaderboard.results.history.entry_columns import NO_ENTRIES, DatasetEntries
 from leaderboard.results.history.entry_rows import EntryRow
-from leaderboard.results.history.rows import NEVER, Revision, rows_at
+from leaderboard.results.history.rows import NEVER, BoardRows, Revision, rows_at
 from leaderboard.results.kinds import GONE, QUARANTINED, REPORTED, SCORED
 
 WITHDRAWN = Entry.Visibility.WITHDRAWN.value
 
 
 class PastPage(NamedTuple):
-    """A board as it was. `at` is when it had changed last, `bibtex` what its systems said to cite, by slug."""
+    """A board as it was. `at` is when it had changed last, `rows` is what it is made of."""
 
     board: Board
     at: datetime.datetime
     tombstones: Sequence[pages.Tombstone]
-    bibtex: Mapping[str, str]
+    rows: Collection[BoardRows]
 
 
 def dataset_page(slug: str, state: BoardState, at: datetime.datetime) -> PastPage | None:
@@ -59,7 +59,7 @@ def dataset_page(slug: str, state: BoardState, at: datetime.datetime) -> PastPag
     board.notes = [note for note in board.notes if note not in (AWAITED, OUTDATED)]
     board.notes += [*pages.notes_on_parts(parts), *_untested(revision.facts, board), *_note(bool(gone))]
     since = max(each.at for each in revisions.values())
-    return PastPage(board, since, pages.tombstones_of(entries), pages.bibtex_of(rows.values()))
+    return PastPage(board, since, pages.tombstones_of(entries), rows.values())
 
 
 def _listed(slug: str) -> int | None:
@@ -115,7 +115,7 @@ def benchmark_page(slug: str, state: BoardState, at: datetime.datetime) -> PastP
     _mark_gone(board, gone, _made_of(members, entries) if gone else {}, _names(members))
     board.notes += _note(bool(gone))
     since = max(revision.at for revision in revisions.values())
-    return PastPage(board, since, [], pages.bibtex_of(rows.values()))
+    return PastPage(board, since, [], rows.values())
 
 
 def _members(row: Mapping[str, Any], revisions: Mapping[int, Revision]) -> list[Member]:

@@ -6,9 +6,6 @@ from collections.abc import Sequence
 from datetime import date, timedelta
 from typing import Any, NamedTuple, cast
 
-from django.db.models import Max
-from django.db.models.functions import Coalesce
-
 from leaderboard.boards.model import Board, Identity, Row
 from leaderboard.core.measures import better
 from leaderboard.core.text.numbers import written
@@ -28,9 +25,8 @@ from leaderboard.figures.rows import (
     value,
 )
 from leaderboard.figures.texts import told
-from leaderboard.models import Entry
-from leaderboard.models.results import EntryQuerySet
 from leaderboard.results.history.entry_rows import EntryRow
+from leaderboard.results.history.rows import present_rows
 from leaderboard.results.kinds import REPORTED
 
 #: From how many different dates on there is any progress to see.
@@ -115,23 +111,21 @@ def _lines(kinds: Sequence[str]) -> str:
 def has_dates(board: Board, datasets: Sequence[int]) -> bool:
     """Whether the ranked rows of a board of these datasets came on enough different dates.
 
-    A dataset's board has the dates itself; a benchmark's asks for them in two queries.
+    A dataset's board has the dates itself; a benchmark's asks for them in a query.
     """
     ranked = [row for row in present(board) if row.rank is not None]
     if any(isinstance(row.entry, Identity) for row in ranked):
         dates = _dates(datasets)
         found = {dates.get(_key(row)) for row in ranked}
     else:
-        found = {_date_of_entry(row) for row in ranked}
-    return len(found - {None}) >= FEWEST_DATES
+        found = {_date_of(cast(EntryRow, row.entry)) for row in ranked}
+    return len(found - {None, ""}) >= FEWEST_DATES
 
 
-def _date_of_entry(row: Row) -> str | None:
-    """The day of a result that was scored here, the year of a reported one; None where it is not known."""
-    entry = cast(EntryRow, row.entry)
-    if row.ranked_in == REPORTED:
-        year = entry.year or entry.source_year
-        return str(year) if year else None
+def _date_of(entry: EntryRow) -> str:
+    """The day of a result that was scored here, the year of a reported one; empty where it is not known."""
+    if entry.provenance == REPORTED:
+        return str(entry.year or entry.source_year or "")
     return entry.published[:10]
 
 
@@ -160,20 +154,14 @@ def _key(row: Row) -> _Key:
 
 
 def _dates(datasets: Sequence[int]) -> dict[_Key, str]:
-    """When the last of each row's results on these datasets came. Two queries."""
-    entries = EntryQuerySet(Entry).public().filter(dataset_id__in=datasets).order_by()
-    whose = ("system__slug", "configuration")
-    scored = entries.exclude(provenance=Entry.Provenance.REPORTED).values_list(*whose)
-    reported = entries.filter(provenance=Entry.Provenance.REPORTED).values_list(*whose)
-    found = {
-        (slug, configuration, False): when.date().isoformat()
-        for slug, configuration, when in scored.annotate(when=Max("published_at"))
-    }
-    years = reported.annotate(year=Max(Coalesce("system__year", "source__year")))
-    return {
-        **found,
-        **{(slug, configuration, True): str(year) for slug, configuration, year in years if year},
-    }
+    """When the last of each row's results on these datasets came: the day, of reported ones the year."""
+    found: dict[_Key, str] = {}
+    for rows in present_rows(datasets).values():
+        for entry in rows.entries:
+            if entry.is_public and (when := _date_of(entry)):
+                key = entry.slug, entry.configuration, entry.provenance == REPORTED
+                found[key] = max(found.get(key, ""), when)
+    return found
 
 
 def best_so_far(found: Sequence[_Dated], *, lower: bool) -> list[int]:

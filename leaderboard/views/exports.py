@@ -61,7 +61,7 @@ def _exported(request: HttpRequest, kind: Kind, slug: str, ending: str) -> HttpR
     if page is None:
         raise Http404
     about = cited(request, kind, slug, page.board.title, page.at)
-    return exported(page.board, replace(about, bibtex=page.bibtex), ending)
+    return exported(page.board, replace(about, bibtex=pages.bibtex_of(page.rows)), ending)
 
 
 def whole(request: HttpRequest) -> BoardState:

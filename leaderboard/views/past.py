@@ -16,6 +16,7 @@ from django.views.decorators.http import require_safe
 
 from leaderboard.boards import past_pages
 from leaderboard.boards.exports.cited import MOMENT
+from leaderboard.boards.pages import bibtex_of
 from leaderboard.boards.state import BoardState
 from leaderboard.core.cache.pages import is_nobody, kept_page
 from leaderboard.core.http.choices import UnknownChoice
@@ -110,7 +111,7 @@ def export(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind, e
     if page is None:
         return _no_board(request, slug, at, kind)
     about = cited(request, kind, slug, page.board.title, at)
-    return exported(page.board, replace(about, bibtex=page.bibtex), ending)
+    return exported(page.board, replace(about, bibtex=bibtex_of(page.rows)), ending)
 
 
 def _no_board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) -> HttpResponse:

@@ -11,7 +11,7 @@ from functools import reduce
 from operator import or_
 from typing import Any, NamedTuple
 
-from django.db.models import Max, Q, Subquery
+from django.db.models import Max, Q
 
 from leaderboard.models import BenchmarkVersion, BoardChange, Dataset, Entry
 from leaderboard.results.history.rows import BoardRows, Revision
@@ -111,20 +111,3 @@ def benchmark_at(benchmark_id: int, at: datetime.datetime) -> dict[str, Any] | N
     versions = BenchmarkVersion.objects.filter(benchmark=benchmark_id, at__lt=end_of(at))
     row: dict[str, Any] | None = versions.order_by("-at", "-pk").values_list("row", flat=True).first()
     return row
-
-
-def last_change(datasets: Collection[int], benchmark_id: int | None = None) -> datetime.datetime | None:
-    """When the boards of these datasets changed last, or the benchmark: the time of a permalink. One query.
-
-    None where any of them has no date yet.
-    """
-    versions = BenchmarkVersion.objects.filter(benchmark=benchmark_id or 0).order_by("-at").values("at")[:1]
-    changes = BoardChange.objects.filter(dataset__in=datasets).values("dataset")
-    newest = changes.annotate(last=Max("at"), of_benchmark=Subquery(versions)).order_by()
-    rows = list(newest.values_list("last", "of_benchmark"))
-    times = [at for row in rows for at in row]
-    if benchmark_id is None:
-        times = times[::2]
-    if not times or None in times or len(rows) < len(set(datasets)):
-        return None
-    return max(times).replace(microsecond=0)

@@ -7,18 +7,18 @@ read, decoded: another view of a board reads no row again, and a publication mak
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property, reduce
 from operator import attrgetter, or_
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import orjson
-from django.db.models import Q, TextField
+from django.db.models import OuterRef, Q, Subquery, TextField
 from django.db.models.functions import Cast
 
 from leaderboard.core.cache.memory import Remembered
-from leaderboard.models import EntryVersion
+from leaderboard.models import BoardChange, Dataset, EntryVersion
 from leaderboard.results.history.entry_columns import DatasetEntries, entries_from
 from leaderboard.results.history.entry_rows import EntryRow, entry_row
 from leaderboard.results.history.measurements import Measured, measured_rows
@@ -56,6 +56,23 @@ class Revision(NamedTuple):
 
 #: The revision of a board that was not there yet.
 NEVER = Revision(0, datetime.datetime.fromtimestamp(0, datetime.UTC))
+
+
+def changed_at(dataset: str = "pk") -> Subquery:
+    """When a dataset's board changed last, as a column; `dataset` is the one that holds its id."""
+    changes = BoardChange.objects.filter(dataset=OuterRef(dataset)).order_by("-revision")
+    return Subquery(changes.values("at")[:1])
+
+
+def present(number: int, at: datetime.datetime | None) -> Revision:
+    """The newest revision of a board, from its dataset's `board_revision` and `changed_at`."""
+    return Revision(number, at or NEVER.at)
+
+
+def present_rows(datasets: Collection[int]) -> dict[int, BoardRows]:
+    """The rows of the datasets' boards now. Two queries, one where all are known here."""
+    rows = Dataset.objects.filter(pk__in=datasets).values_list("pk", "board_revision", changed_at())
+    return rows_at({pk: present(*revision) for pk, *revision in rows})
 
 
 class BoardRows:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -27,8 +28,13 @@ from leaderboard.models import (
 from leaderboard.results.efficiency import price_changed
 from leaderboard.results.history.past import end_of
 from leaderboard.results.history.revisions import Kind, benchmark_changed, board_changed, record_present
+from leaderboard.results.history.rows import forget_rows
+from leaderboard.results.history.snapshot import LAYOUT, rows_to_store
 from leaderboard.results.publishing import (
     name_baseline,
+    quarantine,
+    refresh_scores,
+    restore,
     set_visibility,
     system_changed,
     team_changed,
@@ -290,6 +296,86 @@ def test_boards_older_than_the_record_get_a_first_date_once(client: Client) -> N
         assert body_of(client, link) == body_of(client, path)
         present, then = (client.get(f"{each}board.json").json() for each in (path, link))
         assert present == then
+
+
+def test_rows_of_an_earlier_release_are_read_and_stored_anew_at_the_next_start(client: Client) -> None:
+    dataset = scored_dataset()
+    bm25 = score(dataset, "BM25", baseline=True, ndcg=0.25, recall=0.5)
+    cost(score(dataset, make_system("Dense", licence="MIT", bibtex="@misc{a, title={B}}"), ndcg=0.5), 20.0)
+    make_benchmark(dataset)
+    paths = (f"/datasets/{dataset.slug}/", "/benchmarks/two/")
+    endings = ("board.json", "board.csv", "board.bib")
+    before = {path + ending: client.get(path + ending).content for path in paths for ending in endings}
+    for version in EntryVersion.objects.all():
+        row = {**version.row, "private_scores": {}}
+        parts = {name: row.pop(name, default) for name, default in (("measured", []), ("bibtex", ""))}
+        del row["layout"]
+        version.row = {"entry": row, "line": {"system_id": row.pop("system_id")}, **parts}
+        version.save()
+    forget_pages()
+    forget_rows()
+    assert {path: client.get(path).content for path in before} == before
+    name_baseline(Entry.objects.get(system__name="Dense"))
+    name_baseline(bm25)
+    revision = BoardChange.objects.count()
+    for _ in range(2):
+        record_present()
+        assert BoardChange.objects.count() == revision
+    EntryVersion.objects.filter(until_revision=None, entry=bm25).update(row={"layout": 1, **bm25_row(bm25)})
+    forget_rows()
+    for _ in range(2):
+        record_present()
+        assert BoardChange.objects.count() == revision + 1
+    assert set(present_layouts()) == {LAYOUT}
+
+
+def bm25_row(entry: Entry) -> dict[str, Any]:
+    """The present row of an entry, but for its layout."""
+    row = EntryVersion.objects.get(entry=entry, until_revision=None).row
+    return {name: value for name, value in row.items() if name != "layout"}
+
+
+def present_layouts() -> list[int]:
+    """In which layouts the rows of present boards are stored."""
+    return [version.row["layout"] for version in EntryVersion.objects.filter(until_revision=None)]
+
+
+def test_a_row_that_was_never_stored_is_at_the_next_start(client: Client) -> None:
+    dataset = scored_dataset()
+    entry = score(dataset, "BM25", baseline=True, ndcg=0.25)
+    EntryVersion.objects.filter(entry=entry).delete()
+    forget_rows()
+    forget_pages()
+    assert table_of(client, f"/datasets/{dataset.slug}/") == []
+    record_present()
+    assert [row["system"] for row in table_of(client, f"/datasets/{dataset.slug}/")] == ["BM25"]
+
+
+def test_what_is_stored_is_what_the_tables_say_after_every_change() -> None:
+    dataset, other = scored_dataset(), scored_dataset()
+    bm25 = score(dataset, "BM25", baseline=True, ndcg=0.25)
+    system = make_system("Dense")
+    entry, private = score(dataset, system, ndcg=0.5), score(dataset, "Private", ndcg=0.4, public=False)
+    score(other, system, ndcg=0.5)
+    measured = cost(entry, 20.0)
+    Price.objects.create(hardware=measured.hardware, per_hour=3, valid_from="2020-01-01")
+    changes: list[Callable[[], object]] = [
+        lambda: price_changed(measured.hardware),
+        lambda: set_visibility(private.submission_reference, public=True),
+        lambda: set_visibility(private.submission_reference, public=False),
+        lambda: name_baseline(entry),
+        lambda: withdraw_entries(entry.submission_reference, "a bug"),
+        lambda: name_baseline(bm25),
+        lambda: quarantine(Entry.objects.get(system__name="Dense", dataset=other), "too good"),
+        lambda: restore(Entry.objects.get(system__name="Dense", dataset=other)),
+        lambda: (System.objects.filter(pk=system.pk).update(name="New"), system_changed(system)),
+        lambda: refresh_scores(dataset),
+    ]
+    for change in changes:
+        change()
+        for each in (dataset, other):
+            versions = EntryVersion.objects.filter(dataset=each, until_revision=None)
+            assert dict(versions.values_list("entry_id", "row")) == rows_to_store(each.entries.all())
 
 
 def test_what_old_versions_hold_of_a_system_is_what_was_shown(client: Client) -> None:
