@@ -24,7 +24,7 @@ from leaderboard.models.datasets import Dataset, DatasetQuerySet, Protection
 from leaderboard.results import significance
 from leaderboard.results.history.entry_columns import entries_from
 from leaderboard.results.history.entry_rows import EntryRow, SystemRow, systems_of
-from leaderboard.results.history.rows import NEVER, BoardRows, Revision, changed_at, present, rows_at
+from leaderboard.results.history.rows import NEVER, BoardRows, Revision, changed_at, newest, rows_at
 from leaderboard.results.history.snapshot import private_rows
 
 #: What a dataset's page shows beside its board.
@@ -316,7 +316,7 @@ def member_of(row: Mapping[str, Any], revision: Revision, parts: Sequence[Part])
 
 def _revision(dataset: Mapping[str, Any], prefix: str = "") -> Revision:
     """The present revision of a dataset's board, from columns whose names begin with `prefix`."""
-    return present(dataset[f"{prefix}board_revision"], dataset[f"{prefix}changed_at"])
+    return newest(dataset[f"{prefix}board_revision"], dataset[f"{prefix}changed_at"])
 
 
 def parts_of(datasets: Collection[int]) -> dict[int, list[Part]]:

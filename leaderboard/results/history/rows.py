@@ -64,7 +64,7 @@ def changed_at(dataset: str = "pk") -> Subquery:
     return Subquery(changes.values("at")[:1])
 
 
-def present(number: int, at: datetime.datetime | None) -> Revision:
+def newest(number: int, at: datetime.datetime | None) -> Revision:
     """The newest revision of a board, from its dataset's `board_revision` and `changed_at`."""
     return Revision(number, at or NEVER.at)
 
@@ -72,7 +72,7 @@ def present(number: int, at: datetime.datetime | None) -> Revision:
 def present_rows(datasets: Collection[int]) -> dict[int, BoardRows]:
     """The rows of the datasets' boards now. Two queries, one where all are known here."""
     rows = Dataset.objects.filter(pk__in=datasets).values_list("pk", "board_revision", changed_at())
-    return rows_at({pk: present(*revision) for pk, *revision in rows})
+    return rows_at({pk: newest(*revision) for pk, *revision in rows})
 
 
 class BoardRows:
