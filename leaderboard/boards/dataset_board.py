@@ -96,7 +96,8 @@ def dataset_board(
     versus = Versus.of(shown, current, facts.name)
     sure = CertaintyColumns.of(certainty if not facts.hidden else None, measure, versus.shown)
     columns = _columns(read, measures, measure, sure, versus.head, costs.columns)
-    rows = [_row(line, columns) for line in _lines(facts, read, measure, costs.on_machine, sure.found)]
+    lines = list(_lines(facts, read, measure, current, costs.on_machine, sure.found))
+    rows = [_row(line, cells) for line, cells in zip(lines, cells_of(columns, lines), strict=True)]
     scored = facts.qrels_id is not None and any_scored(rows, measure)
     lower = better(measure) == "lower"
     assign_ranks(rows, measure, lower_is_better=lower)
@@ -261,11 +262,11 @@ def _lines(
     facts: DatasetFacts,
     read: Sequence[tuple[EntryRow, Mapping[str, float]]],
     measure: str,
+    current: str,
     measured: Mapping[int, Measured],
     certainty: MeasureCertainty | None,
 ) -> Iterator[Line]:
     """What rows are made from, by entry, with its scores and what was `measured` of it on the machine that is shown."""
-    current = _current_group(facts, [entry for entry, _ in read])
     baselines = {
         entry.comparison_group: scores.get(measure)
         for entry, scores in read
@@ -286,10 +287,9 @@ def _lines(
         )
 
 
-def _row(line: Line, columns: Sequence[Column]) -> Row:
+def _row(line: Line, cells: dict[str, Cell]) -> Row:
     about = line.about
     facets = facets_of(about, (about.provenance,), (about.training,))
-    cells = cells_of(columns, line)
     return Row(
         about,
         line.ranked_in,

@@ -7,7 +7,7 @@ rows that all *other* filters leave, so that it says what choosing it would show
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from leaderboard.boards.state import FACETS, BoardState
@@ -76,7 +76,9 @@ class Facet:
         return sum(option.chosen for option in self.options)
 
 
-def facets_of(system: EntryRow | SystemRow, provenances: Iterable[str], trainings: Iterable[str]) -> Facets:
+def facets_of(
+    system: EntryRow | SystemRow, provenances: Collection[str], trainings: Collection[str]
+) -> Facets:
     """The facets of a row of this system, with the different provenances and exposures that its entries have."""
     open_weights = False if system.closed_api else system.open_weights
     return {
@@ -91,9 +93,8 @@ def facets_of(system: EntryRow | SystemRow, provenances: Iterable[str], training
     }
 
 
-def _one_or_several(values: Iterable[str]) -> str | tuple[str, ...]:
-    several = tuple(sorted(values))
-    return several[0] if len(several) == 1 else several
+def _one_or_several(values: Collection[str]) -> str | tuple[str, ...]:
+    return next(iter(values)) if len(values) == 1 else tuple(sorted(values))
 
 
 def _said(answer: int | None, yes: str, no: str) -> str:

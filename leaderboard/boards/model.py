@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -137,9 +137,11 @@ def _plain(group: str) -> str:
     return next((head for head in _GROUP_SLUGS if group.startswith(head)), group)
 
 
-def cells_of(columns: Sequence[Column], line: object) -> dict[str, Cell]:
-    """The cells that a line has, by the keys of their columns."""
-    return {column.key: cell for column in columns if (cell := column.cell(line)) is not None}
+def cells_of(columns: Sequence[Column], lines: Iterable[object]) -> Iterator[dict[str, Cell]]:
+    """The cells that each line has, by the keys of their columns."""
+    made = [(column.key, column.cell) for column in columns]
+    for line in lines:
+        yield {key: cell for key, make in made if (cell := make(line)) is not None}
 
 
 class ColumnGroup(NamedTuple):

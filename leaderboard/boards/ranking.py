@@ -17,10 +17,10 @@ _MARKED = ("score", "figure", "number", "rank")
 
 def ordered(rows: Sequence[Row], key: str, order: Literal["asc", "desc"]) -> list[Row]:
     """The rows by one column. They must come in order of publication, which then decides among equals."""
-    present = [(_sortable(value), row) for row in rows if (value := row.value(key)) is not None]
-    missing = [row for row in rows if row.value(key) is None]
+    values = [(row.value(key), row) for row in rows]
+    present = [(_sortable(value), row) for value, row in values if value is not None]
     present.sort(key=itemgetter(0), reverse=order == "desc")
-    return [row for _, row in present] + missing
+    return [row for _, row in present] + [row for value, row in values if value is None]
 
 
 def _sortable(value: float | str) -> tuple[float, str]:
@@ -56,9 +56,8 @@ def mark_best(board: Board, rows: Sequence[Row]) -> None:
     ]
     for kind, of_kind in kinds.items():
         for column in marked:
-            key = column.key
-            cells = [cells[key] for cells in of_kind if key in cells]
-            _two_best(board, (key, kind), [cell for cell in cells if cell.value is not None], column)
+            cells = [cell for cells in of_kind if (cell := cells.get(column.key)) and cell.value is not None]
+            _two_best(board, (column.key, kind), cells, column)
 
 
 def _is_view(column: Column) -> bool:
@@ -72,7 +71,7 @@ def _two_best(board: Board, key: tuple[str, str], cells: Sequence[Cell], column:
     choose = max if column.better == "higher" else min
     numbers: list[float] = [cell.value for cell in cells]  # type: ignore[misc]
     best = choose(numbers)
-    noisy = any(cell.noise for cell in cells)
+    noisy = column.kind == "figure" and any(cell.noise for cell in cells)
     if noisy and not _is_clear(best, cells):
         return
     board.best[key] = best

@@ -16,6 +16,7 @@ from django.utils.safestring import SafeString, mark_safe
 
 from leaderboard.boards.columns import round_marks
 from leaderboard.boards.model import (
+    EMPTY,
     SEPARATED,
     SYSTEM,
     Board,
@@ -43,12 +44,22 @@ Cells = Sequence[Cell]
 Values = Sequence[Value]
 
 
-def body(board: Board, unpin: Mapping[str, str] | None = None, *, may_pin: bool = False) -> SafeString:
-    """All rows, each `<tr>…</tr>`; `unpin` has, by slug, the view without a pinned system's pin."""
+def body(
+    board: Board, rooms: Mapping[str, int], unpin: Mapping[str, str] | None = None, *, may_pin: bool = False
+) -> SafeString:
+    """All rows, each `<tr>…</tr>`; `unpin` has, by slug, the view without a pinned system's pin.
+
+    `rooms` are those of `rooms_of` the rows.
+    """
     if not board.rows:
         return SafeString("")
     cells = [
-        _cells(board, column, first=before.key != SYSTEM and before.group != column.group)
+        _cells(
+            board,
+            column,
+            rooms.get(column.key),
+            first=before.key != SYSTEM and before.group != column.group,
+        )
         for before, column in pairwise(board.columns)
     ]
     pinned, others = board.rows[: board.pinned], board.rows[board.pinned :]
@@ -117,15 +128,19 @@ class Written(NamedTuple):
     paddings: Iterable[str] = repeat("")
 
 
-def _cells(board: Board, column: Column, *, first: bool) -> list[str]:
-    """The cells of a column, one for each row. `first`: texts that begin a group, whose head is wider."""
-    rows, cells = board.rows, [row[column.key] for row in board.rows]
+def _cells(board: Board, column: Column, room: int | None, *, first: bool) -> list[str]:
+    """The cells of a column, one for each row. `first`: texts that begin a group, whose head is wider.
+
+    `room` is that of spreads, None where no cell has more than its text.
+    """
+    key = column.key
+    cells = [row.cells.get(key, EMPTY) for row in board.rows]
     values = [cell.value for cell in cells]
     kind = "" if column.numeric else "first t " if first else "t "
     texts, attributes, paddings = _WRITERS[column.kind](board, column, cells, values)
     if not column.numeric:
         attributes = repeat(f' class="{kind.rstrip()}"')
-    for number, tag in _emphasised(board, column.key, values):
+    for number, tag in _emphasised(board, key, values):
         texts[number] = f"<{tag}>{texts[number]}</{tag}>"
     if "" in texts:
         missing = "", f' class="{kind}none"', "—"
@@ -134,13 +149,15 @@ def _cells(board: Board, column: Column, *, first: bool) -> list[str]:
             list, zip(*(one if one[2] else missing for one in found), strict=True)
         )
     written = zip(cells, attributes, texts, paddings, strict=False)
-    room = spread_width(rows, column.key)
-    if room or any(cell.mark or cell.title or cell.interval for cell in cells):
+    if room is not None:
         top = _top_of(cells)
         return [
             f"<td{_title(cell)}{attribute}>{text}{padding}{_beside(cell, room, top)}</td>"
             for cell, attribute, text, padding in written
         ]
+    if isinstance(attributes, repeat) and isinstance(paddings, repeat):
+        opening = f"<td{next(attributes)}>"
+        return [f"{opening}{text}</td>" for text in texts]
     return [f"<td{attribute}>{text}{padding}</td>" for _, attribute, text, padding in written]
 
 
@@ -208,9 +225,14 @@ def _top_of(cells: Cells) -> float:
     return max(values + ends, default=0.0)
 
 
-def spread_width(rows: Sequence[Row], key: str) -> int:
-    """How many letters the longest spread of a column has."""
-    return max((len(row[key].spread) for row in rows), default=0)
+def rooms_of(rows: Sequence[Row]) -> dict[str, int]:
+    """By column of which a cell has more than its text, how many letters the longest spread has."""
+    found: dict[str, int] = {}
+    for row in rows:
+        for key, cell in row.cells.items():
+            if cell.mark or cell.title or cell.spread or cell.interval:
+                found[key] = max(found.get(key, 0), len(cell.spread))
+    return found
 
 
 def spread_box(width: int, spread: str = "") -> str:
@@ -238,6 +260,9 @@ def _numbers(rows: Sequence[Row], values: Values, sign: str) -> tuple[list[str],
     widest = max(decimals)
     if len(decimals) == 1:
         pattern = f"%{sign}.{widest}f"
+        if None not in values:
+            # One formatting operation for the whole column: half the time of one for each value.
+            return ((pattern + "\n") * len(values) % tuple(values)).split("\n")[:-1], repeat("")
         return ["" if value is None else pattern % value for value in values], repeat("")
     patterns = {digits: f"%{sign}.{digits}f" for digits in decimals}
     texts = [

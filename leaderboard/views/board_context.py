@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
 from typing import Any
 
@@ -17,12 +18,13 @@ from leaderboard.views.board_views import export_links
 
 def board_context(board: Board, state: BoardState, path: str, permalink: str = "") -> dict[str, Any]:
     """The context of `leaderboard/_board.html`; `path` is the page's address, `permalink` the one that stays."""
+    rooms = rendering.rooms_of(board.rows)
     return {
         "board": board,
         "state": state,
         "board_path": path,
-        "body": rendering.body(board, unpin_links(board, state, path), may_pin=may_pin(state)),
-        "heads": _heads(board, state, path),
+        "body": rendering.body(board, rooms, unpin_links(board, state, path), may_pin=may_pin(state)),
+        "heads": _heads(board, state, path, rooms),
         "groups": _groups(board),
         "exports": export_links(path, state),
         "permalink": permalink and permalink + state.query_string(),
@@ -30,12 +32,13 @@ def board_context(board: Board, state: BoardState, path: str, permalink: str = "
     }
 
 
-def _heads(board: Board, state: BoardState, path: str) -> SafeString:
+def _heads(board: Board, state: BoardState, path: str, rooms: Mapping[str, int]) -> SafeString:
     """The heads of the columns. Each is a link that sorts by its column; the sorted one says so and turns around."""
-    return mark_safe("".join(_head(board, state, path, place) for place in range(len(board.columns))))  # noqa: S308
+    heads = (_head(board, state, path, place, rooms) for place in range(len(board.columns)))
+    return mark_safe("".join(heads))  # noqa: S308
 
 
-def _head(board: Board, state: BoardState, path: str, place: int) -> str:
+def _head(board: Board, state: BoardState, path: str, place: int, rooms: Mapping[str, int]) -> str:
     column = board.columns[place]
     sort = Sort(column.key)
     sorting = ""
@@ -47,7 +50,7 @@ def _head(board: Board, state: BoardState, path: str, place: int) -> str:
     classes = "name" if place == 0 else "n" if column.numeric else "t"
     if place > 1 and board.columns[place - 1].group != column.group:
         classes += " first"
-    room = rendering.spread_box(rendering.spread_width(board.rows, column.key))
+    room = rendering.spread_box(rooms.get(column.key, 0))
     unit = f'<span class="unit">{escape(column.unit)}</span>' if column.unit else ""
     label = f"{escape(column.label)}{_arrow(column)}"
     return (

@@ -58,7 +58,7 @@ def benchmark_board(
     lines, systems, tables = base.lines, base.systems, base.tables
     costs = LineCosts.of(facts, entries, lines, systems, state)
     columns_for = partial(_columns, facts, measure, base, costs, state)
-    columns = columns_for(OverAll(tables, state.view))
+    columns = columns_for(OverAll(tables))
     rows = base.fresh_rows(
         state.view, lambda: rows_of(facts, measure, columns, lines, systems, tables, state.view)
     )

@@ -39,25 +39,12 @@ VIEWED: Mapping[str, tuple[Kind, str]] = {
 class OverAll:
     """What follows from all lines of a board together; it is made when the first cell asks for it."""
 
-    def __init__(self, tables: Tables, view: str) -> None:
-        self._tables, self._view = tables, view
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
 
     def of(self, key: str) -> Callable[[BenchmarkLine], Cell | None]:
         """What makes the cells of the aggregate of this key."""
         return lambda line: self._aggregates[key][line.number]
-
-    @cached_property
-    def shown(self) -> Sequence[Sequence[float | None]]:
-        """What the datasets' columns have in the view, by number of the line."""
-        tables = self._tables
-        if self._view == "rank":
-            table = aggregates.ranks(tables.scores, tables.kinds, lower_is_better=tables.lower_is_better)
-        elif self._view:
-            compare = aggregates.differences if self._view == "delta" else aggregates.ratios
-            table = compare(tables.scores, tables.baselines)
-        else:
-            table = tables.scores
-        return [plain(row) for row in table]
 
     @cached_property
     def _aggregates(self) -> Mapping[str, Sequence[Cell | None]]:
@@ -103,7 +90,7 @@ def columns_of(
         *(_means(facts, over_all, good, common=common) if several else []),
         *_differences(facts, over_all, good, difference, several=several),
         *(
-            _dataset(place, member, measure, over_all, view, good, difference)
+            _dataset(place, member, measure, view, good, difference)
             for place, member in enumerate(facts.members)
         ),
         *(_ranks(over_all) if several else []),
@@ -223,7 +210,6 @@ def _dataset(
     place: int,
     member: Member,
     measure: str,
-    over_all: OverAll,
     view: str,
     good: Direction,
     difference: str,
@@ -231,9 +217,9 @@ def _dataset(
     """The column of the dataset at this place among the benchmark's."""
 
     def cell(line: BenchmarkLine) -> Cell | None:
-        value, beside = over_all.shown[line.number][place], line.beside.get(place)
-        if beside is not None:
-            return Cell(value, "", *beside)
+        value = line.shown[place]
+        if line.beside and place in line.beside:
+            return Cell(value, "", *line.beside[place])
         return None if value is None else Cell(value)
 
     shown = member.measure(measure)

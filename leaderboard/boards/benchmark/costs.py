@@ -96,7 +96,7 @@ class LineCosts(NamedTuple):
             )
             if costs.measured or costs.figures:
                 row.measured = costs.measured
-                row.cells.update(cells_of(self.columns, costs))
+                row.cells.update(*cells_of(self.columns, [costs]))
 
     def describe(self, board: Board) -> None:
         """Say on which machine they were measured, and on which ones they could be."""

@@ -62,8 +62,8 @@ class Line:
 class BenchmarkLine(NamedTuple):
     """What the cells of a row are made from: the line of this `number`, and its system.
 
-    `beside` has, by place of a dataset, the mark, the title and the spread of a cell that has any of them. Costs are of
-    the view, and no part of it.
+    `shown` is what the view shows of its scores. `beside` has, by place of a dataset, the mark, the title and the
+    spread of a cell that has any of them. Costs are of the view, and no part of it.
     """
 
     about: SystemRow
@@ -71,6 +71,7 @@ class BenchmarkLine(NamedTuple):
     decimals: int
     provenance: str
     number: int
+    shown: Sequence[float | None]
     beside: Mapping[int, tuple[str, str, str]]
     measured: None = None
     figures: tuple[()] = ()

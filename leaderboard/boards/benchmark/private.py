@@ -44,7 +44,7 @@ def private_rows(
         lower_is_better=lower_is_better,
     )
     systems = read_systems(line.system_id for line in lines)
-    columns = columns_for(OverAll(tables, state.view))
+    columns = columns_for(OverAll(tables))
     rows = rows_of(facts, measure, columns, lines, systems, tables, state.view)
     ranks = [BORDA, MEAN_RANK]
     if state.view == "rank":

@@ -12,7 +12,7 @@ from leaderboard.boards.benchmark.composite import is_mean_of_parts
 from leaderboard.boards.benchmark.lines import BenchmarkLine, Line
 from leaderboard.boards.columns.seeds import title_of
 from leaderboard.boards.facets import facets_of
-from leaderboard.boards.facts import BenchmarkFacts
+from leaderboard.boards.facts import BenchmarkFacts, Member
 from leaderboard.boards.filtering import in_view
 from leaderboard.boards.model import Board, Cell, Column, Identity, Row, cells_of
 from leaderboard.boards.state import BoardState
@@ -34,17 +34,36 @@ def rows_of(
     Costs, and what follows from them or from the rows in view, are still missing.
     """
     hidden = any(member.facts.hidden for member in facts.members)
-    rows = []
+    special = [
+        (place, member)
+        for place, member in enumerate(facts.members)
+        if member.parts or measure in member.stand_ins
+    ]
+    made, rows, shown = [], [], _shown(lines, tables, view)
     for number, (line, kind) in enumerate(zip(lines, tables.kinds, strict=True)):
         system, provenances = systems[line.system_id], set(line.provenances) - {""}
         decimals = 3 if kind == REPORTED or hidden else 4
-        provenance = ", ".join(sorted(provenances))
-        beside = _beside(facts, measure, line, decimals, view)
-        cells = cells_of(columns, BenchmarkLine(system, kind, decimals, provenance, number, beside))
-        entry = _identity(line, system, provenance)
-        facets = facets_of(system, provenances, set(line.trainings) - {""})
-        rows.append(Row(entry, kind, decimals, cells, facets))
+        entry = _identity(line, system, ", ".join(sorted(provenances)))
+        beside = _beside(special, measure, line, decimals, view)
+        made.append(BenchmarkLine(system, kind, decimals, entry.provenance, number, shown[number], beside))
+        rows.append(
+            Row(entry, kind, decimals, {}, facets_of(system, provenances, set(line.trainings) - {""}))
+        )
+    for row, cells in zip(rows, cells_of(columns, made), strict=True):
+        row.cells = cells
     return rows
+
+
+def _shown(lines: Sequence[Line], tables: Tables, view: str) -> Sequence[Sequence[float | None]]:
+    """What the datasets' columns have in the view, by line."""
+    if not view:
+        return [line.scores for line in lines]
+    if view == "rank":
+        table = aggregates.ranks(tables.scores, tables.kinds, lower_is_better=tables.lower_is_better)
+    else:
+        compare = aggregates.differences if view == "delta" else aggregates.ratios
+        table = compare(tables.scores, tables.baselines)
+    return [plain(row) for row in table]
 
 
 def _identity(line: Line, system: SystemRow, provenance: str) -> Identity:
@@ -64,16 +83,18 @@ def _identity(line: Line, system: SystemRow, provenance: str) -> Identity:
 
 
 def _beside(
-    facts: BenchmarkFacts, measure: str, line: Line, decimals: int, view: str
+    special: Sequence[tuple[int, Member]], measure: str, line: Line, decimals: int, view: str
 ) -> dict[int, tuple[str, str, str]]:
-    """The marks, titles and spreads of the line's cells, by place of the dataset; nothing of plain ones."""
+    """The marks, titles and spreads of the line's cells, by place of the dataset; nothing of plain ones.
+
+    `special` are the datasets that show another measure, or are means of their parts.
+    """
     marks: dict[int, str] = {}
     titles: dict[int, str] = {}
     spreads: dict[int, str] = {}
-    several = len(set(line.provenances) - {""}) > 1
-    if several:
+    if len(set(line.provenances) - {""}) > 1:
         titles = {place: provenance for place, provenance in enumerate(line.provenances) if provenance}
-    for place, member in enumerate(facts.members):
+    for place, member in special:
         if line.scores[place] is None:
             continue
         if measure in member.stand_ins:

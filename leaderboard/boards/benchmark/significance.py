@@ -47,7 +47,7 @@ def show_certainty(
     datasets = _datasets(board, facts, found, baselines)
     known = [(each.key, each.place, each, each.found.said.setdefault(each.baseline, {})) for each in datasets]
     any_found = any_marked = False
-    for row in board.rows:
+    for row in board.rows if known else ():
         line = lines.get(id(row))
         if line is None or line.ranked_in == REPORTED:
             continue

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from leaderboard.boards.facets import HOUSE
-from leaderboard.boards.model import ABOUT, Cell, Column, number
+from leaderboard.boards.model import ABOUT, Cell, Column
 from leaderboard.models import Architecture
 from leaderboard.results.kinds import REPORTED
 
@@ -16,9 +17,16 @@ SELF_REPORTED = "self-reported: what its team declared, or a publication says"
 ARCHITECTURES = {value: str(label) for value, label in Architecture.choices}
 
 
+@lru_cache(1024)
+def _text(text: str) -> Cell:
+    """The cell of a text that many rows have."""
+    return Cell(text)
+
+
 def _by(line: Any) -> Cell | None:
     about = line.about
-    return number((about.source or None) if line.ranked_in == REPORTED else about.team or HOUSE)
+    text = about.source if line.ranked_in == REPORTED else about.team or HOUSE
+    return _text(text) if text else None
 
 
 def _declared(name: str, per: float = 1.0) -> Callable[[Any], Cell | None]:
@@ -37,7 +45,7 @@ ABOUT_SYSTEM = (
         "Architecture",
         ABOUT,
         "text",
-        cell=lambda line: Cell(ARCHITECTURES.get(line.about.architecture, line.about.architecture)),
+        cell=lambda line: _text(ARCHITECTURES.get(line.about.architecture, line.about.architecture)),
     ),
     Column(
         "provenance",
@@ -45,7 +53,7 @@ ABOUT_SYSTEM = (
         ABOUT,
         "text",
         note="how the numbers were obtained",
-        cell=lambda line: Cell(line.provenance),
+        cell=lambda line: _text(line.provenance),
     ),
     Column("by", "By", ABOUT, "text", note="the team, or the publication that reports it", cell=_by),
 )

@@ -20,16 +20,22 @@ def measure_column(
 
     def cell(line: Any) -> Cell | None:
         value = line.scores.get(measure)
-        ends = (line.certainty.low, line.certainty.high) if in_focus and line.certainty is not None else None
-        if value is None:
-            return Cell(interval=ends) if ends else None
-        if measure not in line.deviations:
-            return Cell(value, interval=ends)
-        spread, seeds = f"± {line.deviations[measure]:.{line.decimals}f}", line.about.seed_count
-        title = f"mean of {seeds} seeds, {spread}"
-        return Cell(value, title=title, spread=f"{spread} ({seeds})" if in_focus else "", interval=ends)
+        if line.deviations or (in_focus and line.certainty is not None):
+            return _with_more(line, measure, value, in_focus=in_focus)
+        return None if value is None else Cell(value)
 
     return Column(measure, measure, group, "score", better(measure), note=note, cell=cell)
+
+
+def _with_more(line: Any, measure: str, value: float | None, *, in_focus: bool) -> Cell | None:
+    """The cell of a seed set, or of a score with an interval."""
+    found = line.certainty if in_focus else None
+    ends = None if found is None else (found.low, found.high)
+    if value is None or measure not in line.deviations:
+        return Cell(value, interval=ends) if ends or value is not None else None
+    spread, seeds = f"± {line.deviations[measure]:.{line.decimals}f}", line.about.seed_count
+    title = f"mean of {seeds} seeds, {spread}"
+    return Cell(value, title=title, spread=f"{spread} ({seeds})" if in_focus else "", interval=ends)
 
 
 _NOTES = {

@@ -27,5 +27,8 @@ def mark(entry: Any) -> str:
 
 def notes(entries: Iterable[Any]) -> list[str]:
     """The footnotes to what any of the entries has."""
-    had = {word for entry in entries for word in (*badges(entry), mark(entry))}
+    had = set[str]()
+    for entry in entries:
+        if getattr(entry, "late", 0) or getattr(entry, "pooled", 0) or getattr(entry, "run_type", ""):
+            had.update(badges(entry), mark(entry))
     return [text for word, text in NOTES.items() if word in had]
