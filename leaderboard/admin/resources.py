@@ -16,7 +16,16 @@ from import_export.resources import ModelResource
 from import_export.widgets import ForeignKeyWidget, JSONWidget
 
 from leaderboard.core.audit import record
-from leaderboard.models import Benchmark, BenchmarkMember, Dataset, HardwareClass, Price, Source, System
+from leaderboard.models import (
+    DECLARED_NUMBERS,
+    Benchmark,
+    BenchmarkMember,
+    Dataset,
+    HardwareClass,
+    Price,
+    Source,
+    System,
+)
 from leaderboard.results.efficiency import price_changed
 from leaderboard.results.history.revisions import Kind, benchmark_changed, boards_changed
 from leaderboard.results.publishing import system_changed
@@ -119,8 +128,9 @@ class SystemResource(CurationResource):
         model = System
         import_id_fields = ("slug",)
         fields = (
-            "slug", "name", "architecture", "description", "backbone", "dimension", "maximum_length",
-            "parameter_count", "training_declared", "training_datasets", "adapted_to", "training_compute",
+            "slug", "name", "architecture", "description", "backbone",
+            *sorted(each.name for each in DECLARED_NUMBERS),
+            "training_declared", "training_datasets", "adapted_to", "training_compute",
             "paper_url", "code_url", "model_url", "licence", "open_weights", "commercial_use", "closed_api",
             "participant", "authors", "year", "bibtex",
         )  # fmt: skip

@@ -9,10 +9,11 @@ from leaderboard.models.history import BenchmarkVersion, BoardChange, Certainty,
 from leaderboard.models.profiles import CollectionProfile, Overlap, RunProfile
 from leaderboard.models.results import Entry, Evaluation, EvaluationPart, Run, RunType, Seed
 from leaderboard.models.rounds import Round, RoundSummary
-from leaderboard.models.systems import Architecture, Source, System, SystemRedirect
+from leaderboard.models.systems import DECLARED_NUMBERS, Architecture, Source, System, SystemRedirect
 from leaderboard.models.work_requests import WorkRequest
 
 __all__ = [
+    "DECLARED_NUMBERS",
     "Architecture",
     "AuditRecord",
     "Benchmark",

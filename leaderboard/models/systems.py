@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from django.db import models
 from django.urls import reverse
 from simple_history.models import HistoricalRecords
@@ -116,6 +118,28 @@ class System(models.Model):
     def get_absolute_url(self) -> str:
         """The system's page."""
         return reverse("system", args=[self.slug])
+
+
+class DeclaredNumber(NamedTuple):
+    """A number that teams declare of a system, by the name of its column here, and what pages call it.
+
+    Where boards have a column of it, `key` and `head` are the column's, in `unit`, each of so many (`per`).
+    """
+
+    name: str
+    label: str
+    key: str = ""
+    head: str = ""
+    unit: str = ""
+    per: float = 1.0
+
+
+#: In the order of forms. Boards, corrections, the submit page and the tables of curators read them from here.
+DECLARED_NUMBERS = (
+    DeclaredNumber("parameter_count", "Weights", "declared-parameters", "Parameters", "M", 1e6),
+    DeclaredNumber("dimension", "Dimension"),
+    DeclaredNumber("maximum_length", "Maximum length", "maximum-length", "Longest text", "tokens"),
+)
 
 
 class SystemRedirect(models.Model):

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from django.db.models import Min, OuterRef, Q, Subquery
 
-from leaderboard.models import Architecture, BoardChange, Entry, EntryVersion, System
+from leaderboard.models import DECLARED_NUMBERS, Architecture, BoardChange, Entry, EntryVersion, System
 from leaderboard.models.results import EntryQuerySet
 
 #: Corrections that are shown, the newest.
@@ -29,9 +29,7 @@ _CLAIMS: Mapping[str, str] = {
     "closed_api": "Closed API",
     "open_weights": "Open weights",
     "commercial_use": "Commercial use",
-    "parameter_count": "Weights",
-    "dimension": "Dimension",
-    "maximum_length": "Maximum length",
+    **{each.name: each.label for each in DECLARED_NUMBERS},
     "year": "Year",
 }
 #: Words of the team's own.

@@ -14,7 +14,7 @@ from django.utils import timezone
 from evaluation.archives.compression import describe_bytes
 from leaderboard.core.http.site_url import absolute
 from leaderboard.datasets.files import offered_files
-from leaderboard.models import Dataset, DatasetFile, System
+from leaderboard.models import DECLARED_NUMBERS, Dataset, DatasetFile, System
 from leaderboard.rounds.presentation import shut_datasets
 from leaderboard.systems.records import SystemFields
 from submissions.accounts.forms import TeamNameField
@@ -54,9 +54,7 @@ OPTIONAL = {
     "The model": (
         "parameters",
         "backbone",
-        "parameter_count",
-        "dimension",
-        "maximum_length",
+        *(each.name for each in DECLARED_NUMBERS),
         "training_compute",
         "adapted_to",
         "variant_of",

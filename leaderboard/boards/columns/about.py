@@ -8,10 +8,9 @@ from typing import Any
 
 from leaderboard.boards.facets import HOUSE
 from leaderboard.boards.model import ABOUT, Cell, Column
-from leaderboard.models import Architecture
+from leaderboard.models import DECLARED_NUMBERS, Architecture
 from leaderboard.results.kinds import REPORTED
 
-MILLION = 1e6
 SELF_REPORTED = "self-reported: what its team declared, or a publication says"
 
 ARCHITECTURES = {value: str(label) for value, label in Architecture.choices}
@@ -29,7 +28,7 @@ def _by(line: Any) -> Cell | None:
     return _text(text) if text else None
 
 
-def _declared(name: str, per: float = 1.0) -> Callable[[Any], Cell | None]:
+def _declared(name: str, per: float) -> Callable[[Any], Cell | None]:
     """The cell of a number that teams declare."""
 
     def cell(line: Any) -> Cell | None:
@@ -57,25 +56,21 @@ ABOUT_SYSTEM = (
     ),
     Column("by", "By", ABOUT, "text", note="the team, or the publication that reports it", cell=_by),
 )
-PARAMETERS = Column(
-    "declared-parameters",
-    "Parameters",
-    ABOUT,
-    "figure",
-    unit="M, declared",
-    note=SELF_REPORTED,
-    cell=_declared("parameter_count", MILLION),
-)
-LONGEST = Column(
-    "maximum-length",
-    "Longest text",
-    ABOUT,
-    "figure",
-    unit="tokens, declared",
-    note=SELF_REPORTED,
-    cell=_declared("maximum_length"),
-)
-DECLARED = {"parameter_count": PARAMETERS, "maximum_length": LONGEST}
+#: By the name of what is declared.
+DECLARED = {
+    each.name: Column(
+        each.key,
+        each.head,
+        ABOUT,
+        "figure",
+        unit=f"{each.unit}, declared",
+        note=SELF_REPORTED,
+        cell=_declared(each.name, each.per),
+    )
+    for each in DECLARED_NUMBERS
+    if each.key
+}
+PARAMETERS = DECLARED["parameter_count"]
 
 
 def declared_columns(systems: Iterable[Any]) -> Sequence[Column]:

@@ -15,7 +15,7 @@ from leaderboard.boards.system.word_pieces import is_word_pieces, job_of, scores
 from leaderboard.core import anonymity
 from leaderboard.core.text import deltas
 from leaderboard.core.text.baselines import named_baseline
-from leaderboard.models import Entry, Seed, System
+from leaderboard.models import DECLARED_NUMBERS, Entry, Seed, System
 from leaderboard.models.results import EntryQuerySet
 from leaderboard.results.history.entry_rows import short_citation
 from leaderboard.results.history.measurements import Measured, measured_of
@@ -60,8 +60,7 @@ def system_facts(slug: str) -> dict[str, Any] | None:
             "training_declared",
             "training_datasets",
             "backbone",
-            "dimension",
-            "maximum_length",
+            *(each.name for each in DECLARED_NUMBERS),
             "paper_url",
             "code_url",
             "model_url",
@@ -75,7 +74,6 @@ def system_facts(slug: str) -> dict[str, Any] | None:
             "open_weights",
             "commercial_use",
             "closed_api",
-            "parameter_count",
             "training_compute",
             "adapted_to",
             "anonymous_until",

@@ -16,7 +16,7 @@ from django.db.models.functions import Cast
 from leaderboard.core import anonymity
 from leaderboard.core.measures import better
 from leaderboard.core.text.baselines import named_baseline
-from leaderboard.models import Challenge, Dataset, Entry
+from leaderboard.models import DECLARED_NUMBERS, Challenge, Dataset, Entry
 from leaderboard.results import citations
 from leaderboard.results.history.entry_rows import DEFAULTS, EntryRow, entry_row
 from leaderboard.results.history.measurements import measured_of_entries
@@ -31,8 +31,8 @@ PARTS = "parts"
 
 #: What a row has of its system, under the names of a system's own columns.
 _OF_SYSTEM = (
-    "architecture", "licence", "commercial_use", "open_weights", "closed_api", "year", "parameter_count",
-    "maximum_length",
+    "architecture", "licence", "commercial_use", "open_weights", "closed_api", "year",
+    *(each.name for each in DECLARED_NUMBERS if each.key),
 )  # fmt: skip
 #: Which fields a row has: raised with every change of `EntryRow`, so that the next start stores present boards anew.
 LAYOUT = 2
