@@ -154,7 +154,8 @@ class CheckpointSerializer(ModelSerializer):
             return None
         own = {name: getattr(row, name) for name in ("pk", "kind", "model_sha256", "size")}
         file_name = row.file_name if instance.complete else ""
-        return super().to_representation({**row.description, **own, "file_name": file_name})
+        unknown = dict.fromkeys(self.fields)  # descriptions of other kinds of models say less
+        return super().to_representation({**unknown, **row.description, **own, "file_name": file_name})
 
 
 class JobSerializer(Answer):

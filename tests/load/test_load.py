@@ -136,7 +136,7 @@ def test_the_room_for_kept_pages_is_full_from_the_start() -> None:
     """And what is kept then takes the place of what filled it."""
     kept = Recent(2**20)
     served_site.fill(kept, 2**20)
-    assert 2**20 - 2 * served_site.PAGE_BYTES < kept._weight <= 2**20
+    assert 2**20 - 2 * served_site.PAGE_BYTES < kept._values.currsize <= 2**20
     page = Kept("", "text/html", b"page", "")
     kept.put("new", page)
     assert kept.get("new") == page

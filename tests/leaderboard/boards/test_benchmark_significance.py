@@ -114,7 +114,7 @@ def test_it_takes_one_query_more_where_it_is_known(
     pair: tuple[Dataset, Dataset], django_assert_num_queries: Any
 ) -> None:
     board_of()
-    with django_assert_num_queries(4):
+    with django_assert_num_queries(3):
         board_of()
 
 

@@ -21,6 +21,7 @@ from tests.leaderboard.entries import (
     date_results,
     make_source,
     make_system,
+    record_boards,
     report,
     score,
     scored_dataset,
@@ -225,6 +226,7 @@ def test_captions_claim_no_more_than_is_known() -> None:
             report(dataset, paper, name, ndcg=0.2)
     System.objects.filter(name="first").update(year=2018)
     System.objects.filter(name="second").update(year=2019)
+    record_boards()
     plot = drawn("in-domain", "benchmark=all")
     trained = dict(zip(column(plot, "System"), column(plot, "Trained on First"), strict=True))
     untrained = dict.fromkeys(("untrained", "first", "second"), "no")
