@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Iterator
@@ -34,6 +35,13 @@ def pytest_configure() -> None:
     """Passwords of test accounts protect nothing; nothing here has to outlive a power failure. Both are slow."""
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     os.fsync = lambda descriptor: None
+
+
+def pytest_collection_finish() -> None:
+    """Modules stay until the end: looking among them for garbage again and again takes an eighth of the time."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 @pytest.fixture(scope="session")

@@ -80,6 +80,7 @@ def unrounded() -> dict[str, str]:
     return {f"{place}: {text}": text for place, text in enumerate(dict.fromkeys(digits_of(means)))}
 
 
+@pytest.mark.long
 def test_no_number_on_any_page_is_finer_than_its_rounded_values(
     dataset: Dataset, api: Api, alice: User
 ) -> None:
