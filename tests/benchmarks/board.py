@@ -119,14 +119,14 @@ class Site:
     """The WSGI application, asked in process."""
 
     def __init__(self) -> None:
-        from django.core.wsgi import get_wsgi_application
         from django.http import HttpResponse
         from django.urls import path
 
         from leaderboard import urls
+        from leaderboard.wsgi import application
 
         urls.urlpatterns.insert(0, path("hello", lambda request: HttpResponse("hello")))
-        self.application = get_wsgi_application()
+        self.application: Any = application
 
     def get(self, address: str) -> bytes:
         """The body of the answer, which must be 200."""
