@@ -8,7 +8,6 @@ logged) fails outside of that, and gunicorn would answer for us: 500, without an
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import sys
@@ -94,7 +93,3 @@ def _drop_connections() -> None:
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "leaderboard.settings")
 application = Answering(get_wsgi_application())
 policy_headers()  # made now, when nothing is wrong
-# A board is ten thousand small objects, and Python by default looks through all modules and kept rows for garbage after
-# each few hundred: half of the time of a board that has to be made. Modules stay, and it looks more seldom.
-gc.freeze()
-gc.set_threshold(50_000, 20, 100)
