@@ -52,7 +52,7 @@ from leaderboard.systems.baselines import BM25
 
 
 class Line(NamedTuple):
-    """What the cells of a row are made from: an entry with its JSON read once, and what was found of it.
+    """What the cells of a row are made from: an entry, and what was found of it.
 
     `baseline` is what the measure in focus is compared with, `figures` are what a publication states.
     """
@@ -88,15 +88,14 @@ def dataset_board(
     Raises UnknownChoice for a column, a measure or hardware that it does not have.
     """
     shown = [_without_numbers(entry) for entry in entries if entry.visibility in _SHOWN]
-    read = [(entry, entry.scores) for entry in shown]
-    measures = _measures(facts, [scores for _, scores in read])
+    measures = _measures(facts, [entry.scores for entry in shown])
     measure = _measure_in_focus(state, measures)
     current = _current_group(facts, shown)
     costs = DatasetCosts.of(measured, _bm25(shown, current), state)
     versus = Versus.of(shown, current, facts.name)
     sure = CertaintyColumns.of(certainty if not facts.hidden else None, measure, versus.shown)
-    columns = _columns(read, measures, measure, sure, versus.head, costs.columns)
-    lines = list(_lines(facts, read, measure, current, costs.on_machine, sure.found))
+    columns = _columns(shown, measures, measure, sure, versus.head, costs.columns)
+    lines = list(_lines(facts, shown, measure, current, costs.on_machine, sure.found))
     rows = [_row(line, cells) for line, cells in zip(lines, cells_of(columns, lines), strict=True)]
     scored = facts.qrels_id is not None and any_scored(rows, measure)
     lower = better(measure) == "lower"
@@ -117,7 +116,7 @@ def dataset_board(
         named={entry.pk: entry for entry in shown} if verdict is not None else {},
         awaited=sure.awaited(scored=scored, hidden=facts.hidden),
     )
-    effectiveness = [scores.get(measure) for _, scores in read]
+    effectiveness = [entry.scores.get(measure) for entry in shown]
     on_weights = fill_weighted(board, effectiveness, state, lower_is_better=lower) if state.weights else []
     _leave_out_empty(board, state)
     arrange(board, state, measure)
@@ -195,7 +194,7 @@ def _measure_in_focus(state: BoardState, measures: Sequence[str]) -> str:
 
 
 def _columns(
-    read: Sequence[tuple[EntryRow, Mapping[str, float]]],
+    entries: Sequence[EntryRow],
     measures: Sequence[str],
     measure: str,
     sure: CertaintyColumns,
@@ -203,7 +202,6 @@ def _columns(
     costs: Sequence[Column],
 ) -> list[Column]:
     """All columns, in order: beside the measure in focus its differences and what it costs, then the others."""
-    entries = [entry for entry, _ in read]
     first = [
         *_in_focus(measure, sure, difference),
         *private_columns(entries, measure),
@@ -211,7 +209,7 @@ def _columns(
         *(other_column(name) for name in measures if name != measure),
     ]
     last = [*ABOUT_SYSTEM, *declared_columns(entries), *_PUBLISHED]
-    stated = [(entry.figures, scores) for entry, scores in read if entry.figures]
+    stated = [(entry.figures, entry.scores) for entry in entries if entry.figures]
     return [*first, *figure_columns(stated, {column.key for column in (*first, *last)}), *last]
 
 
@@ -260,7 +258,7 @@ _SHOWN = ("public", "private", QUARANTINED)
 
 def _lines(
     facts: DatasetFacts,
-    read: Sequence[tuple[EntryRow, Mapping[str, float]]],
+    entries: Sequence[EntryRow],
     measure: str,
     current: str,
     measured: Mapping[int, Measured],
@@ -268,15 +266,15 @@ def _lines(
 ) -> Iterator[Line]:
     """What rows are made from, by entry, with its scores and what was `measured` of it on the machine that is shown."""
     baselines = {
-        entry.comparison_group: scores.get(measure)
-        for entry, scores in read
+        entry.comparison_group: entry.scores.get(measure)
+        for entry in entries
         if entry.is_baseline and entry.visibility == "public"
     }
-    for entry, scores in read:
+    for entry in entries:
         kind = _kind(entry, current)
         yield Line(
             entry,
-            scores,
+            entry.scores,
             entry.deviations,
             kind,
             3 if entry.provenance == REPORTED or facts.hidden else 4,

@@ -46,12 +46,10 @@ def readings_left(dataset: Dataset) -> int:
         return int(settings.YOUNG_TEAM_READINGS)
     now = timezone.now()
     midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    young_since = now - timedelta(days=settings.YOUNG_TEAM_DAYS)
     told = (
         Entry.objects.filter(dataset=dataset, system__team__isnull=False, published_at__gte=midnight)
         .exclude(visibility=Entry.Visibility.HELD)
         .exclude(provenance=Entry.Provenance.REPORTED)
-        .alias(since=Coalesce("system__team__approved_at", "system__team__created_at"))
-        .filter(since__gt=young_since)
+        .exclude(system__team__in=grown_up())
     )
     return max(0, int(settings.YOUNG_TEAM_READINGS) - told.count())

@@ -3,8 +3,8 @@
 In a competition, and of young teams on every hidden dataset, a result is told only where it beats the best that the
 team or its submitter knows of (`evaluation.statistics.ladder` has the formula). In a competition that is the baseline
 at least, and before there is one nothing is told. Else it is kept as a HELD entry without scores, and nothing that
-anybody can see moves. In a competition the
-best of each team, of those that are told, stand on the board; the others are SUPERSEDED: kept, and not ranked.
+anybody can see moves. In a competition the best of each team, of those that are told, stand on the board; the others
+are SUPERSEDED: kept, and not ranked.
 
 Call what is here with the dataset's board locked: of two results that end at once the second sees the first.
 """
