@@ -92,9 +92,11 @@ def faults_of(response: HttpResponseBase, *, elsewhere: bool = False) -> list[st
 
 @pytest.mark.parametrize("by_turns", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_every_answer_has_its_headers_and_no_page_has_anything_inline(site: Site, by_turns: bool) -> None:
-    """At every door as somebody who is let in; as a stranger too, in `make test` at every fourth."""
+    """At every door as somebody who is let in, and as a stranger; `make test` has every third, and strangers at few."""
     wrong: list[str] = []
     for number, door in enumerate(doors_of(site, ROWS)):
+        if by_turns and number % 3:
+            continue
         let_in = [name for name, letter in zip(PEOPLE, door.row.get, strict=True) if letter == "."]
         strangers = set() if let_in and by_turns and number % 4 else {"anonymous"}
         for person in {let_in[-1] if let_in else "anonymous"} | strangers:

@@ -23,7 +23,7 @@ from tests.doors.content import Site, build
 from tests.leaderboard.entries import make_system, score, score_seeds, scored_dataset
 from tests.reported_boards import load_reported
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
 #: What imports every module of a client, and reads an answer with each model that is named.
 READ_ALL = """

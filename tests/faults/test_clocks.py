@@ -27,8 +27,11 @@ HOUR = 3600.0
 
 @slower(0.05)
 @pytest.mark.parametrize("service", ["scorer-1", "dispatcher"] if full() else ["dispatcher"])
-def test_a_clock_that_jumps_harms_nobody(service: str, queue_site: Site, work: Work) -> None:
-    for jump in (HOUR, -HOUR):
+@pytest.mark.parametrize("jumps", [(-HOUR,), pytest.param((HOUR, -HOUR), marks=pytest.mark.long)], ids=len)
+def test_a_clock_that_jumps_harms_nobody(
+    service: str, jumps: tuple[float, ...], queue_site: Site, work: Work
+) -> None:
+    for jump in jumps:
         submissions = [work.submit([work.open])]
         queue_site.orders.set_clock(service, jump)
         # One job is under way in each worker, and one of these is killed: its lease is what clocks are for.
@@ -40,8 +43,8 @@ def test_a_clock_that_jumps_harms_nobody(service: str, queue_site: Site, work: W
     assert lost() == []
     assert doubled() == []
     attempts = list(Job.objects.exclude(submission=None).values_list("attempts", flat=True))
-    assert sorted(attempts)[-2:] == [2, 2], "only what was killed is done again"
-    assert sum(attempts) == len(attempts) + 2
+    assert max(attempts) == 2, "only what was killed is done again"
+    assert sum(attempts) == len(attempts) + len(jumps)
 
 
 def test_by_its_own_clock_a_dispatcher_takes_work_from_the_living(

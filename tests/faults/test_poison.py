@@ -25,6 +25,7 @@ def test_a_poisonous_job_ends_and_the_queue_flows_on(queue_site: Site, work: Wor
     assert set(Job.objects.filter(submission__in=others).values_list("state", flat=True)) == {"done"}
 
 
+@pytest.mark.long
 def test_without_the_limit_it_never_ends(queue_site: Site, work: Work) -> None:
     queue_site.orders.do_without("attempts")
     queue_site.orders.poison(f"{work.person.name} 1")
@@ -37,6 +38,7 @@ def test_without_the_limit_it_never_ends(queue_site: Site, work: Work) -> None:
     queue_site.wait_for(lambda: ended([poisonous]), "the job to end, with the limit again")
 
 
+@pytest.mark.long
 def test_without_the_reaper_a_killed_job_is_lost(queue_site: Site, work: Work) -> None:
     queue_site.orders.do_without("reaper")
     queue_site.orders.strike("claimed", "child")

@@ -73,6 +73,7 @@ def test_who_stands_still_in_a_transaction_holds_up_nobody(queue_site: Site, wor
     assert doubled() == []
 
 
+@pytest.mark.long
 def test_without_the_servers_limit_all_wait_for_it(queue_site: Site, work: Work) -> None:
     with transactions_may_stand_still(queue_site):
         queue_site.orders.strike("publishing", "frozen")
@@ -85,6 +86,7 @@ def test_without_the_servers_limit_all_wait_for_it(queue_site: Site, work: Work)
         queue_site.wait_for(lambda: ended([submission]), "the job to be done once the server sees it gone")
 
 
+@pytest.mark.long
 def test_without_the_fence_a_stale_result_goes_through(queue_site: Site, work: Work) -> None:
     queue_site.orders.do_without("fence", "states")
     zombie, job = overtake(queue_site, work, "stored")

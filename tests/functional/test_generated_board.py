@@ -19,7 +19,7 @@ from submissions.queue.queue import take_requests
 from tests.generated.__main__ import main
 from tests.generated.board import generate_board
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
 #: Figures of documents, which datasets of runs alone have none of, of systems trained on what they are tested on, and
 #: of progress, which takes results of three dates.

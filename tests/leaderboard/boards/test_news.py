@@ -19,7 +19,7 @@ from leaderboard.results.history.revisions import Kind, board_changed
 from leaderboard.results.publishing import name_baseline, set_visibility, withdraw_entries
 from tests.leaderboard.entries import renew_judgements, score, scored_dataset
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
 ATOM = "{http://www.w3.org/2005/Atom}"
 

@@ -28,7 +28,7 @@ from tests.leaderboard.entries import (
 )
 from tests.reported_boards import load_reported
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
 
 def test_a_system_leads_to_comparisons_and_queries_where_judgements_are_open(client: Client) -> None:

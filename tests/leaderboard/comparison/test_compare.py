@@ -30,7 +30,7 @@ from tests.leaderboard.figure_checks import column, drawn
 from tests.leaderboard.open_runs import open_dataset, run_for, seeds_for
 from tests.reported_boards import load_reported
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
 
 def address(*slugs: str, **more: str) -> str:

@@ -56,9 +56,8 @@ def test_it_all_works_without_javascript(entry: Entry, browser: Browser, live_se
     context.close()
 
 
-@pytest.mark.parametrize(
-    ("scheme", "width"), [pytest.param("light", 1440, marks=pytest.mark.long), ("dark", 390)]
-)
+@pytest.mark.long  # test_every_page has a comparison in `make test`
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 390)])
 def test_pages_are_accessible_and_fit_the_screen(
     entry: Entry, browser: Browser, live_server: Any, scheme: Any, width: int
 ) -> None:

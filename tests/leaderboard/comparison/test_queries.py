@@ -25,7 +25,7 @@ from tests.leaderboard.entries import make_system
 from tests.leaderboard.open_runs import open_dataset, run_for
 from tests.leaderboard.tiny_collection import HEADER, lines_of
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
 GOOD = {"q1": ["d1", "d2", "d3"], "q2": ["d3", "d4"]}
 POOR = {"q1": ["d3", "d4", "d2"], "q2": ["d5", "d4", "d3"]}

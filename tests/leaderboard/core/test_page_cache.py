@@ -26,7 +26,7 @@ from tests.leaderboard.comparison.test_queries import GOOD, POOR
 from tests.leaderboard.entries import make_system, score, scored_dataset
 from tests.leaderboard.open_runs import open_dataset, run_for
 
-pytestmark = [pytest.mark.django_db, pytest.mark.database]
+pytestmark = [pytest.mark.django_db, pytest.mark.sampled_on_postgresql]
 
 
 @pytest.fixture

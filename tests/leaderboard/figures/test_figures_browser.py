@@ -115,7 +115,7 @@ def test_names_in_a_figure_are_text_and_no_colours(page: Page, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("width", "height", "number"),
     [
-        (390, 844, 3),
+        (390, 844, 1),
         pytest.param(390, 844, 7, marks=pytest.mark.long),
         pytest.param(1440, 900, 4, marks=pytest.mark.long),
     ],

@@ -86,6 +86,7 @@ def test_a_model_becomes_a_measured_entry_beside_bm25(small: Dataset, tmp_path: 
     assert job.worker not in job.log
 
 
+@pytest.mark.long
 def test_a_second_job_encodes_nothing_and_what_was_encoded_elsewhere_is_not_timed(small: Dataset) -> None:
     submission = make_submission()
     first = finished(queue_model(small, submission))

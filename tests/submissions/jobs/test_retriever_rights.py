@@ -63,6 +63,7 @@ def test_a_retriever_does_its_jobs_with_the_rights_it_has(tmp_path: Path, settin
     assert Job.objects.filter(kind=Job.Kind.STATISTICS, state=State.DONE).exists()
 
 
+@pytest.mark.long
 def test_a_retriever_encodes_in_shards(
     tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ from tests.submissions.model_jobs import make_published, run_waiting, use_backen
 pytestmark = pytest.mark.django_db
 
 
+@pytest.mark.long
 def test_the_sample_is_made_measured_and_offered(
     tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
