@@ -30,8 +30,8 @@ from submissions.jobs.models.encodings import settle
 from submissions.jobs.worker import registration
 from submissions.jobs.worker.polling import TURNS, dispatcher_is_late, take
 from submissions.models import Worker
-from submissions.notifications.deliveries import forget_old
 from submissions.notifications.sending import NOTIFY, ring_for_notices, take_turn
+from submissions.notifications.webhooks import forget_old
 from submissions.queue.heartbeat import forget_silent_workers
 from submissions.queue.process import AT_WORK, own_queues, refusal, worker_name
 from submissions.queue.queue import WORK, reap, ring_for_waiting, take_requests

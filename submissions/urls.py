@@ -19,7 +19,6 @@ from submissions.api.challenges import ChallengesView
 from submissions.api.quotas import QuotasView
 from submissions.notifications import api as notifications_api
 from submissions.notifications import views as notification_views
-from submissions.notifications import webhook_views
 from submissions.status.metrics import metrics
 from submissions.views import models as model_views
 from submissions.views import submissions, systems
@@ -83,8 +82,8 @@ pages = [
     path("inbox/", notification_views.inbox, name="inbox"),
     path("inbox/read/", notification_views.read, name="inbox-read"),
     path("inbox/preferences/", notification_views.preferences, name="notice-preferences"),
-    path("teams/<slug:slug>/webhooks/", webhook_views.webhooks, name="webhooks"),
-    path("teams/<slug:slug>/webhooks/<int:identifier>/", webhook_views.change_webhook, name="webhook-change"),
+    path("teams/<slug:slug>/webhooks/", notification_views.webhooks, name="webhooks"),
+    path("teams/<slug:slug>/webhooks/<int:identifier>/", notification_views.change_webhook, name="webhook-change"),
     path("account/", include(_never_cached(_accounts))),
 ]
 

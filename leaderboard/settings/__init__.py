@@ -82,7 +82,7 @@ TEMPLATES = [
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
                 "leaderboard.core.context_processors.site",
-                "submissions.notifications.context.unread",
+                "submissions.notifications.inbox.unread_notices",
             ],
         },
     },

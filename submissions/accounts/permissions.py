@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from django.contrib.auth.decorators import login_required
 from django.contrib.auth.models import AnonymousUser
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest, HttpResponse
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
 from rest_framework.request import Request
 
 from leaderboard.core.permissions import has_right, sees
@@ -14,6 +19,12 @@ from leaderboard.models.datasets import Visibility
 from submissions.models import Checkpoint, Job, Submission
 
 Person = User | AnonymousUser
+View = Callable[..., HttpResponse]
+
+
+def personal_page(*methods: str) -> Callable[[View], View]:
+    """A decorator: the page answers these methods, to people who are signed in, and no browser or proxy keeps it."""
+    return lambda view: login_required(never_cache(require_http_methods(methods)(view)))
 
 
 def signed_in(request: HttpRequest | Request) -> User:
@@ -127,3 +138,11 @@ def is_owner(person: Person, team: Team) -> bool:
     if not isinstance(person, User):
         return False
     return team.memberships.filter(user=person, owner=True).exists()
+
+
+def owned_team(person: Person, slug: str) -> Team:
+    """A team that the person owns. Raises Http404 for everybody else."""
+    team = Team.objects.filter(slug=slug).first()
+    if team is None or not is_owner(person, team):
+        raise Http404("There is no such team, or you are not an owner of it.")
+    return team

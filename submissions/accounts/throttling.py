@@ -7,6 +7,8 @@ from rest_framework.request import Request
 from rest_framework.throttling import SimpleRateThrottle
 from rest_framework.views import APIView
 
+from submissions.core.errors import ChangeRefused
+
 
 class _PersonThrottle(SimpleRateThrottle):
     """Counts by person, or by address for those not signed in, from the first request on for the rate's period.
@@ -96,3 +98,15 @@ def seconds_to_wait(throttle: _PersonThrottle, request: HttpRequest) -> int:
     wait = max(1, int(throttle.wait() or 1))
     request.retry_after = wait  # type: ignore[attr-defined]  # what the answer's header says
     return wait
+
+
+class TooManyChanges(ChangeRefused):
+    """Somebody changed too much in a short time."""
+
+    status = 429
+
+
+def limit(throttle: _PersonThrottle, request: HttpRequest) -> None:
+    """Count a page's request. Raises TooManyChanges."""
+    if wait := seconds_to_wait(throttle, request):
+        raise TooManyChanges(slow_down(wait))

@@ -1,4 +1,4 @@
-"""What a submission is refused with: the sender's problems, never a fault of ours."""
+"""What a submission or another change is refused with: the sender's problems, never a fault of ours."""
 
 from __future__ import annotations
 
@@ -39,6 +39,13 @@ class FileReport:
     def as_dict(self) -> dict[str, Any]:
         """The verdict as the API and the job's row hold it."""
         return {"file": self.name, "dataset": self.dataset, **self.report.as_dict()}
+
+
+class ChangeRefused(Exception):
+    """Something cannot be changed so; the message says why and what would be right."""
+
+    #: The status of a page that says it.
+    status = 400
 
 
 class Refused(Exception):

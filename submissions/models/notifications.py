@@ -2,15 +2,53 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
 from django.utils import timezone
 
 #: Of the log of a webhook so many lines are shown.
 LOG_LINES = 50
+#: How long a claim lasts. When a sender dies, another one takes its message after this time.
+CLAIM = timedelta(minutes=2)
+
+
+def is_due() -> Q:
+    """The condition that a message may be sent now."""
+    return Q(not_before=None) | Q(not_before__lte=timezone.now())
+
+
+class OutboxQuerySet(models.QuerySet[Any]):
+    """Messages that are sent from their rows. Each attempt is counted on the row before it is made."""
+
+    #: The column that counts the attempts.
+    counter = "attempts"
+
+    def due(self) -> Self:
+        """Messages that may be sent now."""
+        return self.filter(is_due())
+
+    def held(self, row: Any) -> Self:
+        """The row, unless another sender has claimed it since."""
+        return self.filter(pk=row.pk, **{self.counter: row.attempts})
+
+    def claim(self, row: Any) -> bool:
+        """Take the row for the length of a claim. Returns False where another sender was quicker."""
+        counted = {self.counter: F(self.counter) + 1}
+        if not self.held(row).update(not_before=timezone.now() + CLAIM, **counted):
+            return False
+        setattr(row, self.counter, row.attempts + 1)
+        return True
+
+
+class NoticeQuerySet(OutboxQuerySet):
+    """Notices, some of which are sent by mail."""
+
+    counter = "mail_attempts"
 
 
 class NoticeKind(models.TextChoices):
@@ -48,6 +86,8 @@ class Notice(models.Model):
     not_before = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
+    objects = NoticeQuerySet.as_manager()
+
     class Meta:
         ordering = ["-pk"]
         constraints = [
@@ -59,6 +99,11 @@ class Notice(models.Model):
 
     def __str__(self) -> str:
         return self.subject
+
+    @property
+    def attempts(self) -> int:
+        """How often the mail was tried, by the name that all messages have for it."""
+        return self.mail_attempts
 
 
 class NoticePreference(models.Model):
@@ -80,6 +125,11 @@ class NoticePreference(models.Model):
     def __str__(self) -> str:
         return f"{self.person}: {self.kind}"
 
+    @property
+    def concerns_rounds(self) -> bool:
+        """Whether the kind is about rounds, of which a person may want to be told everywhere."""
+        return self.kind in (NoticeKind.ROUND_OPENING, NoticeKind.ROUND_CLOSING, NoticeKind.ROUND_REVEALED)
+
 
 class AccountMail(models.Model):
     """A mail about an account, with the secret of its link, until it is sent or given up: then the row goes."""
@@ -91,6 +141,8 @@ class AccountMail(models.Model):
     attempts = models.PositiveSmallIntegerField(default=0)
     not_before = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
+
+    objects = OutboxQuerySet.as_manager()
 
     class Meta:
         ordering = ["pk"]
@@ -144,6 +196,8 @@ class Delivery(models.Model):
     answer = models.CharField(max_length=120, blank=True, help_text="What came of the last attempt.")
     created_at = models.DateTimeField(auto_now_add=True)
     sent_at = models.DateTimeField(null=True, blank=True)
+
+    objects = OutboxQuerySet.as_manager()
 
     class Meta:
         ordering = ["-pk"]

@@ -1,5 +1,5 @@
-"""What people are told: rows first, in the transaction of the event; mail and webhooks are sent from the rows.
+"""Notifications: rows are written first, in the transaction of the event; mail and webhooks are sent from the rows.
 
-`finished`, `events` and `rounds` find what there is to tell (the dispatcher asks them every few seconds), `outbox`
-writes it down for each person, `mail` and `deliveries` send it. docs/decisions/0030 says why it is so.
+`events` finds what there is to tell (the dispatcher asks every few seconds), `outbox` writes it down for each person,
+`mail` and `webhooks` send it. docs/decisions/0030 says why.
 """

@@ -1,51 +1,140 @@
-"""`/api/v1/notices/` and `/api/v1/teams/{slug}/webhooks/`. Doors: translate in, one domain call, translate out."""
+"""`/api/v1/notices/` and `/api/v1/teams/{slug}/webhooks/`: each call makes one call of the domain.
+
+The serializers are the schema: they read what calls take and write what calls answer.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from django.shortcuts import get_object_or_404
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
-from rest_framework import status
+from rest_framework import serializers, status
 from rest_framework.pagination import LimitOffsetPagination
-from rest_framework.permissions import IsAuthenticated
+from rest_framework.permissions import SAFE_METHODS, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
+from leaderboard.api.fields import AddressField, Answer, IsSetField, MomentField
 from leaderboard.core.http.api_errors import ErrorSerializer
-from submissions.accounts.permissions import signed_in
+from leaderboard.core.text.numbers import parse_number
+from submissions.accounts.permissions import owned_team, signed_in
 from submissions.accounts.throttling import ChangeThrottle
-from submissions.api.requests import malformed, truth
-from submissions.models import Scope, Webhook
-from submissions.notifications.deliveries import send_test
+from submissions.api.requests import FlagField, RequestSerializer, list_of, malformed, truth
+from submissions.models import NoticeKind, Scope, Webhook
+from submissions.notifications.forms import WebhookForm
 from submissions.notifications.inbox import inbox_of, mark_read, unread_count
-from submissions.notifications.serializers import (
-    DeliverySerializer,
-    NewWebhookSerializer,
-    NoticePageSerializer,
-    NoticeSerializer,
-    ReadAnswer,
-    ReadRequest,
-    SwitchRequest,
-    WebhookDetailSerializer,
-    WebhookRequest,
-    WebhookSerializer,
-)
-from submissions.notifications.webhook_views import owned_team
 from submissions.notifications.webhooks import (
     TooManyWebhooks,
     add_webhook,
-    remove_webhook,
     rotate_secret,
+    send_test,
     switch_off,
     switch_on,
 )
 
-_SLUG = OpenApiParameter(
-    "slug", str, OpenApiParameter.PATH, description="The team's slug; you are an owner of it."
-)
-_WEBHOOK = OpenApiParameter("identifier", int, OpenApiParameter.PATH, description="The webhook's id.")
-_ERRORS = {401: ErrorSerializer, 404: ErrorSerializer}
-_BUSY = {429: OpenApiResponse(ErrorSerializer, "Too many changes; `Retry-After` says when to send.")}
+
+class NoticeSerializer(Answer):
+    """Something that you were told."""
+
+    id = serializers.IntegerField(source="pk")
+    kind = serializers.ChoiceField(choices=NoticeKind.choices)
+    subject = serializers.CharField()
+    text = serializers.CharField()
+    url = AddressField(source="path", allow_null=True, help_text="Where to read more.")
+    at = MomentField(source="created_at")
+    read = IsSetField(source="read_at")
+
+
+class NoticePageSerializer(Answer):
+    """A page of notices."""
+
+    count = serializers.IntegerField(help_text="On all pages.")
+    unread = serializers.IntegerField(help_text="How many you have not read, up to 100.")
+    next = serializers.URLField(allow_null=True)
+    previous = serializers.URLField(allow_null=True)
+    results = NoticeSerializer(many=True)
+
+
+class ReadRequest(RequestSerializer):
+    """Which notices you have read."""
+
+    id = serializers.ListField(
+        child=serializers.IntegerField(), required=False, help_text="May repeat; left out: all of them."
+    )
+
+    def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """The numbers, None for all. Raises ApiError."""
+        numbers = [parse_number(text) for text in list_of(data, "id")]
+        if None in numbers:
+            raise malformed("id", "id: not the id of a notice.", "Send numbers.")
+        return {"id": numbers if "id" in data else None}
+
+
+class ReadAnswer(Answer):
+    """What was marked."""
+
+    marked = serializers.IntegerField(help_text="How many were unread before.")
+    unread = serializers.IntegerField()
+
+
+class WebhookSerializer(Answer):
+    """An address that finished and rescored results are sent to."""
+
+    id = serializers.IntegerField(source="pk")
+    url = serializers.URLField()
+    active = serializers.BooleanField(help_text="False: it took nothing for days, or was switched off.")
+    created = MomentField(source="created_at")
+
+
+class DeliverySerializer(Answer):
+    """A message to a webhook."""
+
+    id = serializers.CharField(source="body.id", help_text="As in webhook-id.")
+    event = serializers.CharField()
+    state = serializers.ChoiceField(choices=["waiting", "sent", "failed"])
+    attempts = serializers.IntegerField()
+    answer = serializers.CharField(help_text="What came of the last attempt.")
+    at = MomentField(source="created_at")
+
+
+class WebhookDetailSerializer(WebhookSerializer):
+    """The same with the last messages."""
+
+    deliveries = DeliverySerializer(many=True, source="latest_deliveries", help_text="The last 50.")
+
+
+class NewWebhookSerializer(WebhookSerializer):
+    """The same with its secret, which is shown this once."""
+
+    secret = serializers.CharField(help_text="The key of the signature. Keep it: it is never shown again.")
+
+
+class WebhookRequest(RequestSerializer):
+    """A new webhook."""
+
+    url = serializers.URLField(max_length=500, help_text="https, port 443 or 8443.")
+
+    def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """As the page reads it. Raises ApiError."""
+        form = WebhookForm(data)
+        if not form.is_valid():
+            raise malformed("webhook", str(form.errors["url"][0]))
+        return form.cleaned_data
+
+
+class SwitchRequest(RequestSerializer):
+    """Whether a webhook is sent to."""
+
+    active = FlagField(help_text="true: send to it again. To stop for good, delete it.")
+
+    def to_internal_value(self, data: Mapping[str, Any]) -> dict[str, Any]:
+        """Whether. Raises ApiError."""
+        if "active" not in data:
+            raise malformed("webhook", "Send active=true or active=false.")
+        return super().to_internal_value(data)
 
 
 class NoticesView(APIView):
@@ -98,35 +187,58 @@ class ReadView(APIView):
         return Response({"marked": marked, "unread": unread_count(person)})
 
 
-class WebhooksView(APIView):
-    """A team's webhooks."""
+_SLUG = OpenApiParameter(
+    "slug", str, OpenApiParameter.PATH, description="The team's slug; you are an owner of it."
+)
+_WEBHOOK = OpenApiParameter("identifier", int, OpenApiParameter.PATH, description="The webhook's id.")
+_ERRORS = {401: ErrorSerializer, 404: ErrorSerializer}
+_BUSY = {429: OpenApiResponse(ErrorSerializer, "Too many changes; `Retry-After` says when to send.")}
 
-    required_scope = {"GET": Scope.READ, "POST": Scope.MANAGE}
+
+def _schema(summary: str, answers: Mapping[int, Any], *, changes: bool = True, **options: Any) -> Any:
+    """The schema of a call about one webhook."""
+    options = {"parameters": [_SLUG, _WEBHOOK], **options}
+    responses = {**answers, **_ERRORS, **(_BUSY if changes else {})}
+    return extend_schema(summary=summary, responses=responses, tags=["webhooks"], **options)
+
+
+class _WebhookCall(APIView):
+    """A call about webhooks, which exist only for owners of their team."""
+
     permission_classes = [IsAuthenticated]
 
     def get_throttles(self) -> list[ChangeThrottle]:  # type: ignore[override]
         """Only changes are counted."""
-        return [ChangeThrottle()] if self.request.method == "POST" else []
+        return [] if self.request.method in SAFE_METHODS else [ChangeThrottle()]
 
-    @extend_schema(
-        summary="A team's webhooks",
-        operation_id="webhooks_list",
+    def find(self, request: Request, slug: str, identifier: int) -> Webhook:
+        """The webhook. Raises Http404."""
+        return get_object_or_404(Webhook, pk=identifier, team=owned_team(request.user, slug))
+
+
+class WebhooksView(_WebhookCall):
+    """A team's webhooks."""
+
+    required_scope = {"GET": Scope.READ, "POST": Scope.MANAGE}
+
+    @_schema(
+        "A team's webhooks",
+        {200: WebhookSerializer(many=True)},
+        changes=False,
         parameters=[_SLUG],
-        responses={200: WebhookSerializer(many=True), **_ERRORS},
-        tags=["webhooks"],
+        operation_id="webhooks_list",
     )
     def get(self, request: Request, slug: str) -> Response:
         """Where finished and rescored results are sent to. For owners of the team."""
         rows = Webhook.objects.filter(team=owned_team(request.user, slug))
         return Response(WebhookSerializer(rows, many=True).data)
 
-    @extend_schema(
-        summary="Add a webhook",
-        operation_id="webhooks_create",
+    @_schema(
+        "Add a webhook",
+        {201: NewWebhookSerializer, 400: ErrorSerializer},
         parameters=[_SLUG],
         request=WebhookRequest,
-        responses={201: NewWebhookSerializer, 400: ErrorSerializer, **_ERRORS, **_BUSY},
-        tags=["webhooks"],
+        operation_id="webhooks_create",
     )
     def post(self, request: Request, slug: str) -> Response:
         """Have finished and rescored results sent to an address. The secret is in this answer alone."""
@@ -138,94 +250,59 @@ class WebhooksView(APIView):
         return Response(NewWebhookSerializer(added).data, status=status.HTTP_201_CREATED)
 
 
-class _OneWebhook(APIView):
-    """A call about one webhook, which exists only for owners of its team."""
-
-    permission_classes = [IsAuthenticated]
-
-    def get_throttles(self) -> list[ChangeThrottle]:  # type: ignore[override]
-        """Only changes are counted."""
-        return [] if self.request.method == "GET" else [ChangeThrottle()]
-
-    def find(self, request: Request, slug: str, identifier: int) -> Webhook:
-        """The webhook. Raises Http404."""
-        return get_object_or_404(Webhook, pk=identifier, team=owned_team(request.user, slug))
-
-
-class WebhookView(_OneWebhook):
+class WebhookView(_WebhookCall):
     """One webhook."""
 
     required_scope = {"GET": Scope.READ, "PATCH": Scope.MANAGE, "DELETE": Scope.MANAGE}
 
-    @extend_schema(
-        summary="A webhook and what was sent to it",
+    @_schema(
+        "A webhook and what was sent to it",
+        {200: WebhookDetailSerializer},
+        changes=False,
         operation_id="webhooks_retrieve",
-        parameters=[_SLUG, _WEBHOOK],
-        responses={200: WebhookDetailSerializer, **_ERRORS},
-        tags=["webhooks"],
     )
     def get(self, request: Request, slug: str, identifier: int) -> Response:
         """The last messages, with what came of each."""
         return Response(WebhookDetailSerializer(self.find(request, slug, identifier)).data)
 
-    @extend_schema(
-        summary="Switch a webhook on or off",
-        parameters=[_SLUG, _WEBHOOK],
+    @_schema(
+        "Switch a webhook on or off",
+        {200: WebhookDetailSerializer, 400: ErrorSerializer},
         request=SwitchRequest,
-        responses={200: WebhookDetailSerializer, 400: ErrorSerializer, **_ERRORS, **_BUSY},
-        tags=["webhooks"],
     )
     def patch(self, request: Request, slug: str, identifier: int) -> Response:
         """Set `active` to true or false."""
-        found = self.find(request, slug, identifier)
-        (switch_on if SwitchRequest.read(request)["active"] else switch_off)(found)
-        found.refresh_from_db()
-        return Response(WebhookDetailSerializer(found).data)
+        webhook = self.find(request, slug, identifier)
+        (switch_on if SwitchRequest.read(request)["active"] else switch_off)(webhook)
+        webhook.refresh_from_db()
+        return Response(WebhookDetailSerializer(webhook).data)
 
-    @extend_schema(
-        summary="Remove a webhook",
-        operation_id="webhooks_destroy",
-        parameters=[_SLUG, _WEBHOOK],
-        responses={204: None, **_ERRORS, **_BUSY},
-        tags=["webhooks"],
-    )
+    @_schema("Remove a webhook", {204: None}, operation_id="webhooks_destroy")
     def delete(self, request: Request, slug: str, identifier: int) -> Response:
         """Send nothing more to it, and forget what was sent."""
-        remove_webhook(self.find(request, slug, identifier))
+        self.find(request, slug, identifier).delete()
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-class RotateView(_OneWebhook):
+class RotateView(_WebhookCall):
     """A new secret."""
 
     required_scope = Scope.MANAGE
 
-    @extend_schema(
-        summary="Give a webhook a new secret",
-        parameters=[_SLUG, _WEBHOOK],
-        request=None,
-        responses={200: NewWebhookSerializer, **_ERRORS, **_BUSY},
-        tags=["webhooks"],
-    )
+    @_schema("Give a webhook a new secret", {200: NewWebhookSerializer}, request=None)
     def post(self, request: Request, slug: str, identifier: int) -> Response:
         """It signs all that is sent from now on. It is in this answer alone."""
-        found = self.find(request, slug, identifier)
-        rotate_secret(found)
-        return Response(NewWebhookSerializer(found).data)
+        webhook = self.find(request, slug, identifier)
+        rotate_secret(webhook)
+        return Response(NewWebhookSerializer(webhook).data)
 
 
-class TestView(_OneWebhook):
+class TestView(_WebhookCall):
     """A test."""
 
     required_scope = Scope.MANAGE
 
-    @extend_schema(
-        summary="Test a webhook",
-        parameters=[_SLUG, _WEBHOOK],
-        request=None,
-        responses={202: DeliverySerializer, **_ERRORS, **_BUSY},
-        tags=["webhooks"],
-    )
+    @_schema("Test a webhook", {202: DeliverySerializer}, request=None)
     def post(self, request: Request, slug: str, identifier: int) -> Response:
         """Send an event `test`; the webhook's own call says what came of it."""
         sent = send_test(self.find(request, slug, identifier))

@@ -1,6 +1,8 @@
-"""Events that the board causes, each taken once.
+"""Finds what there is to tell people, and writes it down, each event once: submissions that ended, rounds that open or
+close soon, and what boards cause, which `leaderboard.core.work_requests.request_notice` asks for as rows.
 
-`leaderboard.core.work_requests.request_notice` asks for them as rows.
+The notices, the messages to webhooks and the mark that the event was told are one transaction: a crash tells nobody, or
+everybody once.
 """
 
 from __future__ import annotations
@@ -8,29 +10,196 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.utils import timezone
 
-from leaderboard.models import Challenge, Entry, Rescore, User, WorkRequest
-from leaderboard.rounds.lifecycle import listed_rounds
-from submissions.models import NoticeKind, Submission
-from submissions.notifications.deliveries import deliver, has_webhooks
+from leaderboard.core.http.site_url import own_address
+from leaderboard.models import Challenge, Dataset, Entry, Membership, Rescore, Round, User, WorkRequest
+from leaderboard.rounds.lifecycle import datasets_of, listed_rounds
+from submissions.models import TERMINAL, Job, NoticeKind, State, Submission
 from submissions.notifications.messages import (
+    bulk_message,
     challenge_message,
+    ended_message,
     rescored_message,
     rescored_outcomes,
     round_message,
 )
-from submissions.notifications.outbox import members, tell
-from submissions.notifications.results import result_body, status_of
-from submissions.notifications.rounds import people_of_round
+from submissions.notifications.outbox import members, notify
+from submissions.notifications.webhooks import deliver, has_webhooks
+from submissions.status.description import SubmissionStatus, describe, with_jobs
+from submissions.status.scores import outcome_text
 
 logger = logging.getLogger(__name__)
 
-#: Of a team's results so many are told one by one; the board has all.
+#: What ended longer ago is no news: what an older release never told of, or a site that was switched off.
+NEWS_FOR = timedelta(days=3)
+#: At most so many submissions at a time, so that everything else has its turn.
+AT_A_TIME = 50
+#: Of a team's rescored results so many are told one by one; the board has all.
 OUTCOMES = 10
+#: How long before its end a round is said to close. One that lasts no longer is announced when it opens, and no more.
+BEFORE_CLOSING = timedelta(hours=24)
+
+#: What a submission's end is, as a kind of notice. What its people ended themselves they know.
+KINDS = {
+    State.DONE: NoticeKind.FINISHED,
+    State.REJECTED: NoticeKind.REJECTED,
+    State.FAILED: NoticeKind.FAILED,
+    State.TIMED_OUT: NoticeKind.FAILED,
+}
+#: What a round is announced as.
+ANNOUNCED = (NoticeKind.ROUND_OPENING, NoticeKind.ROUND_CLOSING)
+
+
+def tell_of_ended() -> int:
+    """Tell of every submission whose jobs all ended and whose people have not been told. Returns how many ended."""
+    bulks = sum(_tell_of_bulk(bulk) for bulk in ended_bulks())
+    return bulks + _tell_of_each(_tell_of_submission, with_jobs(ended_submissions())[:AT_A_TIME])
+
+
+def _tell_of_each(tell: Callable[[Any], bool], rows: Iterable[Any]) -> int:
+    """Tell of each in a transaction of its own; a fault keeps no other from being told. Returns how many were told."""
+    count = 0
+    for row in rows:
+        try:
+            with transaction.atomic():
+                count += tell(row)
+        except Exception:
+            logger.exception("people could not be told of %s %s", row._meta.verbose_name, row.pk)
+    return count
+
+
+def ended_submissions() -> QuerySet[Submission]:
+    """Submissions whose jobs all ended, with no result that waits for its turn, and whose people have not been told.
+
+    Those of a bulk import are told of together.
+    """
+    jobs = Job.objects.filter(submission=OuterRef("pk"))
+    ended = Submission.objects.filter(*_all_ended(jobs), Exists(jobs), noticed_at=None, bulk="")
+    return ended.order_by("created_at", "pk")
+
+
+def ended_bulks() -> list[str]:
+    """Bulk imports whose jobs all ended and whose people have not been told."""
+    jobs = Job.objects.filter(submission__bulk=OuterRef("bulk"))
+    ended = Submission.objects.filter(*_all_ended(jobs), noticed_at=None).exclude(bulk="")
+    return list(ended.order_by("bulk").values_list("bulk", flat=True).distinct())
+
+
+def _all_ended(jobs: QuerySet[Job]) -> tuple[Exists, Exists]:
+    """The conditions that no job is under way, and no result waits for its turn."""
+    in_turn = jobs.filter(entry__visibility=Entry.Visibility.HELD, entry__due_at__lte=timezone.now())
+    return ~Exists(jobs.exclude(state__in=TERMINAL)), ~Exists(in_turn)
+
+
+@transaction.atomic
+def _tell_of_bulk(bulk: str) -> int:
+    """One notice of all of an import's submissions, unless another turn has told of it; webhooks get each result."""
+    submissions = list(with_jobs(Submission.objects.filter(bulk=bulk).order_by("created_at", "pk")))
+    if not Submission.objects.filter(bulk=bulk, noticed_at=None).update(noticed_at=timezone.now()):
+        return 0
+    statuses = [describe(each, complete=True, compare=False) for each in submissions]
+    notify(members([submissions[0].team]), bulk_message(bulk, statuses))
+    if has_webhooks(submissions[0].team):
+        for status in statuses:
+            _deliver_result(status)
+    return len(statuses)
+
+
+def _tell_of_submission(submission: Submission) -> bool:
+    """Tell of one submission, unless another turn has."""
+    now = timezone.now()
+    if not Submission.objects.filter(pk=submission.pk, noticed_at=None).update(noticed_at=now):
+        return False
+    status = describe(submission, complete=True, compare=False)
+    jobs = submission.jobs.all()
+    ended = [job.finished_at for job in jobs if job.finished_at]
+    # An entry is published later than its job ended where it waited for its turn.
+    ended += [job.entry.published_at for job in jobs if job.entry is not None]
+    if status.state in KINDS and max(ended, default=now) > now - NEWS_FOR:
+        notify(members([submission.team]), ended_message(KINDS[status.state], status))
+        _deliver_result(status)
+    return True
+
+
+def _deliver_result(status: SubmissionStatus) -> None:
+    submission = status.submission
+    deliver(submission.team, "finished", f"submission-{submission.pk}", result_body(status))
+
+
+def result_body(status: SubmissionStatus, dataset: Dataset | None = None) -> dict[str, Any]:
+    """What a webhook is told of a submission: its state, the scores as published and the outcome in words.
+
+    `dataset`: of this one alone.
+    """
+    submission = status.submission
+    parts = {
+        part.jobs[0].job.dataset.slug: part
+        for part in status.parts
+        if dataset is None or part.jobs[0].job.dataset_id == dataset.pk
+    }
+    return {
+        "submission": submission.pk,
+        "system": submission.system.slug,
+        "team": submission.team.slug,
+        "url": own_address() + submission.get_absolute_url(),
+        "state": status.state.value,
+        "datasets": list(parts),
+        "scores": {
+            slug: {score.measure: score.value for score in (part.seeds or part.jobs[0]).scores}
+            for slug, part in parts.items()
+        },
+        "outcome": outcome_text(submission, dataset),
+    }
+
+
+def announce_rounds() -> int:
+    """Tell of every round that opened or closes soon and was not announced as such. Returns how many were."""
+    return sum(_tell_of_each(partial(_announce, kind), _unannounced(kind)) for kind in ANNOUNCED)
+
+
+def has_announcements() -> bool:
+    """Whether `announce_rounds` would tell anybody of anything."""
+    return any(_unannounced(kind) for kind in ANNOUNCED)
+
+
+def _unannounced(kind: NoticeKind) -> list[Round]:
+    """The rounds that take runs now and were not announced so; not those of a dataset that has no page yet."""
+    now = timezone.now()
+    rounds = listed_rounds().filter(opens_at__lte=now, closes_at__gt=now)
+    if kind == NoticeKind.ROUND_CLOSING:
+        rounds = rounds.filter(closes_at__lte=now + BEFORE_CLOSING)
+    return [
+        round_
+        for round_ in rounds
+        if kind.value not in round_.announced
+        and (kind == NoticeKind.ROUND_OPENING or round_.closes_at - round_.opens_at > BEFORE_CLOSING)
+    ]
+
+
+def _announce(kind: NoticeKind, round_: Round) -> bool:
+    row = Round.objects.select_for_update(no_key=True).get(pk=round_.pk)
+    if kind.value in row.announced:
+        return False
+    announced = {**row.announced, kind.value: timezone.now().isoformat()}
+    Round.objects.filter(pk=row.pk).update(announced=announced)
+    notify(people_of_round(round_, kind), round_message(kind, round_))
+    return True
+
+
+def people_of_round(round_: Round, kind: NoticeKind) -> list[User]:
+    """Whom a round concerns: people of teams that submitted to its datasets, and who wants to know of every round."""
+    submitted = Submission.objects.filter(jobs__dataset__in=datasets_of(round_))
+    teams = Membership.objects.filter(team__in=submitted.values("team"))
+    wanted = Q(notice_preferences__kind=kind, notice_preferences__everywhere=True)
+    concerned = Q(pk__in=teams.values("user")) | wanted
+    return list(User.objects.filter(concerned, is_active=True).distinct().order_by("pk"))
 
 
 def take_events() -> int:
@@ -38,24 +207,18 @@ def take_events() -> int:
 
     What an event names may be gone by now; then there is nobody to tell.
     """
-    count = 0
-    for request in WorkRequest.objects.filter(kind=WorkRequest.Kind.NOTIFY, taken_at=None):
-        try:
-            count += _take(request)
-        except Exception:
-            logger.exception("notice %s could not be written", request.pk)
-    return count
+    requests = WorkRequest.objects.filter(kind=WorkRequest.Kind.NOTIFY, taken_at=None)
+    return _tell_of_each(_take_event, requests)
 
 
-@transaction.atomic
-def _take(request: WorkRequest) -> bool:
+def _take_event(request: WorkRequest) -> bool:
     if not WorkRequest.objects.filter(pk=request.pk, taken_at=None).update(taken_at=timezone.now()):
         return False
-    teller = _TELLERS.get(request.payload.get("event", ""))
-    if teller is None:
-        logger.error("nobody knows whom to tell of the event of request %s", request.pk)
+    tell = _EVENTS.get(request.payload.get("event", ""))
+    if tell is None:
+        logger.error("the event of request %s is unknown", request.pk)
         return False
-    teller(request.payload)
+    tell(request.payload)
     return True
 
 
@@ -70,23 +233,24 @@ def _rescored(payload: Mapping[str, Any]) -> None:
     by_team: dict[int, list[Submission]] = defaultdict(list)
     for submission in submissions.select_related("system", "team").order_by("-created_at"):
         by_team[submission.team_id].append(submission)
-    said = _outcomes(rescore, entries, by_team)
+    outcomes = _outcomes_by_team(rescore, list(entries), by_team)
     for person in members(by_team):
         teams = set(person.memberships.values_list("team", flat=True)) & set(by_team)
-        tell([person], rescored_message(rescore, [each for team in sorted(teams) for each in said[team]]))
+        lines = [line for team in sorted(teams) for line in outcomes[team]]
+        notify([person], rescored_message(rescore, lines))
     for own in by_team.values():
         if has_webhooks(own[0].team):
             for submission in own:
-                body = result_body(submission, status_of(submission.pk), rescore.dataset)
+                current = with_jobs(Submission.objects.filter(pk=submission.pk)).get()
+                body = result_body(describe(current, complete=True, compare=False), rescore.dataset)
                 deliver(submission.team, "rescored", f"rescore-{rescore.pk}-{submission.pk}", body)
 
 
-def _outcomes(
-    rescore: Rescore, entries: Iterable[Entry], by_team: Mapping[int, Sequence[Submission]]
+def _outcomes_by_team(
+    rescore: Rescore, entries: Sequence[Entry], by_team: Mapping[int, Sequence[Submission]]
 ) -> dict[int, list[str]]:
-    """By team what is told of its results, the newest submissions first."""
+    """What each team is told of its results, the newest submissions first."""
     by_submission: dict[str, list[str]] = defaultdict(list)
-    entries = list(entries)
     lines = rescored_outcomes(rescore, entries)
     for entry in entries:
         if entry.pk in lines:
@@ -101,7 +265,7 @@ def _round_revealed(payload: Mapping[str, Any]) -> None:
     round_ = listed_rounds().filter(pk=payload["round"]).first()
     if round_ is not None and round_.revealed_at is not None:
         kind = NoticeKind.ROUND_REVEALED
-        tell(people_of_round(round_, kind), round_message(kind, round_))
+        notify(people_of_round(round_, kind), round_message(kind, round_))
 
 
 def _challenged(payload: Mapping[str, Any]) -> None:
@@ -115,10 +279,10 @@ def _challenged(payload: Mapping[str, Any]) -> None:
         people = {person.pk: person for person in members([challenge.system.team])}
     if challenge.state != Challenge.State.OPEN and challenge.raised_by.is_active:
         people.setdefault(challenge.raised_by_id, challenge.raised_by)
-    tell(people.values(), challenge_message(challenge))
+    notify(people.values(), challenge_message(challenge))
 
 
-_TELLERS: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
+_EVENTS: Mapping[str, Callable[[Mapping[str, Any]], None]] = {
     NoticeKind.RESCORED.value: _rescored,
     NoticeKind.ROUND_REVEALED.value: _round_revealed,
     NoticeKind.CHALLENGED.value: _challenged,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django import forms
 from django.core.exceptions import ValidationError
 
-from submissions.notifications.addresses import AddressRefused, target_of
+from submissions.notifications.webhook_client import AddressRefused, parse_target
 
 
 class WebhookForm(forms.Form):
@@ -22,7 +22,7 @@ class WebhookForm(forms.Form):
         """The address. Raises ValidationError for one that nothing is sent to."""
         url: str = self.cleaned_data["url"]
         try:
-            target_of(url)
+            parse_target(url)
         except AddressRefused as refusal:
             raise ValidationError(str(refusal)) from None
         return url

@@ -1,4 +1,8 @@
-"""Sending the mail that waits in the outbox. Never in a web request; a row is claimed for each attempt."""
+"""Sends the mail that waits: about accounts, and of notices. Never in a web request.
+
+Whoever signs up waits for no mail server, and the web processes need no way to one. Mail about accounts carries secrets
+of links, so its row lasts until it is sent, or was tried as often as other mail.
+"""
 
 from __future__ import annotations
 
@@ -8,128 +12,159 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 from email.utils import parseaddr
-from typing import TypeVar
+from typing import Any
 
 from django.conf import settings
 from django.core.mail import EmailMessage, get_connection
-from django.core.mail.backends.base import BaseEmailBackend
-from django.db.models import F, Model, Q, QuerySet
 from django.urls import reverse
 from django.utils import timezone
 
 from leaderboard.core.http.site_url import own_address
-from submissions.models import Notice
+from submissions.models import AccountMail, Notice
+from submissions.models.notifications import OutboxQuerySet
 
 logger = logging.getLogger(__name__)
-
-Row = TypeVar("Row", bound=Model)
 
 ATTEMPTS = 3
 #: How long after the first and the second failure it is tried again.
 BACKOFF = (timedelta(minutes=1), timedelta(minutes=15))
-#: How long a claim lasts: whoever died while sending leaves the mail to another after it.
-CLAIM = timedelta(minutes=2)
-#: What lies in one mail and says nothing of the server: the next mail may go.
+#: Errors that concern one mail and say nothing about the server: the next mail may go.
 OF_ONE_MAIL = (smtplib.SMTPRecipientsRefused, smtplib.SMTPSenderRefused, smtplib.SMTPDataError, ValueError)
 
 
-def mail_is_due() -> bool:
-    """Whether any mail is to be sent now."""
-    return _due().exists()
-
-
-def send_mail(until: float) -> int:
-    """Send what is due until `time.monotonic()` is `until`, or the server is away. Returns how many were sent."""
-    return send_each(until, "notice", _claim, _message, _sent, _failed)
-
-
-def send_each(
-    until: float,
-    kind: str,
-    claim: Callable[[], Row | None],
-    message: Callable[[Row, BaseEmailBackend], EmailMessage],
-    sent: Callable[[Row], object],
-    failed: Callable[[Row], object],
-) -> int:
-    """Claim rows and send the mail of each until `time.monotonic()` is `until`, or the server is away.
-
-    Returns how many were sent. `kind` is what the log calls a row.
+class Mailer:
+    """Sends one kind of mail from its rows. A subclass says which rows wait, and has `message`, `mark_sent` and
+    `give_up` for one of them.
     """
-    count = 0
-    connection: BaseEmailBackend = get_connection()
-    try:
-        while time.monotonic() < until and (row := claim()) is not None:
-            try:
-                message(row, connection).send()
-            except Exception as error:
-                # No text of the error: servers repeat the address in it.
-                logger.warning("%s %s could not be mailed: %s", kind, row.pk, type(error).__name__)
-                failed(row)
-                connection.close()
-                if not isinstance(error, OF_ONE_MAIL):
-                    break
-            else:
-                sent(row)
-                count += 1
-    finally:
-        connection.close()
-    return count
+
+    #: What the log calls a row.
+    kind: str
+    message: Callable[[Any], EmailMessage]
+    mark_sent: Callable[[Any], None]
+    give_up: Callable[[Any], None]
+
+    def waiting(self) -> OutboxQuerySet:
+        """The rows whose mail is not sent yet."""
+        raise NotImplementedError
+
+    def is_due(self) -> bool:
+        """Whether any mail is to be sent now."""
+        return self.waiting().due().exists()
+
+    def send(self, until: float) -> int:
+        """Send what is due until `time.monotonic()` is `until`, or the server is away. Returns how many were sent."""
+        count = 0
+        connection = get_connection()
+        try:
+            while time.monotonic() < until and (row := self.claim()) is not None:
+                try:
+                    message = self.message(row)
+                    message.connection = connection
+                    message.send()
+                except Exception as error:
+                    # The error's own text stays out of the log: servers repeat the address in it.
+                    logger.warning("%s %s could not be mailed: %s", self.kind, row.pk, type(error).__name__)
+                    self.retry_later(row)
+                    connection.close()
+                    if not isinstance(error, OF_ONE_MAIL):
+                        break
+                else:
+                    self.mark_sent(row)
+                    count += 1
+        finally:
+            connection.close()
+        return count
+
+    def claim(self) -> Any:
+        """Take the oldest row that is due, or None. One that was tried for the last time by a sender that died, or
+        whose person is gone, is given up.
+        """
+        while (row := self.waiting().due().order_by("pk").first()) is not None:
+            if row.attempts >= ATTEMPTS or not self.is_wanted(row):
+                self.give_up(row)
+            elif self.waiting().claim(row):
+                return row
+        return None
+
+    def is_wanted(self, row: Any) -> bool:
+        """Whether anybody is there to read it."""
+        return True
+
+    def retry_later(self, row: Any) -> None:
+        """Try again after a while; give up after the last attempt."""
+        if row.attempts >= ATTEMPTS:
+            self.give_up(row)
+        else:
+            not_before = timezone.now() + BACKOFF[row.attempts - 1]
+            self.waiting().held(row).update(not_before=not_before)
 
 
-def _sent(notice: Notice) -> None:
-    _settle(notice, mail_state="sent", not_before=None)
+class AccountMailer(Mailer):
+    """Sends mail about accounts: verifying an address, a new password, what has changed, an invitation."""
+
+    kind = "account mail"
+
+    def waiting(self) -> OutboxQuerySet:
+        """Every row: a row goes with its mail."""
+        return AccountMail.objects.all()
+
+    def message(self, row: AccountMail) -> EmailMessage:
+        """The mail as it was written down."""
+        return EmailMessage(
+            row.subject, row.text, row.sender, [row.address], headers=_headers("account", row)
+        )
+
+    def mark_sent(self, row: AccountMail) -> None:
+        """Delete the row, and with it the secret of its link."""
+        self.waiting().held(row).delete()
+
+    def give_up(self, row: AccountMail) -> None:
+        """Delete the row."""
+        self.mark_sent(row)
+        logger.warning("account mail %s is given up", row.pk)
 
 
-def _due() -> QuerySet[Notice]:
-    now = timezone.now()
-    return Notice.objects.filter(Q(not_before=None) | Q(not_before__lte=now), mail_state="waiting")
+class NoticeMailer(Mailer):
+    """Sends notices to people who want them by mail."""
+
+    kind = "notice"
+
+    def waiting(self) -> OutboxQuerySet:
+        """Notices whose mail is not sent yet."""
+        return Notice.objects.filter(mail_state="waiting").select_related("person")
+
+    def message(self, row: Notice) -> EmailMessage:
+        """The text, where to read more, and where to choose what mail to have."""
+        address = own_address()
+        preferences = address + reverse("notice-preferences")
+        parts = [row.text]
+        if row.path:
+            parts.append(address + row.path)
+        parts.append(f"-- \n{settings.SITE_NAME}. Choose what you are told of: {preferences}\n")
+        return EmailMessage(
+            subject=" ".join(row.subject.split()),
+            body="\n\n".join(parts),
+            to=[row.person.email],
+            headers={**_headers("notice", row), "List-Unsubscribe": f"<{preferences}>"},
+        )
+
+    def mark_sent(self, row: Notice) -> None:
+        """Keep the notice as sent."""
+        self.waiting().held(row).update(mail_state="sent", not_before=None)
+
+    def give_up(self, row: Notice) -> None:
+        """Have the inbox show it, whatever the person's wish, and say that it could not be mailed."""
+        self.waiting().held(row).update(mail_state="failed", in_inbox=True)
+
+    def is_wanted(self, row: Notice) -> bool:
+        """Whether the person can still sign in."""
+        return row.person.is_active
 
 
-def _claim() -> Notice | None:
-    """Take the oldest mail that is due, for the length of a claim."""
-    while (found := _due().order_by("pk").select_related("person").first()) is not None:
-        if found.mail_attempts >= ATTEMPTS or not found.person.is_active:
-            _settle(found, mail_state="failed", in_inbox=True)  # it ended in the middle of the last attempt
-            continue
-        mine = _due().filter(pk=found.pk, mail_attempts=found.mail_attempts)
-        if mine.update(mail_attempts=F("mail_attempts") + 1, not_before=timezone.now() + CLAIM):
-            found.mail_attempts += 1
-            return found
-    return None
-
-
-def _failed(notice: Notice) -> None:
-    """Try again later; after the last attempt the inbox has it, whatever the person's wish, and says so."""
-    if notice.mail_attempts >= ATTEMPTS:
-        _settle(notice, mail_state="failed", in_inbox=True)
-    else:
-        _settle(notice, not_before=timezone.now() + BACKOFF[notice.mail_attempts - 1])
-
-
-def _settle(notice: Notice, **changes: object) -> None:
-    """Note what came of an attempt, unless somebody else has claimed the mail since."""
-    Notice.objects.filter(pk=notice.pk, mail_attempts=notice.mail_attempts, mail_state="waiting").update(
-        **changes
-    )
-
-
-def _message(notice: Notice, connection: BaseEmailBackend) -> EmailMessage:
-    address = own_address()
-    preferences = address + reverse("notice-preferences")
-    parts = [notice.text]
-    if notice.path:
-        parts.append(address + notice.path)
-    parts.append(f"-- \n{settings.SITE_NAME}. Choose what you are told of: {preferences}\n")
+def _headers(kind: str, row: AccountMail | Notice) -> dict[str, str]:
+    """The same for each attempt: a mail program that gets the mail twice shows it once."""
     domain = parseaddr(settings.DEFAULT_FROM_EMAIL)[1].rpartition("@")[2] or "localhost"
-    return EmailMessage(
-        subject=" ".join(notice.subject.split()),
-        body="\n\n".join(parts),
-        to=[notice.person.email],
-        headers={
-            # The same for each attempt: a program that gets it twice shows it once.
-            "Message-ID": f"<notice-{notice.pk}@{domain}>",
-            "List-Unsubscribe": f"<{preferences}>",
-            "Auto-Submitted": "auto-generated",
-        },
-        connection=connection,
-    )
+    return {"Message-ID": f"<{kind}-{row.pk}@{domain}>", "Auto-Submitted": "auto-generated"}
+
+
+account_mailer, notice_mailer = AccountMailer(), NoticeMailer()

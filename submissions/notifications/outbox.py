@@ -1,4 +1,4 @@
-"""Writing a notice down, for each person as they wish to be told. The rows are the inbox and the outbox of mail."""
+"""Writes a notice down for each person, as they wish to be told. The rows are the inbox and the outbox of mail."""
 
 from __future__ import annotations
 
@@ -22,37 +22,34 @@ class Message:
     path: str = ""
 
 
-def tell(people: Iterable[User], message: Message) -> int:
-    """Write the message down for everyone of them who wants it and does not have it. Returns for how many who want it.
+def notify(people: Iterable[User], message: Message) -> int:
+    """Write the message down for everyone who wants it and does not have it. Returns how many want it.
 
     Call it in the transaction that notes the event as told.
     """
-    wishes = NoticePreference.objects.filter(kind=message.kind, person__in=(people := list(people)))
-    by_person = {wish.person_id: wish for wish in wishes}
+    people = list(people)
+    rows = NoticePreference.objects.filter(kind=message.kind, person__in=people)
+    preferences = {row.person_id: row for row in rows}
     notices = []
     for person in people:
-        wish = by_person.get(person.pk)
-        by_mail, in_inbox = (wish.by_mail, wish.in_inbox) if wish else (True, True)
-        if by_mail or in_inbox:
+        preference = preferences.get(person.pk) or NoticePreference()
+        if preference.by_mail or preference.in_inbox:
+            by_mail = preference.by_mail and person.email
             notices.append(
-                _notice(person, message, by_mail=by_mail and bool(person.email), in_inbox=in_inbox)
+                Notice(
+                    person=person,
+                    kind=message.kind,
+                    key=message.key,
+                    # One line, whatever names are in it: it becomes a header.
+                    subject=" ".join(message.subject.split())[:200],
+                    text=message.text.strip(),
+                    path=message.path,
+                    in_inbox=preference.in_inbox,
+                    mail_state="waiting" if by_mail else "none",
+                )
             )
     Notice.objects.bulk_create(notices, ignore_conflicts=True)
     return len(notices)
-
-
-def _notice(person: User, message: Message, *, by_mail: bool, in_inbox: bool) -> Notice:
-    return Notice(
-        person=person,
-        kind=message.kind,
-        key=message.key,
-        # One line, whatever names are in it: it becomes a header.
-        subject=" ".join(message.subject.split())[:200],
-        text=message.text.strip(),
-        path=message.path,
-        in_inbox=in_inbox,
-        mail_state="waiting" if by_mail else "none",
-    )
 
 
 def members(teams: Iterable[Team | int]) -> list[User]:

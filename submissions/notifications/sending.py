@@ -1,23 +1,33 @@
-"""The work of telling, in a process of its own: nobody else waits for a stranger's server or connects to it."""
+"""Tells people what happened, in a process of its own: nobody else waits for a stranger's server or connects to it."""
 
 from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
 from django.core.cache import cache
+from django.db.models import Count, Min
 
 from leaderboard.core import wakeup
 from leaderboard.models import WorkRequest
 from submissions.accounts.outbox import NOTIFY, QUEUE
-from submissions.notifications.account_mail import account_mail_is_due, send_account_mail
-from submissions.notifications.deliveries import deliveries_are_due, send_deliveries
-from submissions.notifications.events import take_events
-from submissions.notifications.finished import ended_bulks, ended_submissions, tell_of_ended
-from submissions.notifications.mail import mail_is_due, send_mail
-from submissions.notifications.rounds import announce_rounds, has_announcements
+from submissions.models import AccountMail, Delivery, Notice
+from submissions.models.notifications import OutboxQuerySet, is_due
+from submissions.notifications.events import (
+    announce_rounds,
+    ended_bulks,
+    ended_submissions,
+    has_announcements,
+    take_events,
+    tell_of_ended,
+)
+from submissions.notifications.mail import account_mailer, notice_mailer
+from submissions.notifications.webhooks import deliveries_are_due, send_deliveries
 
-__all__ = ["NOTIFY", "QUEUE", "anything_to_tell", "ring_for_notices", "take_turn"]
+__all__ = ["NOTIFY", "QUEUE", "anything_to_tell", "ring_for_notices", "take_turn", "unsent"]
 
 #: How long one turn sends, in seconds, half of it mail. What is left over has its turn after the next look.
 TURN = 20.0
@@ -41,8 +51,8 @@ def anything_to_tell() -> bool:
         asked.exists()
         or ended_submissions().exists()
         or bool(ended_bulks())
-        or account_mail_is_due()
-        or mail_is_due()
+        or account_mailer.is_due()
+        or notice_mailer.is_due()
         or deliveries_are_due()
         or has_announcements()
     )
@@ -55,13 +65,40 @@ def take_turn() -> None:
         return
     try:
         # First: somebody sits before a page that says it is on its way.
-        send_account_mail(until=time.monotonic() + TURN / 2)
+        account_mailer.send(until=time.monotonic() + TURN / 2)
         tell_of_ended()
         take_events()
         announce_rounds()
         now = time.monotonic()
-        send_mail(until=now + TURN / 2)
+        notice_mailer.send(until=now + TURN / 2)
         send_deliveries(until=now + TURN)
     finally:
         if cache.get(_LOCK) == token:  # else it ended before the turn did, and may be another's by now
             cache.delete(_LOCK)
+
+
+@dataclass(frozen=True, slots=True)
+class Unsent:
+    """How much may be sent now, since when the oldest of it waits, and how much is tried again later."""
+
+    now: int
+    oldest: datetime | None
+    later: int
+
+
+def unsent() -> Unsent:
+    """What waits to be sent, for operators: mail about accounts, mail of notices and messages to webhooks together."""
+    waiting: Sequence[OutboxQuerySet] = (
+        AccountMail.objects.all(),
+        Notice.objects.filter(mail_state="waiting"),
+        Delivery.objects.filter(state="waiting"),
+    )
+    counts = [
+        rows.order_by().aggregate(now=Count("pk", filter=is_due()), all=Count("pk"), oldest=Min("created_at"))
+        for rows in waiting
+    ]
+    return Unsent(
+        now=sum(each["now"] for each in counts),
+        oldest=min((each["oldest"] for each in counts if each["oldest"]), default=None),
+        later=sum(each["all"] - each["now"] for each in counts),
+    )

@@ -1,44 +1,55 @@
-"""The inbox and the page of preferences. Doors: translate in, one domain call, translate out."""
+"""The inbox, the page of preferences, and the page of a team's webhooks. Each makes one call of the domain."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from django.conf import settings
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from leaderboard.core.text.numbers import parse_number
 from leaderboard.models import Team
-from submissions.accounts.permissions import signed_in
-from submissions.models import NoticeKind
-from submissions.notifications.inbox import inbox_of, mark_read, unread_count
-from submissions.notifications.preferences import Wish, set_wishes, wishes_of
+from submissions.accounts.permissions import owned_team, personal_page, signed_in
+from submissions.accounts.throttling import ChangeThrottle, limit, seconds_to_wait, slow_down
+from submissions.core.errors import ChangeRefused
+from submissions.models import Delivery, Webhook
+from submissions.models.notifications import LOG_LINES
+from submissions.notifications.forms import WebhookForm
+from submissions.notifications.inbox import (
+    inbox_of,
+    mark_read,
+    preferences_of,
+    set_preferences,
+    unread_count,
+)
+from submissions.notifications.webhooks import (
+    ATTEMPTS,
+    LIMIT,
+    add_webhook,
+    rotate_secret,
+    send_test,
+    switch_off,
+    switch_on,
+)
 
 PER_PAGE = 25
 
 
-@login_required
-@never_cache
-@require_safe
+@personal_page("GET", "HEAD")
 def inbox(request: HttpRequest) -> HttpResponse:
     """What the person was told, the newest first."""
     person = signed_in(request)
     page = Paginator(inbox_of(person), PER_PAGE).get_page(request.GET.get("page"))
-    return render(
-        request,
-        "submissions/inbox.html",
-        {"section": "inbox", "page": page, "unread": unread_count(person)},
-    )
+    context = {"section": "inbox", "page": page, "unread": unread_count(person)}
+    return render(request, "submissions/inbox.html", context)
 
 
-@login_required
-@never_cache
-@require_POST
+@personal_page("POST")
 def read(request: HttpRequest) -> HttpResponse:
     """Note a notice as read, or all of them (without `notice`); with `open=1` go where it leads."""
     person = signed_in(request)
@@ -54,25 +65,73 @@ def read(request: HttpRequest) -> HttpResponse:
     return redirect(reverse("inbox") + (f"?page={page}" if page.isdigit() else ""))
 
 
-@login_required
-@never_cache
-@require_http_methods(["GET", "HEAD", "POST"])
+@personal_page("GET", "HEAD", "POST")
 def preferences(request: HttpRequest) -> HttpResponse:
     """What the person wants to be told of, and how."""
     person = signed_in(request)
     if request.method == "POST":
-        ticked = set(request.POST)
-        set_wishes(
-            person,
-            [
-                Wish(
-                    kind, f"{kind}-mail" in ticked, f"{kind}-inbox" in ticked, f"{kind}-everywhere" in ticked
-                )
-                for kind in NoticeKind
-            ],
-        )
+        set_preferences(person, set(request.POST))
         messages.success(request, "Saved.")
         return redirect("notice-preferences")
     teams = Team.objects.filter(memberships__user=person, memberships__owner=True).order_by("name")
-    context = {"section": "inbox", "wishes": wishes_of(person), "owned_teams": teams}
+    context = {"section": "inbox", "preferences": preferences_of(person), "owned_teams": teams}
     return render(request, "submissions/notice_preferences.html", context)
+
+
+@personal_page("GET", "HEAD", "POST")
+def webhooks(request: HttpRequest, slug: str) -> HttpResponse:
+    """The team's webhooks and what was sent to them; POST adds one and shows its secret, this once."""
+    team = owned_team(request.user, slug)
+    if request.method != "POST":
+        return _webhooks_page(request, team)
+    form = WebhookForm(request.POST)
+    if not form.is_valid():
+        return _webhooks_page(request, team, status=400, form=form)
+    try:
+        limit(ChangeThrottle(), request)
+        added = add_webhook(team, form.cleaned_data["url"], signed_in(request))
+    except ChangeRefused as error:
+        form.add_error(None, str(error))
+        return _webhooks_page(request, team, status=error.status, form=form)
+    return _webhooks_page(request, team, new_secret=added.secret, of_webhook=added)
+
+
+@personal_page("POST")
+def change_webhook(request: HttpRequest, slug: str, identifier: int) -> HttpResponse:
+    """Test the webhook, give it a new secret, switch it on or off, or remove it, as `action` says."""
+    team = owned_team(request.user, slug)
+    webhook = get_object_or_404(Webhook, pk=identifier, team=team)
+    if wait := seconds_to_wait(ChangeThrottle(), request):
+        messages.error(request, slow_down(wait))
+        return redirect("webhooks", slug=slug)
+    action = request.POST.get("action")
+    if action == "rotate":
+        return _webhooks_page(request, team, new_secret=rotate_secret(webhook), of_webhook=webhook)
+    if action == "test":
+        send_test(webhook)
+        messages.success(request, "A test is on its way; reload this page to see what came of it.")
+    elif action == "switch-on":
+        switch_on(webhook)
+        messages.success(request, "The webhook is switched on. What happened meanwhile is not sent.")
+    elif action == "switch-off":
+        switch_off(webhook)
+        messages.success(request, "The webhook is switched off.")
+    elif action == "remove":
+        webhook.delete()
+        messages.success(request, "The webhook is removed.")
+    return redirect("webhooks", slug=slug)
+
+
+def _webhooks_page(request: HttpRequest, team: Team, status: int = 200, **changes: Any) -> HttpResponse:
+    context = {
+        "section": "account",
+        "team": team,
+        "webhooks": Webhook.objects.filter(team=team),
+        "deliveries": Delivery.objects.filter(webhook__team=team).select_related("webhook")[:LOG_LINES],
+        "form": WebhookForm(),
+        "limit": LIMIT,
+        "attempts": ATTEMPTS,
+        "enabled": settings.WEBHOOKS_ENABLED,
+        **changes,
+    }
+    return render(request, "submissions/webhooks.html", context, status=status)

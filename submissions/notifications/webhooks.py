@@ -1,22 +1,48 @@
-"""A team's webhooks: made, given a new secret, switched on, and removed by its owners."""
+"""A team's webhooks, and the messages to them: written in the transaction of the event, sent from their rows, tried
+five times.
+"""
 
 from __future__ import annotations
 
+import json
+import logging
 import secrets
+import time
+import uuid
 from base64 import b64encode
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
 
+import standardwebhooks
+from django.conf import settings
 from django.db import transaction
+from django.db.models import Max
+from django.urls import reverse
 from django.utils import timezone
 
 from leaderboard.models import Team, User
-from submissions.models import Webhook
-from submissions.notifications.addresses import target_of
+from submissions.core.errors import ChangeRefused
+from submissions.models import Delivery, Webhook
+from submissions.models.notifications import OutboxQuerySet
+from submissions.notifications.messages import webhook_off_message
+from submissions.notifications.outbox import notify, owners
+from submissions.notifications.webhook_client import Outcome, parse_target, post
 
-#: How many a team may have.
+logger = logging.getLogger(__name__)
+
+#: How many webhooks a team may have.
 LIMIT = 5
+#: How long after each failure but the last it is tried again.
+BACKOFF = (timedelta(minutes=1), timedelta(minutes=10), timedelta(hours=1), timedelta(hours=6))
+ATTEMPTS = len(BACKOFF) + 1
+#: A webhook that took nothing for so long, of so many messages at least, is switched off.
+DAYS_OF_FAILURE, FAILURES = 3, 3
+#: How long the log of what was sent is kept.
+KEPT_FOR = timedelta(days=90)
 
 
-class TooManyWebhooks(Exception):
+class TooManyWebhooks(ChangeRefused):
     """The team has as many as it may."""
 
 
@@ -26,7 +52,7 @@ def add_webhook(team: Team, url: str, by: User) -> Webhook:
 
     Raises AddressRefused for an address that nothing is sent to, TooManyWebhooks.
     """
-    target_of(url)
+    parse_target(url)
     Team.objects.select_for_update(no_key=True).get(pk=team.pk)
     if Webhook.objects.filter(team=team).count() >= LIMIT:
         raise TooManyWebhooks(f"A team has at most {LIMIT} webhooks. Remove one first.")
@@ -50,10 +76,124 @@ def switch_off(webhook: Webhook) -> None:
     Webhook.objects.filter(pk=webhook.pk).update(active=False)
 
 
-def remove_webhook(webhook: Webhook) -> None:
-    """Send nothing more, and forget what was sent."""
-    webhook.delete()
-
-
 def _new_secret() -> str:
     return f"whsec_{b64encode(secrets.token_bytes(32)).decode()}"
+
+
+def has_webhooks(team: Team) -> bool:
+    """Whether anything is to be sent for the team."""
+    return bool(settings.WEBHOOKS_ENABLED) and Webhook.objects.filter(team=team, active=True).exists()
+
+
+def deliver(team: Team, event: str, key: str, body: Mapping[str, Any]) -> int:
+    """Write down a message for each of the team's webhooks, once for each `key`. Returns for how many."""
+    if not settings.WEBHOOKS_ENABLED:
+        return 0
+    webhooks = Webhook.objects.filter(team=team, active=True)
+    rows = [_delivery(webhook, event, key, body) for webhook in webhooks]
+    Delivery.objects.bulk_create(rows, ignore_conflicts=True)
+    return len(rows)
+
+
+def send_test(webhook: Webhook) -> Delivery:
+    """Write down a message that says nothing, to see whether it arrives."""
+    name = uuid.uuid4().hex
+    row = _delivery(webhook, "test", name, {"outcome": "This is a test."})
+    row.save()
+    return row
+
+
+def _delivery(webhook: Webhook, event: str, key: str, body: Mapping[str, Any]) -> Delivery:
+    whole = {"event": event, "id": uuid.uuid4().hex, "at": timezone.now().isoformat(), **body}
+    return Delivery(webhook=webhook, event=event, key=key, body=whole)
+
+
+def deliveries_are_due() -> bool:
+    """Whether any message is to be sent now."""
+    return bool(settings.WEBHOOKS_ENABLED) and _waiting().due().exists()
+
+
+def send_deliveries(until: float) -> int:
+    """Send what is due until `time.monotonic()` is `until`. Returns how many arrived."""
+    arrived = 0
+    while settings.WEBHOOKS_ENABLED and time.monotonic() < until and (delivery := _claim()) is not None:
+        outcome = _attempt(delivery)
+        logger.info("delivery %s to webhook %s: %s", delivery.pk, delivery.webhook_id, outcome.text)
+        _settle(delivery, outcome)
+        arrived += outcome.arrived
+    return arrived
+
+
+def forget_old() -> int:
+    """Remove what was sent, or given up, long ago. Returns how many."""
+    old = Delivery.objects.filter(created_at__lt=timezone.now() - KEPT_FOR).exclude(state="waiting")
+    return old.delete()[0]
+
+
+def _waiting() -> OutboxQuerySet:
+    return Delivery.objects.filter(state="waiting")
+
+
+def _claim() -> Delivery | None:
+    """Take the message that was tried least and has waited longest, for the length of a claim."""
+    due = _waiting().due().order_by("attempts", "pk").select_related("webhook__team")
+    while (delivery := due.first()) is not None:
+        if not delivery.webhook.active:
+            _waiting().held(delivery).update(state="failed", answer="not sent: the webhook is switched off")
+        elif delivery.attempts >= ATTEMPTS:  # its sender died in the middle of the last attempt
+            _waiting().held(delivery).update(state="failed", answer="given up")
+        elif _waiting().claim(delivery):
+            return delivery
+    return None
+
+
+def _signer(webhook: Webhook) -> standardwebhooks.Webhook:
+    """What signs for this webhook. Of an older secret, which does not begin with `whsec_`, the bytes are the key."""
+    secret = webhook.secret
+    return standardwebhooks.Webhook(secret if secret.startswith("whsec_") else secret.encode())
+
+
+def _attempt(delivery: Delivery) -> Outcome:
+    body = json.dumps(delivery.body, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    identifier, now = delivery.body["id"], timezone.now()
+    try:
+        headers = {
+            "Content-Type": "application/json",
+            "User-Agent": "Runboard-Webhook/1",
+            "X-Runboard-Event": delivery.event,
+            "webhook-id": identifier,
+            "webhook-timestamp": str(int(now.timestamp())),
+            "webhook-signature": _signer(delivery.webhook).sign(identifier, now, body),
+        }
+        return post(delivery.webhook.url, body.encode(), headers)
+    except Exception as error:
+        logger.error("delivery %s could not be sent: %s", delivery.pk, type(error).__name__)
+        return Outcome(False, "a fault of ours")
+
+
+@transaction.atomic
+def _settle(delivery: Delivery, outcome: Outcome) -> None:
+    """Note what came of an attempt, unless somebody else has claimed the message since."""
+    now = timezone.now()
+    changes: dict[str, Any] = {"answer": outcome.text[:120]}
+    if outcome.arrived:
+        changes |= {"state": "sent", "sent_at": now, "not_before": None}
+    elif delivery.attempts >= ATTEMPTS:
+        changes |= {"state": "failed", "not_before": None}
+    else:
+        changes |= {"not_before": now + BACKOFF[delivery.attempts - 1]}
+    if _waiting().held(delivery).update(**changes) and changes.get("state") == "failed":
+        _switch_off_where_nothing_arrives(delivery.webhook, now)
+
+
+def _switch_off_where_nothing_arrives(webhook: Webhook, now: datetime) -> None:
+    arrived = webhook.deliveries.aggregate(last=Max("sent_at"))["last"]
+    since = max(filter(None, (arrived, webhook.active_since)))
+    failed = webhook.deliveries.filter(state="failed", created_at__gt=since).order_by("created_at")
+    first = failed.first()
+    if first is None or failed.count() < FAILURES or first.created_at > now - timedelta(days=DAYS_OF_FAILURE):
+        return
+    if Webhook.objects.filter(pk=webhook.pk, active=True).update(active=False):
+        team = webhook.team
+        path = reverse("webhooks", args=[team.slug])
+        notify(owners(team), webhook_off_message(webhook.pk, team.name, path, DAYS_OF_FAILURE, now))

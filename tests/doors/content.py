@@ -59,7 +59,7 @@ from submissions.models import (
     Webhook,
     Worker,
 )
-from submissions.notifications.deliveries import send_test
+from submissions.notifications.webhooks import send_test
 from tests.doors.expected import PEOPLE
 from tests.factories import make_dataset, make_user, team_of
 from tests.leaderboard.entries import cost

@@ -22,10 +22,9 @@ from django.core.mail import EmailMessage
 from leaderboard.models import Dataset, System
 from submissions.accounts.outbox import write_account_mail
 from submissions.models import Notice, Submission
-from submissions.notifications.account_mail import send_account_mail
-from submissions.notifications.deliveries import send_deliveries
-from submissions.notifications.finished import tell_of_ended
-from submissions.notifications.mail import send_mail
+from submissions.notifications.events import tell_of_ended
+from submissions.notifications.mail import account_mailer, notice_mailer
+from submissions.notifications.webhooks import send_deliveries
 from tests.doors.content import Site, build
 from tests.doors.expected import ROWS
 from tests.doors.walking import Door, doors_of
@@ -150,8 +149,8 @@ def test_mail_has_the_headers_and_recipients_that_it_was_given(site: Site) -> No
     write_account_mail(EmailMessage("Hello\r\nBcc: a@b.c", hostile_text.TEXT, to=["olga@example.org"]))
     Notice.objects.update(mail_state="waiting", mail_attempts=0)
     told = Notice.objects.count()
-    send_mail(FOREVER)
-    send_account_mail(FOREVER)
+    notice_mailer.send(FOREVER)
+    account_mailer.send(FOREVER)
     assert len(mail.outbox) == told + 1 > 1
     for message in mail.outbox:
         read = message_from_bytes(message.message().as_bytes(), policy=policy.default)
@@ -172,7 +171,7 @@ def test_what_a_name_may_be_goes_on_as_text(
     told = receiver.json()  # names are not in it, but addresses: what programs read anyway
     assert told["system"] == System.objects.get().slug
     assert not [value for value in told.values() if isinstance(value, str) and re.search(r"[<>\\]", value)]
-    send_mail(FOREVER)
+    notice_mailer.send(FOREVER)
     (message,) = mailoutbox
     assert ACCEPTED in message.subject
     assert re.fullmatch(r"[^\r\n]+", message.subject)

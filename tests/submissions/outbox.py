@@ -14,14 +14,14 @@ from leaderboard.models import (
 from submissions.models import (
     Notice,
 )
-from submissions.notifications.account_mail import send_account_mail
+from submissions.notifications.mail import account_mailer
 from tests.submissions.clients import Api
 from tests.submissions.workers import work
 
 
 def account_mail() -> list[EmailMessage]:
     """All mail that was sent, once the notifier has sent what waits about accounts."""
-    send_account_mail(until=time.monotonic() + 60)
+    account_mailer.send(until=time.monotonic() + 60)
     return mail.outbox
 
 

@@ -21,7 +21,7 @@ from django.test import Client, RequestFactory
 from leaderboard import wsgi
 from leaderboard.core.http import errors, middleware, request_id
 from leaderboard.views import public
-from submissions.notifications import context as notices
+from submissions.notifications import inbox as notices
 from tests.factories import make_user
 
 pytestmark = pytest.mark.django_db

@@ -17,7 +17,7 @@ from leaderboard.models import AuditRecord, Dataset, Entry, System, User
 from leaderboard.systems.anonymity import make_anonymous
 from submissions.accounts.teams import personal_team
 from submissions.models import Notice, QuotaUse, Submission
-from submissions.notifications.finished import tell_of_ended
+from submissions.notifications.events import tell_of_ended
 from submissions.notifications.sending import take_turn
 from tests.factories import make_a_curator, make_user
 from tests.submissions.clients import Api

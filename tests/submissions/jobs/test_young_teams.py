@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from leaderboard.models import Dataset, Entry, Team
 from leaderboard.results.publishing import tell_due
-from submissions.notifications.finished import ended_submissions
+from submissions.notifications.events import ended_submissions
 from tests.factories import make_a_curator, make_user, team_of
 from tests.submissions.clients import Api
 from tests.submissions.collections import JUDGED, QUERIES, make_collection

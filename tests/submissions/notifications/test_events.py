@@ -31,7 +31,7 @@ from submissions.models import (
     Webhook,
 )
 from submissions.notifications import sending
-from submissions.notifications.finished import tell_of_ended
+from submissions.notifications.events import tell_of_ended
 from submissions.notifications.sending import ring_for_notices, take_turn
 from tests.factories import make_user
 from tests.submissions.clients import Api, upload
@@ -143,7 +143,7 @@ def test_a_turn_that_took_too_long_leaves_the_next_ones_lock_alone(
         cache.set("notices-turn", "another's")  # ours has run out, and another has begun
         return 0
 
-    monkeypatch.setattr(sending, "send_mail", while_it_sends)
+    monkeypatch.setattr(sending.notice_mailer, "send", while_it_sends)
     cache.delete("notices-turn")
     take_turn()
     take_turn()

@@ -15,8 +15,8 @@ from django.utils import timezone
 from leaderboard.models import User
 from submissions.accounts.teams import personal_team
 from submissions.models import Delivery, Notice, NoticeKind, Webhook
-from submissions.notifications.mail import send_mail
-from submissions.notifications.outbox import Message, tell
+from submissions.notifications.mail import notice_mailer
+from submissions.notifications.outbox import Message, notify
 from tests.factories import make_user
 from tests.submissions.clients import Api
 
@@ -44,8 +44,8 @@ def make_notice(person: User, key: str = "x", **fields: Any) -> Notice:
 def test_mail_says_what_the_inbox_says_and_where_to_switch_it_off(alice: User, settings: Any) -> None:
     settings.SITE_ADDRESS = "https://board.example.org"
     make_notice(alice)
-    assert send_mail(FOREVER) == 1
-    assert send_mail(FOREVER) == 0
+    assert notice_mailer.send(FOREVER) == 1
+    assert notice_mailer.send(FOREVER) == 0
     (sent,) = mail.outbox
     assert sent.to == [alice.email]
     assert sent.subject == "Scored: mine"
@@ -56,8 +56,8 @@ def test_mail_says_what_the_inbox_says_and_where_to_switch_it_off(alice: User, s
 
 
 def test_names_cannot_write_headers(alice: User) -> None:
-    tell([alice], Message(NoticeKind.FINISHED, "k", "Scored: x\r\nBcc: victim@example.org\n\nbody", "text"))
-    assert send_mail(FOREVER) == 1
+    notify([alice], Message(NoticeKind.FINISHED, "k", "Scored: x\r\nBcc: victim@example.org\n\nbody", "text"))
+    assert notice_mailer.send(FOREVER) == 1
     lines = mail.outbox[0].message().as_string().splitlines()
     assert not any(line.startswith("Bcc") for line in lines)
     assert mail.outbox[0].subject == "Scored: x Bcc: victim@example.org body"
@@ -83,8 +83,8 @@ def test_mail_is_tried_three_times_and_then_in_the_inbox(
     make_notice(alice, in_inbox=False)
     monkeypatch.setattr("submissions.notifications.mail.get_connection", BrokenServer)
     for attempt in range(1, 5):
-        send_mail(FOREVER)
-        assert send_mail(FOREVER) == 0  # not before its time
+        notice_mailer.send(FOREVER)
+        assert notice_mailer.send(FOREVER) == 0  # not before its time
         notice = Notice.objects.get()
         assert notice.mail_attempts == min(attempt, 3)
         Notice.objects.update(not_before=None)
@@ -97,9 +97,9 @@ def test_mail_is_tried_three_times_and_then_in_the_inbox(
 
 def test_a_mail_claimed_by_somebody_who_died_is_sent_by_another(alice: User) -> None:
     make_notice(alice, mail_attempts=1, not_before=timezone.now() + timedelta(minutes=2))
-    assert send_mail(FOREVER) == 0
+    assert notice_mailer.send(FOREVER) == 0
     Notice.objects.update(not_before=timezone.now() - timedelta(seconds=1))
-    assert send_mail(FOREVER) == 1
+    assert notice_mailer.send(FOREVER) == 1
 
 
 # --- inbox

@@ -27,9 +27,9 @@ from submissions.models import (
     State,
     Submission,
 )
-from submissions.notifications import finished
-from submissions.notifications.finished import tell_of_ended
-from submissions.notifications.outbox import Message, tell
+from submissions.notifications import events
+from submissions.notifications.events import tell_of_ended
+from submissions.notifications.outbox import Message, notify
 from submissions.notifications.sending import ring_for_notices, take_turn
 from submissions.queue.lifecycle import advance
 from tests.factories import make_user
@@ -88,7 +88,7 @@ def test_a_crash_while_telling_tells_nobody_and_the_next_look_tells(
         raise OSError("out of power")
 
     with monkeypatch.context() as patch:
-        patch.setattr(finished, "deliver", crash)  # after the notices were written
+        patch.setattr(events, "deliver", crash)  # after the notices were written
         assert tell_of_ended() == 0
     assert notices_of(alice) == []
     assert Submission.objects.get().noticed_at is None
@@ -210,9 +210,9 @@ def test_mail_and_inbox_are_switched_off_apart(signed_in: Client, alice: User) -
     form = {f"{kind}-{way}": "on" for kind in NoticeKind for way in ("mail", "inbox")}
     del form["finished-mail"], form["rejected-inbox"]
     assert signed_in.post("/inbox/preferences/", form).status_code == 302
-    tell([alice], Message(NoticeKind.FINISHED, "a", "one", "text"))
-    tell([alice], Message(NoticeKind.REJECTED, "b", "two", "text"))
-    tell([alice], Message(NoticeKind.FAILED, "c", "three", "text"))
+    notify([alice], Message(NoticeKind.FINISHED, "a", "one", "text"))
+    notify([alice], Message(NoticeKind.REJECTED, "b", "two", "text"))
+    notify([alice], Message(NoticeKind.FAILED, "c", "three", "text"))
     assert [(row.in_inbox, row.mail_state) for row in notices_of(alice)] == [
         (True, "none"),
         (False, "waiting"),

@@ -16,10 +16,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from submissions.models import Delivery, Webhook
-from submissions.notifications import addresses
-from submissions.notifications.addresses import AddressRefused, resolve, target_of
-from submissions.notifications.deliveries import send_deliveries, send_test
-from submissions.notifications.webhook_client import post
+from submissions.notifications import webhook_client
+from submissions.notifications.webhook_client import AddressRefused, parse_target, post, resolve
+from submissions.notifications.webhooks import send_deliveries, send_test
 from tests.submissions.receiver import Receiver
 
 pytestmark = [pytest.mark.django_db, pytest.mark.database]
@@ -50,7 +49,7 @@ FOREVER = float("inf")
 def test_such_an_address_is_refused_at_once(url: str) -> None:
     """Also by http on this machine, unless an operator has switched that on."""
     with pytest.raises(AddressRefused):
-        target_of(url)
+        parse_target(url)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +101,7 @@ def test_a_name_of_such_an_address_is_refused(
     names = {"hook.example.org": ["93.184.216.34", address]}  # one good one does not help
     monkeypatch.setattr(socket, "getaddrinfo", lambda host, port, **_: resolved(names[host], port))
     with pytest.raises(AddressRefused, match="not on the internet"):
-        resolve(target_of("https://hook.example.org/"))
+        resolve(parse_target("https://hook.example.org/"))
 
 
 def resolved(addresses: list[str], port: int) -> list[Any]:
@@ -114,7 +113,7 @@ def resolved(addresses: list[str], port: int) -> list[Any]:
 def test_ways_to_write_this_machine_lead_nowhere(host: str, settings: Any) -> None:
     settings.WEBHOOKS_LOOPBACK = False
     try:
-        target = target_of(f"https://{host}/")
+        target = parse_target(f"https://{host}/")
         found = socket.getaddrinfo(target.host, 443)
     except (AddressRefused, OSError, RuntimeError):
         return
@@ -186,7 +185,7 @@ def test_a_name_that_is_not_resolved_in_time_keeps_nobody_waiting(
         return resolved(["93.184.216.34"], port)
 
     monkeypatch.setattr(socket, "getaddrinfo", hanging)
-    monkeypatch.setattr(addresses, "RESOLVING", 0.2)
+    monkeypatch.setattr(webhook_client, "RESOLVING", 0.2)
     Webhook.objects.update(url="https://slow.example.org/")
     send_test(webhook)
     send_deliveries(FOREVER)

@@ -9,8 +9,14 @@ from django.test import Client
 from leaderboard.models import Membership, Team, User
 from submissions.accounts.teams import personal_team
 from submissions.models import Webhook
-from submissions.notifications.deliveries import send_deliveries, send_test
-from submissions.notifications.webhooks import LIMIT, TooManyWebhooks, add_webhook, rotate_secret
+from submissions.notifications.webhooks import (
+    LIMIT,
+    TooManyWebhooks,
+    add_webhook,
+    rotate_secret,
+    send_deliveries,
+    send_test,
+)
 from tests.factories import make_user
 from tests.submissions.clients import Api
 from tests.submissions.receiver import Receiver

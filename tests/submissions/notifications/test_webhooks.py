@@ -18,15 +18,14 @@ from leaderboard.core.work_requests import request_notice
 from leaderboard.models import Dataset, Entry, Membership, Rescore, User
 from submissions.models import Delivery, Notice, NoticeKind, Webhook
 from submissions.notifications import webhook_client
-from submissions.notifications.deliveries import (
+from submissions.notifications.events import take_events, tell_of_ended
+from submissions.notifications.webhooks import (
     ATTEMPTS,
     deliveries_are_due,
     forget_old,
     send_deliveries,
     send_test,
 )
-from submissions.notifications.events import take_events
-from submissions.notifications.finished import tell_of_ended
 from tests.factories import make_user
 from tests.servers.worker import WorkerProcesses
 from tests.submissions.clients import Api
