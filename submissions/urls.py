@@ -10,7 +10,6 @@ from django.http import HttpResponseBase
 from django.urls import URLPattern, URLResolver, include, path
 from django.views.decorators.cache import never_cache
 
-from submissions.accounts import session_views as sessions
 from submissions.accounts import team_views as teams
 from submissions.accounts import views as account_views
 from submissions.api import uploads
@@ -69,8 +68,8 @@ pages = [
     path("account/tokens/revoke/", account_views.delete_token, name="account-token-revoke"),
     path("account/uploads/", upload_pages.uploads, name="account-uploads"),
     path("account/uploads/delete/", upload_pages.delete, name="account-upload-delete"),
-    path("account/sessions/", sessions.sessions, name="account-sessions"),
-    path("account/sessions/end/", sessions.end, name="account-session-end"),
+    path("account/sessions/", account_views.sessions, name="account-sessions"),
+    path("account/sessions/end/", account_views.sign_out_elsewhere, name="account-session-end"),
     path("account/teams/", account_views.new_team, name="team-new"),
     path("teams/<slug:slug>/manage/", teams.manage, name="team-manage"),
     path("teams/<slug:slug>/manage/name/", teams.rename, name="team-rename"),
@@ -83,7 +82,11 @@ pages = [
     path("inbox/read/", notification_views.read, name="inbox-read"),
     path("inbox/preferences/", notification_views.preferences, name="notice-preferences"),
     path("teams/<slug:slug>/webhooks/", notification_views.webhooks, name="webhooks"),
-    path("teams/<slug:slug>/webhooks/<int:identifier>/", notification_views.change_webhook, name="webhook-change"),
+    path(
+        "teams/<slug:slug>/webhooks/<int:identifier>/",
+        notification_views.change_webhook,
+        name="webhook-change",
+    ),
     path("account/", include(_never_cached(_accounts))),
 ]
 

@@ -131,7 +131,7 @@ ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*", "password2*"]
 ACCOUNT_USER_MODEL_USERNAME_FIELD = None
 ACCOUNT_EMAIL_SUBJECT_PREFIX = ""
 ACCOUNT_ADAPTER = "submissions.accounts.adapter.AccountAdapter"
-_FORMS = "submissions.accounts.account_forms"
+_FORMS = "submissions.accounts.forms"
 ACCOUNT_FORMS = {
     "login": f"{_FORMS}.LoginForm",
     "signup": f"{_FORMS}.SignupForm",

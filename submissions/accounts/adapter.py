@@ -19,7 +19,7 @@ from django.http import HttpRequest
 from leaderboard.core.http.site_url import is_own_address, own_address, site_address
 from leaderboard.models import User
 from submissions.accounts.outbox import one_line, write_account_mail
-from submissions.accounts.sessions import known_device
+from submissions.accounts.sessions import device_name
 from submissions.accounts.teams import personal_team
 
 _DAY = 86400
@@ -78,7 +78,7 @@ class AccountAdapter(DefaultAccountAdapter):
             "site_name": settings.SITE_NAME,
             "site_address": address,
             "email": email,
-            "device": known_device(str(context.get("user_agent", ""))),
+            "device": device_name(str(context.get("user_agent", "")), "an unknown program"),
             "confirmation_days": app_settings.EMAIL_CONFIRMATION_EXPIRE_DAYS,
             "reset_days": settings.PASSWORD_RESET_TIMEOUT // _DAY,
         }

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from leaderboard.core.audit import record
 from leaderboard.core.http.site_url import own_address
-from leaderboard.models import Team, User
+from leaderboard.models import Membership, Team, User
 from leaderboard.results.publishing import decide_again
 from submissions.accounts.outbox import one_line, write_account_mail
 
@@ -53,12 +53,8 @@ def waiting_teams() -> QuerySet[Team]:
     """Those that nobody approved, of people who can sign in; none where no team needs it."""
     if not settings.TEAM_APPROVAL:
         return Team.objects.none()
-    of_people = Team.objects.filter(memberships__in=_memberships_of_people())
-    return Team.objects.filter(pk__in=of_people.values("pk"), approved_at=None)
-
-
-def _memberships_of_people() -> QuerySet[Any]:
-    return Team.members.through._default_manager.filter(user__is_active=True, user__approval_awaited=False)
+    of_people = Membership.objects.filter(user__is_active=True, user__approval_awaited=False)
+    return Team.objects.filter(pk__in=of_people.values("team"), approved_at=None)
 
 
 def approve_account(person: User) -> bool:
@@ -68,9 +64,8 @@ def approve_account(person: User) -> bool:
     person.approval_awaited = False
     record("account approved", person)
     text = _ACCOUNT_TEXT.format(site=settings.SITE_NAME, address=own_address())
-    write_account_mail(
-        EmailMessage(f"Your account at {settings.SITE_NAME} is approved", text, to=[person.email])
-    )
+    subject = f"Your account at {settings.SITE_NAME} is approved"
+    write_account_mail(EmailMessage(subject, text, to=[person.email]))
     return True
 
 
@@ -85,12 +80,10 @@ def approve_team(team: Team) -> bool:
     team.approved_at = now
     record("team approved", team)
     decide_again(team)
-    name = one_line(team.name)
-    text = _TEAM_TEXT.format(team=name, site=settings.SITE_NAME, address=own_address())
+    text = _TEAM_TEXT.format(team=one_line(team.name), site=settings.SITE_NAME, address=own_address())
+    subject = f"Your team at {settings.SITE_NAME} is approved"
     for owner in User.objects.filter(memberships__team=team, memberships__owner=True, is_active=True):
-        write_account_mail(
-            EmailMessage(f"Your team at {settings.SITE_NAME} is approved", text, to=[owner.email])
-        )
+        write_account_mail(EmailMessage(subject, text, to=[owner.email]))
     return True
 
 

@@ -1,16 +1,178 @@
-"""Forms of the account page."""
+"""Forms of accounts and teams: allauth's in the site's words, and the account page's own."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from allauth.account import forms as account
+from allauth.account.adapter import get_adapter
+from allauth.core import context
+from allauth.core.internal import ratelimit
+from allauth.mfa.base import forms as second_factor
+from allauth.mfa.totp import forms as totp
 from django import forms
+from django.conf import settings
+from django.contrib.auth.hashers import make_password
 from django.core.exceptions import ValidationError
+from django.core.validators import EmailValidator
+from django.http import HttpRequest
 
 from leaderboard.boards.facets import ANONYMOUS, HOUSE
 from submissions.accounts.tokens import LIFETIMES
 from submissions.core.names import NameField, is_site_name
 from submissions.models import Scope
+
+_LABELS = {
+    "email": "E-mail address",
+    "login": "E-mail address",
+    "remember": "Stay signed in here for two weeks",
+    "oldpassword": "Present password",
+}
+_LABELS_WHERE_CHANGED = {"password1": "New password", "password2": "New password again"}
+_LABELS_WHERE_FIRST = {"password1": "Password", "password2": "Password again"}
+
+
+def check_address(text: str) -> None:
+    """Raises ValidationError for what is no e-mail address."""
+    EmailValidator(message="This is not an e-mail address. One looks like name@example.org.")(text)
+
+
+class _Worded:
+    """Part of a form, whose fields it calls as the site calls them."""
+
+    labels: dict[str, str] = {}
+    fields: dict[str, forms.Field]
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        labels = _LABELS | self.labels
+        for name, field in self.fields.items():
+            field.label = labels.get(name, field.label)
+            field.widget.attrs.pop("placeholder", None)
+            if isinstance(field, forms.EmailField):
+                others = [each for each in field.validators if not isinstance(each, EmailValidator)]
+                field.validators = [check_address, *others]
+
+
+class LoginForm(_Worded, account.LoginForm):
+    """Signing in."""
+
+
+def check_domain(address: str) -> None:
+    """Raises ValidationError for an address whose domain is none of those that may sign up, nor below one."""
+    host = address.rpartition("@")[2].lower()
+    allowed: list[str] = settings.SIGNUP_DOMAINS
+    if allowed and not any(host == each or host.endswith(f".{each}") for each in allowed):
+        raise ValidationError(
+            f"Only addresses at {', '.join(allowed)} may sign up here. Use one of these, or ask whoever runs this site."
+        )
+
+
+class SignupForm(_Worded, account.SignupForm):
+    """Signing up."""
+
+    labels = _LABELS_WHERE_FIRST
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        hints = []
+        if settings.SIGNUP_DOMAINS:
+            hints.append(f"An address at {', '.join(settings.SIGNUP_DOMAINS)}.")
+        if settings.SIGNUP == "approval":
+            hints.append("A curator approves each account before it can sign in. You are told by mail.")
+        self.fields["email"].help_text = " ".join(hints)
+
+    def clean_email(self) -> str:
+        """The address. Its domain is asked before anybody looks whether it has an account."""
+        check_domain(self.cleaned_data["email"])
+        address: str = super().clean_email()
+        return address
+
+    def try_save(self, request: HttpRequest) -> Any:
+        """The account and an answer. For an address that has one as much is computed, and thrown away.
+
+        Hashing the password takes most of the time: without it the time would tell who has an account.
+        """
+        if self.account_already_exists:
+            make_password(self.cleaned_data["password1"])
+        return super().try_save(request)
+
+
+class AddEmailForm(_Worded, account.AddEmailForm):
+    """A further address."""
+
+
+class ChangePasswordForm(_Worded, account.ChangePasswordForm):
+    """Another password, for who knows the present one."""
+
+    labels = _LABELS_WHERE_CHANGED
+
+
+class SetPasswordForm(_Worded, account.SetPasswordForm):
+    """A password for an account without one."""
+
+    labels = _LABELS_WHERE_FIRST
+
+
+class ResetPasswordForm(_Worded, account.ResetPasswordForm):
+    """Asking for the link."""
+
+
+class ResetPasswordKeyForm(_Worded, account.ResetPasswordKeyForm):
+    """Another password, for who has the link."""
+
+    labels = _LABELS_WHERE_CHANGED
+
+
+class ReauthenticateForm(_Worded, account.ReauthenticateForm):
+    """The password once more."""
+
+
+class _CountedCode:
+    """Part of a form with a code: wrong ones are counted by the hour and the day too, for the account alone.
+
+    Passwords are not, since strangers can send wrong ones; whoever comes here has shown the password.
+    """
+
+    user: Any
+
+    def clean_code(self) -> str:
+        """The right code. Raises ValidationError for a wrong one, and where there were too many."""
+        request, app, action, key = (
+            context.request,
+            "allauth.account",
+            "second_factor",
+            f"person {self.user.pk}",
+        )
+        usage = ratelimit.consume(request, app=app, action=action, key=key)
+        if usage is None:
+            raise get_adapter().validation_error("too_many_codes")
+        try:
+            code: str = super().clean_code()  # type: ignore[misc]  # of the form that this is part of
+        except ValidationError as error:
+            if error.code == "too_many_login_attempts":
+                usage.rollback()  # the code was not looked at
+            raise
+        ratelimit.clear(request, app=app, action=action, key=key)
+        return code
+
+
+class AuthenticateCodeForm(_CountedCode, _Worded, second_factor.AuthenticateForm):
+    """A code, when signing in."""
+
+    labels = {"code": "Code"}
+
+
+class ReauthenticateCodeForm(_CountedCode, _Worded, second_factor.ReauthenticateForm):
+    """A code once more."""
+
+    labels = {"code": "Code"}
+
+
+class ActivateCodeForm(_Worded, totp.ActivateTOTPForm):
+    """The first code of an authenticator app."""
+
+    labels = {"code": "Code that the app shows"}
 
 
 class TeamNameField(NameField):

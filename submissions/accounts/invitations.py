@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from datetime import timedelta
+from typing import Any
 
 from allauth.account.models import EmailAddress
 from django.conf import settings
@@ -47,8 +48,8 @@ def invite(team: Team, email: str, *, owner: bool, by: User) -> tuple[Invitation
     address = email.strip().lower()
     if Membership.objects.filter(team=team, user__email=address).exists():
         raise TeamRefused("Somebody with this address belongs to the team already.")
-    open_invitations(team).filter(email=address).update(revoked_at=timezone.now())
-    if open_invitations(team).count() >= MOST_OPEN:
+    open_invitations(team=team, email=address).update(revoked_at=timezone.now())
+    if open_invitations(team=team).count() >= MOST_OPEN:
         raise TeamRefused(f"{MOST_OPEN} invitations wait for an answer. Revoke one first.")
     secret = secrets.token_urlsafe(32)
     invitation = Invitation.objects.create(
@@ -85,20 +86,18 @@ def revoke(team: Team, key: int, *, by: User) -> None:
 
 def waiting_invitations(team: Team) -> list[Invitation]:
     """Those that nobody has accepted or revoked, expired ones too, the newest first."""
-    rows = Invitation.objects.waiting().filter(team=team)
-    return list(rows.select_related("invited_by"))
+    return list(Invitation.objects.waiting().filter(team=team).select_related("invited_by"))
 
 
-def open_invitations(team: Team) -> models.QuerySet[Invitation]:
-    """Those that may be accepted now."""
-    return Invitation.objects.waiting().filter(team=team, expires_at__gt=timezone.now())
+def open_invitations(**conditions: Any) -> models.QuerySet[Invitation]:
+    """Invitations that may be accepted now."""
+    return Invitation.objects.waiting().filter(expires_at__gt=timezone.now(), **conditions)
 
 
 def find(secret: str) -> Invitation | None:
     """The invitation whose link has this secret, if it is good now."""
-    rows = Invitation.objects.filter(secret_sha256=_digest(secret)).select_related("team", "invited_by")
-    invitation = rows.first()
-    return invitation if invitation is not None and _is_good(invitation) else None
+    rows = open_invitations(secret_sha256=_digest(secret))
+    return rows.select_related("team", "invited_by").first()
 
 
 def is_for(invitation: Invitation, person: User) -> bool:
@@ -114,8 +113,9 @@ def accept(invitation: Invitation, person: User) -> Membership:
     User.objects.select_for_update(no_key=True).get(pk=person.pk)
     Team.objects.select_for_update(no_key=True).get(pk=invitation.team_id)
     # Under the team's lock: whoever revokes it, or ceases to be an owner, has done so before or does after.
-    row = Invitation.objects.select_related("team").filter(pk=invitation.pk).first()
-    if row is None or row.secret_sha256 != invitation.secret_sha256 or not _is_good(row):
+    same = open_invitations(pk=invitation.pk, secret_sha256=invitation.secret_sha256)
+    row = same.select_related("team").first()
+    if row is None:
         raise TeamRefused("This invitation is good no longer. Ask for a new one.")
     if not is_for(row, person):
         raise TeamRefused("This invitation is for another address. Sign in with that one.")
@@ -129,12 +129,8 @@ def accept(invitation: Invitation, person: User) -> Membership:
 
 def send(invitation: Invitation, link: str) -> None:
     """Write down the mail with the link, which the notifier sends."""
-    text = _TEXT.format(
-        site=settings.SITE_NAME,
-        email=invitation.email,
-        link=link,
-        until=invitation.expires_at,
-    )
+    until = invitation.expires_at
+    text = _TEXT.format(site=settings.SITE_NAME, email=invitation.email, link=link, until=until)
     subject = f"Invitation to a team on {settings.SITE_NAME}"
     write_account_mail(EmailMessage(subject, text, to=[invitation.email]))
 
@@ -145,14 +141,6 @@ def _waiting(team: Team, key: int, by: User) -> Invitation:
     if found is None:
         raise TeamRefused("This invitation was accepted or revoked meanwhile.")
     return found
-
-
-def _is_good(invitation: Invitation) -> bool:
-    return (
-        invitation.accepted_at is None
-        and invitation.revoked_at is None
-        and invitation.expires_at > timezone.now()
-    )
 
 
 def _digest(secret: str) -> str:

@@ -17,13 +17,14 @@ from django.utils import timezone
 from leaderboard.core import audit
 from leaderboard.models import Invitation, Membership, Team, User
 from submissions.accounts.teams import make_team
+from submissions.core.errors import ChangeRefused
 from submissions.models import Webhook
 
 #: How many teams a person may belong to.
 MOST_TEAMS = 20
 
 
-class TeamRefused(Exception):
+class TeamRefused(ChangeRefused):
     """The team cannot be changed so; the message says why and what would be right."""
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 from allauth.usersessions.models import UserSession
 from django.conf import settings
 from django.core.cache import cache
 from django.core.exceptions import PermissionDenied
 from django.http import HttpRequest, HttpResponseBase
+from django.utils.deprecation import MiddlewareMixin
 from django.utils.functional import SimpleLazyObject
 
 from leaderboard.models import User
@@ -17,27 +17,21 @@ from submissions.accounts.second_factor import has_shown
 
 logger = logging.getLogger(__name__)
 
-Answer = Callable[[HttpRequest], HttpResponseBase]
-
 #: A session's place and time in the list are at most so many seconds old.
 SEEN_SECONDS = 300
 
 
-class StaffMiddleware:
+class StaffMiddleware(MiddlewareMixin):
     """Lets the rights of staff rest in a session that has not shown their second factor.
 
     Whoever is asked for later is marked before anybody can ask what they may, so that no page has to remember.
     """
 
-    def __init__(self, get_response: Answer) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Answer, with the person marked where their rights rest."""
+    def process_request(self, request: HttpRequest) -> None:
+        """Mark the person where their rights rest."""
         if settings.STAFF_MFA_REQUIRED:
-            found = request.user
-            request.user = SimpleLazyObject(lambda: _marked(request, found))  # type: ignore[assignment]
-        return self.get_response(request)
+            person = request.user
+            request.user = SimpleLazyObject(lambda: _marked(request, person))  # type: ignore[assignment]
 
 
 def _marked(request: HttpRequest, person: object) -> object:
@@ -46,15 +40,11 @@ def _marked(request: HttpRequest, person: object) -> object:
     return person
 
 
-class SessionListMiddleware:
+class SessionListMiddleware(MiddlewareMixin):
     """Notes from where and when a session was used, every few minutes, for its owner's list."""
 
-    def __init__(self, get_response: Answer) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Answer, then note it: only where the answer itself looked at who asks."""
-        response = self.get_response(request)
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        """Note it, only where the answer itself looked at who asks."""
         if request.session.accessed and not request.session.is_empty() and request.session.session_key:
             _note(request)
         return response
@@ -74,15 +64,11 @@ def _note(request: HttpRequest) -> None:
         logger.warning("a session is not in its list: the request has no address")
 
 
-class RetryAfterMiddleware:
+class RetryAfterMiddleware(MiddlewareMixin):
     """Says in a header of every 429 after how many seconds the same may be asked again."""
 
-    def __init__(self, get_response: Answer) -> None:
-        self.get_response = get_response
-
-    def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        """Answer; what counted the request has left how long to wait with it."""
-        response = self.get_response(request)
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        """Set the header; what counted the request has left how long to wait with it."""
         if response.status_code == 429 and "Retry-After" not in response.headers:
             response.headers["Retry-After"] = str(getattr(request, "retry_after", 60))
         return response

@@ -17,7 +17,7 @@ from django.utils.encoding import force_bytes
 
 from leaderboard.core import audit
 from leaderboard.models import User
-from submissions.accounts.revoke_access import end_access
+from submissions.accounts.sessions import end_access
 
 
 class SecondFactorAdapter(DefaultMFAAdapter):

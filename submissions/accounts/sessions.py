@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from allauth.usersessions.models import UserSession
 from django.conf import settings
@@ -13,6 +12,7 @@ from django.contrib.sessions.models import Session
 from django.utils import timezone
 
 from leaderboard.models import User
+from submissions.accounts.tokens import revoke_all
 
 #: What a browser calls itself, the particular before what others pretend to be.
 _BROWSERS = (
@@ -29,50 +29,27 @@ _SEEN_LATELY = timedelta(days=1)
 _WRITTEN_LATELY = timedelta(hours=1)
 
 
-@dataclass(frozen=True, slots=True)
-class SignedIn:
-    """One session as its owner sees it."""
-
-    key: int
-    device: str
-    address: str
-    since: datetime
-    seen: datetime
-    here: bool
-
-
-def sessions_of(person: User, current: str | None) -> list[SignedIn]:
-    """The person's sessions that are still good, this one first, then the latest used."""
+def sessions_of(person: User) -> list[UserSession]:
+    """The person's sessions that are still good, the one of this request first, then the latest used."""
     rows = UserSession.objects.purge_and_list(person)
-    found = [
-        SignedIn(
-            row.pk,
-            device(row.user_agent),
-            row.ip,
-            row.created_at,
-            row.last_seen_at,
-            row.session_key == current,
-        )
-        for row in rows
-    ]
-    return sorted(found, key=lambda each: (not each.here, -each.seen.timestamp()))
+    return sorted(rows, key=lambda row: (not row.is_current(), -row.last_seen_at.timestamp()))
 
 
-def device(agent: str) -> str:
-    """Browser and system in a few words, from what the browser says of itself: “Firefox on Linux”."""
-    plain = re.sub(r"[^\w ./-]", "", agent)[:40] or "unknown"
-    return _known(agent) or plain
+def end_access(person: User, *, keep: str | None = None) -> dict[str, int]:
+    """End the person's sessions, but for the one to keep, and their tokens: a password is no longer good, or the
+    account is closed. Returns how many of each ended, in words for a record.
+    """
+    return {"sessions ended": end_sessions(person, keep=keep), "tokens ended": revoke_all(person)}
 
 
-def known_device(agent: str) -> str:
-    """The same for mail, where nothing stands that a stranger's program made up: it may be an address to click on."""
-    return _known(agent) or "an unknown program"
+def device_name(agent: str, unknown: str = "") -> str:
+    """Browser and system in a few words, from what the browser says of itself: “Firefox on Linux”.
 
-
-def _known(agent: str) -> str:
-    browser = next((name for mark, name in _BROWSERS if mark in agent), "")
-    system = next((name for mark, name in _SYSTEMS if mark in agent), "")
-    return " on ".join(part for part in (browser, system) if part)
+    `unknown` is said of other programs, whose own words may be an address to click on, and have no place in mail.
+    """
+    names = (next((name for mark, name in known if mark in agent), "") for known in (_BROWSERS, _SYSTEMS))
+    device = " on ".join(filter(None, names))
+    return device or unknown or re.sub(r"[^\w ./-]", "", agent)[:40] or "unknown"
 
 
 def end_session(person: User, key: int) -> bool:

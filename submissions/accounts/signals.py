@@ -15,7 +15,7 @@ from django.http import HttpRequest
 from django.utils.crypto import salted_hmac
 
 from leaderboard.models import User
-from submissions.accounts.revoke_access import end_access
+from submissions.accounts.sessions import end_access
 
 logger = logging.getLogger("runboard.sign_in")
 

@@ -7,13 +7,10 @@ from functools import wraps
 from typing import Any
 
 from django.contrib import messages
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from leaderboard.core.audit import acting
 from leaderboard.core.http.site_url import absolute
@@ -21,56 +18,51 @@ from leaderboard.models import Invitation, Team, User
 from submissions.accounts import invitations, membership
 from submissions.accounts.forms import InvitationForm, TeamForm
 from submissions.accounts.membership import TeamRefused
-from submissions.accounts.permissions import is_owner, signed_in, teams_of
+from submissions.accounts.permissions import is_owner, personal_page, signed_in, teams_of
 from submissions.accounts.teams import rename_team
-from submissions.accounts.throttling import ChangeThrottle, InviteThrottle, seconds_to_wait, slow_down
+from submissions.accounts.throttling import ChangeThrottle, InviteThrottle, limit
+from submissions.core.errors import ChangeRefused
 
 Changer = Callable[..., HttpResponse]
 
 
-@login_required
-@never_cache
-@require_safe
+@personal_page("GET", "HEAD")
 def manage(request: HttpRequest, slug: str) -> HttpResponse:
     """Who is in the team; for its owners also what they may change."""
     return _page(request, _team(request, slug))
 
 
-def _owner_changes(view: Changer) -> Changer:
-    """A POST of one of the team's owners; its other members are told that they are none."""
+class _NotOwner(TeamRefused):
+    """The person belongs to the team and does not own it."""
 
-    @wraps(view)
-    def answer(request: HttpRequest, team: Team, **options: Any) -> HttpResponse:
-        if not is_owner(request.user, team):
-            return _page(request, team, status=403, refused="Only an owner of the team can do that.")
-        return view(request, team, **options)
-
-    return _changes(answer)
+    status = 403
 
 
-def _changes(view: Changer) -> Changer:
-    """A POST of somebody in the team, which is told why where it is refused."""
+def _changes_team(*, owners: bool) -> Callable[[Changer], Changer]:
+    """A POST of somebody in the team, or of one of its owners; where it is refused, the team's page says why."""
 
-    @login_required
-    @never_cache
-    @require_POST
-    @wraps(view)
-    def answer(request: HttpRequest, slug: str, **options: Any) -> HttpResponse:
-        team = _team(request, slug)
-        if wait := seconds_to_wait(ChangeThrottle(), request):
-            return _page(request, team, status=429, refused=slow_down(wait))
-        try:
-            return view(request, team, **options)
-        except TeamRefused as error:
-            if not teams_of(request.user).filter(pk=team.pk).exists():
-                messages.error(request, str(error))
-                return redirect("account")
-            return _page(request, team, status=400, refused=str(error))
+    def decorate(view: Changer) -> Changer:
+        @personal_page("POST")
+        @wraps(view)
+        def answer(request: HttpRequest, slug: str, **options: Any) -> HttpResponse:
+            team = _team(request, slug)
+            try:
+                limit(ChangeThrottle(), request)
+                if owners and not is_owner(request.user, team):
+                    raise _NotOwner("Only an owner of the team can do that.")
+                return view(request, team, **options)
+            except ChangeRefused as error:
+                if not teams_of(request.user).filter(pk=team.pk).exists():
+                    messages.error(request, str(error))
+                    return redirect("account")
+                return _page(request, team, status=error.status, refused=str(error))
 
-    return answer
+        return answer
+
+    return decorate
 
 
-@_owner_changes
+@_changes_team(owners=True)
 def rename(request: HttpRequest, team: Team) -> HttpResponse:
     """Call the team otherwise."""
     form = TeamForm(request.POST)
@@ -82,33 +74,31 @@ def rename(request: HttpRequest, team: Team) -> HttpResponse:
     return redirect("team-manage", slug=team.slug)
 
 
-@_owner_changes
+@_changes_team(owners=True)
 def invite(request: HttpRequest, team: Team) -> HttpResponse:
     """Invite somebody, and show the link this once."""
     form = InvitationForm(request.POST)
     if not form.is_valid():
         return _page(request, team, status=400, invitation_form=form)
-    if wait := seconds_to_wait(InviteThrottle(), request):
-        return _page(request, team, status=429, refused=slow_down(wait))
+    limit(InviteThrottle(), request)
     made, secret = invitations.invite(
         team, form.cleaned_data["email"], owner=form.cleaned_data["owner"], by=signed_in(request)
     )
     return _sent(request, team, made, secret)
 
 
-@_owner_changes
+@_changes_team(owners=True)
 def change_invitation(request: HttpRequest, team: Team, key: int) -> HttpResponse:
     """Send it again under a new link, or revoke it."""
     if request.POST.get("action") == "renew":
-        if wait := seconds_to_wait(InviteThrottle(), request):
-            return _page(request, team, status=429, refused=slow_down(wait))
+        limit(InviteThrottle(), request)
         return _sent(request, team, *invitations.renew(team, key, by=signed_in(request)))
     invitations.revoke(team, key, by=signed_in(request))
     messages.success(request, "Revoked: its link lets nobody in.")
     return redirect("team-manage", slug=team.slug)
 
 
-@_owner_changes
+@_changes_team(owners=True)
 def change_member(request: HttpRequest, team: Team, key: int) -> HttpResponse:
     """Another role for a member, or none."""
     action, by = request.POST.get("action"), signed_in(request)
@@ -128,7 +118,7 @@ def change_member(request: HttpRequest, team: Team, key: int) -> HttpResponse:
     return redirect("team-manage", slug=team.slug)
 
 
-@_changes
+@_changes_team(owners=False)
 def leave(request: HttpRequest, team: Team) -> HttpResponse:
     """Leave the team."""
     membership.leave(team, signed_in(request))
@@ -136,9 +126,7 @@ def leave(request: HttpRequest, team: Team) -> HttpResponse:
     return redirect("account")
 
 
-@login_required
-@never_cache
-@require_http_methods(["GET", "HEAD", "POST"])
+@personal_page("GET", "HEAD", "POST")
 def invitation(request: HttpRequest, secret: str) -> HttpResponse:
     """Join the team that the link lets in."""
     found, refused = invitations.find(secret), ""

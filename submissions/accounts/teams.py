@@ -1,4 +1,4 @@
-"""Teams: whom a result belongs to."""
+"""Teams, to which results belong, and how their people are shown."""
 
 from __future__ import annotations
 
@@ -56,3 +56,17 @@ def rename_team(team: Team, name: str) -> None:
     team.save(update_fields=["name"])
     team_changed(team)
     audit.record("team renamed", team, before={"name": before}, after={"name": name})
+
+
+@transaction.atomic
+def set_profile(person: User, name: str, team_name: str) -> None:
+    """Store the person's name and their team's."""
+    team = personal_team(person)
+    renamed = team.name != team_name
+    if renamed:
+        # Boards before people: the order of everybody who takes both.
+        lock_boards(boards_of_team(team.pk))
+    person.name = name
+    person.save(update_fields=["name"])
+    if renamed:
+        rename_team(team, team_name)

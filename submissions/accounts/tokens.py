@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from leaderboard.models import User
 from submissions.accounts.authentication import has_good_address
+from submissions.core.errors import ChangeRefused
 from submissions.models import ApiToken, Scope
 
 #: For how many days a token may be made; the last is what a script gets that does not say.
@@ -22,7 +23,7 @@ LIMIT = 10
 REMEMBERED = timedelta(days=30)
 
 
-class TokenRefused(Exception):
+class TokenRefused(ChangeRefused):
     """The token cannot be made; the message says why and what would be right."""
 
 

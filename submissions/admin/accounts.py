@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import allauth.mfa.admin
+import allauth.usersessions.admin  # noqa: F401
 from allauth.account.admin import EmailAddressAdmin
 from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
+from allauth.usersessions.models import UserSession
 from django.contrib import admin
 from django.contrib.admin.utils import unquote
 from django.contrib.auth.admin import GroupAdmin, UserAdmin
@@ -24,7 +28,7 @@ from leaderboard.core.audit import acting, record
 from leaderboard.models import User
 from submissions.accounts.approval import approve_account, waiting_accounts
 from submissions.accounts.membership import end_reach
-from submissions.accounts.revoke_access import end_access
+from submissions.accounts.sessions import end_access
 
 #: Fields of a new account that no record has.
 _SECRET = ("password1", "password2", "usable_password")
@@ -34,8 +38,9 @@ APPROVES = "leaderboard.change_team"
 #: What nobody takes from their own account.
 _OWN_WAY_IN = ("is_active", "is_staff", "is_superuser")
 
-# Both come with pages that record nothing.
-admin.site.unregister([Group, EmailAddress])
+# The pages that come with Group and EmailAddress record nothing. Those of second factors and sessions would take a
+# factor away, or add one, without the record and the end of all sessions that `manage.py reset_second_factor` makes.
+admin.site.unregister([Group, EmailAddress, Authenticator, UserSession])
 
 
 class NewPersonForm(CurationForm, AdminUserCreationForm):
@@ -136,8 +141,8 @@ def _approve(person: Any, _: object) -> str:
     return f"Approved: account {person.pk}."
 
 
-def _waiting_accounts() -> list[Waiting]:
-    return [
+SOURCES.append(
+    lambda: [
         Waiting(
             waiting_accounts(),
             "account waits for approval",
@@ -145,9 +150,7 @@ def _waiting_accounts() -> list[Waiting]:
             "?approval_awaited__exact=1",
         )
     ]
-
-
-SOURCES.append(_waiting_accounts)
+)
 
 
 def _password_of(key: Any) -> str | None:

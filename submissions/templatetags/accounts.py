@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from allauth.account.models import EmailAddress
+from allauth.mfa.adapter import get_adapter
+from allauth.mfa.models import Authenticator
 from django import template
 from django.conf import settings
 
 from leaderboard.models import Team, User
+from submissions.accounts.sessions import device_name
 
 register = template.Library()
+register.filter(device_name)
 
 
 @register.simple_tag
@@ -29,3 +33,9 @@ def unverified(person: User) -> list[str]:
 def awaits_approval(team: Team) -> bool:
     """Whether a curator is to approve the team before it submits to hidden judgements."""
     return settings.TEAM_APPROVAL and not team.approved_at
+
+
+@register.filter
+def can_be_switched_off(authenticator: Authenticator) -> bool:
+    """Whether its owner may switch off the second factor."""
+    return bool(get_adapter().can_delete_authenticator(authenticator))

@@ -113,7 +113,7 @@ def test_who_is_in_a_team_is_changed_by_who_may_change_accounts_and_recorded(owl
     assert save(client, address, why="Max leads", **handing).status_code == 302
     assert save(client, address, why="she left", **{"memberships-0-DELETE": "on"}).status_code == 302
     assert members(owls) == {"Max": True, "Nora": False}
-    assert not invitations.open_invitations(owls).exists()  # of somebody who no longer decides
+    assert not invitations.open_invitations(team=owls).exists()  # of somebody who no longer decides
     found = AuditRecord.objects.filter(actor=root).order_by("pk")
     assert [(each.action, each.before, each.after, each.reason) for each in found] == [
         ("added to team", {}, {"person": new.pk, "owner": False}, "they wrote"),
