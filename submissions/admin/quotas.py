@@ -1,4 +1,4 @@
-"""Quotas: other ones for single teams, and the ledger, of which units can be given back."""
+"""Quotas: exceptions for single teams, the ledger, and flags of submissions that look like probes."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.template.response import TemplateResponse
+from django.utils.html import format_html
 
 from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin, reason_of
 from leaderboard.admin.pages import NotDone, ask, require
-from submissions.models import QuotaException, QuotaUse
+from leaderboard.admin.waiting import SOURCES, Waiting
+from submissions.models import Flag, QuotaException, QuotaUse
 from submissions.quotas.curating import give_back
+from submissions.quotas.flags import figures_of, settle_flag
 
 
 @admin.register(QuotaException)
@@ -79,3 +82,85 @@ def _give_back(use: Any, _: object) -> str:
     except ValueError as error:
         raise NotDone(str(error)) from error
     return f"Given back: {use}."
+
+
+@admin.register(Flag)
+class FlagAdmin(ReadOnlyAdmin):
+    """What was noticed. Nothing was refused because of it."""
+
+    list_display = ("created_at", "kind", "figures", "dataset", "its_team", "its_submission", "state", "note")
+    list_filter = ("state", "kind", ("dataset", admin.RelatedOnlyFieldListFilter), "created_at")
+    list_select_related = ("dataset", "team", "submission__system", "submission__submitter")
+    search_fields = ("team__name", "team__slug", "submission__id", "submission__system__name")
+    fields = (
+        "kind", "figures", "dataset", "its_team", "its_submission", "submitter", "earlier", "state", "note",
+        "settled_by", "settled_at", "created_at",
+    )  # fmt: skip
+    readonly_fields = ("figures", "its_team", "its_submission", "submitter", "earlier")
+    actions = ("clear", "confirm")
+
+    @admin.display
+    def figures(self, flag: Flag) -> str:
+        """What gave rise to it."""
+        return figures_of(flag)
+
+    @admin.display(description="team", ordering="team__name")
+    def its_team(self, flag: Flag) -> str:
+        """With a link to its page."""
+        return format_html('<a href="{}">{}</a>', flag.team.get_absolute_url(), flag.team)
+
+    @admin.display(description="submission", ordering="submission")
+    def its_submission(self, flag: Flag) -> str:
+        """With a link to its status."""
+        return format_html('<a href="{}">{}</a>', flag.submission.get_absolute_url(), flag.submission)
+
+    @admin.display
+    def submitter(self, flag: Flag) -> str:
+        """Who sent it."""
+        return str(flag.submission.submitter)
+
+    @admin.display(description="earlier submissions of the chain")
+    def earlier(self, flag: Flag) -> str:
+        """Their ids."""
+        return ", ".join(flag.details.get("chain", [])) or flag.details.get("submission", "") or "none"
+
+    @admin.action(description="Clear: it is no probe (asks for a note)", permissions=["settle"])
+    def clear(self, request: HttpRequest, chosen: QuerySet[Flag]) -> TemplateResponse | None:
+        """It is honest work."""
+        return self._settle(request, chosen, Flag.State.CLEARED, "Clear flags", "Clear")
+
+    @admin.action(description="Confirm: it is a probe (asks for a note)", permissions=["settle"])
+    def confirm(self, request: HttpRequest, chosen: QuerySet[Flag]) -> TemplateResponse | None:
+        """It is a probe."""
+        return self._settle(request, chosen, Flag.State.CONFIRMED, "Confirm flags", "Confirm")
+
+    def _settle(
+        self, request: HttpRequest, chosen: QuerySet[Flag], state: Flag.State, title: str, button: str
+    ) -> TemplateResponse | None:
+        require(request, "submissions.change_flag")
+
+        def act(flag: Any, _: object) -> str:
+            settle_flag(flag, state)
+            return f"{state.label.capitalize()}: {flag}."
+
+        return ask(
+            self, request, chosen, act, title=title, button=button,
+            explanation="The note is kept with the flag and in the record. What follows (a quarantine, another quota) "
+            "is an act of its own.",
+        )  # fmt: skip
+
+    def has_settle_permission(self, request: HttpRequest) -> bool:
+        """Whoever may change flags."""
+        return request.user.has_perm("submissions.change_flag")
+
+
+SOURCES.append(
+    lambda: [
+        Waiting(
+            Flag.objects.filter(state=Flag.State.OPEN),
+            "run looks like a probe",
+            "runs look like probes",
+            "?state__exact=open",
+        )
+    ]
+)

@@ -59,17 +59,12 @@ class MembershipFormSet(BaseInlineFormSet):
             person = form.cleaned_data.get("user")
             if form.instance.pk is None and person is not None:
                 try:
-                    _check(self.instance, person)
+                    if self.instance.pk is None:
+                        check_count(person)
+                    else:
+                        check_room(self.instance, person)
                 except TeamRefused as error:
                     raise ValidationError(f"{person} cannot join. They would be told: {error}") from error
-
-
-def _check(team: Team, person: User) -> None:
-    """Whether the person may join the team, which may be a new one. Raises TeamRefused."""
-    if team.pk is None:
-        check_count(person)
-    else:
-        check_room(team, person)
 
 
 class MembershipInline(admin.TabularInline):
@@ -152,16 +147,10 @@ class TeamAdmin(CurationAdmin):
         list(joining.order_by("pk").values_list("pk"))
         self.lock_row(key)
 
-    def changeform_view(
-        self,
-        request: HttpRequest,
-        object_id: str | None = None,
-        form_url: str = "",
-        extra_context: Any = None,
-    ) -> Any:
+    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Any:
         """The form, and saving it; all or nothing where the team changed meanwhile."""
         try:
-            return super().changeform_view(request, object_id, form_url, extra_context)
+            return super().changeform_view(request, *args, **kwargs)
         except TeamRefused as error:
             messages.error(request, f"Nothing was saved: {error}")
             return HttpResponseRedirect(request.get_full_path())
@@ -197,8 +186,8 @@ def _withdraw_approval(team: Any, _: object) -> str:
     return f"Approval withdrawn: {team}."
 
 
-def _waiting_teams() -> list[Waiting]:
-    return [
+SOURCES.append(
+    lambda: [
         Waiting(
             waiting_teams(),
             "team waits to be approved for hidden judgements",
@@ -206,6 +195,4 @@ def _waiting_teams() -> list[Waiting]:
             "?approved_at__isempty=1",
         )
     ]
-
-
-SOURCES.append(_waiting_teams)
+)

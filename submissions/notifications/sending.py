@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime
 
 from django.core.cache import cache
-from django.db.models import Count, Min
 
 from leaderboard.core import wakeup
 from leaderboard.models import WorkRequest
 from submissions.accounts.outbox import NOTIFY, QUEUE
-from submissions.models import AccountMail, Delivery, Notice
-from submissions.models.notifications import OutboxQuerySet, is_due
 from submissions.notifications.events import (
     announce_rounds,
     ended_bulks,
@@ -27,7 +21,7 @@ from submissions.notifications.events import (
 from submissions.notifications.mail import account_mailer, notice_mailer
 from submissions.notifications.webhooks import deliveries_are_due, send_deliveries
 
-__all__ = ["NOTIFY", "QUEUE", "anything_to_tell", "ring_for_notices", "take_turn", "unsent"]
+__all__ = ["NOTIFY", "QUEUE", "anything_to_tell", "ring_for_notices", "take_turn"]
 
 #: How long one turn sends, in seconds, half of it mail. What is left over has its turn after the next look.
 TURN = 20.0
@@ -75,30 +69,3 @@ def take_turn() -> None:
     finally:
         if cache.get(_LOCK) == token:  # else it ended before the turn did, and may be another's by now
             cache.delete(_LOCK)
-
-
-@dataclass(frozen=True, slots=True)
-class Unsent:
-    """How much may be sent now, since when the oldest of it waits, and how much is tried again later."""
-
-    now: int
-    oldest: datetime | None
-    later: int
-
-
-def unsent() -> Unsent:
-    """What waits to be sent, for operators: mail about accounts, mail of notices and messages to webhooks together."""
-    waiting: Sequence[OutboxQuerySet] = (
-        AccountMail.objects.all(),
-        Notice.objects.filter(mail_state="waiting"),
-        Delivery.objects.filter(state="waiting"),
-    )
-    counts = [
-        rows.order_by().aggregate(now=Count("pk", filter=is_due()), all=Count("pk"), oldest=Min("created_at"))
-        for rows in waiting
-    ]
-    return Unsent(
-        now=sum(each["now"] for each in counts),
-        oldest=min((each["oldest"] for each in counts if each["oldest"]), default=None),
-        later=sum(each["all"] - each["now"] for each in counts),
-    )

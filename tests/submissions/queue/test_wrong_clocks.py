@@ -11,7 +11,7 @@ from prometheus_client import generate_latest
 
 from leaderboard.core.version import VERSION
 from submissions import tasks
-from submissions.admin.workers_overview import overview
+from submissions.admin.workers import overview
 from submissions.jobs.worker.polling import dispatcher_is_late
 from submissions.models import Job, State, Worker
 from submissions.queue import process, queue
