@@ -75,23 +75,15 @@ def fetch(name: str, commit: str, folder: Path) -> int:
     Refused as `refuse_hub` does, and InvalidContent where the hub has no such model, or one too large, or is silent.
     """
     refuse_hub(HubModel(name, commit))
-    words = [
-        sys.executable,
-        "-s",
-        "-P",
-        "-m",
-        "submissions.checkpoints.hub_download",
-        name,
-        commit,
-        str(folder),
-    ]
+    module = "submissions.checkpoints.hub_download"
+    limit = str(settings.CHECKPOINT_LIMIT_BYTES)
+    words = [sys.executable, "-s", "-P", "-m", module, name, commit, str(folder), limit]
     environment = {key: os.environ[key] for key in _ENVIRONMENT if key in os.environ}
     environment["PYTHONPATH"] = str(settings.BASE_DIR)
     try:
         done = subprocess.run(
-            [*words, str(settings.CHECKPOINT_LIMIT_BYTES)],
-            env=environment, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, timeout=_PATIENCE_SECONDS,
-            check=False,
+            words, env=environment, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, check=False,
+            timeout=_PATIENCE_SECONDS,
         )  # fmt: skip
         answer = json.loads(done.stdout)
     except subprocess.TimeoutExpired:

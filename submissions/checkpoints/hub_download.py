@@ -49,9 +49,8 @@ class _File:
 def fetch(name: str, commit: str, folder: Path, most: int) -> int:
     """Fetch the model's files into the empty folder; how many bytes. Raises NotFetched."""
     endpoint = os.environ.get("HF_ENDPOINT", _ENDPOINT).rstrip("/")
-    files = _wanted(
-        _listing(f"{endpoint}/api/models/{name}/revision/{commit}?blobs=true", name, commit), commit
-    )
+    listing = _listing(f"{endpoint}/api/models/{name}/revision/{commit}?blobs=true", name, commit)
+    files = _wanted(listing, commit)
     total = sum(file.size for file in files)
     if total > most:
         raise NotFetched(
@@ -128,19 +127,14 @@ def main() -> int:
     """Fetch what the command line names, and say how it went."""
     name, commit, folder, most = sys.argv[1:]
     try:
-        fetched = fetch(name, commit, Path(folder), int(most))
+        answer: dict[str, Any] = {"bytes": fetch(name, commit, Path(folder), int(most))}
     except NotFetched as error:
-        print(json.dumps({"code": error.code, "message": error.message}))
-        return 1
+        answer = {"code": error.code, "message": error.message}
     except (OSError, HTTPException) as error:  # URLError is one too
-        print(
-            json.dumps(
-                {"code": "hub_unreachable", "message": f"the hub cannot be reached ({type(error).__name__})"}
-            )
-        )
-        return 1
-    print(json.dumps({"bytes": fetched}))
-    return 0
+        message = f"the hub cannot be reached ({type(error).__name__})"
+        answer = {"code": "hub_unreachable", "message": message}
+    print(json.dumps(answer))
+    return int("code" in answer)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator
 from typing import Any
 
 from django import forms
@@ -20,15 +21,9 @@ _TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _BLANK = frozenset("\u115f\u1160\u3164\uffa0\u2800")
 
 
-def _is_refused(character: str) -> bool:
-    return unicodedata.category(character) in _REFUSED
-
-
 def validate_name(text: str) -> None:
     """Raises ValidationError for characters that nobody sees, and for a text that has none that anybody sees."""
-    found = next(filter(_is_refused, text), None)
-    if found is not None:
-        raise ValidationError(f"U+{ord(found):04X} cannot be part of it: nobody can see it. Type it without.")
+    _refuse(character for character in text if unicodedata.category(character) in _REFUSED)
     if not any(unicodedata.category(each)[0] in "LNPS" and each not in _BLANK for each in text):
         raise ValidationError("It needs at least one character that can be seen.")
 
@@ -37,15 +32,19 @@ def validate_text(text: str) -> None:
     """Raises ValidationError for what no text of several lines needs: control characters but tabs and line ends, and
     those that turn the direction of reading around.
     """
-    found = next(filter(_is_refused_in_text, text), None)
-    if found is not None:
-        raise ValidationError(f"U+{ord(found):04X} cannot be part of it: nobody can see it. Type it without.")
+    _refuse(
+        character
+        for character in text
+        if character in _TURNING
+        or (unicodedata.category(character) in _CONTROLS and character not in "\t\n\r")
+    )
 
 
-def _is_refused_in_text(character: str) -> bool:
-    if character in _TURNING:
-        return True
-    return unicodedata.category(character) in _CONTROLS and character not in "\t\n\r"
+def _refuse(characters: Iterator[str]) -> None:
+    if (character := next(characters, None)) is not None:
+        raise ValidationError(
+            f"U+{ord(character):04X} cannot be part of it: nobody can see it. Type it without."
+        )
 
 
 def is_site_name(text: str) -> bool:

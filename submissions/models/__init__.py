@@ -10,7 +10,6 @@ from submissions.models.notifications import (
     Webhook,
 )
 from submissions.models.quotas import Flag, QuotaException, QuotaUse, RunSignature
-from submissions.models.stage_times import StageTime
 from submissions.models.tokens import ApiToken, Scope
 from submissions.models.uploads import Upload
 from submissions.models.work import (
@@ -18,6 +17,7 @@ from submissions.models.work import (
     WAITING,
     Job,
     JobQuerySet,
+    StageTime,
     State,
     Submission,
     Worker,

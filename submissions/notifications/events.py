@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -233,10 +233,12 @@ def _rescored(payload: Mapping[str, Any]) -> None:
     by_team: dict[int, list[Submission]] = defaultdict(list)
     for submission in submissions.select_related("system", "team").order_by("-created_at"):
         by_team[submission.team_id].append(submission)
-    outcomes = _outcomes_by_team(rescore, list(entries), by_team)
+    outcomes = rescored_outcomes(rescore, entries)
     for person in members(by_team):
         teams = set(person.memberships.values_list("team", flat=True)) & set(by_team)
-        lines = [line for team in sorted(teams) for line in outcomes[team]]
+        # Of each team the newest submissions.
+        told = [submission for team in sorted(teams) for submission in by_team[team][:OUTCOMES]]
+        lines = [line for submission in told for line in outcomes.get(str(submission.pk), ())]
         notify([person], rescored_message(rescore, lines))
     for own in by_team.values():
         if has_webhooks(own[0].team):
@@ -244,21 +246,6 @@ def _rescored(payload: Mapping[str, Any]) -> None:
                 current = with_jobs(Submission.objects.filter(pk=submission.pk)).get()
                 body = result_body(describe(current, complete=True, compare=False), rescore.dataset)
                 deliver(submission.team, "rescored", f"rescore-{rescore.pk}-{submission.pk}", body)
-
-
-def _outcomes_by_team(
-    rescore: Rescore, entries: Sequence[Entry], by_team: Mapping[int, Sequence[Submission]]
-) -> dict[int, list[str]]:
-    """What each team is told of its results, the newest submissions first."""
-    by_submission: dict[str, list[str]] = defaultdict(list)
-    lines = rescored_outcomes(rescore, entries)
-    for entry in entries:
-        if entry.pk in lines:
-            by_submission[entry.submission_reference].append(lines[entry.pk])
-    return {
-        team: [line for each in own[:OUTCOMES] for line in by_submission[str(each.pk)]]
-        for team, own in by_team.items()
-    }
 
 
 def _round_revealed(payload: Mapping[str, Any]) -> None:

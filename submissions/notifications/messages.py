@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -9,12 +10,12 @@ from typing import Any
 from django.urls import reverse
 
 from leaderboard.judgements.rescoring.shown import page_of
-from leaderboard.judgements.rescoring.table import Line, line_of
+from leaderboard.judgements.rescoring.table import line_of
 from leaderboard.models import Challenge, Entry, Rescore, Round
 from leaderboard.rounds.lifecycle import utc
-from submissions.models import NoticeKind, State
+from submissions.models import NoticeKind, State, Webhook
 from submissions.notifications.outbox import Message
-from submissions.quotas.shown import Charged, charged
+from submissions.quotas.shown import charged
 from submissions.status.description import JobStatus, SubmissionStatus
 from submissions.status.scores import NO_CHANGE, outcome_text
 
@@ -38,7 +39,10 @@ def ended_message(kind: NoticeKind, status: SubmissionStatus) -> Message:
     # The subject says what ended how: the text begins with what more there is to say.
     lines = [outcome_text(submission)] if kind == NoticeKind.FINISHED else []
     lines += [_trouble(job) for job in status.jobs if job.state not in (State.DONE, State.WITHDRAWN)]
-    lines += [_given_back(each) for each in charged(submission, now=False) if each.refunded]
+    for cost in charged(submission, now=False):
+        if cost.refunded:
+            why = f", because {cost.refund_reason}" if cost.refund_reason else ""
+            lines.append(f"It does not count towards the quota on {cost.dataset.name}{why}.")
     return Message(
         kind=kind,
         key=f"submission-{submission.pk}",
@@ -83,12 +87,6 @@ def _trouble(job: JobStatus) -> str:
     return "\n".join(lines)
 
 
-def _given_back(cost: Charged) -> str:
-    """What the ledger says, which alone knows what counts."""
-    why = f", because {cost.refund_reason}" if cost.refund_reason else ""
-    return f"It does not count towards the quota on {cost.dataset.name}{why}."
-
-
 def _problem_line(found: Mapping[str, Any]) -> str:
     lines: Sequence[int] = found.get("lines") or ()
     where = ""
@@ -112,31 +110,30 @@ def rescored_message(rescore: Rescore, outcomes: Sequence[str]) -> Message:
     )
 
 
-def rescored_outcomes(rescore: Rescore, entries: Iterable[Entry]) -> dict[int, str]:
-    """By entry a line for its team: the primary measure and the rank, old → new. Nothing new of what is held."""
+def rescored_outcomes(rescore: Rescore, entries: Iterable[Entry]) -> Mapping[str, list[str]]:
+    """By submission a line for each of its entries: the primary measure and the rank, old → new. Nothing new of what
+    is held.
+    """
+    outcomes: dict[str, list[str]] = defaultdict(list)
     dataset, comparison = rescore.dataset, rescore.comparison
     if not comparison:
-        return {}
+        return outcomes
     measure = comparison["primary"]
     moved = {row["entry"]: row for row in comparison["rows"]}
     stayed = {row["entry"]: row["why"] for row in comparison["stays"]}
-    said = {}
     for entry in entries:
         name = f"{entry.system.name} ({entry.configuration})" if entry.configuration else entry.system.name
         if entry.visibility == Entry.Visibility.HELD:
-            said[entry.pk] = f"{name}: {NO_CHANGE}."
+            outcomes[entry.submission_reference].append(f"{name}: {NO_CHANGE}.")
         elif entry.pk in stayed:
-            said[entry.pk] = f"{name}: not rescored. {stayed[entry.pk]}"
+            outcomes[entry.submission_reference].append(f"{name}: not rescored. {stayed[entry.pk]}")
         elif entry.pk in moved:
             line = line_of(moved[entry.pk], measure, hidden=dataset.hidden)
-            said[entry.pk] = f"{name}: {measure} {line.text['before']} → {line.text['after']}{_ranks(line)}."
-    return said
-
-
-def _ranks(line: Line) -> str:
-    if line.rank_before is None or line.rank_after is None:
-        return ""
-    return f", rank {line.rank_before} → {line.rank_after}"
+            text = f"{name}: {measure} {line.text['before']} → {line.text['after']}"
+            if line.rank_before is not None and line.rank_after is not None:
+                text += f", rank {line.rank_before} → {line.rank_after}"
+            outcomes[entry.submission_reference].append(f"{text}.")
+    return outcomes
 
 
 def round_message(kind: NoticeKind, round_: Round) -> Message:
@@ -183,14 +180,16 @@ def challenge_message(challenge: Challenge) -> Message:
     return Message(NoticeKind.CHALLENGED, key, subject, text, system.get_absolute_url())
 
 
-def webhook_off_message(webhook_id: int, team: str, path: str, days: int, since: datetime) -> Message:
+def webhook_off_message(webhook: Webhook, days: int, since: datetime) -> Message:
     """A webhook was switched off because nothing that was sent to it arrived."""
+    team = webhook.team
     text = (
-        f"A webhook of {team} took nothing that was sent to it for {days} days, and was switched off. Its page says "
-        "what it answered; there it can be switched on again."
+        f"A webhook of {team.name} took nothing that was sent to it for {days} days, and was switched off. Its page "
+        "says what it answered; there it can be switched on again."
     )
-    key = f"webhook-{webhook_id}-{since:%Y%m%dT%H%M%S}"
-    return Message(NoticeKind.WEBHOOK_OFF, key, f"A webhook of {team} was switched off", text, path)
+    key = f"webhook-{webhook.pk}-{since:%Y%m%dT%H%M%S}"
+    subject = f"A webhook of {team.name} was switched off"
+    return Message(NoticeKind.WEBHOOK_OFF, key, subject, text, reverse("webhooks", args=[team.slug]))
 
 
 def _subject(round_: Round) -> str:

@@ -18,7 +18,6 @@ import standardwebhooks
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Max
-from django.urls import reverse
 from django.utils import timezone
 
 from leaderboard.models import Team, User
@@ -194,6 +193,4 @@ def _switch_off_where_nothing_arrives(webhook: Webhook, now: datetime) -> None:
     if first is None or failed.count() < FAILURES or first.created_at > now - timedelta(days=DAYS_OF_FAILURE):
         return
     if Webhook.objects.filter(pk=webhook.pk, active=True).update(active=False):
-        team = webhook.team
-        path = reverse("webhooks", args=[team.slug])
-        notify(owners(team), webhook_off_message(webhook.pk, team.name, path, DAYS_OF_FAILURE, now))
+        notify(owners(webhook.team), webhook_off_message(webhook, DAYS_OF_FAILURE, now))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 
 from django import template
@@ -16,9 +17,7 @@ from submissions.status.scores import Score
 
 register = template.Library()
 register.filter("parameter", parameter_text)
-
-#: A true minus sign: as wide as the plus.
-MINUS = "−"
+register.filter("direction", numbers.direction)
 
 
 def _decimals(hidden: bool) -> int:
@@ -35,25 +34,18 @@ def score(value: float, hidden: bool = False) -> str:
 @register.filter
 def signed(value: float, hidden: bool = False) -> str:
     """A difference with its sign."""
-    return _with_sign(value, f"{abs(value):.{_decimals(hidden)}f}")
+    return _with_sign(f"{value:+.{_decimals(hidden)}f}")
 
 
 @register.filter
 def signed_percent(value: float) -> str:
     """A relative difference with its sign."""
-    return _with_sign(value, f"{abs(value):.1f} %")
+    return _with_sign(f"{value:+.1f} %")
 
 
-def _with_sign(value: float, digits: str) -> str:
-    if float(digits.removesuffix(" %")) == 0:
-        return digits
-    return f"{'+' if value > 0 else MINUS}{digits}"
-
-
-@register.filter
-def direction(value: float | None, measure: str) -> str:
-    """The class that colours a difference: better or worse, whichever way the measure goes."""
-    return numbers.direction(value, measure)
+def _with_sign(text: str) -> str:
+    """The difference with a true minus sign; without any where it is zero as written."""
+    return text.replace("-", numbers.MINUS) if re.search("[1-9]", text) else text[1:]
 
 
 @register.filter

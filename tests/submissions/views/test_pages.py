@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from django.test import Client
 
+from leaderboard.core.text.numbers import direction
 from leaderboard.models import Dataset, System, Team, User
 from submissions.accounts.teams import automatic_name, personal_team, rename_team
 from submissions.models import Job, State, Submission
 from submissions.queue.queue import claim
 from submissions.status.description import Score
-from submissions.templatetags.submissions import direction
 from tests.submissions.clients import Api, upload
 from tests.submissions.collections import run_text
 from tests.submissions.workers import work
