@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from leaderboard.management.supervisor.main import run
-from leaderboard.management.supervisor.process_group import Family, Patience
+from leaderboard.management.supervisor.process_group import ProcessGroup, Timeouts
 from leaderboard.management.supervisor.processes import Command
 
 
@@ -21,14 +21,14 @@ def main() -> int:
         Command(part["name"], [sys.executable, "-c", part["code"]]) for part in json.loads(sys.argv[2])
     ]
 
-    def live(family: Family) -> None:
-        family.tether.remove(folder / "remove-me")
-        family.start(*commands)
+    def live(group: ProcessGroup) -> None:
+        group.watchdog.add_path(folder / "remove-me")
+        group.start(*commands)
         print("started", flush=True)
-        family.run_until(lambda: False)
+        group.run_until(lambda: False)
 
-    patience = Patience(quick=5, deaths=3, backoff=0.1, ending=1, ending_last=1)
-    return run(folder, "a small family", Path.cwd(), live, patience)
+    timeouts = Timeouts(quick=5, ends=3, backoff=0.1, ending=1, ending_last=1)
+    return run(folder, "a small family", Path.cwd(), live, timeouts)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,10 @@
-"""Starts, watches, restarts and ends a set of child processes, in one thread."""
+"""Starts, watches, restarts and ends a set of child processes, in one thread.
+
+No process manager stands in its place. Killed with SIGKILL while a child that ignores SIGTERM had forked another
+process, honcho 2.0 left 4 of 4 processes running twelve seconds later (with `setpriv --pdeathsig KILL` before the
+command 3 of 3), supervisord 4.3 and circus 0.19 left 2 of 2; here none is left, since the watchdog ends whole groups.
+Each would also need the lock, the steps of a start, readiness and the filter of the console beside it.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +12,87 @@ import contextlib
 import os
 import selectors
 import signal
+import subprocess
+import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self
 
-from leaderboard.management.supervisor.errors import StopRequested, SupervisorError
 from leaderboard.management.supervisor.logs import say
-from leaderboard.management.supervisor.processes import Child, Command
-from leaderboard.management.supervisor.watchdog_pipe import Tether
+from leaderboard.management.supervisor.processes import Child, Command, StopRequested, SupervisorError
+
+_WATCHDOG = Path(__file__).with_name("watchdog.py")
+
+
+class WatchdogPipe:
+    """The supervisor's end of the pipe to its watchdog, which is told what it would have to end and remove."""
+
+    def __init__(self, lock: int) -> None:
+        """`lock` is a descriptor that the watchdog keeps open until it has tidied up (see `main.RunLock`)."""
+        self._lock = lock
+        self._lines: list[str] = []
+        self._process = self._start()
+
+    def _start(self) -> subprocess.Popen[str]:
+        # -I -S: no site-packages, so that it starts in milliseconds and weighs little.
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", str(_WATCHDOG)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            pass_fds=(self._lock,),
+            text=True,
+        )
+
+    def add_group(self, group: int) -> None:
+        """Name a process group to end."""
+        self._lines.append(f"+{group}")
+        self._write(f"+{group}")
+
+    def discard_group(self, group: int) -> None:
+        """Say that the group has ended."""
+        self._lines.remove(f"+{group}")
+        self._write(f"-{group}")
+
+    def add_path(self, path: Path) -> None:
+        """Name a file or folder to remove in the end."""
+        self._lines.append(f"remove {path}")
+        self._write(f"remove {path}")
+
+    def restart_if_ended(self) -> None:
+        """Start another watchdog, and tell it everything, if this one was killed."""
+        if self._process.poll() is not None:
+            self._process = self._start()
+            for line in self._lines:
+                self._write(line)
+
+    def close(self) -> None:
+        """Let the watchdog end and remove what it still knows of, and wait until it has."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        self._process.wait()
+
+    def _write(self, line: str) -> None:
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):  # it was killed: `restart_if_ended` notices
+            self._process.stdin.write(line + "\n")
+            self._process.stdin.flush()
 
 
 @dataclass(frozen=True)
-class Patience:
-    """Times, in seconds, and counts that decide how a family treats its children."""
+class Timeouts:
+    """Times, in seconds, and counts that decide how a group treats its children."""
 
-    #: A child that lived shorter than this has died quickly.
+    #: A child that ran shorter than this ended quickly.
     quick: float = 10.0
-    #: Quick deaths in a row that end everything.
-    deaths: int = 4
-    #: Before the first restart; doubled with each quick death after it.
+    #: Quick ends in a row that end everything.
+    ends: int = 4
+    #: Before the first restart; doubled with each quick end after it.
     backoff: float = 0.5
     #: What children get to end by themselves after SIGTERM, and those that end last after them.
     #: A worker without a broker takes 6.6 s on a busy machine.
@@ -35,38 +100,33 @@ class Patience:
     ending_last: float = 2.0
 
 
-class Family:
+class ProcessGroup:
     """Use it as a context: leaving it ends every child. Only the main thread may use it."""
 
     def __init__(
-        self,
-        log_folder: Path,
-        working_folder: Path,
-        lock: int | None = None,
-        patience: Patience | None = None,
+        self, log_folder: Path, working_folder: Path, lock: int, timeouts: Timeouts | None = None
     ) -> None:
+        self.watchdog = WatchdogPipe(lock)
         self._log_folder = log_folder
         self._working_folder = working_folder
-        self._lock = lock
-        self._patience = patience or Patience()
+        self._timeouts = timeouts or Timeouts()
         self._children: list[Child] = []
         self._selector = selectors.DefaultSelector()
         self._stop_requested = False
         self._impatient = False
         self._requested_at = 0.0
-        self._former: dict[int, object] = {}
+        # A signal writes a byte here, which ends the wait in `_turn` at once.
+        self._wake, self._wakener = os.pipe()
+        os.set_blocking(self._wake, False)
+        os.set_blocking(self._wakener, False)
 
     def __enter__(self) -> Self:
-        self.tether = Tether(self._lock)
-        # A signal writes a byte here, which ends the wait in `_turn` at once.
-        self._wake, wakener = os.pipe()
-        os.set_blocking(self._wake, False)
-        os.set_blocking(wakener, False)
-        signal.set_wakeup_fd(wakener, warn_on_full_buffer=False)
-        self._wakener = wakener
+        signal.set_wakeup_fd(self._wakener, warn_on_full_buffer=False)
         self._selector.register(self._wake, selectors.EVENT_READ)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            self._former[number] = signal.signal(number, self._request_stop)
+        self._former = {
+            number: signal.signal(number, self._on_signal)
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        }
         self._former[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda number, frame: None)
         return self
 
@@ -74,12 +134,12 @@ class Family:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            self._end()
+            self._end_all()
         finally:
-            self.tether.release()
+            self.watchdog.close()
             signal.set_wakeup_fd(-1)
             for number, handler in self._former.items():
-                signal.signal(number, handler)  # type: ignore[arg-type]
+                signal.signal(number, handler)
             self._selector.close()
             os.close(self._wake)
             os.close(self._wakener)
@@ -95,7 +155,7 @@ class Family:
         return children
 
     def finish(self, *commands: Command) -> None:
-        """Run steps side by side until all have ended well; SupervisorError with one's last words if not."""
+        """Run steps side by side until all have ended well; SupervisorError with the last lines of one if not."""
         steps = self.start(*commands)
         self.run_until(lambda: not any(step.running for step in steps))
 
@@ -112,18 +172,16 @@ class Family:
 
     def _turn(self, timeout: float) -> bool:
         """Wait for output, a signal or a time to restart; True when a child has ended."""
-        if self._stop_requested:
-            raise StopRequested
         due = [child.restart_at for child in self._children if child.restart_at is not None]
-        wait = min([timeout, *(max(0.0, moment - time.monotonic()) for moment in due)])
-        self._read(wait)
+        if not self._stop_requested:
+            self._read(min([timeout, *(max(0.0, moment - time.monotonic()) for moment in due)]))
         if self._stop_requested:
             raise StopRequested
-        self.tether.mend()
+        self.watchdog.restart_if_ended()
         ended = [child for child in self._children if child.running and child.exit_status() is not None]
         for child in ended:
-            self._bury(child)
-            self._judge(child)
+            self._reap(child)
+            self._decide_restart(child)
         for child in self._children:
             if child.restart_at is not None and child.restart_at <= time.monotonic():
                 self._start(child)
@@ -134,7 +192,7 @@ class Family:
             child.start()
         except OSError as error:
             raise SupervisorError(f"{child.command.name} cannot be started: {error}") from error
-        self.tether.started(child.pid)
+        self.watchdog.add_group(child.pid)
         self._selector.register(child.output, selectors.EVENT_READ, child)
 
     def _read(self, timeout: float) -> None:
@@ -146,68 +204,57 @@ class Family:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self._wake, 4096)
 
-    def _bury(self, child: Child) -> None:
+    def _reap(self, child: Child) -> None:
         with contextlib.suppress(KeyError, ValueError):  # it may have closed its output before it ended
             self._selector.unregister(child.output)
-        child.bury()
-        self.tether.ended(child.pid)
-        child.log.note(f"process {child.pid} ended with {_ending(child)}")
+        child.reap()
+        self.watchdog.discard_group(child.pid)
+        child.log.note(f"process {child.pid} ended with {child.ending()}")
 
-    def _judge(self, child: Child) -> None:
-        """Decide what follows from a death that nobody asked for."""
-        name, how = child.command.name, _ending(child)
+    def _decide_restart(self, child: Child) -> None:
+        """Decide what follows from an end that nobody asked for."""
+        name, how = child.command.name, child.ending()
         if not child.command.lasting:
             if child.exit_status() != 0:
-                raise SupervisorError(_last_words(child, f"The step '{name}' has failed with {how}."))
+                raise _failure(child, f"The step '{name}' has failed with {how}.")
             return
-        quick = time.monotonic() - child.started_at < self._patience.quick
-        child.quick_deaths = child.quick_deaths + 1 if quick else 1
-        if child.quick_deaths >= self._patience.deaths:
-            times = f"{child.quick_deaths} times in a row, the last time with {how}"
-            raise SupervisorError(_last_words(child, f"'{name}' has ended {times}."))
-        delay = self._patience.backoff * 2 ** (child.quick_deaths - 1)
+        quick = time.monotonic() - child.started_at < self._timeouts.quick
+        child.quick_ends = child.quick_ends + 1 if quick else 1
+        if child.quick_ends >= self._timeouts.ends:
+            times = f"{child.quick_ends} times in a row, the last time with {how}"
+            raise _failure(child, f"'{name}' has ended {times}.")
+        delay = self._timeouts.backoff * 2 ** (child.quick_ends - 1)
         child.restart_at = time.monotonic() + delay
         say(f"ended with {how}; starting it again in {delay:g} s (log: {child.log.path})", name)
 
-    def _end(self) -> None:
+    def _end_all(self) -> None:
         """End all children: politely, then not; somebody who asks again skips the politeness."""
-        first = [child for child in self._children if child.running and not child.command.ends_last]
-        self._end_these(first, self._patience.ending)
-        self._end_these([child for child in self._children if child.running], self._patience.ending_last)
+        self._end([child for child in self._children if not child.command.ends_last], self._timeouts.ending)
+        self._end(self._children, self._timeouts.ending_last)
 
-    def _end_these(self, children: Iterable[Child], patience: float) -> None:
-        remaining = list(children)
+    def _end(self, children: list[Child], seconds: float) -> None:
+        remaining = [child for child in children if child.running]
         for child in remaining:
-            child.signal_leader(signal.SIGTERM)
-        deadline = time.monotonic() + patience
+            child.terminate()
+        deadline = time.monotonic() + seconds
         while remaining:
             if self._impatient or time.monotonic() > deadline:
                 for child in remaining:
-                    child.signal_group(signal.SIGKILL)
+                    child.kill_group()
             self._read(0.05)
             for child in [child for child in remaining if child.exit_status() is not None]:
-                self._bury(child)
+                self._reap(child)
                 remaining.remove(child)
 
-    def _request_stop(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         # One wish to end can arrive twice at once: from the terminal and through `make`.
         now = time.monotonic()
-        if self._stop_requested and now - self._requested_at > 1:
-            self._impatient = True
-        elif not self._stop_requested:
+        if self._stop_requested:
+            self._impatient = self._impatient or now - self._requested_at > 1
+        else:
             self._stop_requested, self._requested_at = True, now
 
 
-def _ending(child: Child) -> str:
-    status = child.exit_status()
-    if status is not None and status < 0:
-        try:
-            return f"signal {signal.Signals(-status).name}"
-        except ValueError:
-            return f"signal {-status}"
-    return f"exit status {status}"
-
-
-def _last_words(child: Child, message: str) -> str:
+def _failure(child: Child, message: str) -> SupervisorError:
     lines = [message, f"Its last lines (all of them: {child.log.path}):", *child.log.last_lines()]
-    return "\n    ".join(lines)
+    return SupervisorError("\n    ".join(lines))

@@ -20,6 +20,14 @@ _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 _LIBC = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
+class SupervisorError(Exception):
+    """The site ends with exit status 1. The message is printed as it is, so it says what to do."""
+
+
+class StopRequested(Exception):
+    """SIGINT, SIGTERM or SIGHUP arrived: everything is ended, with exit status 0."""
+
+
 def die_with_parent(parent: int, ending: signal.Signals = signal.SIGTERM) -> None:
     """Ask Linux to send `ending` to this process when the thread that started it ends; elsewhere do nothing.
 
@@ -61,18 +69,18 @@ class Child:
         self.command = command
         self.log = Log(command.name, log_folder, command.shown)
         self.started_at = 0.0
-        #: Deaths in a row that came soon after a start.
-        self.quick_deaths = 0
+        #: Ends in a row that came soon after a start.
+        self.quick_ends = 0
         #: When to start it again, on the monotonic clock; None while it runs or is not to run.
         self.restart_at: float | None = None
+        self.process: subprocess.Popen[bytes] | None = None
         self._working_folder = working_folder
-        self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start the process. Only from the main thread: Linux ties a child to the *thread* it came from."""
         self.restart_at = None
         self.started_at = time.monotonic()
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             list(self.command.arguments),
             env={**os.environ, **self.command.environment},
             cwd=self._working_folder,
@@ -88,27 +96,37 @@ class Child:
     @property
     def pid(self) -> int:
         """The id of the process and of its group."""
-        assert self._process is not None
-        return self._process.pid
+        assert self.process is not None
+        return self.process.pid
 
     @property
     def output(self) -> int:
         """The descriptor to read what the process prints from."""
-        assert self._process is not None
-        assert self._process.stdout is not None
-        return self._process.stdout.fileno()
+        assert self.process is not None
+        assert self.process.stdout is not None
+        return self.process.stdout.fileno()
 
     @property
     def running(self) -> bool:
         """Whether it has a process that was not yet seen to end."""
-        return self._process is not None and self._process.returncode is None
+        return self.process is not None and self.process.returncode is None
 
     def exit_status(self) -> int | None:
         """None while it runs; else its exit status, negative for a signal."""
-        return self._process.poll() if self._process is not None else None
+        return self.process.poll() if self.process is not None else None
+
+    def ending(self) -> str:
+        """How it ended, in words."""
+        status = self.exit_status()
+        if status is None or status >= 0:
+            return f"exit status {status}"
+        try:
+            return f"signal {signal.Signals(-status).name}"
+        except ValueError:
+            return f"signal {-status}"
 
     def read(self) -> bool:
-        """Take what it has printed into its log; False when there will be no more."""
+        """Read what it has printed into its log; False when there will be no more."""
         try:
             data = os.read(self.output, 65536)
         except BlockingIOError:
@@ -119,31 +137,24 @@ class Child:
             self.log.flush()
         return bool(data)
 
-    def signal_group(self, number: signal.Signals) -> None:
-        """Send a signal to every process of its group, workers of the child included."""
-        if self._process is not None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, number)
+    def kill_group(self) -> None:
+        """End every process of its group at once, workers of the child included."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
 
-    def signal_leader(self, number: signal.Signals) -> None:
-        """Send a signal to the process alone, which tells its own workers in its own manner."""
-        if self.running:
-            self._process_required().send_signal(number)
+    def terminate(self) -> None:
+        """Ask the process alone to end, which tells its own workers in its own manner."""
+        assert self.process is not None
+        self.process.terminate()
 
-    def bury(self) -> None:
-        """After its end: end what is left of its group, and take the last of its output."""
-        self.signal_group(signal.SIGKILL)
-        process = self._process_required()
-        process.wait()
-        assert process.stdout is not None
-        with contextlib.suppress(
-            OSError
-        ):  # BlockingIOError: nothing left, though somebody still holds the pipe
+    def reap(self) -> None:
+        """After its end: end what is left of its group, and read the last of its output."""
+        self.kill_group()
+        assert self.process is not None
+        assert self.process.stdout is not None
+        self.process.wait()
+        with contextlib.suppress(OSError):  # BlockingIOError: nothing left, though somebody has the pipe
             while data := os.read(self.output, 65536):
                 self.log.feed(data)
-        process.stdout.close()
+        self.process.stdout.close()
         self.log.flush()
-
-    def _process_required(self) -> subprocess.Popen[bytes]:
-        assert self._process is not None
-        return self._process

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 import time
@@ -10,22 +11,22 @@ from collections.abc import Callable
 from pathlib import Path
 
 from django.conf import settings
+from django.contrib.staticfiles.finders import get_finders
 from django.core.management.base import CommandError
 from django.db import Error as DatabaseError
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
 from leaderboard.management.supervisor import services, valkey
-from leaderboard.management.supervisor.assets import CollectedFiles
-from leaderboard.management.supervisor.errors import SupervisorError
 from leaderboard.management.supervisor.logs import say
 from leaderboard.management.supervisor.main import run
-from leaderboard.management.supervisor.process_group import Family
+from leaderboard.management.supervisor.process_group import ProcessGroup
+from leaderboard.management.supervisor.processes import SupervisorError
 
 #: How long the broker may take to load its file, in seconds.
-BROKER_PATIENCE = 30.0
+BROKER_SECONDS = 30.0
 #: How often a person who waits is told that we still are, in seconds.
-REMINDER = 30.0
+REMINDER_SECONDS = 30.0
 
 
 class Site:
@@ -35,6 +36,7 @@ class Site:
         self, folder: Path, port: int, first_start_ready: Callable[[], bool], welcome: Callable[[], str]
     ):
         """`first_start_ready`: whether what a first start makes is there; `welcome`: how to sign in, or ""."""
+        self.address = f"http://127.0.0.1:{port}"
         self._folder = folder
         self._run_folder = folder / "run"
         self._port = port
@@ -42,49 +44,44 @@ class Site:
         self._welcome = welcome
         self._web_answers = False
 
-    @property
-    def address(self) -> str:
-        """Where the site is served."""
-        return f"http://127.0.0.1:{self._port}"
-
     def run(self) -> int:
         """Run until asked to stop. The exit status: 0 then; 1, the reason printed, when it cannot go on."""
         return run(self._folder, self.address, settings.BASE_DIR, self._live)
 
-    def _live(self, family: Family) -> None:
+    def _live(self, group: ProcessGroup) -> None:
         started = time.monotonic()
         _refuse_taken_port(self._port)
         self._run_folder.mkdir(parents=True, exist_ok=True)
         environment = {
             "RUNBOARD_VAR": str(self._folder),
-            "REDIS_URL": self._start_broker(family),
+            "REDIS_URL": self._start_broker(group),
             "PYTHONUNBUFFERED": "1",
         }
-        self._bring_up_to_date(family, environment)
-        family.start(
+        self._bring_up_to_date(group, environment)
+        group.start(
             services.web(self._port, environment),
             services.scorer(environment),
             services.retriever(environment),
             services.beat(self._run_folder, environment),
             services.manage("prepare", "runboard", "--prepare", environment=environment, loud=True),
         )
-        self._wait_until_ready(family)
+        self._wait_until_ready(group)
         connection.close()
         seconds = time.monotonic() - started
         say(" ".join(f"Ready in {seconds:.0f} s: {self.address} {self._welcome()}".split()))
-        family.start(services.notifier(environment))  # nobody waits for it: what there is to tell is in rows
-        family.run_until(lambda: False, every=1.0)
+        group.start(services.notifier(environment))  # nobody waits for it: what there is to tell is in rows
+        group.run_until(lambda: False, every=1.0)
 
-    def _start_broker(self, family: Family) -> str:
+    def _start_broker(self, group: ProcessGroup) -> str:
         """Start a broker unless `REDIS_URL` names one; write its address where other commands look for it."""
         written = self._run_folder / "redis-url"
-        family.tether.remove(written)
+        group.watchdog.add_path(written)
         if not (address := os.environ.get("REDIS_URL", "")):
             folder = valkey.make_socket_folder()
-            family.tether.remove(folder)
-            family.start(valkey.command(folder, self._folder / "valkey"))
-            deadline = time.monotonic() + BROKER_PATIENCE
-            family.run_until(lambda: valkey.answers(folder) or time.monotonic() > deadline, every=0.02)
+            group.watchdog.add_path(folder)
+            group.start(valkey.command(folder, self._folder / "valkey"))
+            deadline = time.monotonic() + BROKER_SECONDS
+            group.run_until(lambda: valkey.answers(folder) or time.monotonic() > deadline, every=0.02)
             if not valkey.answers(folder):
                 raise SupervisorError(
                     f"Valkey takes no commands; its log: {self._folder / 'logs' / 'valkey.log'}"
@@ -95,39 +92,50 @@ class Site:
         written.write_text(address + "\n")
         return address
 
-    def _bring_up_to_date(self, family: Family, environment: dict[str, str]) -> None:
+    def _bring_up_to_date(self, group: ProcessGroup, environment: dict[str, str]) -> None:
         """Migrate and collect static files, side by side, where there is something to do."""
-        files = CollectedFiles(self._run_folder / "collected-static")
+        collected, wanted = self._run_folder / "collected-static", _static_fingerprint()
+        there = (Path(settings.STATIC_ROOT) / "staticfiles.json").exists() and collected.exists()
         steps = []
         if _migrations_are_pending():
             say("Preparing the database …")
             steps.append(services.manage("migrate", "migrate", "--no-input", environment=environment))
-        if not files.are_current():
+        if not there or collected.read_text() != wanted:
             collect = ("collectstatic", "--no-input", "--clear", "--verbosity", "0")
             steps.append(services.manage("static", *collect, environment=environment))
-        family.finish(*steps)
-        files.remember()
+        group.finish(*steps)
+        collected.write_text(wanted)
 
-    def _wait_until_ready(self, family: Family) -> None:
+    def _wait_until_ready(self, group: ProcessGroup) -> None:
         reminded = time.monotonic()
 
         def ready() -> bool:
             nonlocal reminded
-            if time.monotonic() - reminded > REMINDER:
+            if time.monotonic() - reminded > REMINDER_SECONDS:
                 reminded = time.monotonic()
                 say(f"Still getting ready; the logs are in {self._folder / 'logs'}")
-            self._web_answers = self._web_answers or _answers_well(f"{self.address}/healthz")
-            return self._web_answers and self._asks_well()
+            self._web_answers = self._web_answers or _is_ok(f"{self.address}/healthz")
+            return self._web_answers and self._is_complete()
 
-        family.run_until(ready, every=0.1)
+        group.run_until(ready, every=0.1)
 
-    def _asks_well(self) -> bool:
+    def _is_complete(self) -> bool:
         """Whether the first start is complete; a database that is busy or away for a moment says: not yet."""
         try:
             return self._first_start_ready()
         except DatabaseError:
             connection.close()
             return False
+
+
+def _static_fingerprint() -> str:
+    """A hash over every file to collect, by path, size and time of change, and how it is to be stored."""
+    digest = hashlib.sha256(repr(settings.STORAGES["staticfiles"]).encode())
+    for finder in get_finders():
+        for path, storage in sorted(finder.list([]), key=lambda item: str(item[0])):
+            status = Path(storage.path(path)).stat()
+            digest.update(f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
+    return digest.hexdigest()
 
 
 def _migrations_are_pending() -> bool:
@@ -151,7 +159,7 @@ def _refuse_taken_port(port: int) -> None:
             ) from error
 
 
-def _answers_well(url: str) -> bool:
+def _is_ok(url: str) -> bool:
     host = next((host for host in settings.ALLOWED_HOSTS if not host.startswith(("*", "."))), "localhost")
     request = urllib.request.Request(url, headers={"Host": host})  # noqa: S310  an address of our own
     try:

@@ -8,8 +8,7 @@ import socket
 import tempfile
 from pathlib import Path
 
-from leaderboard.management.supervisor.errors import SupervisorError
-from leaderboard.management.supervisor.processes import Command
+from leaderboard.management.supervisor.processes import Command, SupervisorError
 
 #: The longest path a Unix socket may have on Linux, 108 bytes with its terminator (macOS: 104).
 SOCKET_PATH_LIMIT_BYTES = 103
