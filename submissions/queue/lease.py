@@ -164,9 +164,10 @@ def _tell(lease: Lease) -> None:
     try:
         if time.monotonic() - lease.claimed_at - lease.waited > settings.JOB_WALL_CLOCK_SECONDS:
             time_out(job)  # the dispatcher does so too, but it may be away
-        lease.lost = not extend_lease(job, lease.progress, lease.stage, lease.note, waited=lease.waited)
-        wishes = Job.objects.filter(pk=job.pk).values_list("cancel_requested", flat=True)
-        lease.cancelled = bool(wishes and wishes[0])
+        told = (job, lease.progress, lease.stage, lease.note)
+        if not extend_lease(*told, waited=lease.waited, unless_cancelled=True):
+            lease.lost = not extend_lease(*told, waited=lease.waited)
+            lease.cancelled = not lease.lost
     except DatabaseError:
         connection.close()  # the next look opens a new one; the lease outlasts several failures
 
