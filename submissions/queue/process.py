@@ -35,7 +35,7 @@ class _Own:
 _own = _Own()
 
 
-def become(queues: tuple[str, ...]) -> None:
+def set_identity(queues: tuple[str, ...]) -> None:
     """Say that this process is a worker of these queues; its pool processes, forked later, inherit that."""
     _own.worker, _own.queues = f"{socket.gethostname()}:{os.getpid()}", queues
 
@@ -69,16 +69,10 @@ def refusal() -> str:
     if STOPPING.is_set():
         return "The worker is stopping."
     if time.monotonic() >= _own.ask_at:
-        found = mismatch()
-        if found != _own.refusal:
-            if found:
-                logger.error("This worker takes no work. %s", found)
-            else:
-                logger.warning("Code and database match again: this worker takes work.")
-        _own.refusal, _own.ask_at = found, time.monotonic() + settings.HEARTBEAT_SECONDS
+        reason = mismatch()
+        if reason and reason != _own.refusal:
+            logger.error("This worker takes no work. %s", reason)
+        elif reason != _own.refusal:
+            logger.warning("Code and database match again: this worker takes work.")
+        _own.refusal, _own.ask_at = reason, time.monotonic() + settings.HEARTBEAT_SECONDS
     return _own.refusal
-
-
-def ask_anew() -> None:
-    """Have the next `refusal` ask the database."""
-    _own.ask_at = 0.0

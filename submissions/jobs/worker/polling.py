@@ -38,12 +38,12 @@ def take(queue: str) -> None:
         AT_WORK.release()
 
 
-def start_looking() -> None:
+def start_polling() -> None:
     """Start the thread of this process."""
-    threading.Thread(target=_keep_looking, daemon=True, name="looking").start()
+    threading.Thread(target=_keep_polling, daemon=True, name="looking").start()
 
 
-def _keep_looking() -> None:
+def _keep_polling() -> None:
     # Processes that were started together need not look together.
     while not STOPPING.wait(settings.IDLE_POLL_SECONDS * random.uniform(0.8, 1.0)):  # noqa: S311
         try:

@@ -1,22 +1,52 @@
-"""Ties our worker to Celery's: announced before it looks for the broker, heard of while it lives, polite at its end."""
+"""Ties our worker to Celery's: it announces itself before it looks for the broker, and gives its work back at its end.
+
+At SIGTERM whoever can leaves by itself, at its next look whether it may go on, and the attempt does not count. After
+`GRACE` seconds the worker ends those of its pool processes that could not, and puts their jobs back in their place.
+
+A pool process that works tells so every LEASE_LOOK_SECONDS. Its worker ends one that has not for half a lease in two
+looks: between one look and the next a database that was away is back, and so is whoever only waited for it. One whose
+job somebody else has ended hears of it at its next look, and ends itself where its work goes on; its worker ends one
+that does neither.
+"""
 
 from __future__ import annotations
 
+import logging
+import os
+import signal
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 
 from celery import bootsteps
 from celery.signals import worker_init, worker_process_init, worker_shutting_down
+from django.conf import settings
+from django.db import Error as DatabaseError
+from django.db import connection
+from django.db.models.functions import Now
 
 from leaderboard.celery import app
 from leaderboard.core.version import VERSION
-from submissions.jobs.worker.polling import start_looking
-from submissions.jobs.worker.shutdown import GRACE, give_back, hear_leave
-from submissions.jobs.worker.watchdog import HungProcesses
+from submissions.jobs.worker.polling import start_polling
+from submissions.models import Job
 from submissions.queue.heartbeat import Heartbeat
 from submissions.queue.lease import ENDS_ITS_PROCESS
-from submissions.queue.process import become, own_queues, worker_name
+from submissions.queue.lifecycle import write_log
+from submissions.queue.process import STOPPING, own_queues, process_number, set_identity, worker_name
+from submissions.queue.queue import let_go, put_back
+
+logger = logging.getLogger(__name__)
+
+#: Tells a pool process to leave. Celery has taken SIGTERM (the end) and SIGUSR1 (a soft time limit).
+LEAVE = signal.SIGUSR2
+#: Seconds that work may take to leave by itself. The supervisor gives a worker eight in all.
+GRACE = 1.5
+_PAUSE = 0.1
+#: A process and the claim under which it has a job: the job's key and fence.
+Claim = tuple[int, int, int]
 
 
 class Presence(bootsteps.StartStopStep):
@@ -25,9 +55,9 @@ class Presence(bootsteps.StartStopStep):
     requires = ("celery.worker.components:Pool",)  # type: ignore[assignment]  # Celery says nothing of the type
 
     def __init__(self, worker: Any, **_: Any) -> None:
-        self._processes: Callable[[], list[int]] = lambda: _processes_of(worker)
+        self._processes: Callable[[], list[int]] = lambda: _pool_processes(worker)
         self._heartbeat: Heartbeat | None = None
-        self._giving_back: threading.Thread | None = None
+        self._draining: threading.Thread | None = None
         worker_shutting_down.connect(self._stop_working, weak=False)
 
     def start(self, worker: Any) -> None:
@@ -40,41 +70,129 @@ class Presence(bootsteps.StartStopStep):
 
     def stop(self, worker: Any) -> None:
         """Take it off the list, once its work is given back."""
-        if self._giving_back is None:
-            self._stop_working()
-        if self._giving_back is not None:
-            self._giving_back.join(2 * GRACE)
+        self._stop_working().join(2 * GRACE)
         if self._heartbeat is not None:
             self._heartbeat.stop()
             self._heartbeat = None
 
     terminate = stop
 
-    def _stop_working(self, **_: Any) -> None:
-        """Called in a handler of signals, by the main thread."""
-        if self._giving_back is None:
-            self._giving_back = give_back(self._processes())
+    def _stop_working(self, **_: Any) -> threading.Thread:
+        """Called in a handler of signals, by the main thread. The thread that gives the work back."""
+        if self._draining is None:
+            STOPPING.set()
+            pool = [process for process in self._processes() if process != os.getpid()]
+            for process in pool:
+                _send(process, LEAVE)
+            # No daemon: the worker's end waits for it.
+            self._draining = threading.Thread(target=_drain_in_thread, args=(pool,), name="giving back")
+            self._draining.start()
+        return self._draining
 
 
 app.steps["worker"].add(Presence)
 
 
-def _processes_of(worker: Any) -> list[int]:
+def _pool_processes(worker: Any) -> list[int]:
     """The ids of the pool's processes; of a pool without any, none."""
     pool = getattr(worker.pool, "_pool", None)
     return [process.pid for process in list(getattr(pool, "_pool", ()))]
 
 
 @worker_init.connect
-def know_oneself(sender: Any, **_: Any) -> None:
+def register(sender: Any, **_: Any) -> None:
     """Before the pool's processes are forked, which inherit it."""
-    become(tuple(sender.app.amqp.queues.consume_from))
+    set_identity(tuple(sender.app.amqp.queues.consume_from))
 
 
 @worker_process_init.connect
-def look_for_work(**_: Any) -> None:
-    """In each process that works."""
+def begin_work(**_: Any) -> None:
+    """In each process that works: leave when the worker says so, and look for work."""
     if threading.current_thread() is threading.main_thread():
-        hear_leave()
+        signal.signal(LEAVE, lambda number, frame: STOPPING.set())
     ENDS_ITS_PROCESS.set()
-    start_looking()
+    start_polling()
+
+
+# --- giving work back
+
+
+def _drain_in_thread(pool: list[int]) -> None:
+    try:
+        drain_pool(pool)
+    except DatabaseError as error:
+        logger.warning("work was not given back, its leases run out: %s", type(error).__name__)
+    finally:
+        connection.close()
+
+
+def drain_pool(pool: list[int]) -> None:
+    """Wait until these processes hold nothing, for `GRACE` seconds; then end them and put back what they hold."""
+    deadline = time.monotonic() + GRACE
+    while (held := _held_jobs()) and time.monotonic() < deadline:
+        time.sleep(_PAUSE)
+    if not held:
+        return
+    for process in pool:
+        _send(process, signal.SIGKILL)
+    for job in _held_jobs():
+        if put_back(job, counted=False):
+            write_log(job.pk, "The worker was stopped; the job goes on elsewhere.")
+
+
+def _held_jobs() -> list[Job]:
+    """The jobs that pool processes of this worker hold."""
+    return list(Job.objects.held_by(worker_name()))
+
+
+def _send(process: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(process, number)
+
+
+# --- processes that no longer answer
+
+
+class HungProcesses:
+    """What one worker knows of its pool processes from one look to the next."""
+
+    def __init__(self, worker: str) -> None:
+        self._worker = worker
+        self._silent: set[Claim] = set()
+        #: Since when (on the monotonic clock) the job of a claim is known to have ended under its process.
+        self._ended: dict[Claim, float] | None = None
+        #: What a worker of the same name left, whose process ids may be others' now: containers use both again.
+        self._of_old: frozenset[Claim] = frozenset()
+
+    def end(self, pool: Collection[int]) -> list[int]:
+        """End those of the pool that were silent before and still are; which. The pool starts others in their place."""
+        silent = self._silent_claims()
+        hung = {claim: job for claim, job in silent.items() if claim in self._silent} | self._deaf_claims()
+        self._silent = set(silent)
+        ended = []
+        for (process, key, _), job in hung.items():
+            if process in pool and process != os.getpid():
+                logger.error("process %s no longer answers (job %s): ended", process, key)
+                _send(process, signal.SIGKILL)
+                ended.append(process)
+                let_go(job)
+        return ended
+
+    def _silent_claims(self) -> dict[Claim, Job]:
+        """Claims that were not extended for half a lease."""
+        limit = Now() + timedelta(seconds=settings.LEASE_SECONDS / 2)
+        return _by_claim(Job.objects.held_by(self._worker).filter(lease_expires_at__lt=limit))
+
+    def _deaf_claims(self) -> dict[Claim, Job]:
+        """Claims whose job has ended for longer than a process goes on that hears of it."""
+        jobs, now = _by_claim(Job.objects.ended_under(self._worker)), time.monotonic()
+        if self._ended is None:
+            self._of_old = frozenset(jobs)
+        known = self._ended or {}
+        self._ended = {claim: known.get(claim, now) for claim in jobs.keys() - self._of_old}
+        longest = settings.UNHEARD_SECONDS + settings.LEASE_SECONDS / 2
+        return {claim: jobs[claim] for claim, since in self._ended.items() if now - since > longest}
+
+
+def _by_claim(jobs: Iterable[Job]) -> dict[Claim, Job]:
+    return {(process_number(job.worker), job.pk, job.fence): job for job in jobs}

@@ -21,9 +21,9 @@ from leaderboard.core.version import VERSION
 from submissions import tasks
 from submissions.jobs import runner
 from submissions.jobs.runner import do, work_through
-from submissions.jobs.worker import shutdown
+from submissions.jobs.worker import registration
 from submissions.jobs.worker.polling import dispatcher_is_late, look
-from submissions.jobs.worker.watchdog import HungProcesses
+from submissions.jobs.worker.registration import HungProcesses
 from submissions.models import TERMINAL, Job, State, Worker
 from submissions.queue import lease as leases
 from submissions.queue import process as worker_process
@@ -40,10 +40,10 @@ pytestmark = [pytest.mark.django_db, pytest.mark.database]
 @pytest.fixture(autouse=True)
 def asked_anew() -> Iterator[None]:
     """What one test found of versions says nothing to the next."""
-    worker_process.ask_anew()
+    worker_process._own.ask_at = 0.0
     yield
     STOPPING.clear()
-    worker_process.ask_anew()
+    worker_process._own.ask_at = 0.0
 
 
 def claimed(**fields: Any) -> Job:
@@ -91,7 +91,7 @@ def test_a_worker_of_another_version_takes_nothing_until_they_match(change: str,
         recorder.record_applied("submissions", "0002_model_submissions")
     else:
         recorder.record_unapplied("submissions", "9999_of_tomorrow")
-    worker_process.ask_anew()
+    worker_process._own.ask_at = 0.0
     Heartbeat("host:1", ["score"], VERSION)._tell()
     assert (workers_alive("score"), workers_refusing("score")) == (1, 0)
     assert claim(["score"], "host:1:2") is not None
@@ -230,10 +230,10 @@ def test_work_is_given_back_when_the_worker_is_to_stop(monkeypatch: pytest.Monke
 
 
 def test_what_cannot_leave_is_put_back_in_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutdown, "GRACE", 0.0)
+    monkeypatch.setattr(registration, "GRACE", 0.0)
     monkeypatch.setattr(worker_process._own, "worker", "host:1")
     job = claimed()
-    shutdown.see_to_it([])
+    registration.drain_pool([])
     job.refresh_from_db()
     assert (job.state, job.attempts, job.lease_expires_at) == (State.QUEUED, 0, None)
 

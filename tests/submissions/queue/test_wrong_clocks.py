@@ -33,9 +33,9 @@ def wrong_clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     announce("dead", "score", ago=timedelta(minutes=30))
     real, error = timezone.now, request.param
     monkeypatch.setattr(timezone, "now", lambda: real() + error)
-    process.ask_anew()
+    process._own.ask_at = 0.0
     yield
-    process.ask_anew()
+    process._own.ask_at = 0.0
 
 
 def test_it_sees_who_is_here_and_who_is_not(wrong_clock: None) -> None:
