@@ -1,4 +1,7 @@
-"""What every sandbox is: something that starts a program with a few folders and limits, and ends all of it."""
+"""What every sandbox is: something that starts a program with a few folders and limits, and ends all of it.
+
+`Plain` is no sandbox: the same program with limits, for tests and for staff on their own machine.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,18 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any, Self
 
-from submissions.sandbox import stopping
-from submissions.sandbox.limits import Limits
-from submissions.sandbox.watching import processes_under
+from django.conf import settings
+
+from submissions.sandbox.watching import is_still, processes_under, send, threads_of_user
 
 LAUNCHER = (Path(__file__).parent / "launcher.py").read_text(encoding="utf-8")
 #: The user that sandboxed programs run as where we are root.
@@ -28,10 +33,49 @@ _PROBE = "import os; print('sandboxed' if os.getuid() else 'root')"
 _PROBE_SECONDS = 60
 #: Address space that libraries reserve and do not use.
 _RESERVED = 8 << 30
+#: How often, and with how many seconds between, a tree of processes is looked at until all of it is stopped.
+_STOP_ROUNDS, _STOP_PAUSE = 50, 0.01
 
 
 class SandboxUnavailable(RuntimeError):
     """No program can be run safely here: not the program's fault. The text says why, and what would help."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """What a child may use before it is ended. Bytes, seconds and counts.
+
+    `processes` counts threads. `output_bytes` and `files` are of everything it writes, `scratch_bytes` of its /tmp,
+    which lies in memory; `waiting_seconds` is how long it may wait for the machine to itself, and `measuring_seconds`
+    how long it may have it; below `reserve_bytes` of free disk it is ended whatever it wrote, which is then no fault of
+    its own.
+    """
+
+    memory_bytes: int
+    wall_clock_seconds: float
+    output_bytes: int
+    processes: int = 1024
+    open_files: int = 4096
+    files: int = 20_000
+    scratch_bytes: int = 512 << 20
+    waiting_seconds: float = 1800
+    measuring_seconds: float = 3600
+    reserve_bytes: int = 512 << 20
+
+    @property
+    def most_processes(self) -> int:
+        """Where the kernel refuses another process: above `processes`, so that the parent sees that limit passed."""
+        return self.processes + 32
+
+    @classmethod
+    def from_settings(cls) -> Self:
+        """The limits that MODEL_MEMORY_BYTES, MODEL_WALL_CLOCK_SECONDS, … give."""
+        return cls(
+            memory_bytes=settings.MODEL_MEMORY_BYTES,
+            wall_clock_seconds=settings.MODEL_WALL_CLOCK_SECONDS,
+            output_bytes=settings.MODEL_OUTPUT_BYTES,
+            waiting_seconds=settings.MEASURING_WAIT_SECONDS,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,21 +116,53 @@ class Contained:
         return False
 
     def stop(self) -> bool:
-        """Hold all of it still; whether that worked."""
-        return stopping.stop(self.root)
+        """Stop all of it; whether it stands still within half a second.
+
+        A program that starts others meanwhile takes several rounds. The last two must find nobody moving: whoever was
+        started between the first look and its parent's stop is seen by the second.
+        """
+        quiet = 0
+        for _ in range(_STOP_ROUNDS):
+            moving = [process for process in processes_under(self.root) if not is_still(process)]
+            quiet = 0 if moving else quiet + 1
+            if quiet == 2:
+                return True
+            for process in moving:
+                send(process, signal.SIGSTOP)
+            if moving:
+                time.sleep(_STOP_PAUSE)
+        return False
 
     def is_stopped(self) -> bool:
-        """Whether all of it still stands still."""
-        return stopping.is_stopped(self.root)
+        """Whether nobody in it runs. A stopped process can have itself woken by a timer that sends SIGCONT."""
+        return all(is_still(process) for process in processes_under(self.root))
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Let all of it go on."""
-        stopping.go_on(self.root)
+        for process in processes_under(self.root):
+            send(process, signal.SIGCONT)
+
+    def greet(self) -> Self:
+        """Answer the launcher, which asks whether we live. Raises SandboxUnavailable when it does not come to that."""
+        stdin, stdout = self.process.stdin, self.process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        try:
+            if not select.select([stdout], [], [], _PROBE_SECONDS)[0]:
+                raise SandboxUnavailable(f"nothing started within {_PROBE_SECONDS} seconds")
+            os.read(stdout.fileno(), 1)
+            with suppress(BrokenPipeError):  # it has ended: its end tells
+                os.write(stdin.fileno(), b"!")
+        except BaseException:
+            self.kill()
+            self.close()
+            raise
+        return self
 
     def kill(self) -> None:
         """End all of it, and return when it is gone."""
         for process in processes_under(self.root):
-            _send_kill(process)
+            send(process, signal.SIGKILL)
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
@@ -136,28 +212,42 @@ class Backend(ABC):
         except (OSError, SandboxUnavailable) as error:
             return str(error)
         try:
-            said, complaint = contained.process.communicate(timeout=_PROBE_SECONDS)
+            output, complaint = contained.process.communicate(timeout=_PROBE_SECONDS)
         except subprocess.TimeoutExpired:
             return f"nothing happened for {_PROBE_SECONDS} seconds"
         finally:
             contained.kill()
             contained.close()
-        if said.strip() != b"sandboxed":
-            return complaint.decode(errors="replace").strip()[-300:] or f"it answered {said[:100]!r}"
+        if output.strip() != b"sandboxed":
+            return complaint.decode(errors="replace").strip()[-300:] or f"it answered {output[:100]!r}"
         return ""
 
 
-def greet(process: subprocess.Popen[bytes]) -> None:
-    """Answer the launcher, which asks whether we live. Raises SandboxUnavailable when it does not come to that."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    asked = select.select([process.stdout], [], [], _PROBE_SECONDS)[0]
-    if not asked:
-        process.kill()
-        raise SandboxUnavailable(f"nothing started within {_PROBE_SECONDS} seconds")
-    os.read(process.stdout.fileno(), 1)
-    with suppress(BrokenPipeError):  # it has ended: its end tells
-        os.write(process.stdin.fileno(), b"!")
+class Plain(Backend):
+    """Limits alone: the program sees the files and the network that we see."""
+
+    name = "none"
+    isolates = False
+    moves_paths = False
+    remedy = ""
+
+    def probe(self) -> str:
+        return ""
+
+    def start(self, program: Program) -> Contained:
+        command = launch_command(
+            program,
+            user=None,
+            address_space=not program.cuda,
+            processes=threads_of_user(os.geteuid()) + program.limits.most_processes,
+        )
+        return Contained(open_process(command, env=dict(program.environment))).greet()
+
+
+def open_process(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+    """Start a command in a session of its own, with its three streams in pipes."""
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    return subprocess.Popen(command, start_new_session=True, **pipes, **options)
 
 
 def interpreter() -> tuple[str, ...]:
@@ -165,18 +255,16 @@ def interpreter() -> tuple[str, ...]:
     return (sys.executable, "-I", "-B")
 
 
-def launched(program: Program, *, user: int | None, address_space: bool, processes: int | None) -> list[str]:
+def launch_command(
+    program: Program, *, user: int | None, address_space: bool, processes: int | None
+) -> list[str]:
     """The program's command with the launcher before it.
 
     `user` is whom to become; `address_space` whether memory is limited through RLIMIT_AS, `processes` the
     RLIMIT_NPROC where that is what limits them.
     """
     limits = program.limits
-    numbers = {
-        "CORE": 0,
-        "FSIZE": limits.output_bytes,
-        "NOFILE": limits.open_files,
-    }
+    numbers = {"CORE": 0, "FSIZE": limits.output_bytes, "NOFILE": limits.open_files}
     if processes is not None:
         numbers["NPROC"] = processes
     if address_space:
@@ -192,8 +280,3 @@ def address_space_for(limits: Limits) -> int:
     thread), and index files that are mapped count too.
     """
     return 2 * limits.memory_bytes + limits.output_bytes + _RESERVED
-
-
-def _send_kill(process: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.kill(process, signal.SIGKILL)

@@ -24,8 +24,8 @@ from submissions.sandbox.backends import (
     Contained,
     Program,
     SandboxUnavailable,
-    greet,
-    launched,
+    launch_command,
+    open_process,
 )
 from submissions.sandbox.cgroups import ControlGroup
 from submissions.sandbox.watching import threads_of_user
@@ -100,7 +100,7 @@ class Bubblewrap(Backend):
         is_root = os.geteuid() == 0
         user = NOBODY if is_root else None
         group = ControlGroup(program.limits)
-        command = launched(
+        command = launch_command(
             program,
             user=user,
             address_space=not group.limits_memory and not program.cuda,
@@ -115,41 +115,31 @@ class Bubblewrap(Backend):
     def _start(self, program: Program, arguments: list[str], group: ControlGroup) -> Contained:
         """Start bwrap, put it into its control group while it holds still, and let it go."""
         filter_file = os.memfd_create("seccomp")
-        told, telling = os.pipe()
-        holding, release = os.pipe()
+        info_read, info_write = os.pipe()
+        block_read, block_write = os.pipe()
         try:
             os.write(filter_file, seccomp.program())
             os.lseek(filter_file, 0, os.SEEK_SET)
-            descriptors = ("--seccomp", filter_file, "--info-fd", telling, "--block-fd", holding)
-            process = subprocess.Popen(
+            descriptors = ("--seccomp", filter_file, "--info-fd", info_write, "--block-fd", block_read)
+            process = open_process(
                 [self._binary, *map(str, descriptors), *arguments],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                pass_fds=(filter_file, telling, holding),
+                pass_fds=(filter_file, info_write, block_read),
                 env=leftovers.mark(),
-                start_new_session=True,
             )
-            os.close(telling)
-            telling = -1
+            os.close(info_write)
+            info_write = -1
             try:
-                contained = _BubblewrapProcess(process, _read_init(told, process), group)
+                contained = _BubblewrapProcess(process, _read_init(info_read, process), group)
             except BaseException:
                 process.kill()
                 process.wait()
                 Contained(process).close()
                 raise
             group.add([process.pid, contained.root])
-            os.write(release, b"\n")
-            try:
-                greet(process)
-            except BaseException:
-                contained.kill()
-                contained.close()
-                raise
-            return contained
+            os.write(block_write, b"\n")
+            return contained.greet()
         finally:
-            for descriptor in (filter_file, told, telling, holding, release):
+            for descriptor in (filter_file, info_read, info_write, block_read, block_write):
                 if descriptor >= 0:
                     os.close(descriptor)
 
@@ -238,11 +228,11 @@ def _binaries() -> Iterator[str]:
             yield str(binary)
 
 
-def _read_init(told: int, process: subprocess.Popen[bytes]) -> int:
+def _read_init(info: int, process: subprocess.Popen[bytes]) -> int:
     """The number of the sandbox's first process, which bwrap tells. Raises SandboxUnavailable with its complaint."""
     text, deadline = b"", time.monotonic() + _SETUP
-    while b"}" not in text and select.select([told], [], [], max(deadline - time.monotonic(), 0))[0]:
-        part = os.read(told, 4096)
+    while b"}" not in text and select.select([info], [], [], max(deadline - time.monotonic(), 0))[0]:
+        part = os.read(info, 4096)
         if not part:
             break
         text += part

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from django.conf import settings
 
-from submissions.sandbox.limits import Limits
+from submissions.sandbox.backends import Limits
 
 _ROOT = Path("/sys/fs/cgroup")
 #: Seconds that the kernel is given to let go of a group whose processes are dead.

@@ -9,7 +9,14 @@ import subprocess
 
 from django.conf import settings
 
-from submissions.sandbox.backends import Backend, Contained, Program, greet, interpreter, launched
+from submissions.sandbox.backends import (
+    Backend,
+    Contained,
+    Program,
+    interpreter,
+    launch_command,
+    open_process,
+)
 
 #: What a shell reports of a program that was killed, which docker does when memory is used up.
 _KILLED = 137
@@ -29,31 +36,31 @@ class _Container(Contained):
         return self.process.returncode == _KILLED and not self._ended_by_us
 
     def stop(self) -> bool:
-        self._paused = self._paused or self._have("pause")
+        self._paused = self._paused or self._do("pause")
         return self._paused
 
     def is_stopped(self) -> bool:
         return self._paused  # by the kernel: nothing inside can end that
 
-    def go_on(self) -> None:
-        self._paused = self._paused and not self._have("unpause")
+    def resume(self) -> None:
+        self._paused = self._paused and not self._do("unpause")
 
     def kill(self) -> None:
         if self.process.poll() is None:
             self._ended_by_us = True
-            self.go_on()  # some versions kill nothing that is paused
-            self._have("kill")
+            self.resume()  # some versions kill nothing that is paused
+            self._do("kill")
         super().kill()
 
-    def _have(self, what: str) -> bool:
+    def _do(self, verb: str) -> bool:
         """Have docker do this to the container; whether it did."""
         try:
-            done = subprocess.run(
-                ["docker", what, self._name], capture_output=True, timeout=_ENOUGH, check=False
+            ended = subprocess.run(
+                ["docker", verb, self._name], capture_output=True, timeout=_ENOUGH, check=False
             )
         except subprocess.TimeoutExpired:
             return False
-        return done.returncode == 0
+        return ended.returncode == 0
 
 
 class Docker(Backend):
@@ -71,9 +78,9 @@ class Docker(Backend):
     def probe(self) -> str:
         if shutil.which("docker") is None:
             return "docker is not installed"
-        asked = ["docker", "image", "inspect", "--format", "{{.Id}}", settings.SANDBOX_IMAGE]
+        inspect = ["docker", "image", "inspect", "--format", "{{.Id}}", settings.SANDBOX_IMAGE]
         try:
-            answer = subprocess.run(asked, capture_output=True, text=True, timeout=_ENOUGH, check=False)
+            answer = subprocess.run(inspect, capture_output=True, text=True, timeout=_ENOUGH, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             return f"docker does not answer ({type(error).__name__})"
         if answer.returncode:
@@ -82,21 +89,7 @@ class Docker(Backend):
 
     def start(self, program: Program) -> Contained:
         name = f"runboard-{secrets.token_hex(6)}"
-        process = subprocess.Popen(
-            arguments(program, name),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-        )
-        contained = _Container(process, name)
-        try:
-            greet(process)
-        except BaseException:
-            contained.kill()
-            contained.close()
-            raise
-        return contained
+        return _Container(open_process(arguments(program, name)), name).greet()
 
 
 def arguments(program: Program, name: str) -> list[str]:
@@ -117,7 +110,7 @@ def arguments(program: Program, name: str) -> list[str]:
         made += ["--mount", f"type=bind,source={mount.source},target={mount.target}{ending}"]
     for variable, value in program.environment.items():
         made += ["--env", f"{variable}={value}"]
-    command = launched(program, user=None, address_space=False, processes=None)
+    command = launch_command(program, user=None, address_space=False, processes=None)
     # The image has a Python of its own, with what requirements.txt names.
     return [
         *made,

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import suppress
 from pathlib import Path
+
+from submissions.sandbox.watching import all_processes
 
 _PROC = Path("/proc")
 #: The variable that marks them.
@@ -29,12 +30,7 @@ def end_leftovers() -> int:
     A mark names the system's start, the numbering of processes, the process and when it began: those of another
     container, or of whoever has the number now, are not meant.
     """
-    count = 0
-    with suppress(FileNotFoundError):  # systems without /proc have no bwrap either
-        for entry in os.scandir(_PROC):
-            if entry.name.isdigit():
-                count += _end_if_left(int(entry.name))
-    return count
+    return sum(map(_end_if_left, all_processes()))
 
 
 def _end_if_left(process: int) -> bool:

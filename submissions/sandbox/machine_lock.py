@@ -13,8 +13,7 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -83,17 +82,6 @@ class MachineLock:
         os.close(self._lock)
         os.close(self._gate)
         self.held = None
-
-
-@contextmanager
-def machine_lock(mode: Mode, waiting: Callable[[], None], path: Path | None = None) -> Iterator[MachineLock]:
-    """Hold the machine's lock while the block runs. `waiting` is called until it is had, and may raise to give up."""
-    lock = MachineLock(path)
-    try:
-        lock.acquire(mode, waiting)
-        yield lock
-    finally:
-        lock.close()
 
 
 def _open(path: Path) -> int:

@@ -22,12 +22,12 @@ from submissions.sandbox.backends import (
     CACHE,
     NOBODY,
     Backend,
+    Limits,
     Mount,
     Program,
     SandboxUnavailable,
     interpreter,
 )
-from submissions.sandbox.limits import Limits
 from submissions.sandbox.machine_lock import WAITING, MachineLock
 from submissions.sandbox.supervision import Breach, Ending, OnProgress, Supervision, want_free_disk
 from submissions.sandbox.watching import size_of, tidy
@@ -69,7 +69,13 @@ class Outcome:
 
 
 def run_job(backend: Backend, job: ExecutionJob, limits: Limits, on_progress: OnProgress) -> Outcome:
-    """What `run_in_sandbox` does, in this backend."""
+    """Do the job (its paths are those of this machine) in a child process, and say how it ended.
+
+    `job.out` is an empty folder, or is made; afterwards it holds what the child left, plain files alone, still to be
+    validated as a stranger's. `on_progress` is told stage, share and a note several times a second, also while nothing
+    changes; what it raises ends the child with everything it started, and goes on. The machine's lock is shared
+    meanwhile, and had alone while the child measures. Raises SandboxUnavailable, which is no fault of the model.
+    """
     if not backend.available:
         raise SandboxUnavailable(f"{backend.name}: {backend.reason}")
     _prepare(job, isolates=backend.isolates)

@@ -1,4 +1,8 @@
-"""Beside a running child: hear what it says, look at what it uses, and end it when that is too much."""
+"""Beside a running child: read what it says, look at what it uses, and end it when that is too much.
+
+A child that has something to measure asks for its turn: it is stopped while it waits for the machine, and goes on with
+an answer.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
 
-from evaluation.execution.job import Progress
+from evaluation.execution.job import ANSWER_GO, ANSWER_SKIP, Progress
 from evaluation.execution.outcome import is_question, read_progress
-from submissions.sandbox.backends import Contained, SandboxUnavailable
-from submissions.sandbox.limits import Limits
+from submissions.sandbox.backends import Contained, Limits, SandboxUnavailable
 from submissions.sandbox.machine_lock import WAITING, MachineLock
-from submissions.sandbox.turn import Turn
 from submissions.sandbox.watching import exceeds, free_bytes, usage_of
 
 Breach = Literal["timed_out", "memory", "disk", "processes"]
+Answer = Literal["go", "skip"]
 OnProgress = Callable[[str, float, str], None]
 
 #: Seconds between two looks at what is used, at what is written, and between two signs of life to the caller.
@@ -28,6 +31,10 @@ _SIGN = 0.25
 _CHUNK = 1 << 16
 _LONGEST_LINE = 4096
 _TAIL = 8192
+#: Seconds that a child is given to be stopped; it works on meanwhile, under the lock that it has.
+_STOP_SECONDS = 10.0
+#: How often it may be found running while it is stopped.
+_MOST_STIRS = 3
 _WAITING = "until nothing else runs on this machine, to be timed"
 
 
@@ -50,6 +57,89 @@ def want_free_disk(folder: Path, limits: Limits) -> None:
     """Raise SandboxUnavailable where the disk is nearly full: who filled it is not known, so no model is to blame."""
     if free_bytes(folder) < limits.reserve_bytes:
         raise SandboxUnavailable("The disk of this worker is nearly full.")
+
+
+class Turn:
+    """One child's turn; a second question is not heard. `wanted` is whether its job has anything to measure.
+
+    The lock is given up only while the child stands still, so that whoever has the machine alone does have it alone.
+    """
+
+    def __init__(self, contained: Contained, lock: MachineLock, limits: Limits, *, wanted: bool) -> None:
+        self._contained = contained
+        self._lock = lock
+        self._limits = limits
+        self._wanted = wanted
+        self._asked_at: float | None = None
+        self._stopped_at: float | None = None
+        self._stirs = 0
+        self.answer: Answer | None = None
+        #: Why there is no measurement, where the child was told to do without.
+        self.refusal = ""
+        #: Seconds that the child stood still.
+        self.stood = 0.0
+
+    def ask(self, now: float) -> None:
+        """Hear the child's question."""
+        if self._asked_at is None:
+            self._asked_at = now
+
+    @property
+    def waits(self) -> bool:
+        """Whether the child has asked and has no answer yet."""
+        return self._asked_at is not None and self.answer is None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the child stands still, and its clock with it."""
+        return self._stopped_at is not None and self.answer is None
+
+    @property
+    def is_restless(self) -> bool:
+        """Whether the child had itself woken while it was stopped, again and again."""
+        return self._stirs > _MOST_STIRS
+
+    def attempt(self, now: float) -> bool:
+        """Answer the child if that is possible now; whether it was."""
+        assert self._asked_at is not None
+        if not self._wanted:
+            self._give("skip", now)
+        elif self._stopped_at is None:
+            if self._contained.stop():
+                self._stopped_at = now
+                self._take_lock(now, 0.0)
+            elif now - self._asked_at > _STOP_SECONDS:
+                self.refusal = "its processes could not be stopped while it waited for the machine"
+                self._give("skip", now)
+        elif not self._contained.is_stopped():
+            self._stirs += 1
+            self._contained.stop()
+        else:
+            self._take_lock(now, now - self._stopped_at)
+        return self.answer is not None
+
+    def _take_lock(self, now: float, waited: float) -> None:
+        """The machine alone while there is time for that, then a share of it, as before."""
+        longest = self._limits.waiting_seconds
+        if waited <= longest:
+            if self._lock.try_for("exclusive"):
+                self._give("go", now)
+        elif self._lock.try_for("shared"):
+            self.refusal = f"the machine was not free for it within {longest / 60:.0f} minutes"
+            self._give("skip", now)
+
+    def _give(self, answer: Answer, now: float) -> None:
+        self.answer = answer
+        if self._stopped_at is not None:
+            self.stood = now - self._stopped_at
+            self._contained.resume()
+        stdin = self._contained.process.stdin
+        assert stdin is not None
+        try:
+            stdin.write(f"{ANSWER_GO if answer == 'go' else ANSWER_SKIP}\n".encode())
+            stdin.flush()
+        except BrokenPipeError:  # it has ended, or closed the pipe: its end tells
+            return
 
 
 class Supervision:
@@ -93,19 +183,19 @@ class Supervision:
                     os.set_blocking(stream.fileno(), False)
                     selector.register(stream, selectors.EVENT_READ)
                 while process.poll() is None and breach is None:
-                    self._hear(selector)
-                    breach = self._look()
-                    self._tell()
+                    self._read_output(selector)
+                    breach = self._check_usage()
+                    self._report()
         finally:
             self._contained.kill()
-        self._finish_hearing(process.stderr)
+        self._read_rest(process.stderr)
         if breach is None and self._contained.ran_out_of_memory():
             breach = "memory"
         seconds = time.monotonic() - self._started
         complaints = self._tail.decode(errors="replace")
         return Ending(process.returncode, breach, seconds, self._peak, complaints, self._turn.refusal)
 
-    def _hear(self, selector: selectors.BaseSelector) -> None:
+    def _read_output(self, selector: selectors.BaseSelector) -> None:
         if not selector.get_map():
             time.sleep(_LOOK)
             return
@@ -116,11 +206,11 @@ class Supervision:
             if not content:
                 selector.unregister(stream)
             elif stream is self._contained.process.stdout:
-                self._take(content)
+                self._take_lines(content)
             else:
                 self._tail = (self._tail + content)[-_TAIL:]
 
-    def _take(self, content: bytes) -> None:
+    def _take_lines(self, content: bytes) -> None:
         """Take lines in; what is longer than any line of ours is dropped."""
         *lines, self._line = (self._line + content).split(b"\n")
         self._line = self._line[: _LONGEST_LINE + 1]
@@ -132,16 +222,16 @@ class Supervision:
             elif progress := read_progress(line, self._heard):
                 self._progress = self._heard = progress
 
-    def _finish_hearing(self, stderr: IO[bytes]) -> None:
+    def _read_rest(self, stderr: IO[bytes]) -> None:
         """What is left in the pipe when all is over."""
         while content := stderr.read(_CHUNK):
             self._tail = (self._tail + content)[-_TAIL:]
 
-    def _look(self) -> Breach | None:
+    def _check_usage(self) -> Breach | None:
         """What the child uses too much of, if anything; and the answer to its question, once that can be given."""
         now = time.monotonic()
         if self._turn.waits:
-            self._try_to_answer(now)
+            self._answer_question(now)
         if self._turn.is_restless or (now > self._deadline and not self._turn.is_stopped):
             return "timed_out"
         if now >= self._next_look:
@@ -160,7 +250,7 @@ class Supervision:
             self._next_look_at_files = time.monotonic() + max(_LOOK_AT_FILES, 9 * (time.monotonic() - now))
         return None
 
-    def _try_to_answer(self, now: float) -> None:
+    def _answer_question(self, now: float) -> None:
         """Let the child go on once that can be. While it stands still its clock does too."""
         answered = self._turn.attempt(now)
         if not answered:
@@ -171,7 +261,7 @@ class Supervision:
         if self._turn.answer == "go":
             self._deadline = min(self._deadline, now + self._limits.measuring_seconds)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         """Tell the caller where the child is, also when nothing changed: the caller may want to stop."""
         now = time.monotonic()
         if now >= self._next_sign:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import stat
 import subprocess
 from collections.abc import Sequence
@@ -17,6 +18,8 @@ _DEEPEST = 12
 _BLOCK = 512
 #: What the kernel calls memory that processes share and no folder names: MAP_SHARED with MAP_ANONYMOUS or /dev/zero.
 _SHARED_ZERO = b"/dev/zero (deleted)"
+#: States of threads that compute nothing: stopped, traced, ended.
+_STILL = frozenset(b"TtZXx")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +32,20 @@ class Usage:
 
 def processes_under(root: int) -> list[int]:
     """The process and all its descendants, by the numbers they have here."""
-    children: dict[int, list[int]] = {}
+    children: dict[int | None, list[int]] = {}
+    for process in all_processes():
+        children.setdefault(_parent(process), []).append(process)
+    tree = [root]
+    for process in tree:
+        tree += children.get(process, [])
+    return tree
+
+
+def all_processes() -> list[int]:
+    """All processes of this machine that we see; none where there is no /proc."""
     with suppress(FileNotFoundError):
-        for entry in os.scandir(_PROC):
-            if entry.name.isdigit() and (parent := _parent(int(entry.name))) is not None:
-                children.setdefault(parent, []).append(int(entry.name))
-    found, waiting = [], [root]
-    while waiting:
-        process = waiting.pop()
-        found.append(process)
-        waiting += children.get(process, [])
-    return found
+        return [int(entry.name) for entry in os.scandir(_PROC) if entry.name.isdigit()]
+    return []
 
 
 def _parent(process: int) -> int | None:
@@ -49,6 +55,23 @@ def _parent(process: int) -> int | None:
         return None
     # "pid (name) state ppid …", where the name may hold anything
     return int(text[text.rindex(b")") + 2 :].split()[1])
+
+
+def is_still(process: int) -> bool:
+    """Whether no thread of it runs; that of a process which is gone does not."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for thread in (_PROC / str(process) / "task").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):
+                text = (thread / "stat").read_bytes()
+                if text[text.rindex(b")") + 2] not in _STILL:
+                    return False
+    return True
+
+
+def send(process: int, number: signal.Signals) -> None:
+    """Send a signal to a process, if it is there and ours."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(process, number)
 
 
 def usage_of(root: int) -> Usage:
@@ -89,13 +112,8 @@ def _add_segments(process: int, segments: dict[bytes, int]) -> None:
 
 def threads_of_user(user: int) -> int:
     """How many threads a user has on this machine: what RLIMIT_NPROC is counted against."""
-    total = 0
-    with suppress(FileNotFoundError):
-        for entry in os.scandir(_PROC):
-            if entry.name.isdigit():
-                fields = _status(int(entry.name))
-                total += fields.get("Threads", 0) if fields.get("Uid") == user else 0
-    return total
+    statuses = map(_status, all_processes())
+    return sum(fields.get("Threads", 0) for fields in statuses if fields.get("Uid") == user)
 
 
 def _status(process: int) -> dict[str, int]:

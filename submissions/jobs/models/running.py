@@ -21,8 +21,7 @@ from submissions.models import Job, State
 from submissions.queue.lease import Lease, WorkEnded
 from submissions.queue.lifecycle import advance, write_log
 from submissions.queue.queue import ATTEMPTS, put_back
-from submissions.sandbox.limits import Limits
-from submissions.sandbox.plain import Plain
+from submissions.sandbox.backends import Limits, Plain
 from submissions.sandbox.running import run_job
 from submissions.sandbox.watching import remove
 

@@ -26,8 +26,7 @@ sys.path[:0] = json.loads(os.environ["SEARCHED"])
 os.environ["DJANGO_SETTINGS_MODULE"] = "leaderboard.settings"
 import django; django.setup()
 from submissions.sandbox import bubblewrap
-from submissions.sandbox.backends import Program, interpreter
-from submissions.sandbox.limits import Limits
+from submissions.sandbox.backends import Limits, Program, interpreter
 backend = bubblewrap.Bubblewrap()
 assert backend.available, backend.reason
 limits = Limits(memory_bytes=1 << 30, wall_clock_seconds=60, output_bytes=1 << 20)

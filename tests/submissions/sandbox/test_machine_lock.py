@@ -5,15 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 from submissions.sandbox import machine_lock as machine_locks
-from submissions.sandbox.machine_lock import MachineLock, machine_lock
+from submissions.sandbox.machine_lock import MachineLock, Mode
 
 
 class ImpatientError(Exception):
@@ -22,6 +22,14 @@ class ImpatientError(Exception):
 
 def give_up() -> NoReturn:
     raise ImpatientError
+
+
+@contextmanager
+def machine_lock(mode: Mode, waiting: Callable[[], None], path: Path) -> Iterator[None]:
+    """Hold the lock while the block runs."""
+    with closing(MachineLock(path)) as lock:
+        lock.acquire(mode, waiting)
+        yield
 
 
 @pytest.fixture

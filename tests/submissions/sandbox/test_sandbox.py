@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from submissions.sandbox.backends import Backend
-from submissions.sandbox.plain import Plain
+from submissions.sandbox.backends import Backend, Plain
 from submissions.sandbox.watching import processes_under
 from tests.submissions.sandboxes import SMALL, Stranger
 

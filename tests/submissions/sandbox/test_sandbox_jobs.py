@@ -282,6 +282,6 @@ def test_without_a_sandbox_nothing_runs(
         assert "apt-get install bubblewrap" in backend.remedy
         job = Stranger(backend, tmp_path, monkeypatch).job()
         with pytest.raises(sandbox.SandboxUnavailable, match="bwrap is not installed"):
-            sandbox.run_in_sandbox(job, on_progress=lambda *told: None)
+            sandbox.run_job(backend, job, SMALL, lambda *told: None)
     finally:
         sandbox.backend.cache_clear()
