@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any, TypeVar
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import models, transaction
 
 from leaderboard.core.audit import acting, actor
-from leaderboard.models import Dataset, Entry, System, User
+from leaderboard.models import Challenge, Dataset, Entry, User
 
 Row = TypeVar("Row", bound=models.Model)
 
 
 class CurationCommand(BaseCommand):
-    """A verb of curation. Inherit, add arguments in `add_more`, and act in `curate`, which is one transaction."""
+    """A verb of curation. Inherit, say in `subjects` and `add_more` what it takes, and act in `curate`."""
 
+    #: The rows that it acts on, by their names in `SUBJECTS`: arguments, in this order, and then given to `curate`.
+    subjects: tuple[str, ...] = ()
+    #: The permission that whoever acts has to have, such as `leaderboard.reveal_dataset`.
+    right = ""
+    #: Whether `curate` is one transaction.
+    atomic = True
     #: What the verb says when it cannot be done; each is shown as the command's error.
     refusals: tuple[type[Exception], ...] = (ValueError,)
     #: Who reads the reason.
@@ -24,29 +32,45 @@ class CurationCommand(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         """The verb's own, and who and why."""
+        for name in self.subjects:
+            parser.add_argument(name, **SUBJECTS[name][0])
         self.add_more(parser)
-        parser.add_argument("--by", required=True, metavar="EMAIL", help="whose act it is: an account here")
-        parser.add_argument("--why", required=True, help=self.why_help)
+        add_actor_arguments(parser, self.why_help)
 
     def add_more(self, parser: CommandParser) -> None:
         """The verb's own arguments."""
 
-    def curate(self, **options: Any) -> str:
+    def curate(self, *args: Any, **options: Any) -> str:
         """Act, and return what was done, in a sentence."""
         raise NotImplementedError
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Act in the person's name."""
-        person = find_person(options["by"])
-        why = options["why"].strip()
-        if not why:
-            raise CommandError("Say why: --why is kept in the record.")
         try:
-            with transaction.atomic(), acting(person, why):
-                done = self.curate(**options)
+            with transaction.atomic() if self.atomic else nullcontext(), acting_person(options):
+                if self.right:
+                    require_right(self.right)
+                rows = {name: SUBJECTS[name][1](options[name]) for name in self.subjects}
+                message = self.curate(**{**options, **rows})
         except self.refusals as error:
             raise CommandError(str(error)) from error
-        self.stdout.write(done)
+        self.stdout.write(message)
+
+
+def add_actor_arguments(parser: ArgumentParser, why_help: str) -> None:
+    """Who acts, and why."""
+    parser.add_argument("--by", required=True, metavar="EMAIL", help="whose act it is: an account here")
+    parser.add_argument("--why", required=True, help=why_help)
+
+
+@contextmanager
+def acting_person(options: Mapping[str, Any]) -> Iterator[None]:
+    """Act as `--by` for the reason `--why`. Raises CommandError where there is no such person, or no reason."""
+    person = find_person(options["by"])
+    if not (why := options["why"].strip()):
+        raise CommandError("Say why: --why is kept in the record.")
+    with acting(person, why):
+        yield
 
 
 def find_person(email: str) -> User:
@@ -66,14 +90,25 @@ def require_right(right: str) -> None:
         )
 
 
+def find_by_slug(model: type[Row], slug: str) -> Row:
+    """The row of a dataset, a system, a team, a round or a benchmark. Raises CommandError."""
+    row = model._default_manager.filter(slug=slug).first()
+    if row is None:
+        raise CommandError(f"There is no {model._meta.verbose_name} {slug}: give its slug.")
+    return row
+
+
 def find_dataset(slug: str) -> Dataset:
     """The dataset with this slug. Raises CommandError."""
-    return _find(lambda: Dataset.objects.get(slug=slug), f"There is no dataset {slug}: give its slug.")
+    return find_by_slug(Dataset, slug)
 
 
-def find_system(slug: str) -> System:
-    """The system with this slug. Raises CommandError."""
-    return _find(lambda: System.objects.get(slug=slug), f"There is no system {slug}: give its slug.")
+def find_challenge(key: int) -> Challenge:
+    """The challenge with this number. Raises CommandError."""
+    challenge = Challenge.objects.select_related("system").filter(pk=key).first()
+    if challenge is None:
+        raise CommandError(f"There is no challenge {key}.")
+    return challenge
 
 
 def find_entry(reference: str) -> Entry:
@@ -83,7 +118,10 @@ def find_entry(reference: str) -> Entry:
     """
     entries = Entry.objects.select_related("dataset", "system")
     if reference.isdigit():
-        return _find(lambda: entries.get(pk=int(reference)), f"There is no entry {reference}.")
+        entry = entries.filter(pk=int(reference)).first()
+        if entry is None:
+            raise CommandError(f"There is no entry {reference}.")
+        return entry
     dataset, slash, system = reference.partition("/")
     if not slash:
         raise CommandError(
@@ -101,8 +139,15 @@ def find_entry(reference: str) -> Entry:
     return found[0]
 
 
-def _find(get: Callable[[], Row], otherwise: str) -> Row:
-    try:
-        return get()
-    except models.ObjectDoesNotExist:
-        raise CommandError(otherwise) from None
+#: What commands act on: the argument that names it, and what finds it.
+SUBJECTS: dict[str, tuple[dict[str, Any], Callable[[Any], models.Model]]] = {
+    "dataset": ({"help": "its slug"}, find_dataset),
+    "entry": ({"help": "its number, or DATASET/SYSTEM by their slugs"}, find_entry),
+    "challenge": ({"type": int, "help": "its number, as in the admin or the API (key)"}, find_challenge),
+}
+
+
+def problem_line(message: str, lines: Iterable[int]) -> str:
+    """A problem of a file, with the lines where it is, as one of a list."""
+    where = ", ".join(map(str, lines))
+    return f"- {message} (line {where})" if where else f"- {message}"

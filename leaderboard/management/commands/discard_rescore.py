@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandError
 
 from leaderboard.judgements import rescoring
-from leaderboard.management.curating import CurationCommand, find_dataset
-from leaderboard.models import Rescore
+from leaderboard.management.curating import CurationCommand
+from leaderboard.models import Dataset, Rescore
 
 
 class Command(CurationCommand):
-    """Throws a rescore away."""
+    """Discards a rescore."""
 
     help = "Throw a dataset's rescore away."
+    subjects = ("dataset",)
 
-    def add_more(self, parser: CommandParser) -> None:
-        """Which one."""
-        parser.add_argument("dataset", help="its slug")
-
-    def curate(self, **options: Any) -> str:
-        """Throw it away."""
-        dataset = find_dataset(options["dataset"])
+    def curate(self, dataset: Dataset, **options: Any) -> str:
         failed = dataset.rescores.filter(state=Rescore.State.FAILED).first()
         rescore = rescoring.under_way(dataset) or failed
         if rescore is None:

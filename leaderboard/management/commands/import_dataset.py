@@ -14,7 +14,7 @@ from evaluation.core.problems import Problem
 from leaderboard.core.audit import acting
 from leaderboard.importing.collections.importer import Imported, NoSpace, import_dataset
 from leaderboard.importing.collections.options import ImportOptions
-from leaderboard.management.curating import find_person
+from leaderboard.management.curating import find_person, problem_line
 from leaderboard.models.datasets import Protection, Visibility
 
 
@@ -88,8 +88,7 @@ def describe(problems: tuple[Problem, ...]) -> str:
     """All problems, one paragraph each."""
     lines = [f"Nothing was imported: {len(problems)} problem{'s' if len(problems) != 1 else ''}."]
     for each in problems:
-        where = f" (line {', '.join(map(str, each.lines))})" if each.lines else ""
-        lines.append(f"- {each.message}{where}\n  {each.hint}")
+        lines.append(f"{problem_line(each.message, each.lines)}\n  {each.hint}")
     return "\n".join(lines)
 
 

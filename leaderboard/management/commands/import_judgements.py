@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.management.base import CommandError, CommandParser
 
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import number_of
-from leaderboard.core.audit import acting, actor
+from leaderboard.core.audit import actor
 from leaderboard.datasets.qrels_access import record_reading
 from leaderboard.judgements.disclosure import is_secret, may_know, record_comparison_read
 from leaderboard.judgements.errors import JudgingRefused
@@ -23,14 +23,14 @@ from leaderboard.judgements.imports import (
 )
 from leaderboard.judgements.sync_commands import compare_now, merge_now, try_judgements
 from leaderboard.management.commands.import_dataset import describe
-from leaderboard.management.curating import find_dataset, find_person
+from leaderboard.management.curating import CurationCommand
 from leaderboard.models import Dataset, JudgementImport, Pool
 
 #: Why somebody is not told.
 _NOT_TOLD = "what is new and where grades disagree is told to those only who may read hidden judgements."
 
 
-class Command(BaseCommand):
+class Command(CurationCommand):
     """Takes judgements in at once. It reads judgements, so it runs where the scorer runs."""
 
     help = (
@@ -38,9 +38,12 @@ class Command(BaseCommand):
         "judgements are adopted at once; where results stand on others, a rescore is started and nothing switches."
     )
 
-    def add_arguments(self, parser: CommandParser) -> None:
-        """The file, and what is to be done where grades disagree."""
-        parser.add_argument("dataset", help="its slug")
+    subjects = ("dataset",)
+    atomic = False
+    refusals = (JudgingRefused,)
+    why_help = "kept in the record"
+
+    def add_more(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path, help="plain, .gz, .zst or .bz2")
         parser.add_argument(
             "--conflicts", choices=Conflicts.values,
@@ -52,43 +55,34 @@ class Command(BaseCommand):
             "--scale-grew", action="store_true", help="grades above the highest present one are meant"
         )
         parser.add_argument("--dry-run", action="store_true", help="say what would come of it; store nothing")
-        parser.add_argument("--by", required=True, metavar="EMAIL", help="whose act it is: an account here")
-        parser.add_argument("--why", required=True, help="kept in the record")
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        """Merge, or say everything that is in the way."""
-        person, dataset = find_person(options["by"]), find_dataset(options["dataset"])
-        if not options["file"].is_file():
-            raise CommandError(f"There is no file {options['file']}.")
+    def curate(self, dataset: Dataset, file: Path, **options: Any) -> str:
+        if not file.is_file():
+            raise CommandError(f"There is no file {file}.")
         try:
-            with acting(person, options["why"].strip()):
-                self._import(dataset, options)
+            return self._import(dataset, file, options)
         except InvalidContent as error:
             raise CommandError(describe(error.report.problems)) from error
-        except JudgingRefused as error:
-            raise CommandError(str(error)) from error
 
-    def _import(self, dataset: Dataset, options: dict[str, Any]) -> None:
+    def _import(self, dataset: Dataset, file: Path, options: dict[str, Any]) -> str:
         blind = dataset.current_qrels is not None and not may_know(dataset, actor().person)
         if options["dry_run"]:
-            self._try(dataset, options["file"], blind, options["scale_grew"])
-            return
+            return _try(dataset, file, blind, options["scale_grew"])
         if blind and not options["conflicts"]:
             raise CommandError(f"Say --conflicts keep, replace or highest: {_NOT_TOLD}")
         pool = Pool.objects.filter(pk=options["pool"], dataset=dataset).first() if options["pool"] else None
         if options["pool"] and pool is None:
             raise CommandError(f"{dataset} has no pool {options['pool']}.")
         brought = bring_judgements(
-            dataset, options["file"], note=options["note"], pool=pool, scale_grew=options["scale_grew"]
+            dataset, file, note=options["note"], pool=pool, scale_grew=options["scale_grew"]
         )
         compare_now(brought)
         if blind:
             self.stdout.write(
                 f"{number_of(brought.counts['pairs'], 'judgement')}. {_NOT_TOLD[0].upper()}{_NOT_TOLD[1:]}"
             )
-        elif self._nothing(brought):
-            self.stdout.write("Nothing changes: they are all there already.")
-            return
+        elif self._is_known(brought):
+            return "Nothing changes: they are all there already."
         elif brought.counts["conflicts"] and not options["conflicts"]:
             discard_import(brought)
             raise CommandError(
@@ -99,34 +93,33 @@ class Command(BaseCommand):
         except JudgingRefused:
             discard_import(brought)
             raise
-        self.stdout.write(merge_now(brought))
+        return merge_now(brought)
 
-    def _try(self, dataset: Dataset, file: Path, blind: bool, scale_grew: bool) -> None:
-        """Say what a file would bring, as far as whoever acts may know."""
-        if blind:
-            found = check_judgements(dataset, file, scale_grew=scale_grew)
-            self.stdout.write(
-                f"The file can be taken: {number_of(found.pairs, 'judgement')}, {found.unjudged:,} not judged yet."
-            )
-            return
-        if dataset.hidden and dataset.current_qrels is not None:
-            record_reading(f"{file.name} for {dataset}", dataset.pk, what="comparison")
-        compared = try_judgements(dataset, file, scale_grew=scale_grew)
-        self._say(compared.counts())
-
-    def _nothing(self, brought: JudgementImport) -> bool:
-        """Say what was found; whether nothing of it is new, in which case the import ends."""
+    def _is_known(self, brought: JudgementImport) -> bool:
+        """Write what was found; whether nothing of it is new, in which case the import ends."""
         if is_secret(brought, brought.against):
             record_comparison_read(brought, 0)
-        self._say(brought.counts)
-        nothing = not brought.counts["new"] and not brought.counts["conflicts"]
-        if nothing and brought.state != State.DISCARDED:
+        self.stdout.write(_summary(brought.counts))
+        known = not brought.counts["new"] and not brought.counts["conflicts"]
+        if known and brought.state != State.DISCARDED:
             discard_import(brought)
-        return nothing
+        return known
 
-    def _say(self, counts: dict[str, Any]) -> None:
-        self.stdout.write(
-            f"{counts['new']:,} new, {counts['same']:,} the same, {number_of(counts['conflicts'], 'conflict')} "
-            f"({counts['raised']:,} higher, {counts['lowered']:,} lower); "
-            f"{number_of(counts['queries'], 'query', 'queries')}, {counts['new_queries']:,} of them not judged before."
-        )
+
+def _try(dataset: Dataset, file: Path, blind: bool, scale_grew: bool) -> str:
+    """What a file would bring, as far as whoever acts may know."""
+    if blind:
+        checked = check_judgements(dataset, file, scale_grew=scale_grew)
+        pairs = number_of(checked.pairs, "judgement")
+        return f"The file can be taken: {pairs}, {checked.unjudged:,} not judged yet."
+    if dataset.hidden and dataset.current_qrels is not None:
+        record_reading(f"{file.name} for {dataset}", dataset.pk, what="comparison")
+    return _summary(try_judgements(dataset, file, scale_grew=scale_grew).counts())
+
+
+def _summary(counts: dict[str, Any]) -> str:
+    return (
+        f"{counts['new']:,} new, {counts['same']:,} the same, {number_of(counts['conflicts'], 'conflict')} "
+        f"({counts['raised']:,} higher, {counts['lowered']:,} lower); "
+        f"{number_of(counts['queries'], 'query', 'queries')}, {counts['new_queries']:,} of them not judged before."
+    )

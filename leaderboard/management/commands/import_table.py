@@ -9,7 +9,7 @@ from django.core.management.base import CommandError, CommandParser
 
 from evaluation.core.problems import number_of
 from leaderboard.admin.tables import TABLES, read_table, store_table, try_table
-from leaderboard.management.curating import CurationCommand
+from leaderboard.management.curating import CurationCommand, problem_line
 
 
 class Command(CurationCommand):
@@ -18,13 +18,11 @@ class Command(CurationCommand):
     help = "Change what a table of curation says: CSV or JSON with the columns of an export; others stay as they are."
 
     def add_more(self, parser: CommandParser) -> None:
-        """Which table, and from where."""
         parser.add_argument("table", choices=list(TABLES))
         parser.add_argument("file", type=Path)
         parser.add_argument("--dry-run", action="store_true", help="say what would change; store nothing")
 
     def curate(self, **options: Any) -> str:
-        """Say what changes, and store it unless it is only asked."""
         resource = TABLES[options["table"]]
         try:
             table = read_table(options["file"].read_text(encoding="utf-8-sig"))
@@ -34,17 +32,18 @@ class Command(CurationCommand):
             raise CommandError("This is neither CSV nor JSON. Begin with export_table.")
         rows, problems = try_table(resource, table)
         if problems:
-            raise CommandError("\n".join(["Nothing was changed:", *map(_problem, problems)]))
+            raise CommandError(
+                "\n".join(
+                    [
+                        "Nothing was changed:",
+                        *(problem_line(each["message"], each["lines"]) for each in problems),
+                    ]
+                )
+            )
         lines = [_changes(row) for row in rows]
         if options["dry_run"]:
             return "\n".join([*lines, f"{number_of(len(rows), 'row')} would change."])
         return "\n".join([*lines, store_table(resource, table)])
-
-
-def _problem(found: dict[str, Any]) -> str:
-    lines = found["lines"]
-    where = f" (line {', '.join(map(str, lines))})" if lines else ""
-    return f"- {found['message']}{where}"
 
 
 def _changes(row: dict[str, Any]) -> str:

@@ -16,14 +16,12 @@ class Command(CurationCommand):
     help = "Put an account into the group of curators. Reading hidden judgements is a right of its own: --read-qrels."
 
     def add_more(self, parser: CommandParser) -> None:
-        """Who, and whether they may read hidden judgements."""
         parser.add_argument("email", help="an account that is there")
         parser.add_argument(
             "--read-qrels", action="store_true", help="may read hidden judgements; each is logged"
         )
 
     def curate(self, **options: Any) -> str:
-        """Give the rights."""
         person = find_person(options["email"])
         make_curator(person, read_qrels=options["read_qrels"])
         also = " and may read hidden judgements" if options["read_qrels"] else ""

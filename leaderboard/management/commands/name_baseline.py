@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import CommandParser
-
-from leaderboard.management.curating import CurationCommand, find_entry
+from leaderboard.management.curating import CurationCommand
+from leaderboard.models import Entry
 from leaderboard.results.publishing import name_baseline
 
 
@@ -14,13 +13,8 @@ class Command(CurationCommand):
     """Names the baseline of a comparison group."""
 
     help = "Take the deltas of a board against this result, which is public and was scored here."
+    subjects = ("entry",)
 
-    def add_more(self, parser: CommandParser) -> None:
-        """Which one."""
-        parser.add_argument("entry", help="its number, or DATASET/SYSTEM by their slugs")
-
-    def curate(self, **options: Any) -> str:
-        """Name it."""
-        entry = find_entry(options["entry"])
+    def curate(self, entry: Entry, **options: Any) -> str:
         name_baseline(entry)
         return f"{entry} (entry {entry.pk}) is the baseline now."

@@ -6,7 +6,8 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from leaderboard.management.curating import CurationCommand, find_dataset, require_right
+from leaderboard.management.curating import CurationCommand
+from leaderboard.models import Dataset
 from leaderboard.results.publishing.protection import request_change
 
 
@@ -15,9 +16,10 @@ class Command(CurationCommand):
 
     help = "Make a hidden dataset a competition (public and private part, Ladder), or put it under the standard policy."
 
+    subjects = ("dataset",)
+    right = "leaderboard.reveal_dataset"
+
     def add_more(self, parser: CommandParser) -> None:
-        """The dataset and the policy."""
-        parser.add_argument("slug")
         policy = parser.add_mutually_exclusive_group(required=True)
         policy.add_argument("--competition", action="store_true", help="the board shows a public part")
         policy.add_argument(
@@ -37,15 +39,7 @@ class Command(CurationCommand):
             help="leave a competition even where this tells a private part that was not revealed",
         )
 
-    def curate(self, **options: Any) -> str:
-        """Ask for it."""
-        require_right("leaderboard.reveal_dataset")
-        dataset = find_dataset(options["slug"])
-        request_change(
-            dataset,
-            competition=options["competition"],
-            share=options["share"],
-            although_told=options["although_told"],
-            although_reveals=options["although_reveals"],
-        )
+    def curate(self, dataset: Dataset, **options: Any) -> str:
+        names = ("competition", "share", "although_told", "although_reveals")
+        request_change(dataset, **{name: options[name] for name in names})
         return f"Asked for. A worker changes {dataset} and its board at once when the parts are drawn."

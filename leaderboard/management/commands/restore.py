@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import CommandParser
-
-from leaderboard.management.curating import CurationCommand, find_entry
+from leaderboard.management.curating import CurationCommand
+from leaderboard.models import Entry
 from leaderboard.results.publishing import restore
 
 
@@ -14,12 +13,8 @@ class Command(CurationCommand):
     """Undoes a quarantine or an un-publishing."""
 
     help = "Show a result again that was quarantined or taken off; where its team keeps it back, it stays private."
+    subjects = ("entry",)
 
-    def add_more(self, parser: CommandParser) -> None:
-        """Which one."""
-        parser.add_argument("entry", help="its number, or DATASET/SYSTEM by their slugs")
-
-    def curate(self, **options: Any) -> str:
-        """Restore it."""
-        entry = restore(find_entry(options["entry"]))
+    def curate(self, entry: Entry, **options: Any) -> str:
+        entry = restore(entry)
         return f"Restored: {entry} (entry {entry.pk}), {entry.get_visibility_display()} now."

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
-from leaderboard.management.curating import CurationCommand, find_dataset, require_right
-from leaderboard.models import Round
+from leaderboard.management.curating import CurationCommand, find_by_slug
+from leaderboard.models import Dataset, Round
 from leaderboard.results.publishing import reveal_private
 
 
@@ -18,21 +18,16 @@ class Command(CurationCommand):
         "Publish the private part of a competition's results: of a round, or of all. It cannot be taken back."
     )
 
+    subjects = ("dataset",)
+    right = "leaderboard.reveal_dataset"
+
     def add_more(self, parser: CommandParser) -> None:
-        """The dataset and the round."""
-        parser.add_argument("slug")
         parser.add_argument("--round", metavar="SLUG", help="its results alone; default: all")
         parser.add_argument(
             "--show-held", action="store_true", help="tell the results that were no significant change, too"
         )
 
-    def curate(self, **options: Any) -> str:
-        """Reveal, and say how much."""
-        require_right("leaderboard.reveal_dataset")
-        dataset, chosen = find_dataset(options["slug"]), None
-        if options["round"]:
-            chosen = Round.objects.filter(slug=options["round"]).first()
-            if chosen is None:
-                raise CommandError(f"There is no round {options['round']}: give its slug.")
-        found = reveal_private(dataset, chosen, show_held=options["show_held"])
-        return f"Revealed: {found.results} results; {found.held} that were held are told now."
+    def curate(self, dataset: Dataset, **options: Any) -> str:
+        chosen = find_by_slug(Round, options["round"]) if options["round"] else None
+        revealed = reveal_private(dataset, chosen, show_held=options["show_held"])
+        return f"Revealed: {revealed.results} results; {revealed.held} that were held are told now."

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
 
-from leaderboard.management.curating import CurationCommand, find_dataset
+from leaderboard.management.curating import CurationCommand, find_by_slug, find_dataset
 from leaderboard.models import Benchmark, Round
 from leaderboard.rounds.lifecycle import NotYet, reveal, save_round, utc
 from leaderboard.rounds.quotas import quota_warning
@@ -33,7 +33,6 @@ class Command(CurationCommand):
     refusals = (ValueError, NotYet, ValidationError)
 
     def add_more(self, parser: CommandParser) -> None:
-        """The verb, the round, and what it is to be."""
         parser.add_argument("verb", choices=["create", "change", "reveal"])
         parser.add_argument("slug", help="of the round")
         parser.add_argument("--name")
@@ -51,30 +50,24 @@ class Command(CurationCommand):
         )  # fmt: skip
 
     def curate(self, **options: Any) -> str:
-        """Do what the verb says."""
-        found = Round.objects.filter(slug=options["slug"]).first()
+        slug = options["slug"]
         if options["verb"] == "create":
-            if found is not None:
-                raise CommandError(
-                    f"There is a round {found.slug} already: change it, or choose another slug."
-                )
+            if Round.objects.filter(slug=slug).exists():
+                raise CommandError(f"There is a round {slug} already: change it, or choose another slug.")
             missing = [name for name in ("opens", "closes", "reveals") if not options[name]]
             if missing:
                 raise CommandError(f"Say when: {', '.join(f'--{name} TIME' for name in missing)}.")
-            return self._write(Round(slug=options["slug"], name=options["slug"]), options)
-        if found is None:
-            raise CommandError(f"There is no round {options['slug']}: give its slug.")
+            return self._write(Round(slug=slug, name=slug), options)
+        row = find_by_slug(Round, slug)
         if options["verb"] == "change":
-            return self._write(found, options)
-        return f"Revealed: {reveal(found)}."
+            return self._write(row, options)
+        return f"Revealed: {reveal(row)}."
 
     def _write(self, row: Round, options: dict[str, Any]) -> str:
         if options["dataset"]:
             row.dataset = find_dataset(options["dataset"])
         if options["benchmark"]:
-            row.benchmark = Benchmark.objects.filter(slug=options["benchmark"]).first()
-            if row.benchmark is None:
-                raise CommandError(f"There is no benchmark {options['benchmark']}: give its slug.")
+            row.benchmark = find_by_slug(Benchmark, options["benchmark"])
         for name in ("opens", "closes", "reveals"):
             if options[name]:
                 setattr(row, f"{name}_at", _moment(options[name]))

@@ -6,7 +6,8 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from leaderboard.management.curating import CurationCommand, find_dataset
+from leaderboard.management.curating import CurationCommand
+from leaderboard.models import Dataset
 from leaderboard.results.measures import set_measures
 
 
@@ -16,14 +17,11 @@ class Command(CurationCommand):
     help = (
         "Show these measures on a dataset's board, the first one is primary. Stored results follow at once."
     )
+    subjects = ("dataset",)
 
     def add_more(self, parser: CommandParser) -> None:
-        """The dataset, and the measures."""
-        parser.add_argument("dataset", help="its slug")
         parser.add_argument("measures", nargs="+", metavar="MEASURE", help="the primary one first")
 
-    def curate(self, **options: Any) -> str:
-        """Change the list."""
-        dataset = find_dataset(options["dataset"])
-        shown = set_measures(dataset, options["measures"][0], options["measures"][1:])
+    def curate(self, dataset: Dataset, measures: list[str], **options: Any) -> str:
+        shown = set_measures(dataset, measures[0], measures[1:])
         return f"{dataset} shows {', '.join(shown)} now."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandParser
 
 from leaderboard.management.curating import CurationCommand
 from leaderboard.models import Challenge
@@ -17,9 +17,9 @@ class Command(CurationCommand):
 
     help = "Settle a challenge: --decision is public, on the system's page; --why is for the record."
 
+    subjects = ("challenge",)
+
     def add_more(self, parser: CommandParser) -> None:
-        """Which one, and how."""
-        parser.add_argument("challenge", type=int, help="its number, as in the admin or the API (key)")
         how = parser.add_mutually_exclusive_group(required=True)
         how.add_argument("--uphold", action="store_true", help="the doubt is right")
         how.add_argument("--reject", action="store_true", help="the claim stands")
@@ -29,21 +29,19 @@ class Command(CurationCommand):
         )
         parser.add_argument("--adapted-to", metavar="NAMES", help="the same for corpora that it had seen")
 
-    def curate(self, **options: Any) -> str:
-        """Settle it."""
-        found = Challenge.objects.select_related("system").filter(pk=options["challenge"]).first()
-        if found is None:
-            raise CommandError(f"There is no challenge {options['challenge']}.")
+    def curate(self, challenge: Challenge, **options: Any) -> str:
         trained, adapted = options["trained_on"], options["adapted_to"]
         correction = None
         if trained is not None or adapted is not None:
-            system = found.system
+            system = challenge.system
             correction = Correction(
                 training_declared=system.training_declared or trained is not None,
                 training_datasets=_named(trained) if trained is not None else system.training_datasets,
                 adapted_to=_named(adapted) if adapted is not None else system.adapted_to,
             )
-        settled = settle(found, upheld=options["uphold"], decision=options["decision"], correction=correction)
+        settled = settle(
+            challenge, upheld=options["uphold"], decision=options["decision"], correction=correction
+        )
         return f"{settled}: {settled.get_state_display()}."
 
 

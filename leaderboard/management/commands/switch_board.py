@@ -4,25 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import CommandError, CommandParser
+from django.core.management.base import CommandError
 
 from leaderboard.judgements import rescoring
 from leaderboard.judgements.rescoring.switch import switch_board
-from leaderboard.management.curating import CurationCommand, find_dataset
+from leaderboard.management.curating import CurationCommand
+from leaderboard.models import Dataset
 
 
 class Command(CurationCommand):
     """Switches a board."""
 
     help = "Let a dataset's board stand on the judgements of its rescore, with all new numbers at once."
+    subjects = ("dataset",)
 
-    def add_more(self, parser: CommandParser) -> None:
-        """Which one."""
-        parser.add_argument("dataset", help="its slug")
-
-    def curate(self, **options: Any) -> str:
-        """Switch it."""
-        dataset = find_dataset(options["dataset"])
+    def curate(self, dataset: Dataset, **options: Any) -> str:
         rescore = rescoring.under_way(dataset)
         if rescore is None:
             raise CommandError(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from django.core.management.base import CommandParser
-
-from leaderboard.management.curating import CurationCommand, find_entry
+from leaderboard.management.curating import CurationCommand
+from leaderboard.models import Entry
 from leaderboard.results.publishing import unpublish
 
 
@@ -14,12 +13,8 @@ class Command(CurationCommand):
     """Takes a result off its board."""
 
     help = "Take a result off its board: nothing of it stays there, and its team reads --why."
+    subjects = ("entry",)
 
-    def add_more(self, parser: CommandParser) -> None:
-        """Which one."""
-        parser.add_argument("entry", help="its number, or DATASET/SYSTEM by their slugs")
-
-    def curate(self, **options: Any) -> str:
-        """Take it off."""
-        entry = unpublish(find_entry(options["entry"]), options["why"])
+    def curate(self, entry: Entry, why: str, **options: Any) -> str:
+        entry = unpublish(entry, why)
         return f"Taken off the board: {entry} (entry {entry.pk})."

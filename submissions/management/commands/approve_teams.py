@@ -21,7 +21,6 @@ class Command(CurationCommand):
     why_help = "kept in the record"
 
     def add_more(self, parser: CommandParser) -> None:
-        """The list."""
         parser.add_argument(
             "csv",
             type=Path,
@@ -54,21 +53,13 @@ def _read(path: Path) -> tuple[list[User], list[Team]]:
     wrong = []
     for line, row in rows:
         slug, email = ((row.get(name) or "").strip() for name in ("team", "email"))
-        if slug:
-            team = Team.objects.filter(slug=slug).first()
-            found: Team | User | None = team
-            if team is not None:
-                teams.append(team)
+        if slug and (team := Team.objects.filter(slug=slug).first()):
+            teams.append(team)
+        elif not slug and email and (person := User.objects.filter(email__iexact=email).first()):
+            people.append(person)
         else:
-            person = User.objects.filter(email__iexact=email).first() if email else None
-            found = person
-            if person is not None:
-                people.append(person)
-        if found is None:
-            named = (
-                f"no team {slug}" if slug else f"no account {email}" if email else "neither team nor email"
-            )
-            wrong.append(f"line {line}: {named}")
+            what = f"no team {slug}" if slug else f"no account {email}" if email else "neither team nor email"
+            wrong.append(f"line {line}: {what}")
     if wrong:
         raise ValueError("Nobody was approved. " + "; ".join(wrong))
     return people, teams

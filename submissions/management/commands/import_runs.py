@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from leaderboard.core.audit import actor
-from leaderboard.management.curating import CurationCommand, find_dataset, require_right
+from leaderboard.management.curating import CurationCommand, find_dataset, problem_line, require_right
 from leaderboard.models import Architecture, Team
 from submissions.intake.bulk import BulkRefused, import_runs
 
@@ -20,8 +20,9 @@ class Command(CurationCommand):
         "Submit the runs of a folder for a dataset, in one act: all of them, or none where one has a problem."
     )
 
+    right = "leaderboard.change_dataset"
+
     def add_more(self, parser: CommandParser) -> None:
-        """Which runs, for which dataset, and whose they are."""
         parser.add_argument("folder", type=Path, help="its files are the runs, plain or compressed")
         parser.add_argument("--dataset", required=True, help="slug of the dataset that they are for")
         parser.add_argument("--team", required=True, help="slug of the team that sends them")
@@ -34,8 +35,6 @@ class Command(CurationCommand):
         parser.add_argument("--private", action="store_true", help="keep the results for the team")
 
     def curate(self, **options: Any) -> str:
-        """Submit them."""
-        require_right("leaderboard.change_dataset")
         dataset, person = find_dataset(options["dataset"]), actor().person
         if dataset.hidden:  # no quota limits how much is learnt of its judgements
             require_right("leaderboard.read_qrels")
@@ -63,6 +62,5 @@ def _described(refused: BulkRefused) -> str:
     for report in refused.reports:
         lines.append(f"{report.name}:")
         for each in report.report.errors:
-            where = f" (line {', '.join(map(str, each.lines))})" if each.lines else ""
-            lines.append(f"- {each.message}{where}\n  {each.hint}")
+            lines.append(f"{problem_line(each.message, each.lines)}\n  {each.hint}")
     return "\n".join(lines)

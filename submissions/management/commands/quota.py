@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import argparse
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
-from leaderboard.core.audit import acting
-from leaderboard.management.curating import find_dataset, find_person
+from leaderboard.management.curating import (
+    acting_person,
+    add_actor_arguments,
+    find_by_slug,
+    find_dataset,
+    find_person,
+)
 from leaderboard.models import Dataset, Team, User
 from submissions.accounts.permissions import teams_of
 from submissions.models import QuotaUse
@@ -25,7 +31,6 @@ class Command(BaseCommand):
     help = "What a person has used of quotas; units given back; another quota for one team."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """One of four verbs."""
         verbs = parser.add_subparsers(dest="verb", required=True)
         show = verbs.add_parser("show", help="what a person may still submit")
         show.add_argument("email")
@@ -41,36 +46,23 @@ class Command(BaseCommand):
         other.add_argument("--monthly", type=_limit, required=True, help="the same by calendar month")
         other.add_argument("--until", type=_moment, help="a day (its beginning, UTC), or YYYY-MM-DDTHH:MM")
         for each in (refund, other, ending):
-            each.add_argument("--by", required=True, metavar="EMAIL", help="whose act it is")
-            each.add_argument(
-                "--why", required=True, help="kept in the record; of a refund its people read it"
-            )
+            add_actor_arguments(each, "kept in the record; of a refund its people read it")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do it, in one transaction."""
         if options["verb"] == "show":
             self._show(find_person(options["email"]))
             return
-        if not options["why"].strip():
-            raise CommandError("Say why: --why is kept in the record.")
         act = {"refund": self._refund, "except": self._except, "end": self._end}[options["verb"]]
         try:
-            with transaction.atomic(), acting(find_person(options["by"]), options["why"].strip()):
+            with transaction.atomic(), acting_person(options):
                 self.stdout.write(act(options))
         except ValueError as error:
             raise CommandError(str(error)) from error
 
     def _show(self, person: User) -> None:
         hidden = Dataset.objects.open_for_runs().filter(hidden=True)
-        found = [
-            quota
-            for quotas in quotas_for(person, list(teams_of(person)), hidden).values()
-            for quota in quotas
-        ]
-        for quota in found:
-            self.stdout.write(_line(quota))
-        if not found:
-            self.stdout.write("Nothing is limited.")
+        quotas = [*chain(*quotas_for(person, list(teams_of(person)), hidden).values())]
+        self.stdout.write("\n".join(map(_line, quotas)) or "Nothing is limited.")
 
     def _refund(self, options: dict[str, Any]) -> str:
         uses = QuotaUse.objects.filter(
@@ -86,7 +78,7 @@ class Command(BaseCommand):
 
     def _except(self, options: dict[str, Any]) -> str:
         row = except_team(
-            _team(options["team"]), _dataset(options), daily=options["daily"], monthly=options["monthly"],
+            find_by_slug(Team, options["team"]), _dataset(options), daily=options["daily"], monthly=options["monthly"],
             until=options["until"],
         )  # fmt: skip
         daily, monthly = ("no limit" if each is None else each for each in (row.daily, row.monthly))
@@ -94,7 +86,7 @@ class Command(BaseCommand):
         return f"{row}: {daily} a day, {monthly} a month{until}."
 
     def _end(self, options: dict[str, Any]) -> str:
-        team, dataset = _team(options["team"]), _dataset(options)
+        team, dataset = find_by_slug(Team, options["team"]), _dataset(options)
         end_exception(team, dataset)
         return f"{team} has the usual quota on {dataset or 'every dataset'} again."
 
@@ -105,13 +97,6 @@ def _line(quota: Quota) -> str:
 
 def _used(window: Window) -> str:
     return f"{window.used} of {'any number' if window.limit is None else window.limit}"
-
-
-def _team(slug: str) -> Team:
-    team = Team.objects.filter(slug=slug).first()
-    if team is None:
-        raise CommandError(f"There is no team {slug}: give its slug.")
-    return team
 
 
 def _dataset(options: dict[str, Any]) -> Dataset | None:

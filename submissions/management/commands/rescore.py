@@ -11,7 +11,7 @@ from django.db.models import Q
 
 from leaderboard.judgements import rescoring
 from leaderboard.management.curating import CurationCommand, find_dataset
-from leaderboard.models import Qrels, Rescore
+from leaderboard.models import Dataset, Qrels, Rescore
 from submissions.jobs.runner import do
 from submissions.models import Job
 from submissions.queue.queue import claim, take_requests
@@ -24,18 +24,16 @@ class Command(CurationCommand):
 
     why_help = "kept in the record"
 
+    subjects = ("dataset",)
+
     def add_more(self, parser: CommandParser) -> None:
-        """On which judgements, and where."""
-        parser.add_argument("dataset", help="its slug")
         parser.add_argument("--note", default="", help="what changed the judgements; public after the switch")
         parser.add_argument("--qrels", type=int, help="their number; the newest")
         parser.add_argument(
             "--here", action="store_true", help="evaluate in this process, instead of waiting for a worker"
         )
 
-    def curate(self, **options: Any) -> str:
-        """Start, or go on."""
-        dataset = find_dataset(options["dataset"])
+    def curate(self, dataset: Dataset, **options: Any) -> str:
         failed = dataset.rescores.filter(state=Rescore.State.FAILED).first()
         wanted = Qrels.objects.filter(version=dataset.current_version_id)
         if dataset.current_qrels is not None:
@@ -57,10 +55,11 @@ class Command(CurationCommand):
         if not options["here"]:
             return
         take_requests()
-        own = Q(kind=Job.Kind.RESCORE, dataset=find_dataset(options["dataset"]))
+        dataset = find_dataset(options["dataset"])
+        own = Q(kind=Job.Kind.RESCORE, dataset=dataset)
         while (job := claim([Job.Queue.SCORE], f"{socket.gethostname()}:{os.getpid()}", own)) is not None:
             do(job)
-        rescore = find_dataset(options["dataset"]).rescores.first()
+        rescore = dataset.rescores.first()
         if rescore is not None:
             self.stdout.write(
                 f"{rescore.done:,} of {rescore.total:,} runs, {len(rescore.lost):,} cannot be evaluated: "

@@ -17,11 +17,9 @@ class Command(CurationCommand):
     why_help = "for the record: who asked, and how they were known"
 
     def add_more(self, parser: CommandParser) -> None:
-        """Whose."""
         parser.add_argument("email")
 
     def curate(self, **options: Any) -> str:
-        """Take it away."""
         person = find_person(options["email"])
         ended = reset_second_factor(person)
         return f"{person.email} has no second factor now; {ended} sessions and tokens ended."

@@ -8,7 +8,7 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import CommandError, CommandParser
 
 from leaderboard.core.audit import actor
-from leaderboard.management.curating import CurationCommand, find_person, require_right
+from leaderboard.management.curating import CurationCommand, find_by_slug, find_person, require_right
 from leaderboard.models import Membership, Team, User
 from submissions.accounts import membership
 from submissions.accounts.forms import TeamNameField
@@ -23,20 +23,16 @@ class Command(CurationCommand):
         "Rename a team, add or remove a person, give a role, or hand the team over. The team keeps an owner."
     )
     refusals = (ValueError, TeamRefused)
+    right = "leaderboard.change_team"
 
     def add_more(self, parser: CommandParser) -> None:
-        """The verb, the team, and whom or what it is about."""
         parser.add_argument("verb", choices=["rename", "add", "remove", "role", "transfer"])
         parser.add_argument("team", help="its slug")
         parser.add_argument("subject", help="the new name, or the person's e-mail address")
         parser.add_argument("--owner", action="store_true", help="add, role: as an owner; otherwise a member")
 
     def curate(self, **options: Any) -> str:
-        """Do what the verb says."""
-        require_right("leaderboard.change_team")
-        team = Team.objects.filter(slug=options["team"]).first()
-        if team is None:
-            raise CommandError(f"There is no team {options['team']}: give its slug.")
+        team = find_by_slug(Team, options["team"])
         if options["verb"] == "rename":
             return self._rename(team, options["subject"])
         require_right("leaderboard.change_user")  # a team's own may read what no curator may

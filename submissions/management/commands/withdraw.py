@@ -19,11 +19,9 @@ class Command(CurationCommand):
     help = "Take a submission off every board for good, as its team may; a tombstone with the reason remains."
 
     def add_more(self, parser: CommandParser) -> None:
-        """Which."""
         parser.add_argument("submission", help="its id, as in the address of its page")
 
     def curate(self, **options: Any) -> str:
-        """Withdraw it."""
         try:
             found = Submission.objects.filter(pk=options["submission"]).first()
         except (ValueError, ValidationError):
