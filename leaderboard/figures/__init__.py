@@ -3,10 +3,10 @@
 The contract
 ------------
 A `Figure` (model.py) has a slug, a title, a sentence for its caption, the kinds of page it is about, and
-`build(request: FigureRequest) -> Plot`. `registry.FIGURES` maps slugs to figures: a module that adds some makes a tuple
-of them and names it there.
+`build(request: FigureRequest) -> Plot`. `registry.FIGURES` maps slugs to figures: a module makes a constant of each,
+which is named there.
 
-    FIGURE = Figure(
+    LENGTHS = Figure(
         slug="lengths", title="Lengths of retrieved documents", caption="How long …, for …",
         subjects=("dataset",), build=build,
     )
@@ -22,8 +22,8 @@ first figure that is drawn imports plotly; a page that has frames alone never do
 - `data` and `layout` name colours as `palette` gives them (`var(--figure-blue)`): the browser puts in those of the
   page's light or dark scheme. Never tell by colour alone: hues have symbols or patterns, values are written out.
 - Values are lists, not arrays: plotly would write arrays as base64, and the JSON is for people's programs, too.
-- Names and titles stand in `data` and `layout` as they are: `as_data` makes every text plain (texts.py), but for
-  templates, which have no names within (`%{fullData.name}`, `texts.told`). In templates `<br>` is fine.
+- Names and titles stand in `data` and `layout` as they are: `as_data` makes every text plain (`model.plain`), but for
+  templates, which have no names within (`%{fullData.name}`, `points.point_trace`). In templates `<br>` is fine.
 - Fonts, grid, margins and ground are the frame's.
 - A trace's or a layout's `meta` may be `{"narrow": {…}}`: what replaces its entries on a phone.
 - `table` holds what the picture shows, and it is the picture for who does not see it: same values, same order.

@@ -42,7 +42,10 @@ def linear_ticks(
     low: float, high: float, *, signed: bool = False, percent: bool = False, most: int = MOST_TICKS
 ) -> dict[str, Any]:
     """Ticks between two bounds, so many at most, at round numbers: with as many decimals as tell them apart."""
-    step = _step((high - low) / most)
+    least = (high - low) / most
+    power = 10.0 ** math.floor(math.log10(least))
+    # The smallest of 1, 2 and 5 times a power of ten that is no less.
+    step = power * next(factor for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))
     first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     decimals = max(0, -math.floor(math.log10(step) + 1e-9))
     form = f".{max(decimals - 2, 0)}%" if percent else f"{'+' if signed else ''}.{decimals}f"
@@ -51,12 +54,6 @@ def linear_ticks(
         "tickvals": values,
         "ticktext": [format(value, form).replace("-", MINUS) if value else "0" for value in values],
     }
-
-
-def _step(least: float) -> float:
-    """The smallest of 1, 2 and 5 times a power of ten that is no less."""
-    power = 10.0 ** math.floor(math.log10(least))
-    return power * next(factor for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))
 
 
 def log_axis(title: str, values: Sequence[float], *, sparse: bool = False) -> dict[str, Any]:

@@ -6,16 +6,13 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from leaderboard.boards.model import Row
-from leaderboard.core.measures import better
 from leaderboard.figures.graph_objects import go
-from leaderboard.figures.palette import BETTER, INK, SCALE, WORSE
+from leaderboard.figures.palette import INK, SCALE
 
 T = TypeVar("T")
 
 #: More bars than that are no picture any more.
 MOST_BARS = 40
-#: More upright bars than that are thinner than a line.
-MOST_UPRIGHT = 400
 #: The height of a bar with its gap, and of what is above and below all bars, in pixels.
 BAR, AROUND = 24, 96
 #: Names are cut to so many characters, on a phone to fewer: longer ones leave no room for what they name.
@@ -63,27 +60,7 @@ def heatmap(names: Sequence[str], values: Sequence[Sequence[float | None]], **mo
     )
 
 
-def evenly_spaced(number: int) -> tuple[range, list[str]]:
-    """As many places of so many queries as make upright bars, and a note that says so where there are more."""
-    places = range(0, number, -(-number // MOST_UPRIGHT))
-    note = f"Of {number:,} queries {len(places):,} are drawn, at equal distances in the order."
-    return places, [note] if len(places) < number else []
-
-
-def upright_layout(number: int, title: str, **more: Any) -> go.Layout:
-    """A layout for so many upright bars, one for a query."""
-    return go.Layout(
-        height=340,
-        bargap=0.1 if number < 120 else 0,
-        xaxis={"title_text": "queries, from the largest difference down", "showgrid": False},
-        yaxis={"title_text": title, "zeroline": True},
-        **more,
-    )
-
-
-def upright_bars(places: Sequence[int], differences: Sequence[float], measure: str, **more: Any) -> go.Bar:
-    """Differences as upright bars, with the hue of better or worse."""
-    lower = better(measure) == "lower"
-    colors = [BETTER if (value > 0) != lower else WORSE for value in differences]
-    heights = [round(value, 6) for value in differences]
-    return go.Bar(x=places, y=heights, marker={"color": colors, "line_width": 0}, **more)
+def heatmap_layout(height: int, across: dict[str, Any], **more: Any) -> go.Layout:
+    """The layout of a square of names; `across` is what its horizontal axis says beside the names."""
+    axis = {"type": "category", "showgrid": False, "ticks": ""}
+    return go.Layout(height=height, xaxis={**axis, **across}, yaxis={**axis, "autorange": "reversed"}, **more)

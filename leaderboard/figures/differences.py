@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from leaderboard.boards.model import DELTA, Board, Row
-from leaderboard.core.measures import better
 from leaderboard.core.text.deltas import DIGITS
 from leaderboard.core.text.numbers import signed
 from leaderboard.figures.axes import MOST_NARROW_TICKS, MOST_TICKS, linear_ticks
@@ -18,6 +17,7 @@ from leaderboard.figures.rows import (
     Place,
     chosen_first,
     datasets_of,
+    lower_is_better,
     names_of,
     present,
     score_format,
@@ -38,10 +38,8 @@ def has_differences(board: Board) -> bool:
 
 def build(request: FigureRequest) -> Plot:
     """Bars from the baseline of the same source, version and judgements: of a dataset all systems, else a few."""
-    return _of_dataset(request) if request.dataset else _of_benchmark(request)
-
-
-def _of_dataset(request: FigureRequest) -> Plot:
+    if request.benchmark:
+        return _of_benchmark(request)
     board = request.board()
     return Plot.empty(NOTHING) if board.column(DELTA) is None else _of_systems(board, DELTA)
 
@@ -51,15 +49,15 @@ def _of_systems(board: Board, column: str) -> Plot:
     rows = [row for row in present(board) if not row.entry.is_baseline and value(row, column) is not None]
     if not rows:
         return Plot.empty(NOTHING)
-    lower = better(board.measure) == "lower"
+    lower = lower_is_better(board)
     rows.sort(key=lambda row: value(row, column) or 0.0, reverse=not lower)
     rows, notes = rows_of_bars(rows, "best differences")
-    names, found = names_of(rows), [value(row, column) or 0.0 for row in rows]
-    form = score_format(rows, "+")
+    names, form = names_of(rows), score_format(rows, "+")
+    values = [value(row, column) or 0.0 for row in rows]
     return Plot(
-        data=[_signed_bars(f"Δ {board.measure}", names, found, form, lower=lower)],
-        layout=bar_layout(len(rows), **_axes(board, found), showlegend=False),
-        table=Table(("System", f"Δ {board.measure}"), list(zip(names, found, strict=True)), ("", form)),
+        data=[_signed_bars(f"Δ {board.measure}", names, values, form, lower=lower)],
+        layout=bar_layout(len(rows), **_axes(board, values), showlegend=False),
+        table=Table(("System", f"Δ {board.measure}"), list(zip(names, values, strict=True)), ("", form)),
         caption=f"Difference in {board.measure} on {titled(board)} between each system and {board.baseline}, "
         "within one source, version and judgements.",
         subtitle=f"{board.title}, {board.measure}",
@@ -83,9 +81,8 @@ def _of_benchmark(request: FigureRequest) -> Plot:
     if not rows:
         return Plot.empty(NOTHING)
     places = [place for place in places if any(value(row, place.column) is not None for row in rows)]
-    lower = better(board.measure) == "lower"
-    first = rows[0]
-    places.sort(key=lambda place: _order(value(first, place.column), lower=lower))
+    lower = lower_is_better(board)
+    places.sort(key=lambda place: _order(value(rows[0], place.column), lower=lower))
     names = names_of(rows)
     return Plot(
         data=_benchmark_bars(rows, names, places, lower=lower),
@@ -116,12 +113,12 @@ def _benchmark_bars(
     values = [[value(row, place.column) for place in places] for row in rows]
     if len(rows) == 1:
         return [_signed_bars(names[0], datasets, values[0], form, lower=lower)]
-    looks = [mark(number) for number in range(len(rows))]
-    patterns = [{"shape": look.pattern, "fillmode": "replace"} for look in looks]
-    return [
-        _bars(name, datasets, found, form, color=look.color, pattern=pattern)
-        for name, found, look, pattern in zip(names, values, looks, patterns, strict=True)
-    ]
+    traces = []
+    for number, (name, differences) in enumerate(zip(names, values, strict=True)):
+        look = mark(number)
+        pattern = {"shape": look.pattern, "fillmode": "replace"}
+        traces.append(_bars(name, datasets, differences, form, color=look.color, pattern=pattern))
+    return traces
 
 
 def _signed_bars(
@@ -156,7 +153,7 @@ def _axes(board: Board, values: Sequence[float | None]) -> dict[str, Any]:
 
 def _axis(board: Board, values: Sequence[float | None], share: float, most: int) -> dict[str, Any]:
     """An axis with room for the numbers at the ends of bars: so large a share of what they span, and so many ticks."""
-    arrow = "better →" if better(board.measure) == "higher" else "← better"
+    arrow = "← better" if lower_is_better(board) else "better →"
     found = [number for number in values if number is not None]
     low, high = min(0.0, *found), max(0.0, *found)
     room = share * (high - low or 0.1)
@@ -185,13 +182,11 @@ def _notes(board: Board, places: Sequence[Place], *, chosen: bool) -> list[str]:
     return notes
 
 
-FIGURES = (
-    Figure(
-        slug="deltas",
-        title="Differences to the baseline",
-        caption="How far above or below the baseline systems are, dataset by dataset.",
-        subjects=("benchmark", "dataset"),
-        build=build,
-        drawable=has_differences,
-    ),
+DELTAS = Figure(
+    slug="deltas",
+    title="Differences to the baseline",
+    caption="How far above or below the baseline systems are, dataset by dataset.",
+    subjects=("benchmark", "dataset"),
+    build=build,
+    drawable=has_differences,
 )

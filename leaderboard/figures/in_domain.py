@@ -9,29 +9,29 @@ from typing import NamedTuple
 import numpy as np
 
 from leaderboard.boards.model import Row
-from leaderboard.figures import points
 from leaderboard.figures.axes import linear_axis, sentence
 from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
-from leaderboard.figures.points import Point
+from leaderboard.figures.points import Point, traces_by_architecture
 from leaderboard.figures.rows import (
     Place,
     counts_several,
     datasets_of,
+    describe_kind,
     left_out,
+    list_names,
     mean,
     names_of,
     only_kind,
     present,
     score_format,
     titled,
-    told_kind,
     value,
 )
 from leaderboard.models import Entry
 
-IN_DOMAIN = "‡"
-MOST_NAMED = 12
+#: What marks values of systems that were trained on the dataset.
+MARK = "‡"
 #: Rank correlation compares all pairs: of more systems it says nothing that the picture does not.
 MOST_COMPARED = 200
 
@@ -59,34 +59,34 @@ def build(request: FigureRequest) -> Plot:
     form, measure = score_format(rows), page.board.measure
     across = f"{sides.trained.member.measure(measure)} on {sides.trained.name}"
     up = f"mean {measure} over the other {len(sides.others)}"
-    found = [
+    points = [
         Point(row, name, x, y, (f"{across}: {x:{form}}", f"{up}: {y:{form}}"))
         for row, name in zip(rows, names, strict=True)
         if (x := value(row, sides.trained.column)) is not None and (y := mean(row, sides.others)) is not None
     ]
-    trained = [IN_DOMAIN in row[sides.trained.column].mark for row in rows]
+    trained = [MARK in row[sides.trained.column].mark for row in rows]
     return Plot(
-        data=points.traces(found),
+        data=traces_by_architecture(points),
         layout=go.Layout(
             height=420,
-            xaxis=linear_axis(sentence(across), [point.x for point in found]),
-            yaxis=linear_axis(sentence(up), [point.y for point in found]),
+            xaxis=linear_axis(sentence(across), [point.x for point in points]),
+            yaxis=linear_axis(sentence(up), [point.y for point in points]),
         ),
         table=Table(
             ("System", sentence(across), sentence(up), f"Trained on {sides.trained.name}"),
             [
                 (point.name, point.x, point.y, _trained(point.row, seen=seen))
-                for point, seen in zip(found, trained, strict=True)
+                for point, seen in zip(points, trained, strict=True)
             ],
             ("", form, form, ""),
         ),
-        caption=f"{sentence(across)}, on which {sum(trained)} of these {len(found)} systems were trained, against "
+        caption=f"{sentence(across)}, on which {sum(trained)} of these {len(points)} systems were trained, against "
         f"their {up} datasets of {titled(page.board)}, on whose labels none of them declares to be trained. "
-        f"{told_kind(rows[0].ranked_in).capitalize()} only.",
-        subtitle=f"{page.board.title}, {measure}, {told_kind(rows[0].ranked_in)}",
+        f"{describe_kind(rows[0].ranked_in).capitalize()} only.",
+        subtitle=f"{page.board.title}, {measure}, {describe_kind(rows[0].ranked_in)}",
         notes=[
-            *_not_zero_shot(found),
-            *_correlation(found),
+            *_not_zero_shot(points),
+            *_correlation(points),
             *left_out(sides.left_out, "for want of scores or trained on others, too"),
         ],
     )
@@ -94,7 +94,7 @@ def build(request: FigureRequest) -> Plot:
 
 def _sides(places: Sequence[Place], rows: Sequence[Row]) -> _Sides | None:
     """The dataset with most in-domain values, and the counted others. Only rows of one kind."""
-    counts = Counter(place.column for row in rows for place in places if IN_DOMAIN in row[place.column].mark)
+    counts = Counter(place.column for row in rows for place in places if MARK in row[place.column].mark)
     if not counts:
         return None
     trained = next(place for place in places if place.column == counts.most_common(1)[0][0])
@@ -103,7 +103,7 @@ def _sides(places: Sequence[Place], rows: Sequence[Row]) -> _Sides | None:
     fitting = [
         row
         for row in of_kind
-        if mean(row, others) is not None and not any(IN_DOMAIN in row[place.column].mark for place in others)
+        if mean(row, others) is not None and not any(MARK in row[place.column].mark for place in others)
     ]
     fits = {id(row) for row in fitting}
     return _Sides(trained, others, fitting, [row for row in of_kind if id(row) not in fits])
@@ -111,45 +111,41 @@ def _sides(places: Sequence[Place], rows: Sequence[Row]) -> _Sides | None:
 
 def _has(row: Row, exposure: Entry.Training) -> bool:
     """Whether any of its results has this exposure."""
-    found = row.facets.get("training", ())
-    return exposure.value in ((found,) if isinstance(found, str) else found)
+    exposures = row.facets.get("training", ())
+    return exposure.value in ((exposures,) if isinstance(exposures, str) else exposures)
 
 
 def _trained(row: Row, *, seen: bool) -> str:
     return "yes" if seen else "not declared" if _has(row, Entry.Training.UNDECLARED) else "no"
 
 
-def _not_zero_shot(found: Sequence[Point]) -> list[str]:
+def _not_zero_shot(points: Sequence[Point]) -> list[str]:
     """Notes on systems whose means are not known to be zero-shot."""
     notes = []
     for exposure, what in (
         (Entry.Training.ADAPTED, "Adapted to some of these corpora, without labels"),
         (Entry.Training.UNDECLARED, "Without a declaration of what they were trained on"),
     ):
-        names = [point.name for point in found if _has(point.row, exposure)]
-        more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-        notes += [f"{what}: {', '.join(names[:MOST_NAMED])}{more}."] if names else []
+        if names := [point.name for point in points if _has(point.row, exposure)]:
+            notes.append(f"{what}: {list_names(names)}.")
     return notes
 
 
-def _correlation(found: Sequence[Point]) -> list[str]:
+def _correlation(points: Sequence[Point]) -> list[str]:
     """Kendall's τ-a of the two orders: pairs in the same order less those in the other, over all pairs."""
-    if not 3 <= len(found) <= MOST_COMPARED:
+    number = len(points)
+    if not 3 <= number <= MOST_COMPARED:
         return []
-    x, y = (np.subtract.outer(axis, axis) for axis in ([one.x for one in found], [one.y for one in found]))
-    agreement = np.sign(x * y).sum() / (len(found) * (len(found) - 1))
-    return [
-        f"Kendall's τ of the two orders is {agreement:.2f} over {len(found)} systems (1: the same, 0: unrelated)."
-    ]
+    x, y = (np.subtract.outer(axis, axis) for axis in ([one.x for one in points], [one.y for one in points]))
+    tau = np.sign(x * y).sum() / (number * (number - 1))
+    return [f"Kendall's τ of the two orders is {tau:.2f} over {number} systems (1: the same, 0: unrelated)."]
 
 
-FIGURES = (
-    Figure(
-        slug="in-domain",
-        title="In-domain and zero-shot",
-        caption="Scores where systems were trained, against their mean where they were not.",
-        subjects=("benchmark",),
-        build=build,
-        drawable=counts_several,
-    ),
+IN_DOMAIN = Figure(
+    slug="in-domain",
+    title="In-domain and zero-shot",
+    caption="Scores where systems were trained, against their mean where they were not.",
+    subjects=("benchmark",),
+    build=build,
+    drawable=counts_several,
 )

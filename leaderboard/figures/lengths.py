@@ -10,10 +10,11 @@ import numpy as np
 from evaluation.collections.profiles.lengths import EDGES, QUANTILES, LengthDistribution, doublings, shares
 from leaderboard.boards.model import Row
 from leaderboard.figures.axes import linear_ticks
-from leaderboard.figures.bars import LONGEST_NAME, LONGEST_NARROW_NAME, cut, row_name
+from leaderboard.figures.bars import LONGEST_NARROW_NAME, cut, row_name
 from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import BLUE, GREEN, GREY, INK, ORANGE, PAPER, PURPLE, SYMBOLS
+from leaderboard.figures.points import line_trace
 from leaderboard.models.datasets import Visibility
 from leaderboard.results.profiles.public import CollectionLengths, lengths_of, retrieved_lengths
 from leaderboard.results.profiles.store import DEPTH
@@ -73,7 +74,7 @@ def build_violins(request: FigureRequest) -> Plot:
         "Height: share of documents, four bins to every doubling of length. Line: from 5 % to 95 %; bar: the middle "
         f"half; dot: the median. {_WORDS}",
         subtitle=page.dataset["name"],
-        notes=[*notes, *_hidden_note(page.dataset)],
+        notes=[*notes, _WITHHELD] if page.dataset["hidden"] else notes,
     )
 
 
@@ -92,10 +93,6 @@ def _also(found: CollectionLengths, systems: bool) -> str:
         "as it is ranked"
     )
     return relevant + (ranked if systems else "")
-
-
-def _hidden_note(dataset: dict[str, Any]) -> list[str]:
-    return [_WITHHELD] if dataset["hidden"] else []
 
 
 def _systems(rows: Sequence[Row], most: int) -> tuple[list[tuple[str, LengthDistribution]], list[str]]:
@@ -123,10 +120,13 @@ def _place(length: float) -> float:
     return length if length >= 1 else 0.6
 
 
+#: Where the bins of the histograms begin and end.
+_PLACES = [_place(edge) for edge in (*EDGES, 2 * EDGES[-1])]
+
+
 def _densities(lengths: LengthDistribution) -> np.ndarray[Any, np.dtype[np.float64]]:
     """Share of documents per doubling of length, by bin."""
-    places = [_place(edge) for edge in (*EDGES, 2 * EDGES[-1])]
-    return np.asarray(lengths.counts / max(lengths.total, 1) / np.diff(np.log2(places)), np.float64)
+    return np.asarray(lengths.counts / max(lengths.total, 1) / np.diff(np.log2(_PLACES)), np.float64)
 
 
 def _outlines(lanes: Sequence[_Lane]) -> list[go.Scatter]:
@@ -137,20 +137,17 @@ def _outlines(lanes: Sequence[_Lane]) -> list[go.Scatter]:
     for number, (lane, density) in enumerate(zip(lanes, densities, strict=True)):
         filled = np.flatnonzero(density)
         bins = range(int(filled[0]), int(filled[-1]) + 1) if len(filled) else range(0)
-        edges = [_place(edge) for edge in (*EDGES, 2 * EDGES[-1])]
-        across = [edge for bin_ in bins for edge in (edges[bin_], edges[bin_ + 1])]
+        across = [edge for bin_ in bins for edge in (_PLACES[bin_], _PLACES[bin_ + 1])]
         up = [float(density[bin_]) / highest * _WIDEST for bin_ in bins for _ in range(2)]
         traces.append(
-            go.Scatter(
-                mode="lines",
-                name=lane.name,
-                x=[round(value, 3) for value in (*across, *reversed(across))],
-                y=[round(number + each, 4) for each in (*(-each for each in up), *reversed(up))],
+            line_trace(
+                lane.name,
+                [round(value, 3) for value in (*across, *reversed(across))],
+                [round(number + each, 4) for each in (*(-each for each in up), *reversed(up))],
+                {"color": lane.color, "width": 1},
                 fill="toself",
                 fillcolor=lane.color,
                 opacity=0.45,
-                line={"color": lane.color, "width": 1},
-                hoverinfo="skip",
                 showlegend=False,
             )
         )
@@ -179,13 +176,11 @@ def _boxes(lanes: Sequence[_Lane]) -> list[go.Scatter]:
 
 
 def _spans(quantiles: Sequence[tuple[float, ...]], low: int, high: int, width: float) -> go.Scatter:
-    return go.Scatter(
-        mode="lines",
-        name=f"{QUANTILES[low + 1]:.0%} to {QUANTILES[high + 1]:.0%}",
-        x=[value for each in quantiles for value in (_place(each[low]), _place(each[high]), None)],
-        y=[value for number in range(len(quantiles)) for value in (number, number, None)],
-        line={"color": INK, "width": width},
-        hoverinfo="skip",
+    return line_trace(
+        f"{QUANTILES[low + 1]:.0%} to {QUANTILES[high + 1]:.0%}",
+        [value for each in quantiles for value in (_place(each[low]), _place(each[high]), None)],
+        [value for number in range(len(quantiles)) for value in (number, number, None)],
+        {"color": INK, "width": width},
         showlegend=False,
     )
 
@@ -196,7 +191,7 @@ def _layout(lanes: Sequence[_Lane]) -> go.Layout:
     ticks = [1, 3, 10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 1_000_000]
     shown = [tick for tick in ticks if _place(shortest) <= tick <= longest * 1.5]
     zero = [0] if shortest < 1 else []
-    names = [cut(lane.name, LONGEST_NAME) for lane in lanes]
+    names = [cut(lane.name) for lane in lanes]
     rows = {
         "tickvals": list(range(len(lanes))),
         "ticktext": names,
@@ -277,23 +272,21 @@ def _line(number: int, name: str, ranges: list[str], column: list[float]) -> go.
     )
 
 
-FIGURES = (
-    Figure(
-        slug="document-lengths",
-        title="Lengths of retrieved documents",
-        caption="How long the documents are that each system ranks first, beside all documents of the corpus (Figure 4 "
-        "of the BEIR paper).",
-        subjects=("dataset",),
-        build=build_violins,
-        fits=has_lengths,
-    ),
-    Figure(
-        slug="relevance-by-length",
-        title="Relevance by document length",
-        caption="How long relevant documents are, beside all documents and those that systems rank first (Figure 5 of "
-        "the BEIR paper).",
-        subjects=("dataset",),
-        build=build_relevance,
-        fits=has_relevant_lengths,
-    ),
+DOCUMENT_LENGTHS = Figure(
+    slug="document-lengths",
+    title="Lengths of retrieved documents",
+    caption="How long the documents are that each system ranks first, beside all documents of the corpus (Figure 4 "
+    "of the BEIR paper).",
+    subjects=("dataset",),
+    build=build_violins,
+    fits=has_lengths,
+)
+RELEVANCE_BY_LENGTH = Figure(
+    slug="relevance-by-length",
+    title="Relevance by document length",
+    caption="How long relevant documents are, beside all documents and those that systems rank first (Figure 5 of "
+    "the BEIR paper).",
+    subjects=("dataset",),
+    build=build_relevance,
+    fits=has_relevant_lengths,
 )

@@ -19,13 +19,15 @@ from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.text.numbers import MINUS
 from leaderboard.datasets import lists
 from leaderboard.figures.graph_objects import go
-from leaderboard.figures.texts import plain
 
 Subject = Literal["benchmark", "dataset", "system", "comparison", "site"]
 Cell = str | float | int | None
 
 #: So many systems may be named.
 MOST_SYSTEMS = 12
+#: What Plotly fills with values; in these alone tags are ours.
+TEMPLATES = frozenset({"hovertemplate", "texttemplate"})
+_PLAIN = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +86,18 @@ class Plot:
         return cls([], None, Table((), ()), reason)
 
 
-def always(dataset: Mapping[str, Any]) -> bool:
-    """For figures that any dataset's page shows."""
-    return True
+def plain(value: Any, key: str = "") -> Any:
+    """Data or layout in which every text says what it says, but for templates.
 
-
-def of_any_board(board: Board) -> bool:
-    """For figures that any board has something for."""
-    return True
-
-
-def of_any_page(board: Board, datasets: Sequence[int]) -> bool:
-    """For figures that need nothing but what the board has."""
-    return True
+    Plotly reads every text as markup: tags, links, entities. Names and titles come from people: they stand in `data`
+    and `layout` as they are, and are made plain here, once, as the figure leaves. So whatever puts its own tags into a
+    text does so in a template, and templates have no names within.
+    """
+    if isinstance(value, str):
+        return value if key in TEMPLATES else value.translate(_PLAIN)
+    if isinstance(value, dict):
+        return {name: plain(inner, name) for name, inner in value.items()}
+    return [plain(inner, key) for inner in value] if isinstance(value, (list, tuple)) else value
 
 
 class Choice(NamedTuple):
@@ -122,9 +123,9 @@ class Figure:
     build: Callable[[FigureRequest], Plot]
     choices: Mapping[str, tuple[str, tuple[Choice, ...]]] = field(default_factory=dict)
     wide: bool = False
-    fits: Callable[[Mapping[str, Any]], bool] = always
-    drawable: Callable[[Board], bool] = of_any_board
-    known: Callable[[Board, Sequence[int]], bool] = of_any_page
+    fits: Callable[[Mapping[str, Any]], bool] = lambda dataset: True
+    drawable: Callable[[Board], bool] = lambda board: True
+    known: Callable[[Board, Sequence[int]], bool] = lambda board, datasets: True
 
     def as_data(self, plot: Plot) -> dict[str, Any]:
         """The whole figure as its JSON; `data` and `layout` are for plotly, where names are no markup."""
@@ -209,12 +210,11 @@ class FigureRequest:
 
     def unfiltered(self) -> FigureRequest:
         """The same figure of all rows of its page, in the same measure and on the same machine."""
-        bare = self.state.but(facets=(), ranges=(), text="", zero_shot=False, sorts=())
-        asked = copy(self)
-        asked.state = bare
+        request = copy(self)
+        request.state = self.state.but(facets=(), ranges=(), text="", zero_shot=False, sorts=())
         for name in ("benchmark_page", "dataset_page"):
-            asked.__dict__.pop(name, None)
-        return asked
+            request.__dict__.pop(name, None)
+        return request
 
     def board(self) -> Board:
         """The board of the page that the figure is about, all rows that its facets leave. See `benchmark_page`."""

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from evaluation.collections.profiles.scaling import classical_scaling
 from evaluation.collections.profiles.unigrams import TOKENISATION
-from leaderboard.figures.bars import LONGEST_NAME, LONGEST_NARROW_NAME, cut, heatmap
+from leaderboard.figures.bars import LONGEST_NARROW_NAME, cut, heatmap, heatmap_layout
 from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import INK, mark
@@ -16,6 +16,7 @@ from leaderboard.results.profiles.public import Overlaps, overlaps
 #: With more datasets than that the numbers no longer fit into the fields.
 _MOST_WITH_NUMBERS = 14
 _ONLY_HERE = "Only collections whose documents are here and public are compared"
+_NOTHING = f"{_ONLY_HERE}: there are not two of them yet."
 _HOW = (
     f"Weighted Jaccard similarity of their unigrams ({TOKENISATION}): Σ min / Σ max of the shares that each word has "
     "of all words; 0 means nothing in common, 1 the same distribution."
@@ -32,29 +33,23 @@ def _complete() -> Overlaps | None:
     return found if len(found.datasets) > 1 else None
 
 
-def _nothing() -> Plot:
-    return Plot.empty(f"{_ONLY_HERE}: there are not two of them yet.")
-
-
 def build_heatmap(request: FigureRequest) -> Plot:
     """Datasets × datasets, in the order of the first axis of their map, so that like stands beside like."""
-    found = _complete()
-    if found is None:
-        return _nothing()
-    across = classical_scaling(1 - found.similarities).points[:, 0]
+    complete = _complete()
+    if complete is None:
+        return Plot.empty(_NOTHING)
+    across = classical_scaling(1 - complete.similarities).points[:, 0]
     order = np.argsort(across, kind="stable")
-    names = [found.datasets[place].name for place in order]
-    values = found.similarities[np.ix_(order, order)]
-    shown: list[list[float | None]] = [
-        [None if row == column else float(values[row, column]) for column in range(len(names))]
-        for row in range(len(names))
-    ]
-    axis = {"type": "category", "showgrid": False, "ticks": ""}
+    names = [complete.datasets[place].name for place in order]
+    values = complete.similarities[np.ix_(order, order)]
+    shown: list[list[float | None]] = values.tolist()
+    for place, row in enumerate(shown):
+        row[place] = None
     short = [cut(name, LONGEST_NARROW_NAME) for name in names]
     return Plot(
         data=[
             heatmap(
-                [cut(name, LONGEST_NAME) for name in names],
+                [cut(name) for name in names],
                 shown,
                 zmax=max(value for row in shown for value in row if value is not None) or 1.0,
                 texttemplate="%{z:.2f}" if len(names) <= _MOST_WITH_NUMBERS else "",
@@ -64,11 +59,7 @@ def build_heatmap(request: FigureRequest) -> Plot:
                 meta={"narrow": {"x": short, "y": short, "showscale": False}},
             )
         ],
-        layout=go.Layout(
-            height=160 + 36 * max(len(names), 4),
-            xaxis={**axis, "tickangle": -40},
-            yaxis={**axis, "autorange": "reversed"},
-        ),
+        layout=heatmap_layout(160 + 36 * max(len(names), 4), {"tickangle": -40}),
         table=Table(
             ("Dataset", *names),
             [(name, *row) for name, row in zip(names, shown, strict=True)],
@@ -82,38 +73,35 @@ def build_heatmap(request: FigureRequest) -> Plot:
 def _below(points: NDArray[np.float64]) -> list[bool]:
     """Whose name goes below its point: where another point is near and not lower, so that names keep clear."""
     reach = float(np.abs(points).max()) or 1.0
-    found = []
+    below = []
     for place, (across, up) in enumerate(points):
         near = (np.abs(points[:, 0] - across) < 0.4 * reach) & (np.abs(points[:, 1] - up) < 0.2 * reach)
-        higher = [other for other in np.flatnonzero(near) if (points[other, 1], -other) > (up, -place)]
-        found.append(bool(higher))
-    return found
+        below.append(any((points[other, 1], -other) > (up, -place) for other in np.flatnonzero(near)))
+    return below
 
 
 def build_map(request: FigureRequest) -> Plot:
     """Each dataset a point; near is alike. Domains have a colour and a symbol each."""
-    found = _complete()
-    if found is None:
-        return _nothing()
-    placed = classical_scaling(1 - found.similarities)
-    domains = list(dict.fromkeys(dataset.domain or "no domain told" for dataset in found.datasets))
+    complete = _complete()
+    if complete is None:
+        return Plot.empty(_NOTHING)
+    placed = classical_scaling(1 - complete.similarities)
     below = _below(placed.points)
     points = [
         (dataset.name, dataset.domain or "no domain told", float(across), float(up))
-        for dataset, (across, up) in zip(found.datasets, placed.points, strict=True)
+        for dataset, (across, up) in zip(complete.datasets, placed.points, strict=True)
     ]
     traces = []
-    for number, domain in enumerate(domains):
+    for number, domain in enumerate(dict.fromkeys(point[1] for point in points)):
         chosen = [place for place, point in enumerate(points) if point[1] == domain]
-        of_domain = [points[place] for place in chosen]
         look = mark(number)
         traces.append(
             go.Scatter(
                 mode="markers+text",
                 name=domain,
-                x=[point[2] for point in of_domain],
-                y=[point[3] for point in of_domain],
-                text=[cut(point[0], LONGEST_NARROW_NAME) for point in of_domain],
+                x=[points[place][2] for place in chosen],
+                y=[points[place][3] for place in chosen],
+                text=[cut(points[place][0], LONGEST_NARROW_NAME) for place in chosen],
                 textposition=["bottom center" if below[place] else "top center" for place in chosen],
                 textfont_color=INK,
                 cliponaxis=False,
@@ -141,19 +129,17 @@ def build_map(request: FigureRequest) -> Plot:
     )
 
 
-FIGURES = (
-    Figure(
-        slug="overlap",
-        title="Overlap of collections",
-        caption="How much vocabulary the collections that are here share (Figure 2 and Appendix F of the BEIR paper).",
-        subjects=("site",),
-        build=build_heatmap,
-    ),
-    Figure(
-        slug="overlap-map",
-        title="Map of collections",
-        caption="The collections that are here, those that share more vocabulary nearer to each other.",
-        subjects=("site",),
-        build=build_map,
-    ),
+OVERLAP = Figure(
+    slug="overlap",
+    title="Overlap of collections",
+    caption="How much vocabulary the collections that are here share (Figure 2 and Appendix F of the BEIR paper).",
+    subjects=("site",),
+    build=build_heatmap,
+)
+OVERLAP_MAP = Figure(
+    slug="overlap-map",
+    title="Map of collections",
+    caption="The collections that are here, those that share more vocabulary nearer to each other.",
+    subjects=("site",),
+    build=build_map,
 )

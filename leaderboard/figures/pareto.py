@@ -8,16 +8,24 @@ from typing import NamedTuple
 from leaderboard.boards.columns.about import PARAMETERS
 from leaderboard.boards.columns.reported import MILLISECONDS
 from leaderboard.boards.model import EFFICIENCY, Board, Column, Row
-from leaderboard.core.measures import better
 from leaderboard.core.text.numbers import significant
-from leaderboard.figures import points
 from leaderboard.figures.axes import linear_axis, log_axis, sentence, uncapitalised
-from leaderboard.figures.effectiveness import effectiveness
 from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Choice, Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import SOFT
-from leaderboard.figures.points import Point
-from leaderboard.figures.rows import left_out, names_of, only_kind, present, score_format, titled, value
+from leaderboard.figures.points import Point, line_trace, traces_by_architecture
+from leaderboard.figures.rows import (
+    effectiveness,
+    left_out,
+    lower_is_better,
+    names_of,
+    only_kind,
+    present,
+    running_best,
+    score_format,
+    titled,
+    value,
+)
 from leaderboard.models import Entry, System
 from leaderboard.models.results import EntryQuerySet
 from leaderboard.results.history.entry_rows import short_citation
@@ -74,33 +82,39 @@ def build(request: FigureRequest) -> Plot:
             + (f" {uncapitalised(costs.origin)}" if costs.origin else ".")
             + (f" Elsewhere: {'; '.join(costs.others)}." if costs.others else "")
         )
-    shown, names = [rows[number] for number in drawn], names_of([rows[number] for number in drawn])
-    form = score_format(shown)
-    found = [
+    shown = [rows[number] for number in drawn]
+    names, form = names_of(shown), score_format(shown)
+    points = [
         Point(
             row, name, costs.values[number], y, (f"{y_title}: {y:{form}}", f"{costs.title}: {significant(x)}")
         )
         for number, row, name in zip(drawn, shown, names, strict=True)
         if (y := value(row, score)) is not None and (x := costs.values[number]) > 0
     ]
-    best = frontier(found, lower_is_better=better(board.measure) == "lower")
+    best = frontier(points, lower=lower_is_better(board))
+    line = line_trace(
+        "Pareto frontier",
+        [points[number].x for number in best],
+        [points[number].y for number in best],
+        {"color": SOFT, "width": 1.5, "dash": "dot", "shape": "hv"},
+    )
     without = [row for number, row in enumerate(rows) if number not in costs.values]
     return Plot(
-        data=[_line(found, best), *points.traces(found, first=best, log_x=True, width=760.0)],
+        data=[line, *traces_by_architecture(points, first=best, log_x=True, width=760.0)],
         layout=go.Layout(
             height=440,
-            xaxis=log_axis(f"{costs.title}, log scale", [point.x for point in found]),
-            yaxis=linear_axis(sentence(y_title), [point.y for point in found]),
+            xaxis=log_axis(f"{costs.title}, log scale", [point.x for point in points]),
+            yaxis=linear_axis(sentence(y_title), [point.y for point in points]),
         ),
         table=Table(
             ("System", y_title, costs.title, "On the frontier"),
             [
                 (point.name, point.y, point.x, "yes" if number in best else "no")
-                for number, point in enumerate(found)
+                for number, point in enumerate(points)
             ],
             ("", form, ",.6g", ""),
         ),
-        caption=f"{sentence(y_title)} of {titled(board)} against {uncapitalised(costs.title)}, for {len(found)} "
+        caption=f"{sentence(y_title)} of {titled(board)} against {uncapitalised(costs.title)}, for {len(points)} "
         f"systems. {costs.origin} The line joins the systems that none beats on both.",
         subtitle=f"{board.title}, {y_title}; {costs.origin.rstrip('.')}",
         notes=[
@@ -197,26 +211,11 @@ def _with_unit(title: str, unit: str) -> str:
     return f"{title} ({unit})" if unit else title
 
 
-def frontier(found: Sequence[Point], *, lower_is_better: bool = False) -> list[int]:
+def frontier(points: Sequence[Point], *, lower: bool = False) -> list[int]:
     """The places of the points that no other beats: at most their cost, and a better score; by cost."""
-    sign = -1 if lower_is_better else 1
-    order = sorted(range(len(found)), key=lambda number: (found[number].x, -sign * found[number].y))
-    best: list[int] = []
-    for number in order:
-        if not best or sign * found[number].y > sign * found[best[-1]].y:
-            best.append(number)
-    return best
-
-
-def _line(found: Sequence[Point], best: Sequence[int]) -> go.Scatter:
-    return go.Scatter(
-        mode="lines",
-        name="Pareto frontier",
-        x=[found[number].x for number in best],
-        y=[found[number].y for number in best],
-        line={"color": SOFT, "width": 1.5, "dash": "dot", "shape": "hv"},
-        hoverinfo="skip",
-    )
+    sign = -1 if lower else 1
+    order = sorted(range(len(points)), key=lambda number: (points[number].x, -sign * points[number].y))
+    return [order[place] for place in running_best([points[number].y for number in order], lower=lower)]
 
 
 class Setting(NamedTuple):
@@ -297,28 +296,23 @@ def fullest(
     ]
 
 
-FIGURES = (
-    Figure(
-        slug="pareto",
-        title="Effectiveness and cost",
-        caption="How good each system is against what it needs, and which systems no other beats on both.",
-        subjects=("benchmark", "dataset"),
-        build=build,
-        choices={
-            "x": (
-                "Cost",
-                tuple(Choice(axis, title) for axis, (_, title) in MEASURED.items()),
+PARETO = Figure(
+    slug="pareto",
+    title="Effectiveness and cost",
+    caption="How good each system is against what it needs, and which systems no other beats on both.",
+    subjects=("benchmark", "dataset"),
+    build=build,
+    choices={
+        "x": ("Cost", tuple(Choice(axis, title) for axis, (_, title) in MEASURED.items())),
+        "device": (
+            "Hardware",
+            (
+                Choice("", "where most systems are known"),
+                Choice("cpu", "reported, CPU"),
+                Choice("gpu", "reported, GPU"),
             ),
-            "device": (
-                "Hardware",
-                (
-                    Choice("", "where most systems are known"),
-                    Choice("cpu", "reported, CPU"),
-                    Choice("gpu", "reported, GPU"),
-                ),
-            ),
-        },
-        wide=True,
-        drawable=has_costs,
-    ),
+        ),
+    },
+    wide=True,
+    drawable=has_costs,
 )

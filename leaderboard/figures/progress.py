@@ -7,24 +7,24 @@ from datetime import date, timedelta
 from typing import Any, NamedTuple, cast
 
 from leaderboard.boards.model import Board, Identity, Row
-from leaderboard.core.measures import better
 from leaderboard.core.text.numbers import written
 from leaderboard.figures.axes import linear_axis, sentence
-from leaderboard.figures.effectiveness import effectiveness
 from leaderboard.figures.graph_objects import go
-from leaderboard.figures.labels import labelled, texts_of
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import BLUE, ORANGE, PAPER
+from leaderboard.figures.points import labelled, line_trace, point_trace
 from leaderboard.figures.rows import (
     counted_datasets,
+    effectiveness,
     left_out,
+    lower_is_better,
     names_of,
     present,
+    running_best,
     score_format,
     titled,
     value,
 )
-from leaderboard.figures.texts import told
 from leaderboard.results.history.entry_rows import EntryRow
 from leaderboard.results.history.rows import present_rows
 from leaderboard.results.kinds import REPORTED
@@ -42,70 +42,76 @@ class _Dated(NamedTuple):
     score: float
 
 
+class _Line(NamedTuple):
+    """How results of one kind are drawn, and what their line is of."""
+
+    label: str
+    color: str
+    symbol: str
+    dash: str
+    description: str
+
+
+#: Of what was scored here, and of what publications report.
+LINES = (
+    _Line(
+        "Scored here, by day",
+        BLUE,
+        "circle",
+        "solid",
+        "of what was scored here, at the day of its publication here",
+    ),
+    _Line(
+        "Reported, by year",
+        ORANGE,
+        "diamond-open",
+        "dot",
+        "of reported figures, in the middle of the year that the system came out, or else the publication that "
+        "reports it",
+    ),
+)
+
+
 def build(request: FigureRequest) -> Plot:
     """Scored systems by the day of publication here, reported ones by the year they came out; never in one line."""
     board = request.board()
     column, y_title = effectiveness(request, board)
     rows = [row for row in present(board) if value(row, column) is not None]
-    found = _dated(request, rows, column)
-    days = len({one.date for one in found})
+    dated = _dated(request, rows, column)
+    days = len({one.date for one in dated})
     if days < FEWEST_DATES:
         return Plot.empty(
             f"Progress is drawn from {FEWEST_DATES} different dates on; the systems of this view that have a "
             f"{y_title} came on {days or 'none'}."
         )
-    lower, form = better(board.measure) == "lower", score_format(rows)
-    kinds = [
-        ("Scored here, by day", [one for one in found if one.row.ranked_in != REPORTED], BLUE, "circle"),
-        (
-            "Reported, by year",
-            [one for one in found if one.row.ranked_in == REPORTED],
-            ORANGE,
-            "diamond-open",
-        ),
-    ]
-    dated = {id(one.row) for one in found}
+    lower, form = lower_is_better(board), score_format(rows)
+    lines = []
+    for line, reported in zip(LINES, (False, True), strict=True):
+        of_kind = [one for one in dated if (one.row.ranked_in == REPORTED) is reported]
+        if of_kind:
+            lines.append((line, of_kind, running_best([one.score for one in of_kind], lower=lower)))
+    present_keys = {id(one.row) for one in dated}
     return Plot(
-        data=[
-            trace
-            for label, of_kind, color, symbol in kinds
-            if of_kind
-            for trace in _traces(label, of_kind, color, symbol, form, lower=lower)
-        ],
+        data=[trace for line, of_kind, best in lines for trace in _traces(line, of_kind, best, form)],
         layout=go.Layout(
             height=400,
-            xaxis=_axis([one.date for one in found]),
-            yaxis=linear_axis(sentence(y_title), [one.score for one in found]),
+            xaxis=_axis([one.date for one in dated]),
+            yaxis=linear_axis(sentence(y_title), [one.score for one in dated]),
         ),
         table=Table(
             ("System", "Date", y_title, "Best when it came"),
             [
-                (
-                    one.name,
-                    one.date,
-                    one.score,
-                    "yes" if number in best_so_far(of_kind, lower=lower) else "no",
-                )
-                for _, of_kind, _, _ in kinds
+                (one.name, one.date, one.score, "yes" if number in best else "no")
+                for _, of_kind, best in lines
                 for number, one in enumerate(of_kind)
             ],
             ("", "", form, ""),
         ),
-        caption=f"{sentence(y_title)} of {titled(board)} over time, for {len(found)} systems. Each line is the best so "
-        f"far: {_lines([label for label, of_kind, _, _ in kinds if of_kind])}.",
+        caption=f"{sentence(y_title)} of {titled(board)} over time, for {len(dated)} systems. Each line is the best so "
+        f"far: {'; '.join(line.description for line, _, _ in lines)}.",
         subtitle=f"{board.title}, {y_title}",
-        notes=left_out([row for row in rows if id(row) not in dated], "without a date"),
+        notes=left_out([row for row in rows if id(row) not in present_keys], "without a date"),
     )
-
-
-def _lines(kinds: Sequence[str]) -> str:
-    """What the lines are of, and what their dates mean."""
-    told = {
-        "Scored here, by day": "of what was scored here, at the day of its publication here",
-        "Reported, by year": "of reported figures, in the middle of the year that the system came out, or else the "
-        "publication that reports it",
-    }
-    return "; ".join(told[kind] for kind in kinds)
 
 
 def has_dates(board: Board, datasets: Sequence[int]) -> bool:
@@ -136,13 +142,13 @@ def _dated(request: FigureRequest, rows: Sequence[Row], column: str) -> list[_Da
     else:
         datasets = counted_datasets(request.benchmark_page.members)
     dates = _dates(datasets)
-    found = [
+    dated = [
         _Dated(row, name, day, score)
         for row, name in zip(rows, names_of(rows), strict=True)
         if (day := dates.get(_key(row))) and (score := value(row, column)) is not None
     ]
-    sign = 1 if better(request.board().measure) == "lower" else -1
-    return sorted(found, key=lambda one: (one.date, sign * one.score))
+    sign = 1 if lower_is_better(request.board()) else -1
+    return sorted(dated, key=lambda one: (one.date, sign * one.score))
 
 
 #: A system's slug, its configuration, and whether its results are reported.
@@ -164,16 +170,6 @@ def _dates(datasets: Sequence[int]) -> dict[_Key, str]:
     return found
 
 
-def best_so_far(found: Sequence[_Dated], *, lower: bool) -> list[int]:
-    """The places of those that were better than all before them; `found` is in order of date."""
-    sign = -1 if lower else 1
-    best: list[int] = []
-    for number, one in enumerate(found):
-        if not best or sign * one.score > sign * found[best[-1]].score:
-            best.append(number)
-    return best
-
-
 def _axis(dates: Sequence[str]) -> dict[str, Any]:
     """An axis over these days, at least a year wide."""
     days = [_day(when) for when in dates]
@@ -190,45 +186,38 @@ def _day(when: str) -> str:
     return f"{when}-07-01" if len(when) == 4 else when
 
 
-def _traces(
-    label: str, found: Sequence[_Dated], color: str, symbol: str, form: str, *, lower: bool
-) -> list[go.Scatter]:
-    best = best_so_far(found, lower=lower)
-    days = [_day(one.date) for one in found]
-    scale = [float(day[:4]) + int(day[5:7]) / 12 + int(day[8:10]) / 365 for day in days]
-    labels = labelled(
-        [one.name for one in found], [(x, one.score) for x, one in zip(scale, found, strict=True)], first=best
+def _traces(line: _Line, dated: Sequence[_Dated], best: Sequence[int], form: str) -> list[go.Scatter]:
+    days, scores = [_day(one.date) for one in dated], [one.score for one in dated]
+    years = [float(day[:4]) + int(day[5:7]) / 12 + int(day[8:10]) / 365 for day in days]
+    points = point_trace(
+        line.label,
+        days,
+        scores,
+        labelled([one.name for one in dated], list(zip(years, scores, strict=True)), first=best),
+        [(one.name, f"{one.date}: {written(one.score, int(form[-2]))}") for one in dated],
+        {
+            "color": line.color,
+            "symbol": line.symbol,
+            "size": 9,
+            "line": {"color": line.color if line.symbol.endswith("open") else PAPER, "width": 1.5},
+        },
     )
-    decimals, is_open = int(form[-2]), symbol.endswith("open")
-    line = go.Scatter(
-        mode="lines",
-        name=f"Best so far ({label.split(',')[0].lower()})",
-        x=[days[number] for number in best] + [max(days)],
-        y=[found[number].score for number in best] + [found[best[-1]].score],
-        line={"color": color, "width": 1.5, "shape": "hv", "dash": "dot" if is_open else "solid"},
-        hoverinfo="skip",
+    if len(dated) == 1:
+        return [points]
+    best_so_far = line_trace(
+        f"Best so far ({line.label.split(',')[0].lower()})",
+        [*(days[number] for number in best), max(days)],
+        [*(scores[number] for number in best), scores[best[-1]]],
+        {"color": line.color, "width": 1.5, "shape": "hv", "dash": line.dash},
     )
-    points = go.Scatter(
-        mode="markers+text",
-        name=label,
-        x=days,
-        y=[one.score for one in found],
-        **texts_of(labels),
-        **told([(one.name, f"{one.date}: {written(one.score, decimals)}") for one in found]),
-        cliponaxis=False,
-        marker={"color": color, "symbol": symbol, "size": 9},
-        marker_line={"color": color if is_open else PAPER, "width": 1.5},
-    )
-    return [line, points] if len(best) > 1 or len(found) > 1 else [points]
+    return [best_so_far, points]
 
 
-FIGURES = (
-    Figure(
-        slug="progress",
-        title="Progress over time",
-        caption="When each system came, how good it was, and the best so far.",
-        subjects=("benchmark", "dataset"),
-        build=build,
-        known=has_dates,
-    ),
+PROGRESS = Figure(
+    slug="progress",
+    title="Progress over time",
+    caption="When each system came, how good it was, and the best so far.",
+    subjects=("benchmark", "dataset"),
+    build=build,
+    known=has_dates,
 )

@@ -1,4 +1,4 @@
-"""Every figure by its slug. A module with figures is named here, and nowhere else."""
+"""Every figure by its slug. A figure is named here, and nowhere else."""
 
 from __future__ import annotations
 
@@ -7,27 +7,38 @@ from typing import Any
 
 from leaderboard.figures import (
     differences,
-    difficulty,
     in_domain,
     lengths,
-    means,
     overlap,
-    pairs,
     pareto,
     progress,
-    query_differences,
+    queries,
     tasks,
     wins,
 )
 from leaderboard.figures.model import Figure, Subject
 
-#: In the order of the pages.
-MODULES = (
-    *(pareto, wins, in_domain, differences, pairs, means, progress, tasks),
-    *(difficulty, lengths, overlap, query_differences),
-)
-
-FIGURES: dict[str, Figure] = {figure.slug: figure for module in MODULES for figure in module.FIGURES}
+#: By slug, in the order of the pages.
+FIGURES: dict[str, Figure] = {
+    figure.slug: figure
+    for figure in (
+        pareto.PARETO,
+        wins.WIN_COUNTS,
+        in_domain.IN_DOMAIN,
+        differences.DELTAS,
+        wins.HEAD_TO_HEAD,
+        tasks.MEANS_BY_TASK,
+        tasks.MEANS_BY_DOMAIN,
+        progress.PROGRESS,
+        tasks.SIZES,
+        queries.DIFFICULTY,
+        lengths.DOCUMENT_LENGTHS,
+        lengths.RELEVANCE_BY_LENGTH,
+        overlap.OVERLAP,
+        overlap.OVERLAP_MAP,
+        queries.QUERY_DIFFERENCES,
+    )
+}
 
 
 def figures_about(subject: Subject, dataset: Mapping[str, Any] | None = None) -> list[Figure]:

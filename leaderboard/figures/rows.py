@@ -9,7 +9,9 @@ from typing import NamedTuple
 from leaderboard.boards.facts import Member
 from leaderboard.boards.model import Board, Row
 from leaderboard.boards.pages import BenchmarkPage
+from leaderboard.core.measures import better
 from leaderboard.figures.bars import cut
+from leaderboard.figures.model import FigureRequest
 from leaderboard.results.kinds import REPORTED, STALE
 
 #: The column of wins, ties and losses over datasets.
@@ -41,7 +43,7 @@ def only_kind(rows: Sequence[Row]) -> tuple[list[Row], str]:
     return [row for row in rows if row.ranked_in == kind], kind
 
 
-def told_kind(kind: str) -> str:
+def describe_kind(kind: str) -> str:
     """What rows of one kind are, as captions say it."""
     return "reported figures" if kind == REPORTED else "results scored here"
 
@@ -95,17 +97,16 @@ def counted_datasets(members: Iterable[Member]) -> list[int]:
 
 def value(row: Row, column: str) -> float | None:
     """A number of the row as the board writes it, None where it has none."""
-    found = row.value(column)
-    return round(float(found), row.decimals) if isinstance(found, (int, float)) else None
+    number = row.value(column)
+    return round(float(number), row.decimals) if isinstance(number, (int, float)) else None
 
 
 def mean(row: Row, places: Sequence[Place]) -> float | None:
     """The row's mean over datasets, None unless it has all of them."""
-    found = [row.value(place.column) for place in places]
-    numbers = [number for number in found if isinstance(number, (int, float))]
-    return (
-        round(sum(numbers) / len(numbers), row.decimals) if numbers and len(numbers) == len(found) else None
-    )
+    values = [row.value(place.column) for place in places]
+    numbers = [number for number in values if isinstance(number, (int, float))]
+    complete = numbers and len(numbers) == len(values)
+    return round(sum(numbers) / len(numbers), row.decimals) if complete else None
 
 
 def score_format(rows: Sequence[Row], sign: str = "") -> str:
@@ -113,22 +114,47 @@ def score_format(rows: Sequence[Row], sign: str = "") -> str:
     return f"{sign}.{max((row.decimals for row in rows), default=3)}f"
 
 
-def is_chosen(row: Row, slugs: Sequence[str]) -> bool:
-    """Whether the row is of one of the systems."""
-    return row.entry.slug in slugs
-
-
 def chosen_first(rows: Sequence[Row], slugs: Sequence[str], most: int) -> list[Row]:
     """The rows of the systems named, then others in the order of the board, so many at most."""
     named = [row for slug in slugs for row in rows if row.entry.slug == slug]
-    others = [row for row in rows if not is_chosen(row, slugs)]
+    others = [row for row in rows if row.entry.slug not in slugs]
     return [*named, *others][:most]
 
 
 def left_out(rows: Sequence[Row], why: str, most: int = 12) -> list[str]:
     """A note that names the systems that a picture leaves out, nothing where there are none."""
     names = list(dict.fromkeys(row.entry.system for row in rows))
-    if not names:
-        return []
+    return [f"Left out, {why}: {list_names(names, most)}."] if names else []
+
+
+def list_names(names: Sequence[str], most: int = 12) -> str:
+    """The names in one line, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
-    return [f"Left out, {why}: {', '.join(names[:most])}{more}."]
+    return f"{', '.join(names[:most])}{more}"
+
+
+def lower_is_better(board: Board) -> bool:
+    """Whether the board's measure is better where it is lower."""
+    return better(board.measure) == "lower"
+
+
+def running_best(scores: Sequence[float], *, lower: bool) -> list[int]:
+    """The places of the scores that are better than all before them."""
+    sign = -1 if lower else 1
+    best: list[int] = []
+    for place, score in enumerate(scores):
+        if not best or sign * score > sign * scores[best[-1]]:
+            best.append(place)
+    return best
+
+
+def effectiveness(request: FigureRequest, board: Board) -> tuple[str, str]:
+    """The column that says how good systems are, and what it has: a dataset's measure, or a mean over datasets."""
+    keys = [column.key for column in board.columns]
+    if request.dataset:
+        return board.measure, board.measure
+    if "mean" in keys:
+        counted = [member.slug for member in request.benchmark_page.members if member.counted]
+        return "mean", f"mean {board.measure} over {len(set(counted) & set(keys))} datasets"
+    shown = next(member for member in request.benchmark_page.members if member.slug in keys)
+    return shown.slug, shown.measure(board.measure)

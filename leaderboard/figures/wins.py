@@ -1,15 +1,36 @@
-"""On how many datasets a system beats the baseline (Figure 3 of the BEIR paper)."""
+"""On how many datasets systems beat the baseline (Figure 3 of the BEIR paper), and each other (its finding 5)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
+from leaderboard.boards.benchmark.aggregates import wins
 from leaderboard.boards.model import Row
-from leaderboard.figures.bars import bar_layout, rows_of_bars
+from leaderboard.figures.bars import bar_layout, cut, heatmap, heatmap_layout, rows_of_bars
 from leaderboard.figures.graph_objects import go
 from leaderboard.figures.model import Figure, FigureRequest, Plot, Table
 from leaderboard.figures.palette import BETTER, GREY, PAPER, WORSE
-from leaderboard.figures.rows import WINS, counts_several, datasets_of, names_of, present, titled
+from leaderboard.figures.rows import (
+    WINS,
+    Place,
+    chosen_first,
+    counts_several,
+    datasets_of,
+    describe_kind,
+    lower_is_better,
+    names_of,
+    only_kind,
+    present,
+    titled,
+)
+
+#: So many systems are compared with each other; on a phone the letters of more than these are smaller.
+MOST_SYSTEMS, MOST_NARROW = 12, 8
+#: On how many datasets a system is better than, equal to, and worse than another.
+Counts = tuple[int, int, int]
 
 
 class _Counted(NamedTuple):
@@ -24,7 +45,7 @@ class _Counted(NamedTuple):
         return self.won + self.tied + self.lost
 
 
-def build(request: FigureRequest) -> Plot:
+def build_wins(request: FigureRequest) -> Plot:
     """Wins to the right, losses to the left. Baselines themselves are left out.
 
     Systems with all datasets are on top, most wins first; who has fewer could win on fewer, and lose on fewer.
@@ -42,11 +63,17 @@ def build(request: FigureRequest) -> Plot:
     datasets = len(datasets_of(request.benchmark_page))
     counted.sort(key=lambda one: (-one.compared, -one.won, one.lost))
     shown, left_out = rows_of_bars(counted, "most datasets, and of these the most wins")
-    systems, told = names_of([one.row for one in shown]), [f"{one.compared}/{datasets}" for one in shown]
+    systems = names_of([one.row for one in shown])
+    coverage = [f"{one.compared}/{datasets}" for one in shown]
     incomplete = sum(one.compared < datasets for one in shown)
+    if incomplete:
+        left_out.append(
+            f"{incomplete} of these {len(shown)} systems cannot be compared on all {datasets} datasets: they come "
+            "last, with the number that they are compared on in brackets."
+        )
     names = [
-        f"{name} ({coverage})" if one.compared < datasets else name
-        for one, name, coverage in zip(shown, systems, told, strict=True)
+        f"{name} ({compared})" if one.compared < datasets else name
+        for one, name, compared in zip(shown, systems, coverage, strict=True)
     ]
     return Plot(
         data=[
@@ -63,25 +90,16 @@ def build(request: FigureRequest) -> Plot:
         table=Table(
             ("System", "Wins", "Ties", "Losses", "Datasets compared"),
             [
-                (name, one.won, one.tied, one.lost, coverage)
-                for name, one, coverage in zip(systems, shown, told, strict=True)
+                (name, one.won, one.tied, one.lost, compared)
+                for name, one, compared in zip(systems, shown, coverage, strict=True)
             ],
             ("", "d", "d", "d", ""),
         ),
         caption=f"Datasets of {titled(board)} on which each system scores above, equal to and below "
         f"{board.baseline} in {board.measure}, of the {datasets} that count. Each is compared within its own source.",
         subtitle=f"{board.title}, {board.measure}",
-        notes=[*left_out, *_on_coverage(incomplete, len(shown), datasets)],
+        notes=left_out,
     )
-
-
-def _on_coverage(incomplete: int, systems: int, datasets: int) -> list[str]:
-    if not incomplete:
-        return []
-    return [
-        f"{incomplete} of these {systems} systems cannot be compared on all {datasets} datasets: they come last, with "
-        "the number that they are compared on in brackets."
-    ]
 
 
 def _bars(name: str, systems: list[str], numbers: list[int], color: str, sign: int = 1) -> go.Bar:
@@ -109,13 +127,96 @@ def _ticks(datasets: int) -> dict[str, list[object]]:
     return {"tickvals": list(values), "ticktext": [str(abs(number)) for number in values]}
 
 
-FIGURES = (
-    Figure(
-        slug="wins",
-        title="Wins against the baseline",
-        caption="On how many datasets each system beats the baseline, and on how many it loses.",
-        subjects=("benchmark",),
-        build=build,
-        drawable=counts_several,
-    ),
+def build_head_to_head(request: FigureRequest) -> Plot:
+    """A square of systems: won and lost datasets, row against column, over those that both have."""
+    page = request.benchmark_page
+    slugs = request.systems or request.state.pins
+    every = present(page.board)
+    rows, kind = only_kind([row for row in every if row.entry.slug in slugs] or every)
+    of_kind = [row for row in every if row.ranked_in == kind]
+    rows = chosen_first(of_kind, slugs, MOST_SYSTEMS)
+    places = datasets_of(page)
+    if len(rows) < 2 or not places:
+        return Plot.empty("A comparison needs two systems of one kind, reported or scored.")
+    names = names_of(rows)
+    found = _compared(rows, places, lower=lower_is_better(page.board))
+    counted = describe_kind(kind)
+    return Plot(
+        data=[_cells(names, found)],
+        layout=heatmap_layout(
+            len(rows) * 34 + 130,
+            {"side": "top", "tickangle": -45},
+            meta={"narrow": {"font": {"size": 9}}} if len(rows) > MOST_NARROW else {},
+        ),
+        table=Table(
+            ("Won–lost against", *names),
+            [(name, *(_cell(one) or None for one in line)) for name, line in zip(names, found, strict=True)],
+        ),
+        caption=f"Datasets of {titled(page.board)} won and lost in {page.board.measure} by the row's system against "
+        f"that of the column, of those {len(places)} that count and both have. {len(rows)} systems, {counted} only.",
+        subtitle=f"{page.board.title}, {page.board.measure}, {counted}",
+        notes=_notes(len(of_kind), len(rows), other=len(every) - len(of_kind)),
+    )
+
+
+def _compared(rows: Sequence[Row], places: Sequence[Place], *, lower: bool) -> list[list[Counts | None]]:
+    """What each row won, tied and lost against each other; None for itself and where they share no dataset."""
+    scores = np.array([[row.value(place.column) for place in places] for row in rows], np.float64)
+    against = [zip(*wins(mine, scores, lower_is_better=lower), strict=True) for mine in scores]
+    return [
+        [counts if any(counts) and number != other else None for other, counts in enumerate(line)]
+        for number, line in enumerate(against)
+    ]
+
+
+def _cell(found: Counts | None) -> str:
+    return f"{found[0]}–{found[2]}" if found else ""
+
+
+def _share(found: Counts | None) -> float | None:
+    """The share of the common datasets that were won, a tie half."""
+    return round((found[0] + found[1] / 2) / sum(found), 4) if found else None
+
+
+def _cells(names: Sequence[str], found: Sequence[Sequence[Counts | None]]) -> go.Heatmap:
+    short = [cut(name, 22) for name in names]
+    labels = short if len(set(short)) == len(short) else list(names)
+    return heatmap(
+        labels,
+        [[_share(one) for one in line] for line in found],
+        text=[[_cell(one) for one in line] for line in found],
+        texttemplate="%{text}",
+        hovertemplate="%{y} against %{x}<br>won–lost %{text}<extra></extra>",
+        zmax=1,
+        showscale=False,
+    )
+
+
+def _notes(of_kind: int, shown: int, *, other: int) -> list[str]:
+    notes = [
+        "Darker on paper, brighter in the dark: more of the common datasets won. A tie counts for neither, "
+        "in the shade half for each."
+    ]
+    if of_kind > shown:
+        notes.append(f"The first {shown} of {of_kind} systems; pinning others on the board puts them first.")
+    if other:
+        notes.append(f"{other} of the other kind, reported or scored, are not compared with these.")
+    return notes
+
+
+WIN_COUNTS = Figure(
+    slug="wins",
+    title="Wins against the baseline",
+    caption="On how many datasets each system beats the baseline, and on how many it loses.",
+    subjects=("benchmark",),
+    build=build_wins,
+    drawable=counts_several,
+)
+HEAD_TO_HEAD = Figure(
+    slug="head-to-head",
+    title="Head to head",
+    caption="On how many datasets each system beats each other.",
+    subjects=("benchmark",),
+    build=build_head_to_head,
+    drawable=counts_several,
 )

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_safe
 
 from leaderboard.core.measures import canonical_name
 from leaderboard.core.viewer import own_teams
-from leaderboard.figures.round_topics import FIGURE, plot
+from leaderboard.figures.queries import ROUND_TOPICS, plot_round_topics
 from leaderboard.models import Dataset, Round, RoundSummary, Run
 from leaderboard.rounds.lifecycle import Phase, listed_datasets, listed_rounds, phase, summary_of
 from leaderboard.rounds.presentation import described, runs_that_came, timeline
@@ -141,8 +141,8 @@ def round_topics(request: HttpRequest, slug: str, dataset: str) -> HttpResponse:
         "decimals": 3 if asked.dataset.hidden else 4,
         "above": sum((topic.difference or 0) > 0 for topic in found),
         "below": sum((topic.difference or 0) < 0 for topic in found),
-        "figure": FIGURE,
-        "plot": plot(found, asked.run.label, asked.measure, str(asked.round)),
+        "figure": ROUND_TOPICS,
+        "plot": plot_round_topics(found, asked.run.label, asked.measure, str(asked.round)),
         "data_url": address,
         "json_url": address,
         "level": 2,
@@ -156,8 +156,8 @@ def round_topics(request: HttpRequest, slug: str, dataset: str) -> HttpResponse:
 def round_topics_json(request: HttpRequest, slug: str, dataset: str) -> HttpResponse:
     """The figure of these scores."""
     asked = _asked(request, slug, dataset)
-    drawn = plot(asked.topics, asked.run.label, asked.measure, str(asked.round))
-    return JsonResponse(FIGURE.as_data(drawn))
+    drawn = plot_round_topics(asked.topics, asked.run.label, asked.measure, str(asked.round))
+    return JsonResponse(ROUND_TOPICS.as_data(drawn))
 
 
 @require_safe

@@ -10,8 +10,8 @@ import pytest
 from django.test import Client
 
 from leaderboard.core.cache.pages import forget_pages
+from leaderboard.figures.model import TEMPLATES
 from leaderboard.figures.registry import FIGURES
-from leaderboard.figures.texts import TEMPLATES
 from leaderboard.models import Benchmark, BenchmarkMember, Dataset, System
 from tests.leaderboard.entries import date_results, record_boards
 from tests.leaderboard.open_runs import run_for

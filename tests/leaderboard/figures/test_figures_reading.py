@@ -13,8 +13,8 @@ import pytest
 from django.conf import settings
 
 from leaderboard.figures.axes import linear_axis, linear_ticks, log_axis
-from leaderboard.figures.labels import NARROW, NARROW_LETTERS, labelled
 from leaderboard.figures.palette import INK, SCALE
+from leaderboard.figures.points import NARROW, NARROW_LETTERS, labelled
 from leaderboard.models import Benchmark, BenchmarkMember, Entry, System
 from tests.leaderboard.entries import (
     cost,
