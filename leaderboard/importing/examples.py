@@ -5,12 +5,13 @@ Its baseline's run, cut to be small; for the demo also a run with mistakes, and 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from leaderboard.core.storage.gzip import gzipped
 from leaderboard.datasets.files import KeptFile, keep_file, offer_kept
-from leaderboard.importing.demo.broken_run import write_broken_run
 from leaderboard.importing.demo.collection import DEMO_SLUG
 from leaderboard.importing.demo.sample_checkpoint import (
     ARCHIVE_NAME,
@@ -22,6 +23,18 @@ from leaderboard.models import Dataset, DatasetFile, DatasetVersion
 
 #: Documents a query in an example run: 300 queries with the longest ids stay below what is checked at once.
 EXAMPLE_DEPTH = 100
+#: Lines of the run with mistakes.
+BROKEN_LINES = 40
+
+#: What is wrong with it: line → (code of the problem, what becomes of the fields, given those of the line before).
+_MISTAKES: dict[int, tuple[str, Callable[[list[str], list[str]], str]]] = {
+    3: ("fields", lambda fields, before: " ".join(fields[:5])),
+    7: ("score", lambda fields, before: " ".join([*fields[:4], "nan", fields[5]])),
+    8: ("score", lambda fields, before: " ".join([*fields[:4], fields[4].replace(".", ","), fields[5]])),
+    12: ("duplicate", lambda fields, before: " ".join([*fields[:2], before[2], *fields[3:]])),
+    16: ("encoding", lambda fields, before: " ".join([*fields[:5], "caf\u00e9"])),
+    20: ("fields", lambda fields, before: f"{fields[0]},{fields[2]},{fields[4]}"),
+}
 
 
 class Example(NamedTuple):
@@ -84,3 +97,19 @@ def cut_run(run: Path, target: Path, depth: int) -> Path:
     with run.open("rb") as lines, target.open("wb") as file:
         file.writelines(line for line in lines if int(line.split(maxsplit=4)[3]) <= depth)
     return target
+
+
+def write_broken_run(run: Path, target: Path) -> dict[str, tuple[int, ...]]:
+    """Write the first lines of a good run to `target`, with mistakes in some, and say which: code of the validation
+    report → 1-based lines."""
+    with run.open(encoding="utf-8") as file:
+        good = [[*line.split()[:5], "broken"] for line in islice(file, BROKEN_LINES)]
+    lines = [" ".join(fields) for fields in good]
+    mistakes: dict[str, tuple[int, ...]] = {}
+    for number, (code, spoil) in _MISTAKES.items():
+        if number > len(lines):
+            break
+        lines[number - 1] = spoil(good[number - 1], good[number - 2])
+        mistakes[code] = (*mistakes.get(code, ()), number)
+    target.write_bytes("".join(f"{line}\n" for line in lines).encode("latin-1"))
+    return mistakes

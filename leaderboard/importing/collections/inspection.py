@@ -1,9 +1,15 @@
-"""Reading a collection through once: statistics, checksums, document ids, and everything that is wrong with it."""
+"""Reading a collection through once: statistics, checksums, document ids, and everything that is wrong with it.
+
+The topics are the queries that a run is to answer. BEIR's `queries.jsonl` holds the queries of all splits: half a
+million of MS MARCO's are train queries, beside the 6,980 that are scored. Left out are those that only published
+judgements name. Queries that no judgements name stay, so that the topics do not tell which of them hidden judgements
+name.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.archives.compression import open_blocks
+from evaluation.collections.beir import Findings, iterate_queries
 from evaluation.collections.check import (
     CorpusStatistics,
     QueryStatistics,
@@ -26,10 +33,18 @@ from leaderboard.datasets.problems import in_file, problem, unknown_ids
 from leaderboard.datasets.qrels_records import Judgements
 from leaderboard.importing.collections.options import ImportOptions
 from leaderboard.importing.collections.source import Progress, Source
-from leaderboard.importing.collections.topics import Topics, find_topics, topic_ids
 
 #: Judgements are looked up so many at a time.
 _BATCH = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """The queries to answer; `path` holds them, and is None where these are all queries."""
+
+    ids: Collection[str]
+    statistics: QueryStatistics
+    path: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +115,13 @@ def inspect(source: Source, options: ImportOptions, work: Path, progress: Progre
     problems += check_collecting(options, judgements)
     if problems or queries is None or source.queries is None:
         raise InvalidContent.of(*problems)
-    wanted = topic_ids(query_ids, {split: each.qrels for split, each in judgements.items()}, options)
+    wanted = _topic_ids(query_ids, {split: each.qrels for split, each in judgements.items()}, options)
     return Inspected(
         corpus=corpus if not options.runs_only else None,
         queries=queries,
         id_list=id_list if id_table is not None else None,
         id_table=id_table,
-        topics=find_topics(source.queries, queries, query_ids, wanted, work),
+        topics=_find_topics(source.queries, queries, query_ids, wanted, work),
         judgements=judgements,
     )
 
@@ -214,3 +229,38 @@ def check_split(split: str) -> Iterator[Problem]:
         yield problem(
             "split", f"“{split}” is no name of a split", "Use letters, digits, - and _, such as test."
         )
+
+
+def _topic_ids(queries: set[str], judgements: Mapping[str, Qrels], options: ImportOptions) -> set[str]:
+    """All queries except those that only the judgements of other splits than the scored one name.
+
+    All of them where the scored judgements are yet to come: they may judge again what another split judged. All of
+    them, too, where there are no documents: such runs were made elsewhere, for what their track asked.
+    """
+    scored = judgements.get(options.split)
+    if scored is None or options.runs_only:
+        return queries
+    elsewhere = {
+        query for split, qrels in judgements.items() if split != options.split for query in qrels.query_ids
+    }
+    return queries - (elsewhere - set(scored.query_ids))
+
+
+def _find_topics(
+    path: Path, queries: QueryStatistics, every: set[str], wanted: set[str], work: Path
+) -> Topics:
+    """The topics of the queries file at `path`, all of whose ids are `every`. Lines are copied as they are."""
+    if len(wanted) == len(every):
+        return Topics(every, queries)
+    target = work / "topics.jsonl"
+    line = b""
+
+    def remember(read: bytes) -> None:
+        nonlocal line
+        line = read
+
+    with target.open("wb") as file:
+        for _, query in iterate_queries(path, Findings(path.name), on_bytes=remember):
+            if query.id in wanted:
+                file.write(line if line.endswith(b"\n") else line + b"\n")
+    return Topics(wanted, check_queries(target), target)

@@ -1,21 +1,31 @@
-"""A collection where it lies, a folder or a zip, as files to read."""
+"""A collection where it lies, a folder or a zip, as files to read, which are found by their names.
+
+The layout is BEIR's: `corpus.jsonl`, `queries.jsonl`, `qrels/<split>.tsv`; also `qrels.txt` in TREC format for the
+scored split, and `document-ids.txt` where the documents themselves may not be kept. Each may end in `.gz`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from evaluation.archives.zip import Archive, Policy, is_zip, open_archive
+from evaluation.archives.zip import Policy, is_zip, open_archive
 from evaluation.core.errors import InvalidContent
 from evaluation.core.problems import Problem
 from leaderboard.datasets.problems import missing, problem
-from leaderboard.importing.collections.layout import Layout, find_layout
 from leaderboard.importing.collections.options import ImportOptions
 
 #: Told what is being done and the share of it that is done, 0 to 1.
 Progress = Callable[[str, float], None]
+
+_MEMBER = re.compile(
+    r"(?P<root>(?:.+/)?)"
+    r"(?:(?P<plain>corpus|queries)\.jsonl|(?P<ids>document-ids)\.txt|(?P<trec>qrels)\.txt"
+    r"|qrels/(?P<split>[A-Za-z0-9_-]{1,20})\.tsv)(?:\.gz)?"
+)
 
 #: Folders are searched so deep.
 _DEPTH = 3
@@ -44,14 +54,19 @@ class Source:
 def open_source(path: Path, options: ImportOptions, work: Path, progress: Progress) -> Iterator[Source]:
     """The collection at `path`; a zip is expanded below `work`. Raises InvalidContent if it is neither."""
     if path.is_dir():
-        names = {name.relative_to(path).as_posix(): name for name in _files_below(path, _DEPTH)}
-        layout = find_layout(names, options.split)
-        yield _source(layout, {name: names[name] for name in layout.names()}, options)
+        files = {name.relative_to(path).as_posix(): name for name in _files_below(path, _DEPTH)}
+        parts, problems = _find_parts(files, options.split)
+        yield _source({part: files[name] for part, name in parts.items()}, problems, options)
     elif path.is_file() and is_zip(path):
         with open_archive(path, ZIP_POLICY) as archive:
-            layout = find_layout(archive.names, options.split)
-            files = _expanded(archive, layout, work, progress)
-        yield _source(layout, files, options)
+            parts, problems = _find_parts(archive.names, options.split)
+            part_of = {name: part for part, name in parts.items()}
+            # On disk the files have names of ours: the entry's is never a path.
+            archive.extract(
+                {name: work / part for name, part in part_of.items()},
+                lambda name, share: progress(f"expanding {part_of[name]}", share),
+            )
+        yield _source({part: work / part for part in parts}, problems, options)
     else:
         raise InvalidContent.of(
             problem(
@@ -70,44 +85,52 @@ def _files_below(folder: Path, depth: int) -> Iterator[Path]:
             yield from _files_below(path, depth - 1)
 
 
-def _expanded(archive: Archive, layout: Layout, work: Path, progress: Progress) -> dict[str, Path]:
-    """The archive's files by their names in it. On disk they have names of ours: the entry's is never a path."""
-    kinds = {
-        layout.corpus: "corpus.jsonl",
-        layout.queries: "queries.jsonl",
-        layout.document_ids: "document-ids.txt",
+def _find_parts(names: Iterable[str], split: str) -> tuple[dict[str, str], list[Problem]]:
+    """The collection's files among the names (with `/` between folders), by what they hold, and what is ambiguous.
+
+    Judgements are `qrels-<split>.tsv`; `qrels.txt` stands for `split`. A zip usually has everything in one folder: the
+    shallowest folder with a file of the layout is taken.
+    """
+    matches = [match for name in sorted(names) if (match := _MEMBER.fullmatch(name))]
+    roots = {match["root"] for match in matches}
+    root = min(roots, key=lambda folder: (folder.count("/"), folder), default="")
+    parts: dict[str, str] = {}
+    problems = []
+    for match in matches:
+        if match["root"] != root:
+            continue
+        name, part = match.string, f"qrels-{match['split'] or split}.tsv"
+        if match["plain"] or match["ids"]:
+            part = f"{match['plain']}.jsonl" if match["plain"] else "document-ids.txt"
+        earlier = parts.setdefault(part, name)
+        if earlier != name:
+            problems.append(
+                problem(
+                    "ambiguous_files", f"{earlier} and {name} are the same part twice", "Keep one of the two."
+                )
+            )
+    return parts, problems
+
+
+def _source(files: dict[str, Path], problems: list[Problem], options: ImportOptions) -> Source:
+    qrels = {
+        part.removeprefix("qrels-").removesuffix(".tsv"): path
+        for part, path in files.items()
+        if part.startswith("qrels-")
     }
-    kinds |= {name: f"qrels-{split}.tsv" for split, name in layout.qrels.items()}
-    paths = {name: work / kinds[name] for name in layout.names()}
-    archive.extract(paths, lambda name, share: progress(f"expanding {kinds[name]}", share))
-    return paths
-
-
-def _source(layout: Layout, paths: dict[str, Path], options: ImportOptions) -> Source:
-    return Source(
-        corpus=paths.get(layout.corpus),
-        queries=paths.get(layout.queries),
-        document_ids=paths.get(layout.document_ids),
-        qrels={split: paths[name] for split, name in layout.qrels.items()},
-        problems=(*layout.problems, *_missing(layout, options)),
-    )
-
-
-def _missing(layout: Layout, options: ImportOptions) -> Iterator[Problem]:
-    if not layout.queries:
-        yield missing(
-            "queries.jsonl", "Put queries.jsonl (or queries.jsonl.gz) at the top of the folder or zip."
+    corpus, queries = files.get("corpus.jsonl"), files.get("queries.jsonl")
+    if queries is None:
+        problems.append(
+            missing(
+                "queries.jsonl", "Put queries.jsonl (or queries.jsonl.gz) at the top of the folder or zip."
+            )
         )
-    if not layout.corpus and not options.runs_only:
-        yield missing(
-            "corpus.jsonl",
-            "Put corpus.jsonl (or .gz) beside queries.jsonl; for a collection without its documents say --runs-only.",
-        )
-    if options.split not in layout.qrels and not options.collecting:
-        found = ", ".join(sorted(layout.qrels))
-        hint = (
-            f"Name one of the splits that are there: --split {found}."
-            if found
-            else "Put the judgements there (or qrels.txt in TREC format); without any yet, say --collecting."
-        )
-        yield missing(f"qrels/{options.split}.tsv", hint)
+    if corpus is None and not options.runs_only:
+        hint = "Put corpus.jsonl (or .gz) beside queries.jsonl; for a collection without its documents say --runs-only."
+        problems.append(missing("corpus.jsonl", hint))
+    if options.split not in qrels and not options.collecting:
+        hint = "Put the judgements there (or qrels.txt in TREC format); without any yet, say --collecting."
+        if qrels:
+            hint = f"Name one of the splits that are there: --split {', '.join(sorted(qrels))}."
+        problems.append(missing(f"qrels/{options.split}.tsv", hint))
+    return Source(corpus, queries, files.get("document-ids.txt"), qrels, tuple(problems))

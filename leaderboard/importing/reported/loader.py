@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,16 +40,22 @@ def load_reported() -> Loaded:
     rows = {(row.source, row.name): row for row in tables.systems()}
     numbers = _numbers()
     systems = {key: _system(row, sources[row.source], numbers) for key, row in rows.items()}
-    entries = [
-        _entry(
-            place,
-            found,
-            dataset=datasets[place.dataset],
-            system=systems[place.source, place.system],
-            baseline=publications[place.source].get("baseline", "BM25"),
+    entries = []
+    for place, printed in numbers.items():
+        dataset, system = datasets[place.dataset], systems[place.source, place.system]
+        entries.append(
+            ReportedEntry(
+                dataset=dataset,
+                system=system,
+                configuration=place.configuration,
+                scores=printed.scores,
+                figures=printed.figures,
+                comparison_group=place.comparison_group,
+                is_baseline=place.system == publications[place.source].get("baseline", "BM25"),
+                training=training_exposure(system, dataset),
+                locator=", ".join(printed.locators),
+            )
         )
-        for place, found in numbers.items()
-    ]
     changed = publish_reported(entries)
     for position, (slug, fields) in enumerate(tables.benchmarks().items()):
         _benchmark(slug, fields, position, sources, datasets)
@@ -61,53 +68,36 @@ class _Numbers:
 
     scores: dict[str, float] = field(default_factory=dict)
     figures: list[dict[str, Any]] = field(default_factory=list)
-    locators: list[str] = field(default_factory=list)
+    #: In the order in which they are first named.
+    locators: dict[str, None] = field(default_factory=dict)
 
 
 def _numbers() -> dict[tables.Place, _Numbers]:
-    found: dict[tables.Place, _Numbers] = {}
+    numbers: defaultdict[tables.Place, _Numbers] = defaultdict(_Numbers)
+    figures = []
     for score in tables.scores():
-        numbers = found.setdefault(score.place, _Numbers())
-        numbers.scores[score.measure] = score.value
+        numbers[score.place].scores[score.measure] = score.value
+        numbers[score.place].locators[score.locator] = None
         if score.scale != "share":
-            numbers.figures.append(
-                _figure(score.measure, score.value, score.as_printed, score.locator, scale=score.scale)
+            figures.append(
+                tables.FigureRow(
+                    place=score.place,
+                    name=score.measure,
+                    value=score.value,
+                    as_printed=score.as_printed,
+                    scale=score.scale,
+                    locator=score.locator,
+                )
             )
-        if score.locator not in numbers.locators:
-            numbers.locators.append(score.locator)
-    for row in tables.figures():
-        figure = _figure(
-            row.name, row.value, row.as_printed, row.locator, row.unit, row.scale, row.hardware, row.doubt
-        )
-        numbers = found.setdefault(row.place, _Numbers())
-        numbers.figures.append(figure)
-        if row.locator not in numbers.locators:
-            numbers.locators.append(row.locator)
-    return found
-
-
-def _figure(
-    name: str,
-    value: float,
-    as_printed: str,
-    locator: str,
-    unit: str = "",
-    scale: str = "",
-    hardware: str = "",
-    doubt: str = "",
-) -> dict[str, Any]:
-    """One figure as `Entry.figures` holds it. A doubtful one is shown as printed and kept out of plots."""
-    return {
-        "name": name,
-        "value": value,
-        "unit": unit,
-        "scale": scale,
-        "hardware": hardware,
-        "as_printed": as_printed,
-        "doubtful": bool(doubt),
-        "doubt": doubt,
-        "locator": locator,
-    }
+    for row in (*figures, *tables.figures()):
+        # As `Entry.figures` holds it. A doubtful one is shown as printed and kept out of plots.
+        figure = {
+            name: getattr(row, name) for name in ("name", "value", "unit", "scale", "hardware", "as_printed")
+        }
+        figure |= {"doubtful": bool(row.doubt), "doubt": row.doubt, "locator": row.locator}
+        numbers[row.place].figures.append(figure)
+        numbers[row.place].locators[row.locator] = None
+    return dict(numbers)
 
 
 def _source(key: str, fields: dict[str, Any]) -> Source:
@@ -166,51 +156,27 @@ def _dataset(row: tables.DatasetRow, text: Mapping[str, Any]) -> Dataset:
 def _system(row: tables.SystemRow, source: Source, numbers: Mapping[tables.Place, _Numbers]) -> System:
     """The system's row. What it is beyond that is left open where no source states it."""
     mine = {
-        place: found
-        for place, found in numbers.items()
+        place: printed
+        for place, printed in numbers.items()
         if (place.source, place.system) == (row.source, row.name)
     }
-    on = dict.fromkeys(place.dataset for place in mine)
+    figures = [figure for one in mine.values() for figure in one.figures]
+    dimensions = [int(figure["value"]) for figure in figures if figure["name"] == "dimension"]
+    datasets = dict.fromkeys(place.dataset for place in mine)
     printed = {
         "slug": row.slug,
         "architecture": row.architecture,
         "training_declared": row.training_declared,
         "training_datasets": row.training_datasets,
         "paper_url": row.paper_url,
-        "adapted_to": [name for name in on if row.adapted and name not in row.training_datasets],
-        "dimension": _dimension(mine.values()),
+        "adapted_to": [name for name in datasets if row.adapted and name not in row.training_datasets],
+        "dimension": dimensions[0] if dimensions else None,
     }
     known = System.objects.filter(source=source, name=row.name).first()
     if known is not None and settlement_of(known) is not None:
         printed = {name: value for name, value in printed.items() if name not in CLAIMS}
     system, _ = System.objects.update_or_create(source=source, name=row.name, defaults=printed)
     return system
-
-
-def _dimension(numbers: Iterable[_Numbers]) -> int | None:
-    """The dimension of its vectors, where its source prints one."""
-    printed = (figure for found in numbers for figure in found.figures if figure["name"] == "dimension")
-    return next((int(figure["value"]) for figure in printed), None)
-
-
-def _entry(
-    place: tables.Place,
-    numbers: _Numbers,
-    dataset: Dataset,
-    system: System,
-    baseline: str,
-) -> ReportedEntry:
-    return ReportedEntry(
-        dataset=dataset,
-        system=system,
-        configuration=place.configuration,
-        scores=numbers.scores,
-        figures=numbers.figures,
-        comparison_group=place.comparison_group,
-        is_baseline=place.system == baseline,
-        training=training_exposure(system, dataset),
-        locator=", ".join(numbers.locators),
-    )
 
 
 def _benchmark(

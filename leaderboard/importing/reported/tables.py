@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import csv
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_type_hints
 
 DATA = Path(__file__).parent / "data"
+
+T = TypeVar("T")
+
+#: How the text of a column becomes a value of a field.
+_READERS: dict[Any, Callable[[str], Any]] = {
+    str: str,
+    float: float,
+    bool: "1".__eq__,
+    list[str]: lambda text: [part for part in text.split(";") if part],
+}
 
 #: Columns of `datasets.csv` that hold Table 1 of the BEIR paper, and their types.
 _STATISTICS: dict[str, type[int] | type[float]] = {
@@ -97,11 +107,11 @@ class FigureRow:
     name: str
     value: float
     as_printed: str
-    unit: str
-    scale: str
-    hardware: str
-    locator: str
-    doubt: str
+    unit: str = ""
+    scale: str = ""
+    hardware: str = ""
+    locator: str = ""
+    doubt: str = ""
 
 
 def sources() -> dict[str, dict[str, Any]]:
@@ -116,22 +126,11 @@ def benchmarks() -> dict[str, dict[str, Any]]:
 
 def datasets() -> list[DatasetRow]:
     """The datasets, with Table 1's statistics."""
-    return [
-        DatasetRow(
-            slug=row["slug"],
-            name=row["name"],
-            task=row["task"],
-            domain=row["domain"],
-            licence=row["licence"],
-            homepage=row["homepage"],
-            drop_self_matches=row["drop_self_matches"] == "1",
-            measures=row["measures"].split(";"),
-            statistics={name: kind(row[name]) for name, kind in _STATISTICS.items() if row[name]},
-            ir_datasets_id=row["ir_datasets_id"],
-            beir_name=row["beir_name"],
-        )
-        for row in _csv("datasets.csv")
-    ]
+    return _rows(
+        DatasetRow,
+        "datasets.csv",
+        statistics=lambda row: {name: kind(row[name]) for name, kind in _STATISTICS.items() if row[name]},
+    )
 
 
 def dataset_texts() -> dict[str, dict[str, Any]]:
@@ -145,52 +144,17 @@ def dataset_texts() -> dict[str, dict[str, Any]]:
 
 def systems() -> list[SystemRow]:
     """The systems of all sources."""
-    return [
-        SystemRow(
-            source=row["source"],
-            name=row["name"],
-            slug=row["slug"],
-            architecture=row["architecture"],
-            training_declared=row["training_declared"] == "1",
-            training_datasets=[name for name in row["training_datasets"].split(";") if name],
-            adapted=row["adapted"] == "1",
-            paper_url=row["paper_url"],
-        )
-        for row in _csv("systems.csv")
-    ]
+    return _rows(SystemRow, "systems.csv")
 
 
 def scores() -> list[ScoreRow]:
     """Every reported score."""
-    return [
-        ScoreRow(
-            place=_place(row),
-            measure=row["measure"],
-            value=float(row["value"]),
-            as_printed=row["as_printed"],
-            scale=row["scale"],
-            locator=row["locator"],
-        )
-        for row in _csv("scores.csv")
-    ]
+    return _rows(ScoreRow, "scores.csv", place=_place)
 
 
 def figures() -> list[FigureRow]:
     """Every reported figure that is not a score."""
-    return [
-        FigureRow(
-            place=_place(row),
-            name=row["name"],
-            value=float(row["value"]),
-            as_printed=row["as_printed"],
-            unit=row["unit"],
-            scale=row["scale"],
-            hardware=row["hardware"],
-            locator=row["locator"],
-            doubt=row["doubt"],
-        )
-        for row in _csv("figures.csv")
-    ]
+    return _rows(FigureRow, "figures.csv", place=_place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +192,18 @@ def printed_over_all(source: str, measure: str) -> Mapping[str, PrintedOverAll]:
 
 def _place(row: dict[str, str]) -> Place:
     return Place(row["source"], row["dataset"], row["system"], row["configuration"])
+
+
+def _rows(kind: type[T], name: str, **makers: Callable[[dict[str, str]], Any]) -> list[T]:
+    """The lines of a table, read by the types of the fields of `kind`; `makers` make fields from a whole line."""
+    readers = {field: _READERS[hint] for field, hint in get_type_hints(kind).items() if field not in makers}
+    return [
+        kind(
+            **{field: read(row[field]) for field, read in readers.items()},
+            **{field: make(row) for field, make in makers.items()},
+        )
+        for row in _csv(name)
+    ]
 
 
 def _csv(name: str) -> Iterator[dict[str, str]]:

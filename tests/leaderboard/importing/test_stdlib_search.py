@@ -12,13 +12,13 @@ import pytrec_eval
 from evaluation.collections.check import check_corpus, check_queries
 from evaluation.engines import retrieve
 from evaluation.runs.score import Target, check_run
-from leaderboard.importing.demo.broken_run import write_broken_run
 from leaderboard.importing.demo.stdlib_search import (
     StdlibSearch,
     build_stdlib_search,
     first_sentence,
     words_of,
 )
+from leaderboard.importing.examples import write_broken_run
 
 MODULE = '''
 def top(a):
