@@ -21,8 +21,7 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import reverse
 from simple_history.admin import SimpleHistoryAdmin
 
-from leaderboard.admin.forms import LONGEST_REASON, OWN_FIELDS, CurationForm
-from leaderboard.admin.locking import describe_changes, has_history
+from leaderboard.admin.forms import LONGEST_REASON, OWN_FIELDS, CurationForm, describe_changes, has_history
 from leaderboard.core.audit import acting, named, record
 from leaderboard.models import Dataset, User
 from leaderboard.results.history.revisions import lock_boards
@@ -46,6 +45,20 @@ class CurationAdmin(SimpleHistoryAdmin):
     list_per_page = 50
     #: Whether saving asks for a reason. Only where nothing public can change may it be left out.
     why_required = True
+    #: What may be done with rows by hand, by whoever has the right to.
+    may_add = may_change = may_delete = True
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Whether rows may be added by hand, and by this person."""
+        return self.may_add and super().has_add_permission(request)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Whether rows may be changed by hand, and by this person."""
+        return self.may_change and super().has_change_permission(request, obj)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Whether rows may be deleted by hand, and by this person."""
+        return self.may_delete and super().has_delete_permission(request, obj)
 
     # --- the form
 
@@ -271,17 +284,7 @@ class CurationAdmin(SimpleHistoryAdmin):
 class ReadOnlyAdmin(CurationAdmin):
     """Rows that only the site itself writes."""
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Never by hand."""
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Never by hand."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Never by hand."""
-        return False
+    may_add = may_change = may_delete = False
 
 
 def curator(request: HttpRequest) -> User:
@@ -312,10 +315,8 @@ def _chosen(field: Any, value: Any) -> Any:
 def _short(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float)):
         return value
-    if isinstance(value, (list, dict)):
-        return value if len(str(value)) <= _LONGEST else f"{str(value)[:_LONGEST]}…"
-    text = named(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
+    plain = value if isinstance(value, (list, dict)) else named(value)
+    return plain if len(str(plain)) <= _LONGEST else f"{str(plain)[:_LONGEST]}…"
 
 
 def _dataset_of(obj: Any) -> Any:

@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from django.template.response import TemplateResponse
 
 from leaderboard.admin.base import ReadOnlyAdmin
-from leaderboard.admin.pages import AskForm, NotDone, ask
+from leaderboard.admin.pages import AskForm, ask
 from leaderboard.models import Challenge, Entry
 from leaderboard.systems.challenges import LONGEST_TEXT, ChallengeRefused, Correction, redact, settle
 from leaderboard.systems.records import canonical_datasets
@@ -79,7 +79,7 @@ class ChallengeAdmin(ReadOnlyAdmin):
         """The doubt was right."""
         return ask(
             self, request, chosen, _uphold,
-            title="Uphold", form_class=UpholdForm, button="Uphold",
+            title="Uphold", form_class=UpholdForm, button="Uphold", refusals=(ChallengeRefused,),
             explanation="The doubt is right. The decision is public; the record says “a curator”, not who.",
         )  # fmt: skip
 
@@ -88,7 +88,7 @@ class ChallengeAdmin(ReadOnlyAdmin):
         """The doubt was wrong, or cannot be shown."""
         return ask(
             self, request, chosen, _reject,
-            title="Do not uphold", form_class=DecisionForm, button="Do not uphold",
+            title="Do not uphold", form_class=DecisionForm, button="Do not uphold", refusals=(ChallengeRefused,),
             explanation="The system's claim stands. The decision is public.",
         )  # fmt: skip
 
@@ -97,7 +97,7 @@ class ChallengeAdmin(ReadOnlyAdmin):
         """What was said names an anonymous system's team, or somebody who has no part in it."""
         return ask(
             self, request, chosen, _redact,
-            title="Take words out", form_class=RedactForm, button="Take them out",
+            title="Take words out", form_class=RedactForm, button="Take them out", refusals=(ChallengeRefused,),
             explanation="The new text takes the place of the old, which is kept nowhere. Readers are told so.",
         )  # fmt: skip
 
@@ -105,31 +105,23 @@ class ChallengeAdmin(ReadOnlyAdmin):
 def _uphold(challenge: Challenge, values: Mapping[str, Any]) -> str:
     correction = None
     if values["correct"]:
-        trained, adapted = (_datasets(values[name]) for name in ("training_datasets", "adapted_to"))
+        trained, adapted = (
+            canonical_datasets(values[name].split(",")) for name in ("training_datasets", "adapted_to")
+        )
         correction = Correction(training_declared=True, training_datasets=trained, adapted_to=adapted)
     return _settle(challenge, values, upheld=True, correction=correction)
 
 
 def _reject(challenge: Challenge, values: Mapping[str, Any]) -> str:
-    return _settle(challenge, values, upheld=False, correction=None)
-
-
-def _redact(challenge: Challenge, values: Mapping[str, Any]) -> str:
-    try:
-        return f"{redact(challenge, values['text'])}: the text is another now."
-    except ChallengeRefused as error:
-        raise NotDone(str(error)) from error
+    return _settle(challenge, values, upheld=False)
 
 
 def _settle(
-    challenge: Challenge, values: Mapping[str, Any], *, upheld: bool, correction: Correction | None
+    challenge: Challenge, values: Mapping[str, Any], *, upheld: bool, correction: Correction | None = None
 ) -> str:
-    try:
-        settled = settle(challenge, upheld=upheld, decision=values["decision"], correction=correction)
-    except ChallengeRefused as error:
-        raise NotDone(str(error)) from error
+    settled = settle(challenge, upheld=upheld, decision=values["decision"], correction=correction)
     return f"{settled}: {settled.get_state_display()}."
 
 
-def _datasets(text: str) -> list[str]:
-    return canonical_datasets(text.split(","))
+def _redact(challenge: Challenge, values: Mapping[str, Any]) -> str:
+    return f"{redact(challenge, values['text'])}: the text is another now."

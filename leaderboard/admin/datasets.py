@@ -1,35 +1,89 @@
-"""Datasets: descriptions by hand, content through *Import dataset*, judgements as metadata only."""
+"""Datasets: descriptions by hand, content through *Import dataset*, measures and protection on pages of their own."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import partial
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
+from django import forms
 from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
+from django.db import transaction
 from django.db.models import ForeignKey, QuerySet
 from django.forms import ModelChoiceField
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import get_object_or_404
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 from django.utils.html import format_html
 
 from evaluation.core.errors import InvalidContent
+from evaluation.measures import DEFAULT_MEASURES
 from leaderboard.admin.base import curator
 from leaderboard.admin.exchange import ExchangeAdmin
 from leaderboard.admin.import_form import ImportForm, path_of_upload
-from leaderboard.admin.measure_lists import measures_view
-from leaderboard.admin.protection import change_protection, reveal
+from leaderboard.admin.pages import AskForm, ask, curation_page, object_crumb, require
 from leaderboard.admin.resources import DatasetResource
 from leaderboard.core.audit import acting, record
 from leaderboard.core.permissions import may_read_judgements
 from leaderboard.datasets.files import seals_queries
 from leaderboard.importing.collections.importer import Imported, NoSpace, import_dataset
-from leaderboard.models import Dataset, Qrels
-from leaderboard.models.datasets import Visibility
+from leaderboard.models import Dataset, Qrels, Round
+from leaderboard.models.datasets import Protection, Visibility
 from leaderboard.results.history.revisions import Kind, boards_changed, lock_boards
+from leaderboard.results.measures import RefusedMeasures, set_measures
+from leaderboard.results.publishing import CannotReveal, reveal_private
+from leaderboard.results.publishing.protection import CannotProtect, request_change
 from leaderboard.systems.baselines import request_baseline
+
+#: The right to change what is told of hidden judgements.
+REVEAL = "leaderboard.reveal_dataset"
+
+
+class ProtectForm(AskForm):
+    """The policy that is wanted."""
+
+    protection = forms.ChoiceField(choices=Protection.choices)
+    share = forms.FloatField(
+        label="Public share", required=False, min_value=0.05, max_value=0.95,
+        help_text="Of the judged queries, in a competition; empty: as it is, ⅓ at first. Drawn once, it stays.",
+    )  # fmt: skip
+    although_told = forms.BooleanField(
+        label="Although results were told in full",
+        required=False,
+        help_text="Their private part can be computed from what was published, and stays tuned on.",
+    )
+    although_reveals = forms.BooleanField(
+        label="Although it reveals the private part",
+        required=False,
+        help_text="Leaving a competition tells it, where it was not revealed before.",
+    )
+    field_order = ("protection", "share", "although_told", "although_reveals", "why")
+
+
+class RevealForm(AskForm):
+    """Whose private part, and whether what was held is told."""
+
+    round = forms.ModelChoiceField(
+        queryset=Round.objects.all(), required=False, help_text="Empty: every result on the board"
+    )
+    show_held = forms.BooleanField(
+        label="Tell what was held", required=False, help_text="Results that were no significant change, too"
+    )
+    field_order = ("round", "show_held", "why")
+
+
+class MeasuresForm(AskForm):
+    """The primary measure, and the others."""
+
+    primary = forms.CharField(max_length=40, help_text="The board is sorted by it.")
+    others = forms.CharField(
+        max_length=400,
+        required=False,
+        widget=forms.TextInput(attrs={"class": "vTextField"}),
+        help_text="Separated by spaces or commas; with hidden judgements at most two beside the primary one.",
+    )
+    field_order = ("primary", "others", "why")
 
 
 @admin.register(Dataset)
@@ -42,7 +96,8 @@ class DatasetAdmin(ExchangeAdmin):
     list_filter = ("state", "hidden", "runs_only")
     search_fields = ("name", "slug", "task", "domain")
     ordering = ("name",)
-    actions = ("make_baseline", change_protection, reveal)
+    actions = ("make_baseline", "change_protection", "reveal")
+    may_add = may_delete = False  # datasets come by import, and results stand on them
     readonly_fields = (
         "slug", "state", "judgements", "protection", "public_share", "runs_only", "primary_measure", "measures",
         "relevance_level", "drop_self_matches", "current_version", "current_qrels", "board_revision", "created_at",
@@ -146,23 +201,65 @@ class DatasetAdmin(ExchangeAdmin):
             options["queryset"] = Dataset.objects.filter(current_version=None, part_of=None)
         return super().formfield_for_foreignkey(db_field, request, **options)
 
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Datasets come by import."""
-        return False
+    @admin.action(description="Change how hidden judgements are protected…")
+    def change_protection(self, request: HttpRequest, datasets: QuerySet[Dataset]) -> TemplateResponse | None:
+        """Ask for another policy; the scorer makes the change."""
+        require(request, REVEAL)
+        return ask(
+            self, request, datasets, _protect, form_class=ProtectForm, danger=True,
+            title="Change protection", button="Change", refusals=(CannotProtect,),
+            explanation="Standard: the board shows means over all judged queries. Competition: it shows a public part, "
+            "and moves only where a result is a significant change. All published values change at once, when a worker "
+            "has drawn the parts. Going back to standard publishes means over all queries, and with them the private "
+            "part.",
+        )  # fmt: skip
 
-    def has_delete_permission(self, request: HttpRequest, obj: Dataset | None = None) -> bool:
-        """Not by hand: results stand on them."""
-        return False
+    @admin.action(description="Reveal the private part of a competition…")
+    def reveal(self, request: HttpRequest, datasets: QuerySet[Dataset]) -> TemplateResponse | None:
+        """Publish the private part, of a round or of all results."""
+        require(request, REVEAL)
+        return ask(
+            self, request, datasets, _reveal, form_class=RevealForm, danger=True,
+            title="Reveal the private part", button="Reveal", refusals=(CannotReveal,),
+            explanation="The board gets a column with the private part's values and one with their difference to the "
+            "public part. This cannot be taken back: permalinks keep it.",
+        )  # fmt: skip
 
     def get_urls(self) -> list[URLPattern]:
         """The admin's own addresses and the import's."""
         view = self.admin_site.admin_view(self.import_view)
-        measures = self.admin_site.admin_view(partial(measures_view, page=self))
+        measures = self.admin_site.admin_view(self.measures_view)
         return [
             path("import/", view, name="leaderboard_dataset_import"),
             path("<int:pk>/measures/", measures, name="leaderboard_dataset_measures"),
             *super().get_urls(),
         ]
+
+    def measures_view(self, request: HttpRequest, pk: int) -> HttpResponse:
+        """Show which measures the board has, or change it; everything that is wrong with the new ones is listed."""
+        require(request, "leaderboard.change_dataset")
+        dataset = get_object_or_404(Dataset, pk=pk)
+        others = [name for name in dataset.measures if name != dataset.primary_measure]
+        form = MeasuresForm(
+            request.POST or None, initial={"primary": dataset.primary_measure, "others": " ".join(others)}
+        )
+        problems: list[dict[str, Any]] = []
+        if request.method == "POST" and form.is_valid():
+            values = form.cleaned_data
+            wanted = values["others"].replace(",", " ").split()
+            try:
+                with transaction.atomic(), acting(curator(request), values["why"]):
+                    measures = set_measures(dataset, values["primary"].strip(), wanted)
+            except RefusedMeasures as error:
+                problems = [each.as_dict() for each in error.problems]
+            else:
+                self.message_user(request, f"{dataset} shows {', '.join(measures)} now.")
+                return HttpResponseRedirect(reverse("admin:leaderboard_dataset_change", args=[dataset.pk]))
+        return curation_page(
+            request, self, "admin/leaderboard/dataset/measures.html", f"Measures of {dataset}",
+            crumbs=[object_crumb(self, dataset)], problems=problems, form=form, dataset=dataset,
+            known=DEFAULT_MEASURES,
+        )  # fmt: skip
 
     def import_view(self, request: HttpRequest) -> HttpResponse:
         """*Import dataset*: the form, or everything that is wrong with the zip."""
@@ -233,3 +330,19 @@ def _kept_back(dataset: Dataset) -> str:
     if Qrels.objects.filter(version__dataset=dataset).exists():
         return f"the hidden judgements of {dataset}, and every run over them"
     return f"every run over {dataset} once it is judged, and those judgements"
+
+
+def _protect(dataset: Dataset, values: Mapping[str, Any]) -> str:
+    request_change(
+        dataset,
+        competition=values["protection"] == Protection.COMPETITION,
+        share=values["share"],
+        although_told=values["although_told"],
+        although_reveals=values["although_reveals"],
+    )
+    return f"Asked for: {dataset} will be under the {Protection(values['protection']).label} policy."
+
+
+def _reveal(dataset: Dataset, values: Mapping[str, Any]) -> str:
+    revealed = reveal_private(dataset, values["round"], show_held=values["show_held"])
+    return f"{dataset}: the private part of {revealed.results} results is revealed; {revealed.held} held ones are told."

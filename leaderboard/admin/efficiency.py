@@ -23,6 +23,7 @@ class HardwareClassAdmin(ExchangeAdmin):
     list_display = ("name", "slug", "created_at")
     search_fields = ("name", "slug")
     readonly_fields = ("slug", "details", "created_at")
+    may_add = may_delete = False  # workers describe their machines, and measurements stand on them
 
     def boards_of(self, key: Any) -> Iterable[int]:
         """Those that name the machine."""
@@ -32,14 +33,6 @@ class HardwareClassAdmin(ExchangeAdmin):
         """Save, so that every board that names the machine follows."""
         super().save_model(request, obj, form, change)
         price_changed(obj)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Workers describe their machines."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: HardwareClass | None = None) -> bool:
-        """Measurements stand on them."""
-        return False
 
 
 @admin.register(Measurement)

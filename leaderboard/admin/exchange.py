@@ -1,4 +1,7 @@
-"""Tables out and in: a page that exports what the list shows, and one that shows what would change before it does."""
+"""Tables as text, out and in: pages of lists that export them, and show what would change before it does.
+
+The commands of the same name use the functions below.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,37 @@ import tablib
 from django import forms
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 
+from evaluation.core.problems import number_of
+from evaluation.judgements.import_file import FORMULA_STARTS
 from leaderboard.admin.base import CurationAdmin, curator
-from leaderboard.admin.forms import WhyField
+from leaderboard.admin.forms import WhyField, shown
 from leaderboard.admin.pages import curation_page
-from leaderboard.admin.resources import CurationResource
-from leaderboard.admin.tables import FORMATS, read_table, store_table, table_text, try_table
+from leaderboard.admin.resources import (
+    BenchmarkResource,
+    CurationResource,
+    DatasetResource,
+    HardwareResource,
+    PriceResource,
+    SystemResource,
+)
 from leaderboard.core.audit import acting
+from leaderboard.models import Dataset
+from leaderboard.results.history.revisions import lock_boards
 
+FORMATS = {"csv": "text/csv; charset=utf-8", "json": "application/json"}
+#: The tables that there are, as commands name them.
+TABLES: dict[str, type[CurationResource]] = {
+    "datasets": DatasetResource,
+    "systems": SystemResource,
+    "benchmarks": BenchmarkResource,
+    "hardware": HardwareResource,
+    "prices": PriceResource,
+}
 #: The largest table that is taken, in characters.
 LARGEST = 2_000_000
 
@@ -105,14 +128,90 @@ class ExchangeAdmin(CurationAdmin):
             form = TableForm(initial={"text": text, "why": form.cleaned_data["why"]})
         return curation_page(
             request, self, "admin/curation_table.html", f"Import {self.opts.verbose_name_plural}",
-            problems=problems, status=400 if problems or form.errors else 200, form=form, rows=rows,
+            problems=problems, form=form, rows=rows,
             tried=request.method == "POST" and not problems and not form.errors,
             columns=[field.column_name for field in self.resource().get_import_fields()],
         )  # fmt: skip
 
     def _store(self, request: HttpRequest, table: tablib.Dataset, why: str) -> HttpResponse:
         with transaction.atomic(), acting(curator(request), why):
-            said = store_table(self.resource, table)
-        self.message_user(request, said)
+            self.message_user(request, store_table(self.resource, table))
         opts = self.opts
         return HttpResponseRedirect(reverse(f"admin:{opts.app_label}_{opts.model_name}_changelist"))
+
+
+def table_text(resource: type[CurationResource], rows: QuerySet[Any], ending: str) -> str:
+    """The rows as CSV or JSON; in CSV no cell is a formula."""
+    table = resource().export(rows)
+    return str((_without_formulas(table) if ending == "csv" else table).export(ending))
+
+
+def try_table(
+    resource: type[CurationResource], table: tablib.Dataset
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """What each row would change (`name`, `changes`), and everything that is wrong; nothing is stored."""
+    with transaction.atomic():
+        result = resource().import_data(table, dry_run=True, raise_errors=False)
+        transaction.set_rollback(True)
+    rows = [
+        {
+            "name": row.object_repr,
+            "changes": [
+                {"field": name, "old": shown(before), "new": shown(after)}
+                for name, (before, after) in row.changed.items()
+            ],
+        }
+        for row in result.rows
+        if row.is_new() or row.is_update()
+    ]
+    return rows, _problems_of(result)
+
+
+def store_table(resource: type[CurationResource], table: tablib.Dataset) -> str:
+    """Store a table that was tried; how many rows changed, in words. Within `audit.acting` and a transaction."""
+    # In the order in which all boards are locked, before any row of these tables.
+    lock_boards(Dataset.objects.values_list("pk", flat=True))
+    result = resource().import_data(table, dry_run=False, raise_errors=True)
+    changed = result.totals["new"] + result.totals["update"]
+    return f"{number_of(changed, 'row')} changed, {result.totals['skip']} as before."
+
+
+def read_table(text: str) -> tablib.Dataset | None:
+    """The table that the text is; None for what is neither JSON nor CSV."""
+    try:
+        if text.lstrip().startswith(("[", "{")):
+            return tablib.Dataset().load(text, format="json")
+        table = tablib.Dataset().load(text, format="csv")
+    except Exception:  # whatever tablib's readers raise for what they cannot read
+        return None
+    plain = tablib.Dataset(headers=table.headers)
+    for row in table[:]:
+        plain.append([_unquoted(cell) for cell in row])
+    return plain
+
+
+def _without_formulas(table: tablib.Dataset) -> tablib.Dataset:
+    safe = tablib.Dataset(headers=table.headers)
+    for row in table[:]:
+        safe.append([f"'{cell}" if str(cell).startswith(FORMULA_STARTS) else cell for cell in row])
+    return safe
+
+
+def _unquoted(cell: str) -> str:
+    return cell[1:] if cell.startswith("'") and cell[1:].startswith(FORMULA_STARTS) else cell
+
+
+def _problems_of(result: Any) -> list[dict[str, Any]]:
+    """Everything that is wrong, by line of the file (the head is line 1)."""
+    problems = [{"message": str(error.error), "lines": []} for error in result.base_errors]
+    for number, errors in result.row_errors():
+        for each in errors:
+            words = getattr(each.error, "messages", None) or [str(each.error)]
+            problems.append({"message": " ".join(words), "lines": [number + 1]})
+    for row in result.invalid_rows:
+        for name, messages in row.field_specific_errors.items():
+            problems += [{"message": f"{name}: {message}", "lines": [row.number + 1]} for message in messages]
+        problems += [
+            {"message": message, "lines": [row.number + 1]} for message in row.non_field_specific_errors
+        ]
+    return problems

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
@@ -11,11 +12,10 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
-from evaluation.core.errors import InvalidContent
 from leaderboard.admin.base import curator
 from leaderboard.admin.import_form import path_of_upload
-from leaderboard.admin.judgements import JUDGE, READ, REFRESH, DatasetForm, JudgingAdmin, dataset_of
-from leaderboard.admin.pages import AskForm, curation_page, require
+from leaderboard.admin.judgements import JUDGE, READ, REFRESH, DatasetForm, JudgingAdmin, chosen_dataset
+from leaderboard.admin.pages import AskForm, curation_page, require, submit
 from leaderboard.core.audit import acting
 from leaderboard.judgements import rescoring
 from leaderboard.judgements.comparing import listed_conflicts
@@ -110,42 +110,32 @@ class JudgementImportAdmin(JudgingAdmin):
     def bring_view(self, request: HttpRequest) -> HttpResponse:
         """*Import judgements*: the form, or everything that is wrong with the file."""
         require(request, JUDGE)
-        chosen = dataset_of(request)
+        dataset = chosen_dataset(request)
         form = BringForm(
             request.POST or None,
             request.FILES or None,
-            initial={"dataset": chosen.slug if chosen else None, "pool": request.GET.get("pool")},
+            initial={"dataset": dataset.slug if dataset else None, "pool": request.GET.get("pool")},
         )
-        problems: list[dict[str, Any]] = []
-        if request.method == "POST" and form.is_valid():
-            said = form.cleaned_data
-            uploaded = path_of_upload(said["file"])
+
+        def act(values: Mapping[str, Any]) -> str:
+            options = {name: values[name] for name in ("note", "pool", "scale_grew")}
+            uploaded = path_of_upload(values["file"])
             if uploaded is None:
                 raise RuntimeError("uploads are written to disk")
-            try:
-                with acting(curator(request), said["why"]):
-                    brought = bring_judgements(
-                        said["dataset"], uploaded,
-                        name=said["file"].name, note=said["note"], pool=said["pool"], scale_grew=said["scale_grew"],
-                    )  # fmt: skip
-            except InvalidContent as error:
-                problems = [each.as_dict() for each in error.report.problems]
-            except JudgingRefused as error:
-                problems = [{"message": str(error)}]
-            else:
-                address = reverse("admin:leaderboard_judgementimport_change", args=[brought.pk])
-                return HttpResponseRedirect(address)
-        return curation_page(
+            brought = bring_judgements(values["dataset"], uploaded, name=values["file"].name, **options)
+            return reverse("admin:leaderboard_judgementimport_change", args=[brought.pk])
+
+        redirect, problems = submit(request, form, act, JudgingRefused)
+        return redirect or curation_page(
             request, self, "admin/leaderboard/judgementimport/bring.html", "Import judgements",
             problems=problems, problems_note="Nothing was stored:", form=form,
-            status=400 if problems or form.errors else 200,
         )  # fmt: skip
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
         """One import: what was found, and what is to be done."""
-        brought = self.found(request, object_id)
+        brought = self.get_row(request, object_id)
         form = SettleForm(request.POST or None)
         if request.method == "POST" and form.is_valid():
             try:
@@ -167,7 +157,6 @@ class JudgementImportAdmin(JudgingAdmin):
         answer = curation_page(
             request, self, "admin/leaderboard/judgementimport/import.html", f"Judgements: {brought.file_name}",
             brought=brought, counts=told, of_file=brought.counts, form=form, reads=reads, blind=blind,
-            status=400 if form.errors else 200,
             # Grades of judgements are for those who may read them; the new ones the curator has brought.
             listed=[(each.query, each.document, each.old if reads else None, each.new) for each in listed],
             choices=[
@@ -198,5 +187,5 @@ def _rescore(brought: JudgementImport) -> Any:
 
 def _count(brought: JudgementImport, name: str) -> str:
     # Hidden judgements are told on the import's own page alone, which records who looks.
-    found = None if is_secret(brought, brought.against) else brought.counts.get(name)
-    return "—" if found is None else f"{found:,}"
+    count = None if is_secret(brought, brought.against) else brought.counts.get(name)
+    return "—" if count is None else f"{count:,}"

@@ -31,11 +31,11 @@ class JudgingAdmin(ReadOnlyAdmin):
         """Whoever may judge."""
         return bool(request.user.has_perm(JUDGE))
 
-    def found(self, request: HttpRequest, object_id: str) -> Any:
+    def get_row(self, request: HttpRequest, object_id: str | int) -> Any:
         """The row that a page is about. Raises PermissionDenied, and Http404 where there is none."""
         if not self.has_view_permission(request):
             raise PermissionDenied
-        row = self.get_queryset(request).filter(pk=parse_number(object_id)).first()
+        row = self.get_queryset(request).filter(pk=parse_number(str(object_id))).first()
         if row is None:
             raise Http404
         return row
@@ -56,7 +56,7 @@ class DatasetForm(AskForm):
         return Dataset.objects.filter(current_version__isnull=False).order_by("name")
 
 
-def dataset_of(request: HttpRequest) -> Dataset | None:
+def chosen_dataset(request: HttpRequest) -> Dataset | None:
     """The dataset that an address or a form names."""
     slug = request.POST.get("dataset") or request.GET.get("dataset")
     chosen = DatasetForm.datasets().filter(slug=slug) if slug else DatasetForm.datasets().none()

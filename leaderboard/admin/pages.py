@@ -11,10 +11,11 @@ from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.core.exceptions import PermissionDenied
 from django.db import transaction
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 
+from evaluation.core.errors import InvalidContent
 from leaderboard.admin.base import CurationAdmin, curator
 from leaderboard.admin.forms import WhyField
 from leaderboard.core.audit import acting
@@ -26,10 +27,6 @@ Crumb = tuple[str, str]
 
 class NotDone(Exception):
     """An act that could not be done, with what is wrong and what would be right, for the curator to read."""
-
-    def __init__(self, *problems: str) -> None:
-        super().__init__(" ".join(problems))
-        self.problems = problems
 
 
 def require(request: HttpRequest, *rights: str) -> None:
@@ -59,20 +56,24 @@ def curation_page(
     *,
     crumbs: Iterable[Crumb] = (),
     problems: Iterable[Mapping[str, Any]] = (),
-    status: int = 200,
+    status: int | None = None,
     **context: Any,
 ) -> TemplateResponse:
     """Answer with a template that extends `admin/curation_base.html`.
 
     The way to it leads over the model's list and `crumbs`. `problems` are dictionaries as everywhere
-    (`message`, `lines`, `hint`, …); they are listed above the page.
+    (`message`, `lines`, `hint`, …); they are listed above the page. Without a `status` the answer is 400 where
+    there are problems, or errors of the context's `form`.
     """
+    problems, form = list(problems), context.get("form")
+    if status is None:
+        status = 400 if problems or (form is not None and form.errors) else 200
     values = {
         **page.admin_site.each_context(request),
         "opts": page.model._meta,
         "title": title,
         "crumbs": [list_crumb(page), *crumbs],
-        "problems": list(problems),
+        "problems": problems,
         **context,
     }
     return TemplateResponse(request, template, values, status=status)
@@ -82,6 +83,27 @@ class AskForm(forms.Form):
     """What is asked before an act: the reason. Inherit to ask for more."""
 
     why = WhyField()
+
+
+def submit(
+    request: HttpRequest,
+    form: forms.Form,
+    act: Callable[[Mapping[str, Any]], str],
+    *refusals: type[Exception],
+) -> tuple[HttpResponse | None, list[dict[str, Any]]]:
+    """Do what a form with a reason asks for, once it is sent and valid: the redirect, and else what is wrong.
+
+    `act` takes what the form says and returns an address. It raises InvalidContent, or one of the refusals.
+    """
+    if request.method == "POST" and form.is_valid():
+        try:
+            with acting(curator(request), form.cleaned_data["why"]):
+                return HttpResponseRedirect(act(form.cleaned_data)), []
+        except InvalidContent as error:
+            return None, [each.as_dict() for each in error.report.problems]
+        except refusals as error:
+            return None, [{"message": str(error)}]
+    return None, []
 
 
 def ask(
@@ -95,12 +117,13 @@ def ask(
     button: str,
     form_class: type[AskForm] = AskForm,
     danger: bool = False,
+    refusals: tuple[type[Exception], ...] = (),
 ) -> TemplateResponse | None:
     """An admin action with a page between: it asks why, then acts on every chosen row in one transaction, or on none.
 
     Called from the action's own function, which it answers for. `act` takes a row and what the form says, does the
-    thing, and returns a sentence about it; it raises `NotDone` where that cannot be. The action's name has to be the
-    one that it is registered under.
+    thing, and returns a sentence about it; it raises `NotDone`, or one of the refusals, where that cannot be. The
+    action's name has to be the one that it is registered under.
     """
     sent = "confirmed" in request.POST
     form = form_class(request.POST if sent else None)
@@ -112,15 +135,15 @@ def ask(
                 _lock_boards_of(page, chosen)
                 for row in chosen.order_by("pk"):
                     done.append(act(row, form.cleaned_data))
-        except NotDone as error:
-            problems = [{"message": problem} for problem in error.problems]
+        except (NotDone, *refusals) as error:
+            problems = [{"message": f"{str(error).removesuffix('.')}."}]
         else:
             for sentence in done:
                 messages.success(request, sentence)
             return None
     return curation_page(
         request, page, "admin/curation_ask.html", title,
-        problems=problems, status=400 if problems or form.errors else 200, form=form, chosen=chosen,
+        problems=problems, form=form, chosen=chosen,
         explanation=explanation, button=button, danger=danger, action=request.POST.get("action", ""),
         checkbox=ACTION_CHECKBOX_NAME,
     )  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django import forms
@@ -9,12 +10,11 @@ from django.contrib import admin, messages
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
-from django.template.response import TemplateResponse
 from django.urls import URLPattern, path, reverse
 
 from leaderboard.admin.base import curator, reason_of
-from leaderboard.admin.judgements import JUDGE, REFRESH, DatasetForm, JudgingAdmin, dataset_of
-from leaderboard.admin.pages import curation_page, require
+from leaderboard.admin.judgements import JUDGE, REFRESH, DatasetForm, JudgingAdmin, chosen_dataset
+from leaderboard.admin.pages import curation_page, require, submit
 from leaderboard.core.audit import acting
 from leaderboard.core.http.downloads import send_private
 from leaderboard.judgements.disclosure import may_know, offered_forms, record_counts_read, tells_judged
@@ -83,8 +83,8 @@ class PoolAdmin(JudgingAdmin):
     def pairs(self, pool: Pool) -> str:
         """How many are to be judged."""
         # As of imports, hidden judgements are told on a page of one row alone, which records who looks.
-        found = None if tells_judged(pool) else pool.statistics.get("pairs")
-        return "—" if found is None else f"{found:,}"
+        pairs = None if tells_judged(pool) else pool.statistics.get("pairs")
+        return "—" if pairs is None else f"{pairs:,}"
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Pool]:
         """With what pages name."""
@@ -102,48 +102,39 @@ class PoolAdmin(JudgingAdmin):
     def draw_view(self, request: HttpRequest) -> HttpResponse:
         """*Draw a pool*: first of which dataset, then from which runs."""
         require(request, JUDGE)
-        dataset, problems = dataset_of(request), []
+        dataset = chosen_dataset(request)
         form = PoolForm(
             request.POST or None, dataset=dataset, initial={"dataset": dataset.slug if dataset else None}
         )
-        if request.method == "POST" and dataset is not None and form.is_valid():
-            said = form.cleaned_data
-            try:
-                with acting(curator(request), said["why"]):
-                    pool = request_pool(
-                        dataset,
-                        depth=said["depth"],
-                        runs=said["runs"] or None,
-                        runs_per_team=said["runs_per_team"],
-                        round=said["round"],
-                    )
-            except JudgingRefused as error:
-                problems = [{"message": str(error)}]
-            else:
-                return HttpResponseRedirect(reverse("admin:leaderboard_pool_change", args=[pool.pk]))
-        return curation_page(
+
+        def act(values: Mapping[str, Any]) -> str:
+            pool = request_pool(
+                values["dataset"],
+                depth=values["depth"],
+                runs=values["runs"] or None,
+                runs_per_team=values["runs_per_team"],
+                round=values["round"],
+            )
+            return reverse("admin:leaderboard_pool_change", args=[pool.pk])
+
+        redirect, problems = submit(request, form, act, JudgingRefused)
+        return redirect or curation_page(
             request, self, "admin/leaderboard/pool/draw.html", "Draw a pool",
-            problems=problems, status=400 if problems or form.errors else 200, form=form, dataset=dataset,
+            problems=problems, form=form, dataset=dataset,
         )  # fmt: skip
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
         """One pool: how far it is, what it holds, its files."""
-        pool = self.found(request, object_id)
+        pool = self.get_row(request, object_id)
         if request.method == "POST":
-            return self._again(request, pool)
-        return self._page(request, pool)
-
-    def _again(self, request: HttpRequest, pool: Pool) -> HttpResponse:
-        try:
-            with acting(curator(request), reason_of(request)):
-                draw_again(pool)
-        except JudgingRefused as error:
-            messages.error(request, str(error))
-        return HttpResponseRedirect(request.path)
-
-    def _page(self, request: HttpRequest, pool: Pool) -> TemplateResponse:
+            try:
+                with acting(curator(request), reason_of(request)):
+                    draw_again(pool)
+            except JudgingRefused as error:
+                messages.error(request, str(error))
+            return HttpResponseRedirect(request.path)
         if pool.state == Pool.State.READY:
             with acting(curator(request)):
                 record_counts_read(pool)

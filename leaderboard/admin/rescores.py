@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
 from django.db.models import F, QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
-from django.shortcuts import get_object_or_404
+from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern, path, reverse
 
-from leaderboard.admin.base import ReadOnlyAdmin, curator
-from leaderboard.admin.pages import AskForm, curation_page, object_crumb, require
+from leaderboard.admin.base import curator
+from leaderboard.admin.judgements import JUDGE, JudgingAdmin
+from leaderboard.admin.pages import AskForm, curation_page, object_crumb, require, submit
 from leaderboard.core.audit import acting
-from leaderboard.core.text.numbers import parse_number
 from leaderboard.judgements import rescoring
 from leaderboard.judgements.disclosure import is_secret_preview, record_preview_read
 from leaderboard.judgements.rescoring.comparison import comparison_of, digest
@@ -23,7 +22,6 @@ from leaderboard.judgements.rescoring.switch import CannotSwitch, switch_board
 from leaderboard.judgements.rescoring.table import as_csv, stays_of, table_of
 from leaderboard.models import Qrels, Rescore
 
-RIGHT = "leaderboard.judge_dataset"
 State = Rescore.State
 
 
@@ -97,7 +95,7 @@ _ACTS: dict[str, tuple[Callable[[Rescore, str], str], str, str, str]] = {
 
 
 @admin.register(Rescore)
-class RescoreAdmin(ReadOnlyAdmin):
+class RescoreAdmin(JudgingAdmin):
     """Rescores by dataset; each has its comparison in the place of a form."""
 
     list_display = (
@@ -113,7 +111,6 @@ class RescoreAdmin(ReadOnlyAdmin):
     list_display_links = ("dataset", "judgements")
     list_filter = ("state", ("dataset", admin.RelatedOnlyFieldListFilter))
     search_fields = ("dataset__name", "dataset__slug", "reason")
-    list_select_related = ("dataset", "from_qrels", "to_qrels", "created_by", "decided_by")
 
     @admin.display(description="judgements")
     def judgements(self, rescore: Rescore) -> str:
@@ -125,17 +122,23 @@ class RescoreAdmin(ReadOnlyAdmin):
         """How many are done."""
         return f"{rescore.done:,} of {rescore.total:,}"
 
-    def has_module_permission(self, request: HttpRequest) -> bool:
-        """Whoever extends judgements."""
-        return request.user.has_perm(RIGHT)
-
-    def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whoever extends judgements."""
-        return request.user.has_perm(RIGHT)
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Rescore]:
+        """With what pages name."""
+        return (
+            super()
+            .get_queryset(request)
+            .select_related(
+                "dataset__current_qrels",
+                "from_qrels__version",
+                "to_qrels__version",
+                "created_by",
+                "decided_by",
+            )
+        )
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Whoever extends judgements."""
-        return request.user.has_perm(RIGHT)
+        return request.user.has_perm(JUDGE)
 
     def get_urls(self) -> list[URLPattern]:
         """The comparison's CSV, and the page before each decision."""
@@ -153,29 +156,24 @@ class RescoreAdmin(ReadOnlyAdmin):
 
     def add_view(self, request: HttpRequest, form_url: str = "", extra_context: Any = None) -> HttpResponse:
         """Start one by hand."""
-        require(request, RIGHT)
+        require(request, JUDGE)
         form = StartForm(request.POST or None)
-        problems = []
-        if request.method == "POST" and form.is_valid():
-            said = form.cleaned_data
-            try:
-                with acting(curator(request), said["why"]):
-                    rescore = rescoring.start(said["qrels"].version.dataset, said["qrels"], said["note"])
-            except (rescoring.RescoreUnderWay, rescoring.CannotRescore) as error:
-                problems = [{"message": str(error)}]
-            else:
-                return HttpResponseRedirect(_address(rescore))
-        return curation_page(
+
+        def act(values: Mapping[str, Any]) -> str:
+            qrels = values["qrels"]
+            return _address(rescoring.start(qrels.version.dataset, qrels, values["note"]))
+
+        redirect, problems = submit(request, form, act, rescoring.RescoreUnderWay, rescoring.CannotRescore)
+        return redirect or curation_page(
             request, self, "admin/leaderboard/rescore/start.html", "Rescore a dataset",
-            problems=problems, status=400 if problems or form.errors else 200, form=form,
+            problems=problems, form=form,
         )  # fmt: skip
 
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
         """The comparison."""
-        require(request, RIGHT)
-        rescore = _found(object_id)
+        rescore = self.get_row(request, object_id)
         dataset, evaluating = rescore.dataset, rescore.state == State.EVALUATING
         comparison = _shown(request, rescore)
         table = table_of(
@@ -194,8 +192,7 @@ class RescoreAdmin(ReadOnlyAdmin):
 
     def csv_view(self, request: HttpRequest, key: int) -> HttpResponse:
         """All of it, for a spreadsheet."""
-        require(request, RIGHT)
-        rescore = _found(key)
+        rescore = self.get_row(request, key)
         text = as_csv(_shown(request, rescore), hidden=rescore.dataset.hidden)
         name = f"{rescore.dataset.slug}-rescore-{rescore.pk}.csv"
         return HttpResponse(
@@ -206,38 +203,29 @@ class RescoreAdmin(ReadOnlyAdmin):
 
     def act_view(self, request: HttpRequest, key: int, act: str) -> HttpResponse:
         """Ask why, then decide."""
-        require(request, RIGHT)
-        rescore = _found(key)
+        rescore = self.get_row(request, key)
         verb, title, explanation, button = _ACTS[act]
         form = DecideForm(
             request.POST if request.method == "POST" else None, initial={"seen": request.GET.get("seen", "")}
         )
-        problems = []
-        if request.method == "POST" and form.is_valid():
-            try:
-                with acting(curator(request), form.cleaned_data["why"]):
-                    said = verb(rescore, form.cleaned_data["seen"])
-            except (CannotSwitch, rescoring.CannotRescore, rescoring.RescoreUnderWay) as error:
-                problems = [{"message": str(error)}]
-            else:
-                messages.success(request, said)
-                return HttpResponseRedirect(_address(rescore))
+
+        def decide(values: Mapping[str, Any]) -> str:
+            messages.success(request, verb(rescore, values["seen"]))
+            return _address(rescore)
+
+        refusals = CannotSwitch, rescoring.CannotRescore, rescoring.RescoreUnderWay
+        redirect, problems = submit(request, form, decide, *refusals)
+        if redirect is not None:
+            return redirect
         comparison = _shown(request, rescore)
         return curation_page(
             request, self, "admin/leaderboard/rescore/decide.html", title,
             crumbs=[object_crumb(self, rescore)], problems=problems,
-            status=409 if problems else 400 if form.errors else 200,
+            status=409 if problems else None,
             form=form, rescore=rescore, dataset=rescore.dataset, explanation=explanation, button=button,
             danger=act == "discard", table=table_of(comparison, hidden=rescore.dataset.hidden),
             stays=stays_of(comparison), back=_address(rescore),
         )  # fmt: skip
-
-
-def _found(key: int | str) -> Rescore:
-    rescores: QuerySet[Rescore] = Rescore.objects.select_related(
-        "dataset__current_qrels", "from_qrels__version", "to_qrels__version", "created_by", "decided_by"
-    )
-    return get_object_or_404(rescores, pk=parse_number(str(key)))
 
 
 def _shown(request: HttpRequest, rescore: Rescore) -> dict[str, Any]:

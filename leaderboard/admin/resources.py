@@ -81,6 +81,10 @@ class CurationResource(ModelResource):
             self.changed = {name: (None, pair[1]) for name, pair in pairs.items()}
         return not self.changed and not import_validation_errors
 
+    def after_import_row(self, row: Any, row_result: Any, **kwargs: Any) -> None:
+        """Keep with the result of the row what it changes."""
+        row_result.changed = self.changed
+
     def after_save_instance(self, instance: Any, row: Any, **kwargs: Any) -> None:
         """Write down the change, and let boards follow; not in a trial, which is taken back."""
         if kwargs.get("dry_run"):

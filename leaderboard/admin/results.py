@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 
 from leaderboard.admin.base import ReadOnlyAdmin
-from leaderboard.admin.pages import NotDone, ask
+from leaderboard.admin.pages import ask
 from leaderboard.models import Entry
 from leaderboard.results.publishing import CannotModerate, name_baseline, quarantine, restore, unpublish
 
@@ -58,7 +58,7 @@ class EntryAdmin(ReadOnlyAdmin):
             messages.error(request, "Reported entries keep the baseline of their own source.")
             return None
 
-        def act(entry: Entry, said: Mapping[str, Any]) -> str:
+        def act(entry: Entry, values: Mapping[str, Any]) -> str:
             name_baseline(entry)
             return f"{entry} is the baseline now."
 
@@ -75,7 +75,7 @@ class EntryAdmin(ReadOnlyAdmin):
     def quarantine(self, request: HttpRequest, entries: QuerySet[Entry]) -> HttpResponse | None:
         """Quarantine the chosen entries, all or none."""
         return ask(
-            self, request, entries, _moderated(quarantine, "is quarantined"),
+            self, request, entries, _moderation(quarantine, "is quarantined"), refusals=(CannotModerate,),
             title="Quarantine results",
             explanation="They keep a place below the ranking, without scores. The reason is public, on the board and "
             "in every export:",
@@ -87,7 +87,8 @@ class EntryAdmin(ReadOnlyAdmin):
     def restore(self, request: HttpRequest, entries: QuerySet[Entry]) -> HttpResponse | None:
         """Undo what a curator did to the chosen entries."""
         return ask(
-            self, request, entries, _moderated(lambda entry, why: restore(entry), "is restored"),
+            self, request, entries, _moderation(lambda entry, why: restore(entry), "is restored"),
+            refusals=(CannotModerate,),
             title="Restore results",
             explanation="They are ranked again; those that their teams keep back stay private:",
             button="Restore",
@@ -97,7 +98,7 @@ class EntryAdmin(ReadOnlyAdmin):
     def unpublish(self, request: HttpRequest, entries: QuerySet[Entry]) -> HttpResponse | None:
         """Take the chosen entries off their boards."""
         return ask(
-            self, request, entries, _moderated(unpublish, "is off the board"),
+            self, request, entries, _moderation(unpublish, "is off the board"), refusals=(CannotModerate,),
             title="Un-publish results",
             explanation="Nothing of them stays on boards. Their teams see the reason:",
             button="Un-publish",
@@ -105,14 +106,11 @@ class EntryAdmin(ReadOnlyAdmin):
         )  # fmt: skip
 
 
-def _moderated(verb: Callable[[Entry, str], Entry], done: str) -> Callable[[Entry, Mapping[str, Any]], str]:
-    """The verb as an action's act, with its refusals for the curator to read."""
+def _moderation(verb: Callable[[Entry, str], Entry], done: str) -> Callable[[Entry, Mapping[str, Any]], str]:
+    """The verb as an action's act."""
 
-    def act(entry: Entry, said: Mapping[str, Any]) -> str:
-        try:
-            verb(entry, said["why"])
-        except CannotModerate as error:
-            raise NotDone(str(error)) from error
+    def act(entry: Entry, values: Mapping[str, Any]) -> str:
+        verb(entry, values["why"])
         return f"{entry} {done}."
 
     return act

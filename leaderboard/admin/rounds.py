@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from leaderboard.admin.base import CurationAdmin
 from leaderboard.admin.forms import CurationForm
-from leaderboard.admin.pages import NotDone, ask
+from leaderboard.admin.pages import ask
 from leaderboard.models import Round
 from leaderboard.rounds.lifecycle import NotYet, check_round, datasets_of, follow_places, reveal
 from leaderboard.rounds.presentation import described
@@ -67,8 +67,8 @@ class RoundAdmin(CurationAdmin):
     @admin.display(description="phase")
     def phase(self, row: Round) -> str:
         """Where it is now, and what comes next."""
-        found = described(row, timezone.now())
-        return f"{found.label}: {found.next}"
+        description = described(row, timezone.now())
+        return f"{description.label}: {description.next}"
 
     @admin.display(description="of")
     def of(self, row: Round) -> str:
@@ -106,10 +106,7 @@ class RoundAdmin(CurationAdmin):
         """Reveal, after asking why."""
 
         def act(row: Round, values: Mapping[str, Any]) -> str:
-            try:
-                reveal(row)
-            except NotYet as error:
-                raise NotDone(str(error)) from error
+            reveal(row)
             return f"{row} is revealed."
 
         return ask(
@@ -117,5 +114,5 @@ class RoundAdmin(CurationAdmin):
             title="Reveal results",
             explanation="The round ends for good: teams get their scores by topic where it gives these, runs that fed "
             "a pool are marked, and of a competition the private part comes onto the board. It cannot be taken back.",
-            button="Reveal", danger=True,
+            button="Reveal", danger=True, refusals=(NotYet,),
         )  # fmt: skip

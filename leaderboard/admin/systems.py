@@ -24,6 +24,7 @@ class SystemAdmin(ExchangeAdmin):
     list_select_related = ("team", "source")
     search_fields = ("name", "slug", "team__name")
     readonly_fields = ("slug", "team", "source", "created_at")
+    may_add = may_delete = False  # systems come with submissions, and results stand on them
     # Not autocomplete_fields: select2 sets styles inline, which the CSP refuses.
     raw_id_fields = ("variant_of",)
 
@@ -35,14 +36,6 @@ class SystemAdmin(ExchangeAdmin):
         """Save, so that its entries and every cached page follow."""
         super().save_model(request, obj, form, change)
         system_changed(obj)
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        """Systems come with submissions."""
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: System | None = None) -> bool:
-        """Not by hand: results stand on them."""
-        return False
 
 
 @admin.register(Source)

@@ -23,7 +23,7 @@ from django.template.response import TemplateResponse
 from leaderboard.admin.base import CurationAdmin, curator
 from leaderboard.admin.forms import CurationForm
 from leaderboard.admin.pages import NotDone, ask, require
-from leaderboard.admin.waiting import SOURCES, Waiting
+from leaderboard.admin.site import SOURCES, Waiting
 from leaderboard.core.audit import acting, record
 from leaderboard.models import User
 from submissions.accounts.approval import approve_account, waiting_accounts

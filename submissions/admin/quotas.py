@@ -12,7 +12,7 @@ from django.utils.html import format_html
 
 from leaderboard.admin.base import CurationAdmin, ReadOnlyAdmin, reason_of
 from leaderboard.admin.pages import NotDone, ask, require
-from leaderboard.admin.waiting import SOURCES, Waiting
+from leaderboard.admin.site import SOURCES, Waiting
 from submissions.models import Flag, QuotaException, QuotaUse
 from submissions.quotas.curating import give_back
 from submissions.quotas.flags import figures_of, settle_flag

@@ -16,7 +16,7 @@ from django.template.response import TemplateResponse
 
 from leaderboard.admin.base import CurationAdmin, curator
 from leaderboard.admin.pages import NotDone, ask, require
-from leaderboard.admin.waiting import SOURCES, Waiting
+from leaderboard.admin.site import SOURCES, Waiting
 from leaderboard.models import Membership, Team, User
 from leaderboard.results.history.revisions import lock_boards
 from leaderboard.results.publishing import boards_of_team, team_changed

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from evaluation.core.problems import number_of
-from leaderboard.admin.tables import TABLES, read_table, store_table, try_table
+from leaderboard.admin.exchange import TABLES, read_table, store_table, try_table
 from leaderboard.management.curating import CurationCommand, problem_line
 
 

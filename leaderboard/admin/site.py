@@ -1,18 +1,27 @@
-"""What waits for a curator, at the head of the admin's first page."""
+"""The admin site: its first page with what waits for a curator, and its way in.
+
+The way in is the site's own sign-in, and the second factor where staff need one: curation has no form of its own.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from django.contrib import admin
+from allauth.mfa.models import Authenticator
+from django.conf import settings
+from django.contrib import admin, messages
+from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from django.utils import timezone
+from django.utils.http import url_has_allowed_host_and_scheme, urlencode
+from django.views.decorators.cache import never_cache
 
-from leaderboard.models import Challenge, JudgementImport, Rescore, Round
+from leaderboard.models import Challenge, JudgementImport, Rescore, Round, User
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +72,15 @@ SOURCES = [_own]
 
 def waiting_for(request: HttpRequest) -> list[dict[str, Any]]:
     """What waits of all that this person may see: how many, in words, and where."""
-    found = []
+    waiting = []
     for each in (each for source in SOURCES for each in source()):
         options = each.rows.model._meta
         if request.user.has_perm(f"{options.app_label}.view_{options.model_name}") and (
             count := each.rows.count()
         ):
             words = each.one if count == 1 else each.several
-            found.append({"count": count, "words": words, "address": each.address})
-    return found
+            waiting.append({"count": count, "words": words, "address": each.address})
+    return waiting
 
 
 _index = admin.site.index
@@ -82,5 +91,32 @@ def index(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> 
     return _index(request, {**(extra_context or {}), "waiting": waiting_for(request)})
 
 
-admin.site.index = index  # type: ignore[method-assign]
+@never_cache
+def login(request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
+    """Send on: to sign in, to set up or show a second factor, or to where somebody wanted to go."""
+    wanted = request.GET.get("next") or request.POST.get("next") or ""
+    own = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
+    if not own or wanted.startswith(reverse("admin:login")):
+        wanted = reverse("admin:index")
+    query = urlencode({"next": wanted})
+    person = request.user
+    if not isinstance(person, User):
+        return redirect(f"{reverse('account_login')}?{query}")
+    if not (person.is_active and person.is_staff):
+        raise PermissionDenied
+    if person.curates:
+        return HttpResponseRedirect(wanted)  # an address, and no name of a view
+    if Authenticator.objects.filter(user=person, type=Authenticator.Type.TOTP).exists():
+        return redirect(f"{reverse('mfa_reauthenticate')}?{query}")
+    messages.warning(request, "Curation needs a second factor. Set one up here, then go on.")
+    return redirect("mfa_activate_totp")
+
+
+admin.site.site_header = f"{settings.SITE_NAME} curation"
+admin.site.site_title = settings.SITE_NAME
+admin.site.index_title = "Curation"
 admin.site.index_template = "admin/curation_index.html"
+admin.site.index = index  # type: ignore[method-assign]
+# One sign-in page, with its limits on attempts and its second factor.
+admin.site.login = login  # type: ignore[method-assign]
+admin.site.has_permission = lambda request: getattr(request.user, "curates", False)  # type: ignore[method-assign]
