@@ -13,9 +13,9 @@ from leaderboard.boards.exports import FORMATS
 from leaderboard.systems.redirects import follow_merged
 from leaderboard.views import (
     boards,
-    efficiency,
     exchange,
     exports,
+    health,
     news,
     past,
     public,
@@ -27,14 +27,11 @@ from leaderboard.views import (
 from leaderboard.views.compare import compare_systems
 from leaderboard.views.figures import figure, figure_json, figures
 from leaderboard.views.files import dataset_file, favicon
-from leaderboard.views.health import healthz
-from leaderboard.views.people import author, badge_data, badge_svg
-from leaderboard.views.readiness import readyz
 from leaderboard.views.security_txt import security_txt
 
-handler404 = "leaderboard.views.not_found.not_found"
+handler404 = "leaderboard.views.errors.not_found"
 handler500 = "leaderboard.core.http.errors.server_error"
-handler429 = "leaderboard.views.too_many.too_many"  # asked for by allauth
+handler429 = "leaderboard.views.errors.too_many"  # asked for by allauth
 
 register_converter(past.MomentConverter, "moment")
 
@@ -51,9 +48,9 @@ pages = [
     path("benchmarks/<slug:slug>/", boards.benchmark, name="benchmark"),
     path("compare/", compare_systems, name="compare"),
     path("systems/<slug:slug>/", follow_merged(public.system), name="system"),
-    path("systems/<slug:slug>/badge.svg", follow_merged(badge_svg), name="system_badge"),
-    path("systems/<slug:slug>/badge.json", follow_merged(badge_data), name="system_badge_data"),
-    path("authors/<str:slug>/", author, name="author"),
+    path("systems/<slug:slug>/badge.svg", follow_merged(public.badge_svg), name="system_badge"),
+    path("systems/<slug:slug>/badge.json", follow_merged(public.badge_data), name="system_badge_data"),
+    path("authors/<str:slug>/", public.author, name="author"),
     path("systems/<slug:slug>/mteb.zip", follow_merged(exchange.system_mteb), name="system_mteb"),
     path(
         "systems/<slug:slug>/eval_results.yaml",
@@ -74,14 +71,19 @@ pages = [
     path("news/", news.news_page, name="news"),
     path("news/atom.xml", news.atom, name="news_atom"),
     path("measures/", reference.measures, name="measures"),
-    path("efficiency/", efficiency.efficiency, name="efficiency"),
+    path("efficiency/", reference.efficiency, name="efficiency"),
     path("formats/", reference.formats, name="formats"),
 ]
 
 #: board.csv, board.json and others, beside the page of the board.
 board_exports = [
-    path(f"{kind}s/<slug:slug>/board.{ending}", view, {"ending": ending}, name=f"{kind}_{ending}")
-    for kind, view in (("dataset", exports.dataset), ("benchmark", exports.benchmark))
+    path(
+        f"{kind}s/<slug:slug>/board.{ending}",
+        exports.export,
+        {"kind": kind, "ending": ending},
+        name=f"{kind}_{ending}",
+    )
+    for kind in ("dataset", "benchmark")
     for ending in FORMATS
 ]
 
@@ -122,7 +124,7 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("favicon.ico", favicon, name="favicon"),
     path(".well-known/security.txt", security_txt, name="security-txt"),
-    path("healthz", healthz, name="healthz"),
-    path("readyz", readyz, name="readyz"),
+    path("healthz", health.healthz, name="healthz"),
+    path("readyz", health.readyz, name="readyz"),
     path("", include("submissions.urls")),
 ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
-from typing import Any, Literal
+from functools import wraps
+from typing import Any, Literal, ParamSpec
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
@@ -14,12 +15,19 @@ from django.utils.cache import patch_vary_headers
 from leaderboard.boards.exports import FORMATS, Cited
 from leaderboard.boards.model import Board
 from leaderboard.boards.state import BoardState
-from leaderboard.core.cache.pages import Asked
+from leaderboard.core.cache.pages import Asked, View
 from leaderboard.core.http.api_errors import unknown_choice
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.http.site_url import absolute
+from leaderboard.results.history import entry_rows
 
 Kind = Literal["dataset", "benchmark"]
+P = ParamSpec("P")
+
+
+def site_revision(**_: object) -> str:
+    """The revision of the whole site, for pages that show more than one board, whatever their arguments."""
+    return entry_rows.site_revision()
 
 
 def view_of(request: HttpRequest) -> Asked | None:
@@ -68,6 +76,19 @@ def board_page(
         response = render(request, template, {**context(), **board})
     patch_vary_headers(response, ["HX-Request", "HX-History-Restore-Request"])
     return response
+
+
+def refusing(view: View[P]) -> View[P]:
+    """Answer 400 where the address of a view asks for what its board does not have."""
+
+    @wraps(view)
+    def answer(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
+        try:
+            return view(request, *args, **kwargs)
+        except UnknownChoice as error:
+            return refused(request, error)
+
+    return answer
 
 
 def refused(request: HttpRequest, error: UnknownChoice) -> HttpResponse:

@@ -14,7 +14,6 @@ from leaderboard.boards.awaiting import awaiting
 from leaderboard.boards.dataset_details import details
 from leaderboard.boards.state import BoardState
 from leaderboard.core.cache.pages import kept_page, with_address
-from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.http.site_url import site_address
 from leaderboard.core.permissions import may_judge
 from leaderboard.core.viewer import own_teams
@@ -28,18 +27,16 @@ from leaderboard.results.publishing import published_statistics
 from leaderboard.rounds.lifecycle import announced, governing, of_benchmark
 from leaderboard.rounds.presentation import why_shut
 from leaderboard.views.board_context import board_context
-from leaderboard.views.board_views import board_page, permalink, refused, view_of
+from leaderboard.views.board_views import board_page, permalink, refusing, view_of
 
 
 @require_safe
 @kept_page(entry_rows.dataset_revision, with_address(view_of))
+@refusing
 def dataset(request: HttpRequest, slug: str) -> HttpResponse:
     """A dataset: what it is, what it offers, and its board."""
-    try:
-        state = BoardState.read(request.GET)
-        page = pages.dataset_page(slug, state, own_teams(request))
-    except UnknownChoice as error:
-        return refused(request, error)
+    state = BoardState.read(request.GET)
+    page = pages.dataset_page(slug, state, own_teams(request))
     if page is None:
         raise Http404
     dataset = page.dataset
@@ -79,27 +76,19 @@ def dataset(request: HttpRequest, slug: str) -> HttpResponse:
 def _files(request: HttpRequest, dataset: dict[str, Any]) -> list[Any]:
     if dataset["current_version_id"] is None:
         return []
-    needed = (
-        "hidden",
-        "documents_visibility",
-        "queries_visibility",
-        "current_version__id",
-        "current_qrels__split",
-    )
-    rows = Dataset.objects.select_related("current_version", "current_qrels").only(*needed)
-    row = rows.get(pk=dataset["pk"])
-    return offered_files(row, request.user)
+    visibility = "hidden", "documents_visibility", "queries_visibility"
+    rows = Dataset.objects.select_related("current_version", "current_qrels")
+    rows = rows.only(*visibility, "current_version__id", "current_qrels__split")
+    return offered_files(rows.get(pk=dataset["pk"]), request.user)
 
 
 @require_safe
 @kept_page(entry_rows.benchmark_revision, view_of)
+@refusing
 def benchmark(request: HttpRequest, slug: str) -> HttpResponse:
     """A benchmark: systems × datasets for one measure."""
-    try:
-        state = BoardState.read(request.GET)
-        page = pages.benchmark_page(slug, state, own_teams(request))
-    except UnknownChoice as error:
-        return refused(request, error)
+    state = BoardState.read(request.GET)
+    page = pages.benchmark_page(slug, state, own_teams(request))
     if page is None:
         raise Http404
     around = {

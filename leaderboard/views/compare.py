@@ -26,19 +26,15 @@ from leaderboard.core.cache.pages import Asked, kept_page
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.core.text import numbers
 from leaderboard.models import Entry
-from leaderboard.results.history import entry_rows
+from leaderboard.views.board_views import site_revision
 
 #: The systems that there are, and how a page offers them: on a large site this takes longer than all the rest.
 _offered: Remembered[tuple[dict[str, SystemChoice], SafeString]] = Remembered(1)
 
 
-def _revision() -> str:
-    return entry_rows.site_revision()
-
-
 def _systems() -> tuple[dict[str, SystemChoice], SafeString]:
     """Those that can be compared, and the options of the list to choose from. Kept half as long as a page."""
-    revision = _revision()
+    revision = site_revision()
     found = _offered.get(revision)
     if found is None:
         choices = system_choices()
@@ -57,7 +53,7 @@ def _variant(request: HttpRequest) -> Asked | None:
 
 
 @require_safe
-@kept_page(_revision, _variant)
+@kept_page(site_revision, _variant)
 def compare_systems(request: HttpRequest) -> HttpResponse:
     """Systems side by side: per dataset, and query by query where judgements are open."""
     choices, options = _systems()

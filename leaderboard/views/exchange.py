@@ -20,15 +20,10 @@ from leaderboard.datasets.files import offered_files
 from leaderboard.models import Dataset, Entry, System
 from leaderboard.models.results import EntryQuerySet
 from leaderboard.results import citations
-from leaderboard.results.history import entry_rows
-
-
-def _revision(**_: object) -> str:
-    return entry_rows.site_revision()
-
+from leaderboard.views.board_views import site_revision
 
 #: Every answer names addresses of the site.
-_asked = with_address()
+_kept = kept_page(site_revision, with_address())
 
 
 def _system(slug: str) -> System:
@@ -44,7 +39,7 @@ def _attached(content: str | bytes, content_type: str, name: str) -> HttpRespons
 
 
 @require_safe
-@kept_page(_revision, _asked)
+@_kept
 def system_mteb(request: HttpRequest, slug: str) -> HttpResponse:
     """The system's results as MTEB's results repository has them: a zip."""
     system = _system(slug)
@@ -54,7 +49,7 @@ def system_mteb(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_safe
-@kept_page(_revision, _asked)
+@_kept
 def system_eval_results(request: HttpRequest, slug: str) -> HttpResponse:
     """The system's results as Hugging Face's model pages take them."""
     system = _system(slug)
@@ -65,7 +60,7 @@ def system_eval_results(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_safe
-@kept_page(_revision, _asked)
+@_kept
 def system_bibtex(request: HttpRequest, slug: str) -> HttpResponse:
     """What to cite for the system: its own BibTeX or its source's, else its authors, else its page."""
     _system(slug)
@@ -75,7 +70,7 @@ def system_bibtex(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_safe
-@kept_page(_revision, _asked)
+@_kept
 def dataset_croissant(request: HttpRequest, slug: str) -> HttpResponse:
     """The dataset as Croissant 1.1, with what everyone may download, whoever asks."""
     datasets = Dataset.objects.exclude(state=Dataset.State.PREPARING)

@@ -14,15 +14,13 @@ from leaderboard.boards.state import BoardState
 from leaderboard.core.cache.pages import Asked, kept_page, with_address
 from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.results.history import entry_rows
-from leaderboard.views.board_views import Kind, cited, refused
+from leaderboard.views.board_views import Kind, cited, refusing
+
+_REVISIONS = {"dataset": entry_rows.dataset_revision, "benchmark": entry_rows.benchmark_revision}
 
 
-def _dataset_revision(slug: str, **_: object) -> str:
-    return entry_rows.dataset_revision(slug)
-
-
-def _benchmark_revision(slug: str, **_: object) -> str:
-    return entry_rows.benchmark_revision(slug)
+def _revision(slug: str, kind: Kind, **_: object) -> str:
+    return _REVISIONS[kind](slug)
 
 
 def _view_of_export(request: HttpRequest) -> Asked | None:
@@ -39,25 +37,12 @@ export_asked = with_address(_view_of_export)
 
 
 @require_safe
-@kept_page(_dataset_revision, export_asked)
-def dataset(request: HttpRequest, slug: str, ending: str) -> HttpResponse:
-    """The dataset's board as one of FORMATS."""
-    return _exported(request, "dataset", slug, ending)
-
-
-@require_safe
-@kept_page(_benchmark_revision, export_asked)
-def benchmark(request: HttpRequest, slug: str, ending: str) -> HttpResponse:
-    """The benchmark's board as one of FORMATS."""
-    return _exported(request, "benchmark", slug, ending)
-
-
-def _exported(request: HttpRequest, kind: Kind, slug: str, ending: str) -> HttpResponse:
-    try:
-        state = whole(request)
-        page = pages.dataset_page(slug, state) if kind == "dataset" else pages.benchmark_page(slug, state)
-    except UnknownChoice as error:
-        return refused(request, error)
+@kept_page(_revision, export_asked)
+@refusing
+def export(request: HttpRequest, slug: str, kind: Kind, ending: str) -> HttpResponse:
+    """The board of a dataset or benchmark as one of FORMATS."""
+    state = whole(request)
+    page = pages.dataset_page(slug, state) if kind == "dataset" else pages.benchmark_page(slug, state)
     if page is None:
         raise Http404
     about = cited(request, kind, slug, page.board.title, page.at)

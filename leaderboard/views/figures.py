@@ -16,14 +16,9 @@ from leaderboard.datasets import lists
 from leaderboard.figures.model import FigureRequest, NoSubject, benchmarks_for, datasets_for
 from leaderboard.figures.registry import FIGURES
 from leaderboard.models import Benchmark, Dataset
-from leaderboard.results.history import entry_rows
-from leaderboard.views.boards import refused
+from leaderboard.views.board_views import refusing, site_revision
 
 P = ParamSpec("P")
-
-
-def _revision(**_: str) -> str:
-    return entry_rows.site_revision()
 
 
 def _variant(request: HttpRequest) -> Asked | None:
@@ -42,12 +37,11 @@ def _variant(request: HttpRequest) -> Asked | None:
 def _answering(view: View[P]) -> View[P]:
     """400 for what a figure does not have, 404 for a page that there is not."""
 
+    @refusing
     @wraps(view)
     def answer(request: HttpRequest, /, *args: P.args, **kwargs: P.kwargs) -> HttpResponse:
         try:
             return view(request, *args, **kwargs)
-        except UnknownChoice as error:
-            return refused(request, error)
         except NoSubject:
             raise Http404 from None
 
@@ -61,7 +55,7 @@ def _asked(request: HttpRequest, slug: str) -> FigureRequest:
 
 
 @require_safe
-@kept_page(_revision, _variant)
+@kept_page(site_revision, _variant)
 @_answering
 def figure_json(request: HttpRequest, slug: str) -> HttpResponse:
     """A figure as plotly's data and layout, with its caption and its table."""
@@ -70,7 +64,7 @@ def figure_json(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_safe
-@kept_page(_revision, _variant)
+@kept_page(site_revision, _variant)
 @_answering
 def figure(request: HttpRequest, slug: str) -> HttpResponse:
     """A page for one figure: the picture, its table, and what may be chosen."""
@@ -115,7 +109,7 @@ def _board(asked: FigureRequest) -> str:
 
 
 @require_safe
-@kept_page(_revision)
+@kept_page(site_revision)
 def figures(request: HttpRequest) -> HttpResponse:
     """What each figure shows, and where it is."""
     return render(

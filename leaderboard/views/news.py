@@ -20,11 +20,7 @@ from leaderboard.boards import news
 from leaderboard.core.cache.pages import Asked, kept_page, with_address
 from leaderboard.core.text.numbers import parse_number
 from leaderboard.core.text.plain import for_xml
-from leaderboard.results.history import entry_rows
-
-
-def _revision(**_: object) -> str:
-    return entry_rows.site_revision()
+from leaderboard.views.board_views import site_revision
 
 
 def _number(request: HttpRequest) -> int:
@@ -38,7 +34,7 @@ def _asked(request: HttpRequest) -> Asked:
 
 
 @require_safe
-@kept_page(_revision, _asked)
+@kept_page(site_revision, _asked)
 def news_page(request: HttpRequest) -> HttpResponse:
     """What changed, by day."""
     page, items = news.news_page(_number(request))
@@ -84,9 +80,7 @@ class NewsFeed(_Feed):
         """Who publishes it: Atom wants an author, and an entry without one of its own has its feed's."""
         return settings.SITE_NAME
 
-    def subtitle(self) -> str:
-        """What it is about."""
-        return "New datasets, results, withdrawals and reported figures."
+    subtitle = "New datasets, results, withdrawals and reported figures."
 
     def items(self) -> Sequence[news.Item]:
         """The newest ones."""
@@ -115,16 +109,15 @@ class NewsFeed(_Feed):
         """When."""
         return item.at
 
-    def item_updateddate(self, item: news.Item) -> datetime.datetime:
-        """When; an item never changes."""
-        return item.at
+    #: An item never changes.
+    item_updateddate = item_pubdate
 
 
 _feed = NewsFeed()
 
 
 @require_safe
-@kept_page(_revision, with_address())
+@kept_page(site_revision, with_address())
 def atom(request: HttpRequest) -> HttpResponse:
     """The feed."""
     return _feed(request)

@@ -19,10 +19,9 @@ from leaderboard.boards.exports.cited import MOMENT
 from leaderboard.boards.pages import bibtex_of
 from leaderboard.boards.state import BoardState
 from leaderboard.core.cache.pages import is_nobody, kept_page
-from leaderboard.core.http.choices import UnknownChoice
 from leaderboard.results.history.past import end_of
 from leaderboard.views.board_context import board_context
-from leaderboard.views.board_views import Kind, board_page, cited, permalink, refused, view_of
+from leaderboard.views.board_views import Kind, board_page, cited, permalink, refusing, view_of
 from leaderboard.views.exports import export_asked, exported, whole
 
 #: Seconds for which browsers and proxies may keep a past board without asking: only the reason why a row was taken off
@@ -77,13 +76,11 @@ def _key(slug: str, at: datetime.datetime, kind: Kind, **_: object) -> str:
 @require_safe
 @_long_kept
 @kept_page(_key, view_of)
+@refusing
 def board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) -> HttpResponse:
     """The board as of `at`, in the view of the query string."""
-    try:
-        state = BoardState.read(request.GET)
-        page = _READERS[kind](slug, state, at)
-    except UnknownChoice as error:
-        return refused(request, error)
+    state = BoardState.read(request.GET)
+    page = _READERS[kind](slug, state, at)
     if page is None:
         return _no_board(request, slug, at, kind)
     path = permalink(kind, slug, at)
@@ -102,12 +99,10 @@ def board(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind) ->
 @require_safe
 @_long_kept
 @kept_page(_key, export_asked)
+@refusing
 def export(request: HttpRequest, slug: str, at: datetime.datetime, kind: Kind, ending: str) -> HttpResponse:
     """The same board as one of FORMATS."""
-    try:
-        page = _READERS[kind](slug, whole(request), at)
-    except UnknownChoice as error:
-        return refused(request, error)
+    page = _READERS[kind](slug, whole(request), at)
     if page is None:
         return _no_board(request, slug, at, kind)
     about = cited(request, kind, slug, page.board.title, at)

@@ -1,19 +1,25 @@
-"""Pages around the boards: home, lists, systems, teams."""
+"""Pages around the boards: home, lists, systems with their badges, teams, people by name."""
 
 from __future__ import annotations
 
-from django.http import Http404, HttpRequest, HttpResponse
+from collections.abc import Callable
+from functools import wraps
+
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from leaderboard.boards import formatting, pages
 from leaderboard.boards.state import BoardState
 from leaderboard.boards.system import costs, page, tables
+from leaderboard.boards.system.authors import author_facts
+from leaderboard.boards.system.badges import Badge, as_shields, as_svg, badge_of
 from leaderboard.boards.system.history import system_more
 from leaderboard.boards.system.team import team_facts
 from leaderboard.boards.system.word_pieces import LABEL as WORD_PIECES
-from leaderboard.core.cache.pages import kept_page, with_address
+from leaderboard.core.cache.pages import Asked, kept_page, with_address
 from leaderboard.core.http.site_url import site_address
+from leaderboard.core.measures import canonical_name
 from leaderboard.core.text.baselines import several_baselines
 from leaderboard.datasets import lists
 from leaderboard.results.history import entry_rows
@@ -22,17 +28,14 @@ from leaderboard.rounds.lifecycle import not_over
 from leaderboard.systems.challenges import challenges_of
 from leaderboard.systems.corrections import corrections_of
 from leaderboard.systems.provenance import made_by
+from leaderboard.views.board_views import site_revision
 
 #: How many rows of the first board the home page shows.
 HOME_ROWS = 5
 
 
-def _site(**_: str) -> str:
-    return entry_rows.site_revision()
-
-
 @require_safe
-@kept_page(_site)
+@kept_page(site_revision)
 def home(request: HttpRequest) -> HttpResponse:
     """What this is, the boards, and the newest results."""
     benchmarks = lists.benchmarks()
@@ -53,7 +56,7 @@ def home(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@kept_page(_site)
+@kept_page(site_revision)
 def datasets(request: HttpRequest) -> HttpResponse:
     """All datasets with their statistics."""
     return render(
@@ -64,7 +67,7 @@ def datasets(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@kept_page(_site)
+@kept_page(site_revision)
 def benchmarks(request: HttpRequest) -> HttpResponse:
     """All benchmarks."""
     return render(
@@ -107,10 +110,59 @@ def system(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_safe
-@kept_page(_site)
+@kept_page(site_revision)
 def team(request: HttpRequest, slug: str) -> HttpResponse:
     """A team and its systems."""
     facts = team_facts(slug)
     if facts is None:
         raise Http404
     return render(request, "leaderboard/team.html", {"section": "team", "team": facts})
+
+
+def _which_badge(request: HttpRequest) -> Asked:
+    return Asked(f"{request.GET.get('dataset', '')}\n{request.GET.get('measure', '')}")
+
+
+@require_safe
+@kept_page(site_revision)
+def author(request: HttpRequest, slug: str) -> HttpResponse:
+    """A person's systems and publications."""
+    facts = author_facts(slug)
+    if facts is None:
+        raise Http404
+    return render(request, "leaderboard/author.html", {"section": "author", "author": facts})
+
+
+def _shown_elsewhere(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+    """A picture that other sites may show on their pages."""
+
+    @wraps(view)
+    def answer(request: HttpRequest, slug: str) -> HttpResponse:
+        response = view(request, slug=slug)
+        response.headers["Cross-Origin-Resource-Policy"] = "cross-origin"
+        return response
+
+    return answer
+
+
+@require_safe
+@_shown_elsewhere
+@kept_page(site_revision, _which_badge)
+def badge_svg(request: HttpRequest, slug: str) -> HttpResponse:
+    """A system's place on a dataset's board, as a picture."""
+    return HttpResponse(as_svg(_badge(request, slug)), content_type="image/svg+xml")
+
+
+@require_safe
+@kept_page(site_revision, _which_badge)
+def badge_data(request: HttpRequest, slug: str) -> HttpResponse:
+    """The same for shields.io."""
+    return JsonResponse(as_shields(_badge(request, slug)))
+
+
+def _badge(request: HttpRequest, slug: str) -> Badge:
+    measure = canonical_name(request.GET.get("measure", ""))
+    badge = badge_of(slug, request.GET.get("dataset", ""), measure)
+    if badge is None:
+        raise Http404
+    return badge

@@ -1,21 +1,25 @@
-"""Pages that say how numbers are made and what files look like."""
+"""Pages that say how numbers are made, how costs are measured, and what files look like."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from evaluation.archives.compression import Limits
 from evaluation.checkpoints.codes import CODES
 from evaluation.core.problems import PROBLEM_CODES, codes_about
+from evaluation.efficiency import protocol
 from evaluation.execution.failures import MODEL_FAILURES
 from evaluation.measures import DEFAULT_MEASURES, FAMILIES, SPEC_VERSION, Family
 from evaluation.statistics.ladder import PUBLIC_STEP, STEP
+from leaderboard.boards.columns.costs import BETWEEN_JOBS, COSTS, OFF, OVER_STORED_RUNS
 from leaderboard.core.cache.pages import kept_page
+from leaderboard.models import HardwareClass
 from leaderboard.results.publishing import HIDDEN_DECIMALS
 
 
@@ -23,27 +27,17 @@ def _fixed(**_: str) -> str:
     return SPEC_VERSION
 
 
-class Explained(NamedTuple):
-    """A family of measures as its page tells it."""
-
-    label: str
-    description: str
-    definition: str
-    source: str
-    spellings: list[str]
-    higher_is_better: bool
-
-
-def _explained(family: Family) -> Explained:
+def _described(family: Family) -> dict[str, Any]:
+    """A family of measures as its page shows it."""
     cutoff = {"required": "@k", "optional": "", "none": ""}[family.cutoff]
-    return Explained(
-        label=family.name + (f"({family.parameter})" if family.parameter else "") + cutoff,
-        description=family.description,
-        definition=family.definition,
-        source=family.source,
-        spellings=[alias.format(k="k") for alias in family.aliases],
-        higher_is_better=family.higher_is_better,
-    )
+    return {
+        "label": family.name + (f"({family.parameter})" if family.parameter else "") + cutoff,
+        "description": family.description,
+        "definition": family.definition,
+        "source": family.source,
+        "spellings": [alias.format(k="k") for alias in family.aliases],
+        "higher_is_better": family.higher_is_better,
+    }
 
 
 @require_safe
@@ -52,7 +46,7 @@ def measures(request: HttpRequest) -> HttpResponse:
     """Every measure with its names, formula and source, and the rules that all of them follow."""
     context = {
         "section": "measures",
-        "families": [_explained(family) for family in FAMILIES.values()],
+        "families": [_described(family) for family in FAMILIES.values()],
         "default_measures": DEFAULT_MEASURES,
         "specification": SPEC_VERSION,
         "hidden_decimals": HIDDEN_DECIMALS,
@@ -82,3 +76,40 @@ def formats(request: HttpRequest) -> HttpResponse:
         "at_once": settings.VALIDATE_AT_ONCE_BYTES,
     }
     return render(request, "leaderboard/formats.html", context)
+
+
+@require_safe
+def efficiency(request: HttpRequest) -> HttpResponse:
+    """Protocol, columns, hardware classes and prices. Two queries."""
+    context = {
+        "section": "measures",
+        "protocol": {
+            "name": protocol.PROTOCOL,
+            "depth": protocol.DEPTH,
+            "warm_up": protocol.WARM_UP_SEARCHES,
+            "searches": protocol.TIMED_SEARCHES,
+            "most_queries": protocol.BATCHED_QUERIES,
+            "batch": protocol.BATCH,
+            "whole": protocol.WHOLE,
+            "beside": protocol.OF_VARIANT,
+            "groups": protocol.GROUPS,
+            "settled": 100 * protocol.SETTLED,
+            "off": 100 * OFF,
+            "between_jobs": 100 * BETWEEN_JOBS,
+        },
+        "costs": COSTS,
+        "over_stored_runs": OVER_STORED_RUNS,
+        "machines": _machines(),
+    }
+    return render(request, "leaderboard/efficiency.html", context)
+
+
+def _machines() -> list[dict[str, Any]]:
+    """Every hardware class with its prices, the newest first; the one that is valid today is marked."""
+    today = timezone.now().date()
+    machines = []
+    for machine in HardwareClass.objects.prefetch_related("prices").order_by("name", "-created_at"):
+        prices = sorted(machine.prices.all(), key=lambda price: price.valid_from, reverse=True)
+        valid = next((price for price in prices if price.valid_from <= today), None)
+        machines.append({"machine": machine, "prices": [(price, price == valid) for price in prices]})
+    return machines
