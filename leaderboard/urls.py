@@ -7,7 +7,6 @@ from django.urls import include, path, register_converter
 
 from leaderboard.api import boards as board_api
 from leaderboard.api import documents
-from leaderboard.api.files import DatasetFiles
 from leaderboard.api.rounds import RoundsView, RoundView
 from leaderboard.boards.exports import FORMATS
 from leaderboard.systems.redirects import follow_merged
@@ -106,7 +105,7 @@ api_calls = [
     path("datasets/", board_api.DatasetsView.as_view(), name="api-datasets"),
     path("datasets/<slug:slug>/", board_api.DatasetView.as_view(), name="api-dataset"),
     path("datasets/<slug:slug>/board/", board_api.dataset_board, name="api-dataset-board"),
-    path("datasets/<slug:slug>/files/", DatasetFiles.as_view(), name="api-dataset-files"),
+    path("datasets/<slug:slug>/files/", board_api.DatasetFilesView.as_view(), name="api-dataset-files"),
     path("benchmarks/", board_api.BenchmarksView.as_view(), name="api-benchmarks"),
     path("benchmarks/<slug:slug>/board/", board_api.benchmark_board, name="api-benchmark-board"),
     path("systems/<slug:slug>/", follow_merged(board_api.SystemView.as_view()), name="api-system"),

@@ -11,7 +11,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.fields import SkipField
 
-from leaderboard.api.fields import Answer, shape
+from leaderboard.api.fields import AddressField, Answer, shape
 from leaderboard.boards.awaiting import AwaitingRun
 from leaderboard.boards.dataset_details import Example, JudgedVersion, Snippet
 from leaderboard.boards.pages import Tombstone
@@ -43,8 +43,8 @@ def _texts(**options: Any) -> serializers.ListField:
     return serializers.ListField(child=serializers.CharField(), **options)
 
 
-def _scores(told: str) -> serializers.DictField:
-    return serializers.DictField(child=serializers.FloatField(), help_text=told)
+def _scores(text: str) -> serializers.DictField:
+    return serializers.DictField(child=serializers.FloatField(), help_text=text)
 
 
 StatisticsSerializer = shape(
@@ -79,6 +79,17 @@ CertaintySettingsSerializer = shape(
         required=False, help_text="Whether it is of the board as it is now. Of one dataset's board alone."
     ),
 )
+
+
+class FileSerializer(Answer):
+    """One offered file."""
+
+    name = serializers.CharField(source="file.name")
+    kind = serializers.CharField(source="file.kind")
+    description = serializers.CharField(source="file.description")
+    size = serializers.IntegerField(source="file.size", help_text="Bytes, as downloaded.")
+    sha256 = serializers.CharField(source="file.sha256", help_text="Of the bytes as downloaded.")
+    url = AddressField(source="path")
 
 
 class DatasetSummarySerializer(Answer):

@@ -1,34 +1,38 @@
-"""The read API: datasets, benchmarks, systems, and boards in the view that the page's own query string asks for."""
+"""The read API: datasets and their files, benchmarks, systems, boards in the view that the query string asks for."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from django.http import Http404, HttpRequest
+from django.urls import reverse
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from leaderboard.api import answers
+from leaderboard.api.fields import ReadView
 from leaderboard.boards import exports, pages
 from leaderboard.boards.awaiting import awaiting
 from leaderboard.boards.dataset_details import details
 from leaderboard.boards.facets import OF_DATASETS
+from leaderboard.boards.pages import BenchmarkPage, DatasetPage
 from leaderboard.boards.state import FACETS, VIEWS, WEIGHED, BoardState
 from leaderboard.boards.system import page as system_page
 from leaderboard.boards.system.result import Result
 from leaderboard.core.cache.pages import Asked, kept_page
 from leaderboard.core.http.site_url import site_address
 from leaderboard.datasets import lists
+from leaderboard.datasets.files import offered_files
 from leaderboard.results.history import entry_rows
 from leaderboard.results.kinds import QUARANTINED
 from leaderboard.results.publishing import published_statistics
 from leaderboard.rounds.lifecycle import announced
 from leaderboard.systems.challenges import challenges_of
 from leaderboard.systems.corrections import corrections_of
-from leaderboard.views.board_views import cited
+from leaderboard.views.board_views import Kind, cited
 from leaderboard.views.exports import export_asked
+from leaderboard.views.files import visible_dataset
 
 #: The part of a path that names a dataset, benchmark or system.
 SLUG = OpenApiParameter("slug", str, OpenApiParameter.PATH, description="As in the address of its page.")
@@ -72,14 +76,16 @@ VIEW_PARAMETERS = [
     ),
 ]
 
-#: The example of a view in the documentation.
-_CURL = {"x-curl": "?measure=nDCG@10&architecture=dense"}
+#: What the documentation says of both kinds of boards, with an example of a view.
+_BOARD: dict[str, Any] = {
+    "parameters": VIEW_PARAMETERS,
+    "responses": answers.BoardSerializer,
+    "extensions": {"x-curl": "?measure=nDCG@10&architecture=dense"},
+}
 
 
-class DatasetsView(APIView):
+class DatasetsView(ReadView):
     """Every dataset."""
-
-    required_scope = "read"
 
     @extend_schema(operation_id="datasets", responses=answers.DatasetListSerializer)
     def get(self, request: Request) -> Response:
@@ -91,10 +97,8 @@ class DatasetsView(APIView):
         return Response(answers.DatasetListSerializer({"datasets": rows}).data)
 
 
-class DatasetView(APIView):
+class DatasetView(ReadView):
     """One dataset."""
-
-    required_scope = "read"
 
     @extend_schema(operation_id="dataset", parameters=[SLUG], responses=answers.DatasetSerializer)
     def get(self, request: Request, slug: str) -> Response:
@@ -110,7 +114,7 @@ class DatasetView(APIView):
             if name != "content_sha256" or dataset["current_version__content_sha256"]
         }
         more = details(dataset, [], site_address(request._request) + "/")
-        told = {
+        answer = {
             **dataset,
             "version": version if dataset["current_version_id"] else None,
             "statistics": published_statistics(statistics, hidden=dataset["hidden"]),
@@ -127,34 +131,42 @@ class DatasetView(APIView):
             "part_of": more.group.slug if more.group else None,
             "nearest": more.neighbours,
         }
-        return Response(answers.DatasetSerializer(told).data)
+        return Response(answers.DatasetSerializer(answer).data)
 
 
-class DatasetBoardView(APIView):
+def _board(request: Request, kind: Kind, slug: str, page: DatasetPage | BenchmarkPage | None) -> Response:
+    if page is None:
+        raise Http404
+    about = cited(request._request, kind, slug, page.board.title, page.at)
+    return Response(exports.to_json(page.board, about))
+
+
+class DatasetBoardView(ReadView):
     """The board of one dataset."""
 
-    required_scope = "read"
-
-    @extend_schema(
-        operation_id="dataset_board",
-        parameters=VIEW_PARAMETERS,
-        responses=answers.BoardSerializer,
-        extensions=_CURL,
-    )
+    @extend_schema(operation_id="dataset_board", **_BOARD)
     def get(self, request: Request, slug: str) -> Response:
         """The dataset's board in the view that the query string asks for, as on its page."""
-        page = pages.dataset_page(slug, BoardState.read(request.query_params).but(all_rows=True))
-        if page is None:
-            raise Http404
-        return Response(
-            exports.to_json(page.board, cited(request._request, "dataset", slug, page.board.title, page.at))
-        )
+        state = BoardState.read(request.query_params).but(all_rows=True)
+        return _board(request, "dataset", slug, pages.dataset_page(slug, state))
 
 
-class BenchmarksView(APIView):
+class DatasetFilesView(ReadView):
+    """The files that a dataset offers to whoever asks."""
+
+    @extend_schema(parameters=[SLUG], responses=answers.FileSerializer(many=True))
+    def get(self, request: Request, slug: str) -> Response:
+        """Queries, documents, ids, open judgements and example runs, as the dataset's settings allow."""
+        dataset = visible_dataset(request, slug)
+        files = [
+            {"file": file, "path": reverse("dataset-file", args=[slug, file.name])}
+            for file in offered_files(dataset, request.user)
+        ]
+        return Response(answers.FileSerializer(files, many=True, context={"request": request}).data)
+
+
+class BenchmarksView(ReadView):
     """Every benchmark."""
-
-    required_scope = "read"
 
     @extend_schema(operation_id="benchmarks", responses=answers.BenchmarkListSerializer)
     def get(self, request: Request) -> Response:
@@ -162,40 +174,27 @@ class BenchmarksView(APIView):
         return Response(answers.BenchmarkListSerializer({"benchmarks": lists.benchmarks()}).data)
 
 
-class BenchmarkBoardView(APIView):
+class BenchmarkBoardView(ReadView):
     """The board of one benchmark."""
 
-    required_scope = "read"
-
-    @extend_schema(
-        operation_id="benchmark_board",
-        parameters=VIEW_PARAMETERS,
-        responses=answers.BoardSerializer,
-        extensions=_CURL,
-    )
+    @extend_schema(operation_id="benchmark_board", **_BOARD)
     def get(self, request: Request, slug: str) -> Response:
         """The benchmark's board in the view that the query string asks for, as on its page."""
-        page = pages.benchmark_page(slug, BoardState.read(request.query_params).but(all_rows=True))
-        if page is None:
-            raise Http404
-        return Response(
-            exports.to_json(page.board, cited(request._request, "benchmark", slug, page.board.title, page.at))
-        )
+        state = BoardState.read(request.query_params).but(all_rows=True)
+        return _board(request, "benchmark", slug, pages.benchmark_page(slug, state))
 
 
-def _asked(request: HttpRequest) -> Asked | None:
+def _variant(request: HttpRequest) -> Asked | None:
     """As for exports. Whoever sends a token is told whether it works."""
     return None if "Authorization" in request.headers else export_asked(request)
 
 
-dataset_board = kept_page(entry_rows.dataset_revision, _asked)(DatasetBoardView.as_view())
-benchmark_board = kept_page(entry_rows.benchmark_revision, _asked)(BenchmarkBoardView.as_view())
+dataset_board = kept_page(entry_rows.dataset_revision, _variant)(DatasetBoardView.as_view())
+benchmark_board = kept_page(entry_rows.benchmark_revision, _variant)(BenchmarkBoardView.as_view())
 
 
-class SystemView(APIView):
+class SystemView(ReadView):
     """One system."""
-
-    required_scope = "read"
 
     @extend_schema(operation_id="system", parameters=[SLUG], responses=answers.SystemSerializer)
     def get(self, request: Request, slug: str) -> Response:
@@ -204,14 +203,14 @@ class SystemView(APIView):
         if facts is None:
             raise Http404
         key = facts["pk"]
-        told = {
+        answer = {
             **{name.replace("__", "_"): value for name, value in facts.items()},
             "results": [_result(result) for result in system_page.results_of(key)],
             "quarantined": system_page.quarantined_of(key),
             "challenges": challenges_of(key),
             "corrections": corrections_of(key),
         }
-        return Response(answers.SystemSerializer(told).data)
+        return Response(answers.SystemSerializer(answer).data)
 
 
 def _result(result: Result) -> dict[str, Any]:

@@ -9,11 +9,18 @@ from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from rest_framework import serializers
+from rest_framework.views import APIView
 
 from leaderboard.core.http.site_url import absolute
 
 Answer = serializers.Serializer[Any]
 Field = serializers.Field[Any, Any, Any, Any]
+
+
+class ReadView(APIView):
+    """A view that a token for reading may ask."""
+
+    required_scope = "read"
 
 
 class MomentField(serializers.DateTimeField):
@@ -51,22 +58,18 @@ _PLAIN: Mapping[Any, Callable[..., Field]] = {
 
 
 def shape(
-    source: type, name: str, told: str, *, without: Collection[str] = (), **fields: Any
+    source: type, name: str, text: str, *, without: Collection[str] = (), **fields: Any
 ) -> type[Answer]:
-    """The serializer `name` for a NamedTuple or dataclass, in the order of its fields. `told` is its description.
+    """The serializer `name` for a NamedTuple or dataclass, in the order of its fields. `text` is its description.
 
     `fields` take the places of those that its hints do not describe, or come after them. Raises TypeError for a hint
     that has no field: name it in `fields`, or leave it out.
     """
-    hints = {each: hint for each, hint in _hints(source).items() if each not in without}
-    found = {each: fields.pop(each) if each in fields else _field(hint) for each, hint in hints.items()}
-    return type(f"{name}Serializer", (serializers.Serializer,), {"__doc__": told, **found, **fields})
-
-
-def _hints(source: type) -> dict[str, Any]:
     if not (hasattr(source, "_fields") or is_dataclass(source)):
         raise TypeError(f"{source} has no fields")
-    return get_type_hints(source)
+    hints = {each: hint for each, hint in get_type_hints(source).items() if each not in without}
+    described = {each: fields.pop(each) if each in fields else _field(hint) for each, hint in hints.items()}
+    return type(f"{name}Serializer", (serializers.Serializer,), {"__doc__": text, **described, **fields})
 
 
 def _field(hint: Any, **options: Any) -> Field:

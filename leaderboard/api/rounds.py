@@ -12,9 +12,8 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
-from leaderboard.api.fields import AddressField, Answer
+from leaderboard.api.fields import AddressField, Answer, ReadView
 from leaderboard.models import Round
 from leaderboard.rounds.lifecycle import listed_datasets, listed_rounds
 from leaderboard.rounds.presentation import described, runs_that_came
@@ -53,27 +52,25 @@ class RoundListSerializer(Answer):
 
 def _answers(rows: Iterable[Round], request: Request) -> list[dict[str, Any]]:
     came, now = runs_that_came(rows), timezone.now()
-    told = [
+    answers = [
         {
             **vars(row),
             **asdict(came[row.pk]),
-            "phase": found.phase.value,
-            "next": found.next,
+            "phase": description.phase.value,
+            "next": description.next,
             "dataset": row.dataset.slug if row.dataset else None,
             "benchmark": row.benchmark.slug if row.benchmark else None,
             "datasets": [dataset.slug for dataset in listed_datasets(row)],
             "url": row.get_absolute_url(),
         }
         for row in rows
-        for found in [described(row, now)]
+        for description in [described(row, now)]
     ]
-    return list(RoundSerializer(told, many=True, context={"request": request}).data)
+    return list(RoundSerializer(answers, many=True, context={"request": request}).data)
 
 
-class RoundsView(APIView):
+class RoundsView(ReadView):
     """Every round."""
-
-    required_scope = "read"
 
     @extend_schema(operation_id="rounds", responses=RoundListSerializer)
     def get(self, request: Request) -> Response:
@@ -81,10 +78,8 @@ class RoundsView(APIView):
         return Response({"rounds": _answers(listed_rounds(), request)})
 
 
-class RoundView(APIView):
+class RoundView(ReadView):
     """One round."""
-
-    required_scope = "read"
 
     @extend_schema(
         operation_id="round",
@@ -93,7 +88,7 @@ class RoundView(APIView):
     )
     def get(self, request: Request, slug: str) -> Response:
         """A round: its phase and times, what it asks, and how many runs have come."""
-        found = _answers(listed_rounds().filter(slug=slug), request)
-        if not found:
+        rows = _answers(listed_rounds().filter(slug=slug), request)
+        if not rows:
             raise Http404
-        return Response(found[0])
+        return Response(rows[0])
