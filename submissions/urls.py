@@ -10,7 +10,6 @@ from django.http import HttpResponseBase
 from django.urls import URLPattern, URLResolver, include, path
 from django.views.decorators.cache import never_cache
 
-from submissions.accounts import team_views as teams
 from submissions.accounts import views as account_views
 from submissions.api import uploads
 from submissions.api import views as api
@@ -71,13 +70,17 @@ pages = [
     path("account/sessions/", account_views.sessions, name="account-sessions"),
     path("account/sessions/end/", account_views.sign_out_elsewhere, name="account-session-end"),
     path("account/teams/", account_views.new_team, name="team-new"),
-    path("teams/<slug:slug>/manage/", teams.manage, name="team-manage"),
-    path("teams/<slug:slug>/manage/name/", teams.rename, name="team-rename"),
-    path("teams/<slug:slug>/manage/invitations/", teams.invite, name="team-invite"),
-    path("teams/<slug:slug>/manage/invitations/<int:key>/", teams.change_invitation, name="team-invitation"),
-    path("teams/<slug:slug>/manage/members/<int:key>/", teams.change_member, name="team-member"),
-    path("teams/<slug:slug>/manage/leave/", teams.leave, name="team-leave"),
-    path("invitations/<slug:secret>/", teams.invitation, name="invitation"),
+    path("teams/<slug:slug>/manage/", account_views.manage, name="team-manage"),
+    path("teams/<slug:slug>/manage/name/", account_views.rename, name="team-rename"),
+    path("teams/<slug:slug>/manage/invitations/", account_views.invite, name="team-invite"),
+    path(
+        "teams/<slug:slug>/manage/invitations/<int:key>/",
+        account_views.change_invitation,
+        name="team-invitation",
+    ),
+    path("teams/<slug:slug>/manage/members/<int:key>/", account_views.change_member, name="team-member"),
+    path("teams/<slug:slug>/manage/leave/", account_views.leave, name="team-leave"),
+    path("invitations/<slug:secret>/", account_views.invitation, name="invitation"),
     path("inbox/", notification_views.inbox, name="inbox"),
     path("inbox/read/", notification_views.read, name="inbox-read"),
     path("inbox/preferences/", notification_views.preferences, name="notice-preferences"),

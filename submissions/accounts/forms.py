@@ -27,9 +27,11 @@ _LABELS = {
     "login": "E-mail address",
     "remember": "Stay signed in here for two weeks",
     "oldpassword": "Present password",
+    "password1": "Password",
+    "password2": "Password again",
+    "code": "Code",
 }
 _LABELS_WHERE_CHANGED = {"password1": "New password", "password2": "New password again"}
-_LABELS_WHERE_FIRST = {"password1": "Password", "password2": "Password again"}
 
 
 def check_address(text: str) -> None:
@@ -37,8 +39,8 @@ def check_address(text: str) -> None:
     EmailValidator(message="This is not an e-mail address. One looks like name@example.org.")(text)
 
 
-class _Worded:
-    """Part of a form, whose fields it calls as the site calls them."""
+class _SiteLabels:
+    """Mixin of a form: its fields have the site's labels."""
 
     labels: dict[str, str] = {}
     fields: dict[str, forms.Field]
@@ -54,7 +56,7 @@ class _Worded:
                 field.validators = [check_address, *others]
 
 
-class LoginForm(_Worded, account.LoginForm):
+class LoginForm(_SiteLabels, account.LoginForm):
     """Signing in."""
 
 
@@ -68,10 +70,8 @@ def check_domain(address: str) -> None:
         )
 
 
-class SignupForm(_Worded, account.SignupForm):
+class SignupForm(_SiteLabels, account.SignupForm):
     """Signing up."""
-
-    labels = _LABELS_WHERE_FIRST
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -98,38 +98,36 @@ class SignupForm(_Worded, account.SignupForm):
         return super().try_save(request)
 
 
-class AddEmailForm(_Worded, account.AddEmailForm):
+class AddEmailForm(_SiteLabels, account.AddEmailForm):
     """A further address."""
 
 
-class ChangePasswordForm(_Worded, account.ChangePasswordForm):
+class ChangePasswordForm(_SiteLabels, account.ChangePasswordForm):
     """Another password, for who knows the present one."""
 
     labels = _LABELS_WHERE_CHANGED
 
 
-class SetPasswordForm(_Worded, account.SetPasswordForm):
+class SetPasswordForm(_SiteLabels, account.SetPasswordForm):
     """A password for an account without one."""
 
-    labels = _LABELS_WHERE_FIRST
 
-
-class ResetPasswordForm(_Worded, account.ResetPasswordForm):
+class ResetPasswordForm(_SiteLabels, account.ResetPasswordForm):
     """Asking for the link."""
 
 
-class ResetPasswordKeyForm(_Worded, account.ResetPasswordKeyForm):
+class ResetPasswordKeyForm(_SiteLabels, account.ResetPasswordKeyForm):
     """Another password, for who has the link."""
 
     labels = _LABELS_WHERE_CHANGED
 
 
-class ReauthenticateForm(_Worded, account.ReauthenticateForm):
+class ReauthenticateForm(_SiteLabels, account.ReauthenticateForm):
     """The password once more."""
 
 
 class _CountedCode:
-    """Part of a form with a code: wrong ones are counted by the hour and the day too, for the account alone.
+    """Mixin of a form with a code: wrong ones are counted by the hour and the day too, for the account alone.
 
     Passwords are not, since strangers can send wrong ones; whoever comes here has shown the password.
     """
@@ -157,19 +155,15 @@ class _CountedCode:
         return code
 
 
-class AuthenticateCodeForm(_CountedCode, _Worded, second_factor.AuthenticateForm):
+class AuthenticateCodeForm(_CountedCode, _SiteLabels, second_factor.AuthenticateForm):
     """A code, when signing in."""
 
-    labels = {"code": "Code"}
 
-
-class ReauthenticateCodeForm(_CountedCode, _Worded, second_factor.ReauthenticateForm):
+class ReauthenticateCodeForm(_CountedCode, _SiteLabels, second_factor.ReauthenticateForm):
     """A code once more."""
 
-    labels = {"code": "Code"}
 
-
-class ActivateCodeForm(_Worded, totp.ActivateTOTPForm):
+class ActivateCodeForm(_SiteLabels, totp.ActivateTOTPForm):
     """The first code of an authenticator app."""
 
     labels = {"code": "Code that the app shows"}

@@ -1,25 +1,29 @@
-"""The account page (name, team, API tokens) and the page of sessions."""
+"""The pages of an account, its sessions, and its teams. Each makes one call of the domain."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from allauth.account.decorators import reauthentication_required
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
 
+from leaderboard.core.audit import acting
 from leaderboard.core.http.site_url import absolute
 from leaderboard.core.text.numbers import parse_number
-from leaderboard.models import User
-from submissions.accounts.forms import ProfileForm, TeamForm, TokenForm
-from submissions.accounts.membership import create_team, memberships_of
-from submissions.accounts.permissions import is_owner, personal_page, signed_in
+from leaderboard.models import Invitation, Team, User
+from submissions.accounts import membership
+from submissions.accounts.forms import InvitationForm, ProfileForm, TeamForm, TokenForm
+from submissions.accounts.membership import TeamRefused, create_team, memberships_of
+from submissions.accounts.permissions import View, is_owner, personal_page, signed_in, teams_of
 from submissions.accounts.sessions import end_session, end_sessions, sessions_of
-from submissions.accounts.teams import personal_team, set_profile
-from submissions.accounts.throttling import ChangeThrottle, TokenThrottle, limit
+from submissions.accounts.teams import personal_team, rename_team, set_profile
+from submissions.accounts.throttling import ChangeThrottle, InviteThrottle, TokenThrottle, limit
 from submissions.accounts.tokens import LIFETIME, LIMIT, make_token, revoke_token
 from submissions.core.errors import ChangeRefused
 from submissions.models import ApiToken
@@ -31,7 +35,7 @@ _WANTED = "wanted_token"
 @personal_page("GET", "HEAD")
 def account(request: HttpRequest) -> HttpResponse:
     """The signed-in person's own page."""
-    return _page(request)
+    return _account_page(request)
 
 
 @personal_page("POST")
@@ -39,12 +43,12 @@ def save_profile(request: HttpRequest) -> HttpResponse:
     """Change the person's name and, for its owner, the team's."""
     form = _profile_form(signed_in(request), request.POST)
     if not form.is_valid():
-        return _page(request, status=400, profile_form=form)
+        return _account_page(request, status=400, profile_form=form)
     try:
         limit(ChangeThrottle(), request)
     except ChangeRefused as error:
         form.add_error(None, str(error))
-        return _page(request, status=error.status, profile_form=form)
+        return _account_page(request, status=error.status, profile_form=form)
     set_profile(signed_in(request), form.cleaned_data["name"], form.cleaned_data["team"])
     messages.success(request, "Saved.")
     return redirect("account")
@@ -60,7 +64,7 @@ def create_token(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         form = TokenForm(request.POST)
         if not form.is_valid():
-            return _page(request, status=400, token_form=form)
+            return _account_page(request, status=400, token_form=form)
         request.session[_WANTED] = form.cleaned_data
         return redirect("account-token-create")
     if _WANTED not in request.session or request.method == "HEAD":
@@ -78,8 +82,8 @@ def _show_new_token(request: HttpRequest) -> HttpResponse:
         text = make_token(signed_in(request), wanted["name"], scopes=wanted["scopes"], days=wanted["days"])
     except ChangeRefused as error:
         form.add_error(None, str(error))
-        return _page(request, status=error.status, token_form=form)
-    return _page(request, new_token=text, new_token_name=wanted["name"])
+        return _account_page(request, status=error.status, token_form=form)
+    return _account_page(request, new_token=text, new_token_name=wanted["name"])
 
 
 @personal_page("POST")
@@ -104,18 +108,18 @@ def new_team(request: HttpRequest) -> HttpResponse:
     """Make a team that the person owns."""
     form = TeamForm(request.POST)
     if not form.is_valid():
-        return _page(request, status=400, team_form=form)
+        return _account_page(request, status=400, team_form=form)
     try:
         limit(ChangeThrottle(), request)
         team = create_team(form.cleaned_data["name"], signed_in(request))
     except ChangeRefused as error:
         form.add_error(None, str(error))
-        return _page(request, status=error.status, team_form=form)
+        return _account_page(request, status=error.status, team_form=form)
     messages.success(request, f"The team “{team.name}” is made. Invite people to it below.")
     return redirect("team-manage", slug=team.slug)
 
 
-def _page(request: HttpRequest, status: int = 200, **changes: Any) -> HttpResponse:
+def _account_page(request: HttpRequest, status: int = 200, **changes: Any) -> HttpResponse:
     person = signed_in(request)
     context = {
         "profile_form": _profile_form(person),
@@ -151,3 +155,165 @@ def sign_out_elsewhere(request: HttpRequest) -> HttpResponse:
     else:
         messages.info(request, "There was no such session; it may have ended already.")
     return redirect("account-sessions")
+
+
+@personal_page("GET", "HEAD")
+def manage(request: HttpRequest, slug: str) -> HttpResponse:
+    """Who is in the team; for its owners also what they may change."""
+    return _team_page(request, _team(request, slug))
+
+
+class _NotOwner(TeamRefused):
+    """The person belongs to the team and does not own it."""
+
+    status = 403
+
+
+def _changes_team(*, owners: bool) -> Callable[[View], View]:
+    """A POST of somebody in the team, or of one of its owners; where it is refused, the team's page says why."""
+
+    def decorate(view: View) -> View:
+        @personal_page("POST")
+        @wraps(view)
+        def answer(request: HttpRequest, slug: str, **options: Any) -> HttpResponse:
+            team = _team(request, slug)
+            try:
+                limit(ChangeThrottle(), request)
+                if owners and not is_owner(request.user, team):
+                    raise _NotOwner("Only an owner of the team can do that.")
+                return view(request, team, **options)
+            except ChangeRefused as error:
+                if not teams_of(request.user).filter(pk=team.pk).exists():
+                    messages.error(request, str(error))
+                    return redirect("account")
+                return _team_page(request, team, status=error.status, refused=str(error))
+
+        return answer
+
+    return decorate
+
+
+@_changes_team(owners=True)
+def rename(request: HttpRequest, team: Team) -> HttpResponse:
+    """Call the team otherwise."""
+    form = TeamForm(request.POST)
+    if not form.is_valid():
+        return _team_page(request, team, status=400, name_form=form)
+    with acting(signed_in(request)):
+        rename_team(team, form.cleaned_data["name"])
+    messages.success(request, "Renamed, on the boards too. The address of the team's page stays.")
+    return redirect("team-manage", slug=team.slug)
+
+
+@_changes_team(owners=True)
+def invite(request: HttpRequest, team: Team) -> HttpResponse:
+    """Invite somebody, and show the link this once."""
+    form = InvitationForm(request.POST)
+    if not form.is_valid():
+        return _team_page(request, team, status=400, invitation_form=form)
+    limit(InviteThrottle(), request)
+    made, secret = membership.invite(
+        team, form.cleaned_data["email"], owner=form.cleaned_data["owner"], by=signed_in(request)
+    )
+    return _sent(request, team, made, secret)
+
+
+@_changes_team(owners=True)
+def change_invitation(request: HttpRequest, team: Team, key: int) -> HttpResponse:
+    """Send it again under a new link, or revoke it."""
+    if request.POST.get("action") == "renew":
+        limit(InviteThrottle(), request)
+        return _sent(request, team, *membership.renew_invitation(team, key, by=signed_in(request)))
+    membership.revoke_invitation(team, key, by=signed_in(request))
+    messages.success(request, "Revoked: its link lets nobody in.")
+    return redirect("team-manage", slug=team.slug)
+
+
+@_changes_team(owners=True)
+def change_member(request: HttpRequest, team: Team, key: int) -> HttpResponse:
+    """Another role for a member, or none."""
+    action, by = request.POST.get("action"), signed_in(request)
+    if action == "transfer":
+        name = _called(membership.transfer(team, key, by=by).user)
+        messages.success(request, f"{name} owns the team now; you are a member.")
+    elif action == "remove":
+        name = _called(membership.remove(team, key, by=by))
+        messages.success(request, f"{name} is no longer in the team, and sees nothing of it any more.")
+    elif action in ("owner", "member"):
+        name = _called(membership.set_role(team, key, owner=action == "owner", by=by).user)
+        messages.success(request, f"{name} is {'an owner' if action == 'owner' else 'a member'} now.")
+    else:
+        raise TeamRefused("Choose what to do: owner, member, transfer or remove.")
+    if not teams_of(request.user).filter(pk=team.pk).exists():
+        return redirect("account")
+    return redirect("team-manage", slug=team.slug)
+
+
+@_changes_team(owners=False)
+def leave(request: HttpRequest, team: Team) -> HttpResponse:
+    """Leave the team."""
+    membership.leave(team, signed_in(request))
+    messages.success(request, f"You have left “{team.name}”. What you submitted for it stays there.")
+    return redirect("account")
+
+
+@personal_page("GET", "HEAD", "POST")
+def invitation(request: HttpRequest, secret: str) -> HttpResponse:
+    """Join the team that the link lets in."""
+    found, refused = membership.find_invitation(secret), ""
+    person = signed_in(request)
+    if found is not None and request.method == "POST":
+        try:
+            membership.accept_invitation(found, person)
+        except TeamRefused as error:
+            refused = str(error)
+        else:
+            messages.success(request, f"You belong to “{found.team.name}” now.")
+            return redirect("team-manage", slug=found.team.slug)
+    mine = found is not None and membership.is_invited(found, person)
+    context = {
+        "section": "account",
+        "invitation": found if mine else None,
+        "for_another": found is not None and not mine,
+        "inviter": _called(found.invited_by) if mine and found else "",
+        "refused": refused,
+    }
+    status = 403 if context["for_another"] else 404 if found is None else 400 if refused else 200
+    return render(request, "submissions/invitation.html", context, status=status)
+
+
+def _sent(request: HttpRequest, team: Team, made: Invitation, secret: str) -> HttpResponse:
+    link = absolute(request, reverse("invitation", args=[secret]))
+    membership.send_invitation(made, link)
+    return _team_page(request, team, sent=made, link=link)
+
+
+def _team(request: HttpRequest, slug: str) -> Team:
+    """The team, for whom it has this page. Raises Http404 for everybody else."""
+    return get_object_or_404(teams_of(request.user), slug=slug)
+
+
+def _called(person: User) -> str:
+    """A person to their team: by name, never by address."""
+    return person.name or f"Person {person.pk}"
+
+
+def _team_page(request: HttpRequest, team: Team, status: int = 200, **changes: Any) -> HttpResponse:
+    person = signed_in(request)
+    owner = is_owner(person, team)
+    rows = team.memberships.select_related("user").order_by("-owner", "pk")
+    members = [(each, _called(each.user), each.user_id == person.pk) for each in rows]
+    context = {
+        "section": "account",
+        "team": team,
+        "is_owner": owner,
+        "members": members,
+        "last_owner": owner and sum(each.owner for each, _, _ in members) == 1,
+        "invitations": membership.waiting_invitations(team) if owner else [],
+        "invitation_form": InvitationForm(),
+        "name_form": TeamForm(initial={"name": team.name}),
+        "invitation_days": membership.INVITATION_LIFETIME.days,
+        "now": timezone.now(),
+        **changes,
+    }
+    return render(request, "submissions/team.html", context, status=status)

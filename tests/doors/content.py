@@ -44,7 +44,7 @@ from leaderboard.models import (
 )
 from leaderboard.models.datasets import Visibility
 from leaderboard.rounds.topics import sum_up
-from submissions.accounts import invitations
+from submissions.accounts import membership
 from submissions.accounts.tokens import make_token
 from submissions.models import (
     ApiToken,
@@ -219,7 +219,7 @@ def _of_curation(demo: Dataset, sealed: Dataset, other: User, public: Submission
 def _of_team(team: Team, owner: User, other: User) -> Places:
     """What belongs to the owner's team and person."""
     now = timezone.now()
-    invitation, secret = invitations.invite(team, other.email, owner=False, by=owner)
+    invitation, secret = membership.invite(team, other.email, owner=False, by=owner)
     webhook = Webhook.objects.create(team=team, url="https://example.org/", secret="s" * 20, created_by=owner)
     send_test(webhook)
     Notice.objects.create(

@@ -20,7 +20,7 @@ from django.test import Client
 
 from leaderboard.core.logging.context import ContextFilter, of_job
 from leaderboard.models import Membership
-from submissions.accounts.invitations import invite
+from submissions.accounts.membership import invite
 from submissions.accounts.teams import personal_team
 from tests.factories import make_user
 

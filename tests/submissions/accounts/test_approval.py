@@ -12,7 +12,7 @@ from django.test import Client
 
 from leaderboard.models import AuditRecord, Dataset, Team, User
 from leaderboard.settings import security
-from submissions.accounts.invitations import accept, invite
+from submissions.accounts.membership import accept_invitation, invite
 from submissions.models import AccountMail, QuotaUse
 from tests.factories import make_a_curator, make_user, team_of
 from tests.submissions.clients import Api
@@ -89,7 +89,7 @@ def test_an_account_that_waits_signs_in_only_when_a_curator_has_approved_it(
     client, answer = sign_in()
     assert answer.status_code == 302
     assert client.get("/account/").status_code == 200
-    assert accept(invitation, User.objects.get(pk=person.pk)).team == team_of(owner)
+    assert accept_invitation(invitation, User.objects.get(pk=person.pk)).team == team_of(owner)
 
 
 def test_a_waiting_account_is_told_nothing_that_a_taken_address_is_not(settings: Any) -> None:

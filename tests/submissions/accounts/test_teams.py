@@ -16,7 +16,7 @@ from django.test import Client
 from django.utils import timezone
 
 from leaderboard.models import AuditRecord, Dataset, Invitation, Membership, System, Team, User
-from submissions.accounts import invitations
+from submissions.accounts import membership
 from submissions.accounts.membership import TeamRefused, create_team, leave, remove, set_role, transfer
 from submissions.accounts.teams import make_team
 from submissions.models import Submission, Webhook
@@ -138,7 +138,7 @@ def test_invitations_of_somebody_who_no_longer_decides_end(signed_in: Client, la
 
 
 def test_invitations_are_limited(signed_in: Client, lab: Team, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("submissions.accounts.invitations.MOST_OPEN", 2)
+    monkeypatch.setattr("submissions.accounts.membership.MOST_INVITATIONS", 2)
     for number in range(2):
         invite(signed_in, lab, f"bob{number}@example.org")
     page = signed_in.post(f"/teams/{lab.slug}/manage/invitations/", {"email": "bob3@example.org"})
@@ -169,7 +169,7 @@ def test_roles_and_actions(lab: Team, alice: User, role: str) -> None:
     client = client_of(people[role]) if role in people else Client()
     base = f"/teams/{lab.slug}/manage/"
     before = sorted(Membership.objects.values_list("pk", "owner"))
-    waiting = invitations.invite(lab, "bob@example.org", owner=False, by=alice)[0]
+    waiting = membership.invite(lab, "bob@example.org", owner=False, by=alice)[0]
     acts = [
         (f"{base}members/{key(lab, dave)}/", {"action": "member"}),
         (f"{base}members/{key(lab, dave)}/", {"action": "remove"}),
@@ -344,8 +344,8 @@ def test_of_two_owners_who_remove_each_other_at_once_one_stays() -> None:
 def test_of_several_who_accept_one_invitation_at_once_none_joins_twice() -> None:
     alice, bob = make_user("Alice"), make_user("Bob")
     team = create_team("Lab", alice)
-    invitation, _ = invitations.invite(team, bob.email, owner=False, by=alice)
-    refused = at_once(*[lambda: invitations.accept(invitation, bob)] * 3)
+    invitation, _ = membership.invite(team, bob.email, owner=False, by=alice)
+    refused = at_once(*[lambda: membership.accept_invitation(invitation, bob)] * 3)
     assert [type(each) for each in refused] == [TeamRefused] * 2, refused
     assert Membership.objects.filter(team=team, user=bob).count() == 1
 

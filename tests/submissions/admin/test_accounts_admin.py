@@ -14,11 +14,11 @@ from django.urls import reverse
 from leaderboard.core.audit import acting
 from leaderboard.core.groups import GROUP, curators, make_curator
 from leaderboard.models import AuditRecord, Benchmark, Membership, Team, User
-from submissions.accounts import invitations
+from submissions.accounts import membership
 from submissions.accounts.membership import TeamRefused
 from submissions.accounts.second_factor import reset_second_factor
 from submissions.accounts.tokens import make_token
-from submissions.admin.teams import TeamAdmin
+from submissions.admin.accounts import TeamAdmin
 from submissions.models import ApiToken, Webhook
 from tests.curating import filled, save
 from tests.factories import make_a_curator, make_dataset, make_user, team_of
@@ -107,13 +107,13 @@ def test_who_is_in_a_team_is_changed_by_who_may_change_accounts_and_recorded(owl
     client, address = browser(root), page_of(owls)
     olga, max_ = (each.user for each in owls.memberships.order_by("pk"))
     new = make_user("Nora")
-    invitations.invite(owls, "friend@example.org", owner=False, by=olga)
+    membership.invite(owls, "friend@example.org", owner=False, by=olga)
     assert save(client, address, why="they wrote", **row(2, new)).status_code == 302
     handing = {"memberships-0-owner": None, "memberships-1-owner": "on"}
     assert save(client, address, why="Max leads", **handing).status_code == 302
     assert save(client, address, why="she left", **{"memberships-0-DELETE": "on"}).status_code == 302
     assert members(owls) == {"Max": True, "Nora": False}
-    assert not invitations.open_invitations(team=owls).exists()  # of somebody who no longer decides
+    assert not membership.open_invitations(team=owls).exists()  # of somebody who no longer decides
     found = AuditRecord.objects.filter(actor=root).order_by("pk")
     assert [(each.action, each.before, each.after, each.reason) for each in found] == [
         ("added to team", {}, {"person": new.pk, "owner": False}, "they wrote"),
@@ -281,8 +281,8 @@ def test_closing_an_account_ends_all_that_it_can_do(root: User, owls: Team) -> N
     theirs, new = browser(person), make_user("Nora")
     make_token(person, "theirs")
     team, olga = team_of(person), owls.memberships.get(owner=True).user
-    invitation, _ = invitations.invite(team, new.email, owner=True, by=person)
-    others, _ = invitations.invite(owls, new.email, owner=False, by=olga)
+    invitation, _ = membership.invite(team, new.email, owner=True, by=person)
+    others, _ = membership.invite(owls, new.email, owner=False, by=olga)
     hook, kept = (
         Webhook.objects.create(team=each, url="https://example.org/", secret="s", created_by=by)
         for each, by in ((team, person), (owls, olga))
@@ -298,8 +298,8 @@ def test_closing_an_account_ends_all_that_it_can_do(root: User, owls: Team) -> N
         "webhooks switched off": 1,
     }
     with pytest.raises(TeamRefused, match="good no longer"):
-        invitations.accept(invitation, new)
-    assert invitations.accept(others, new).team == owls
+        membership.accept_invitation(invitation, new)
+    assert membership.accept_invitation(others, new).team == owls
     assert [Webhook.objects.get(pk=each.pk).active for each in (hook, kept)] == [False, True]
     assert save(client, page_of(person), why="is back", is_active="on").status_code == 302
     assert theirs.get("/submissions/").status_code == 302

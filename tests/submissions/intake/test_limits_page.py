@@ -12,7 +12,7 @@ from django.urls import reverse
 
 from evaluation.archives.compression import Limits
 from leaderboard.systems import challenges
-from submissions.accounts import invitations, membership, tokens
+from submissions.accounts import membership, tokens
 from submissions.checkpoints import concurrency
 from submissions.intake import files
 from submissions.notifications import webhooks
@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "limits.md").read_text()
 CONSTANTS: dict[str, ModuleType] = {
     "membership.MOST_TEAMS": membership,
-    "invitations.MOST_OPEN": invitations,
+    "membership.MOST_INVITATIONS": membership,
     "webhooks.LIMIT": webhooks,
     "challenges.MOST_OPEN": challenges,
     "tokens.LIMIT": tokens,
