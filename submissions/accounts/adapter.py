@@ -74,7 +74,7 @@ class AccountAdapter(DefaultAccountAdapter):
         """
         request: HttpRequest = allauth_context.request
         address = site_address(request) if is_own_address(request) else own_address()
-        whole: dict[str, Any] = {
+        values: dict[str, Any] = {
             "site_name": settings.SITE_NAME,
             "site_address": address,
             "email": email,
@@ -84,10 +84,10 @@ class AccountAdapter(DefaultAccountAdapter):
         }
         for name, value in context.items():
             if name.endswith("_url"):
-                whole[name] = address + urlsplit(str(value)).path
+                values[name] = address + urlsplit(str(value)).path
             else:
-                whole[name] = one_line(value) if isinstance(value, str) else value
-        write_account_mail(self.render_mail(template_prefix, email, whole))
+                values[name] = one_line(value) if isinstance(value, str) else value
+        write_account_mail(self.render_mail(template_prefix, email, values))
 
     def get_reauthentication_methods(self, user: AbstractBaseUser | AnonymousUser) -> list[dict[str, Any]]:
         """How the person shows again who they are: with the second factor where they have one, and by it alone.

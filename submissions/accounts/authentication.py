@@ -42,28 +42,28 @@ class TokenAuthentication(KnoxTokenAuthentication):
 
         Raises AuthenticationFailed for one that is not good, ApiError (403) for one that is not good for this call.
         """
-        found: tuple[Any, Any] | None = super().authenticate(request)
-        if found is None:
+        credentials: tuple[Any, Any] | None = super().authenticate(request)
+        if credentials is None:
             return None
-        token = found[1]
+        token = credentials[1]
         if request.method != "OPTIONS":
             check_scope(token, self.scope or scope_of(request))
         now = timezone.now()
         if token.last_used_at is None or (now - token.last_used_at).total_seconds() > 60:
             ApiToken.objects.filter(pk=token.pk).update(last_used_at=now)
-        return found
+        return credentials
 
     def authenticate_credentials(self, token: bytes) -> tuple[User, ApiToken]:
         """The token's person, who has here no rights of staff: a token shows no second factor."""
         text = token.decode("ascii", errors="replace")
-        found = ApiToken.objects.select_related("user").filter(digest=hash_token(text)).first()
-        if found is None:
+        row = ApiToken.objects.select_related("user").filter(digest=hash_token(text)).first()
+        if row is None:
             raise AuthenticationFailed("There is no such token: it was revoked, or is not written as it was.")
-        if found.expiry is not None and found.expiry < timezone.now():
+        if row.expiry is not None and row.expiry < timezone.now():
             raise AuthenticationFailed(
-                f"This token expired on {found.expiry:%-d %B %Y}. Make a new one on the account page."
+                f"This token expired on {row.expiry:%-d %B %Y}. Make a new one on the account page."
             )
-        person: User = found.user
+        person: User = row.user
         if not person.is_active:
             raise AuthenticationFailed("The account of this token is closed.")
         if not has_good_address(person):
@@ -71,7 +71,7 @@ class TokenAuthentication(KnoxTokenAuthentication):
                 "Verify the e-mail address of your account first: sign in to have mail sent."
             )
         person.restrained = settings.STAFF_MFA_REQUIRED
-        return person, found
+        return person, row
 
 
 def has_good_address(person: User) -> bool:
@@ -121,7 +121,7 @@ def takes_tokens(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpRes
     def answer(request: HttpRequest, *arguments: Any, **options: Any) -> HttpResponseBase:
         authentication = TokenAuthentication(Scope.READ)
         try:
-            found = authentication.authenticate(Request(request))
+            credentials = authentication.authenticate(Request(request))
         except APIException as error:
             response: HttpResponseBase = HttpResponse(
                 f"{error.detail}\n", status=error.status_code, content_type="text/plain; charset=utf-8"
@@ -130,8 +130,8 @@ def takes_tokens(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpRes
                 response.status_code = status.HTTP_401_UNAUTHORIZED
                 response.headers["WWW-Authenticate"] = authentication.authenticate_header(request)
         else:
-            if found is not None:
-                request.user = found[0]
+            if credentials is not None:
+                request.user = credentials[0]
             response = view(request, *arguments, **options)
         patch_vary_headers(response, ["Authorization", "Cookie"])
         return response

@@ -77,27 +77,27 @@ def memberships_of(person: User) -> list[Membership]:
 @transaction.atomic
 def set_role(team: Team, member: int, *, owner: bool, by: User, curating: bool = False) -> Membership:
     """Make a member, by the key of their membership, an owner, or an owner a plain member."""
-    found = _membership(hold(team, by, curating=curating), member)
-    if found.owner != owner:
+    membership = _get_membership(lock_team(team, by, curating=curating), member)
+    if membership.owner != owner:
         if not owner:
-            _keep_an_owner(team, without=found)
-        found.owner = owner
-        found.save(update_fields=["owner"])
+            _keep_an_owner(team, without=membership)
+        membership.owner = owner
+        membership.save(update_fields=["owner"])
         if not owner:
-            _revoke_invitations_by(team, found.user)
-        _record("role changed", team, found, by, owner=owner, before={"owner": not owner})
-    return found
+            _revoke_invitations_by(team, membership.user)
+        _record("role changed", team, membership, by, owner=owner, before={"owner": not owner})
+    return membership
 
 
 @transaction.atomic
 def add(team: Team, person: User, *, owner: bool, by: User) -> Membership:
     """Let somebody in without an invitation: for curators."""
     User.objects.select_for_update(no_key=True).get(pk=person.pk)
-    _lock(team)
+    _lock_row(team)
     check_room(team, person)
-    found = Membership.objects.create(team=team, user=person, owner=owner)
-    _record("added to team", team, found, by, owner=owner)
-    return found
+    membership = Membership.objects.create(team=team, user=person, owner=owner)
+    _record("added to team", team, membership, by, owner=owner)
+    return membership
 
 
 def check_room(team: Team, person: User) -> None:
@@ -116,64 +116,68 @@ def check_count(person: User) -> None:
 @transaction.atomic
 def transfer(team: Team, member: int, *, by: User, curating: bool = False) -> Membership:
     """Hand the team over: the member owns it from now on, and who does it no longer does (a curator: nobody else)."""
-    found = _membership(hold(team, by, curating=curating), member)
-    if found.user_id == by.pk and not curating:
+    membership = _get_membership(lock_team(team, by, curating=curating), member)
+    if membership.user_id == by.pk and not curating:
         raise TeamRefused("The team is yours already.")
-    Membership.objects.filter(pk=found.pk).update(owner=True)
-    others = Membership.objects.filter(team=team, owner=True).exclude(pk=found.pk).select_related("user")
+    Membership.objects.filter(pk=membership.pk).update(owner=True)
+    others = Membership.objects.filter(team=team, owner=True).exclude(pk=membership.pk).select_related("user")
     for former in others if curating else others.filter(user=by):
         Membership.objects.filter(pk=former.pk).update(owner=False)
         _revoke_invitations_by(team, former.user)
-    _record("team handed over", team, found, by, owner=True)
-    return found
+    _record("team handed over", team, membership, by, owner=True)
+    return membership
 
 
 @transaction.atomic
 def remove(team: Team, member: int, *, by: User, curating: bool = False) -> User:
     """Take a member out of the team: they lose all access to it at once."""
-    found = _membership(hold(team, by, curating=curating), member)
-    _take_out(team, found, by)
-    return found.user
+    membership = _get_membership(lock_team(team, by, curating=curating), member)
+    _take_out(team, membership, by)
+    return membership.user
 
 
 @transaction.atomic
 def leave(team: Team, by: User) -> None:
     """Leave the team. Its last owner hands it over first."""
-    _lock(team)
-    found = Membership.objects.filter(team=team, user=by).first()
-    if found is None:
+    _lock_row(team)
+    membership = Membership.objects.filter(team=team, user=by).first()
+    if membership is None:
         raise TeamRefused("You do not belong to this team any more.")
-    _take_out(team, found, by)
+    _take_out(team, membership, by)
 
 
-def hold(team: Team, by: User, *, curating: bool = False) -> Team:
+def lock_team(team: Team, by: User, *, curating: bool = False) -> Team:
     """Lock the team until the commit, for one of its owners or a curator. Raises TeamRefused for anybody else."""
-    _lock(team)
+    _lock_row(team)
     if not curating and not Membership.objects.filter(team=team, user=by, owner=True).exists():
         raise TeamRefused("Only an owner of the team can do that, and you are none now.")
     return team
 
 
-def _lock(team: Team) -> None:
+def _lock_row(team: Team) -> None:
     Team.objects.select_for_update(no_key=True).get(pk=team.pk)
 
 
-def _membership(team: Team, key: int) -> Membership:
-    found = Membership.objects.filter(team=team, pk=key).select_related("user").first()
-    if found is None:
+def _get_membership(team: Team, key: int) -> Membership:
+    membership = Membership.objects.filter(team=team, pk=key).select_related("user").first()
+    if membership is None:
         raise TeamRefused("This person does not belong to the team any more.")
-    return found
+    return membership
 
 
-def _take_out(team: Team, found: Membership, by: User) -> None:
-    if found.owner:
-        _keep_an_owner(team, without=found)
-    found.delete()
-    _revoke_invitations_by(team, found.user)
+def _take_out(team: Team, membership: Membership, by: User) -> None:
+    if membership.owner:
+        _keep_an_owner(team, without=membership)
+    membership.delete()
+    _revoke_invitations_by(team, membership.user)
     # What they had sent elsewhere is theirs to read no longer.
-    Webhook.objects.filter(team=team, created_by=found.user).update(active=False)
+    Webhook.objects.filter(team=team, created_by=membership.user).update(active=False)
     _record(
-        "left team" if found.user_id == by.pk else "removed from team", team, found, by, owner=found.owner
+        "left team" if membership.user_id == by.pk else "removed from team",
+        team,
+        membership,
+        by,
+        owner=membership.owner,
     )
 
 
@@ -211,7 +215,7 @@ def _revoke_invitations(waiting: QuerySet[Invitation]) -> int:
 def _record(
     action: str,
     team: Team,
-    found: Membership,
+    membership: Membership,
     by: User,
     *,
     owner: bool,
@@ -220,7 +224,7 @@ def _record(
     # A curator's act has its reason already.
     acting: AbstractContextManager[object] = nullcontext() if audit.actor().person == by else audit.acting(by)
     with acting:
-        audit.record(action, team, before=before, after={"person": found.user_id, "owner": owner})
+        audit.record(action, team, before=before, after={"person": membership.user_id, "owner": owner})
 
 
 @transaction.atomic
@@ -229,7 +233,7 @@ def invite(team: Team, email: str, *, owner: bool, by: User) -> tuple[Invitation
 
     An earlier invitation of the same address ends. Raises TeamRefused.
     """
-    hold(team, by)
+    lock_team(team, by)
     address = email.strip().lower()
     if Membership.objects.filter(team=team, user__email=address).exists():
         raise TeamRefused("Somebody with this address belongs to the team already.")
@@ -321,7 +325,7 @@ def send_invitation(invitation: Invitation, link: str) -> None:
 
 
 def _waiting_invitation(team: Team, key: int, by: User) -> Invitation:
-    hold(team, by)
+    lock_team(team, by)
     invitation = Invitation.objects.waiting().filter(team=team, pk=key).first()
     if invitation is None:
         raise TeamRefused("This invitation was accepted or revoked meanwhile.")

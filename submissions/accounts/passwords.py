@@ -80,8 +80,8 @@ class KnownPasswordValidator(CommonPasswordValidator):
 
     def get_help_text(self) -> str:
         """What a form says of it."""
-        asked = settings.BREACHED_PASSWORDS or settings.BREACHED_PASSWORDS_FILE
-        return f"Not one of those that many use{', nor one that was stolen elsewhere' if asked else ''}."
+        checked = settings.BREACHED_PASSWORDS or settings.BREACHED_PASSWORDS_FILE
+        return f"Not one of those that many use{', nor one that was stolen elsewhere' if checked else ''}."
 
 
 def is_breached(password: str) -> bool:

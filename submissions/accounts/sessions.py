@@ -68,14 +68,14 @@ def end_sessions(person: User, *, keep: str | None = None) -> int:
     into it with its next request. Looking into all sessions would take a minute where somebody has made a million.
     """
     listed = UserSession.objects.filter(user=person).exclude(session_key=keep or "")
-    mine = set(listed.values_list("session_key", flat=True))
+    keys = set(listed.values_list("session_key", flat=True))
     lately = timezone.now() + timedelta(seconds=settings.SESSION_COOKIE_AGE) - _WRITTEN_LATELY
-    for row in Session.objects.filter(expire_date__gt=lately).exclude(session_key__in=mine).iterator():
+    for row in Session.objects.filter(expire_date__gt=lately).exclude(session_key__in=keys).iterator():
         if row.session_key != keep and row.get_decoded().get(SESSION_KEY) == str(person.pk):
-            mine.add(row.session_key)
+            keys.add(row.session_key)
     listed.delete()
-    Session.objects.filter(session_key__in=mine).delete()
-    return len(mine)
+    Session.objects.filter(session_key__in=keys).delete()
+    return len(keys)
 
 
 def forget_expired() -> int:

@@ -52,8 +52,8 @@ def log_failure(credentials: dict[str, Any], request: HttpRequest | None = None,
 
     Never the address nor, of course, the password: people type one into the field of the other.
     """
-    given = str(credentials.get("email") or credentials.get("username") or "").strip().lower()
-    digest = salted_hmac("failed sign-in", given).hexdigest()[:12]
+    address = str(credentials.get("email") or credentials.get("username") or "").strip().lower()
+    digest = salted_hmac("failed sign-in", address).hexdigest()[:12]
     logger.warning("sign-in failed address_hash=%s", digest)
 
 

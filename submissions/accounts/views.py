@@ -146,11 +146,11 @@ def sessions(request: HttpRequest) -> HttpResponse:
 def sign_out_elsewhere(request: HttpRequest) -> HttpResponse:
     """Sign out one other session by its number, or all others."""
     person = signed_in(request)
-    asked = request.POST.get("session", "")
-    if asked == "others":
+    chosen = request.POST.get("session", "")
+    if chosen == "others":
         ended = end_sessions(person, keep=request.session.session_key)
         messages.success(request, f"Signed out elsewhere: {ended} session{'s' * (ended != 1)}.")
-    elif (number := parse_number(asked)) is not None and end_session(person, number):
+    elif (number := parse_number(chosen)) is not None and end_session(person, number):
         messages.success(request, "That session is signed out.")
     else:
         messages.info(request, "There was no such session; it may have ended already.")
@@ -160,7 +160,7 @@ def sign_out_elsewhere(request: HttpRequest) -> HttpResponse:
 @personal_page("GET", "HEAD")
 def manage(request: HttpRequest, slug: str) -> HttpResponse:
     """Who is in the team; for its owners also what they may change."""
-    return _team_page(request, _team(request, slug))
+    return _team_page(request, _get_team(request, slug))
 
 
 class _NotOwner(TeamRefused):
@@ -176,7 +176,7 @@ def _changes_team(*, owners: bool) -> Callable[[View], View]:
         @personal_page("POST")
         @wraps(view)
         def answer(request: HttpRequest, slug: str, **options: Any) -> HttpResponse:
-            team = _team(request, slug)
+            team = _get_team(request, slug)
             try:
                 limit(ChangeThrottle(), request)
                 if owners and not is_owner(request.user, team):
@@ -210,12 +210,12 @@ def invite(request: HttpRequest, team: Team) -> HttpResponse:
     """Invite somebody, and show the link this once."""
     form = InvitationForm(request.POST)
     if not form.is_valid():
-        return _team_page(request, team, status=400, invitation_form=form)
+        return _team_page(request, team, status=400, invitationform=form)
     limit(InviteThrottle(), request)
-    made, secret = membership.invite(
+    invitation, secret = membership.invite(
         team, form.cleaned_data["email"], owner=form.cleaned_data["owner"], by=signed_in(request)
     )
-    return _sent(request, team, made, secret)
+    return _show_link(request, team, invitation, secret)
 
 
 @_changes_team(owners=True)
@@ -223,7 +223,7 @@ def change_invitation(request: HttpRequest, team: Team, key: int) -> HttpRespons
     """Send it again under a new link, or revoke it."""
     if request.POST.get("action") == "renew":
         limit(InviteThrottle(), request)
-        return _sent(request, team, *membership.renew_invitation(team, key, by=signed_in(request)))
+        return _show_link(request, team, *membership.renew_invitation(team, key, by=signed_in(request)))
     membership.revoke_invitation(team, key, by=signed_in(request))
     messages.success(request, "Revoked: its link lets nobody in.")
     return redirect("team-manage", slug=team.slug)
@@ -234,13 +234,13 @@ def change_member(request: HttpRequest, team: Team, key: int) -> HttpResponse:
     """Another role for a member, or none."""
     action, by = request.POST.get("action"), signed_in(request)
     if action == "transfer":
-        name = _called(membership.transfer(team, key, by=by).user)
+        name = _display_name(membership.transfer(team, key, by=by).user)
         messages.success(request, f"{name} owns the team now; you are a member.")
     elif action == "remove":
-        name = _called(membership.remove(team, key, by=by))
+        name = _display_name(membership.remove(team, key, by=by))
         messages.success(request, f"{name} is no longer in the team, and sees nothing of it any more.")
     elif action in ("owner", "member"):
-        name = _called(membership.set_role(team, key, owner=action == "owner", by=by).user)
+        name = _display_name(membership.set_role(team, key, owner=action == "owner", by=by).user)
         messages.success(request, f"{name} is {'an owner' if action == 'owner' else 'a member'} now.")
     else:
         raise TeamRefused("Choose what to do: owner, member, transfer or remove.")
@@ -260,40 +260,40 @@ def leave(request: HttpRequest, team: Team) -> HttpResponse:
 @personal_page("GET", "HEAD", "POST")
 def invitation(request: HttpRequest, secret: str) -> HttpResponse:
     """Join the team that the link lets in."""
-    found, refused = membership.find_invitation(secret), ""
+    offer, refused = membership.find_invitation(secret), ""
     person = signed_in(request)
-    if found is not None and request.method == "POST":
+    if offer is not None and request.method == "POST":
         try:
-            membership.accept_invitation(found, person)
+            membership.accept_invitation(offer, person)
         except TeamRefused as error:
             refused = str(error)
         else:
-            messages.success(request, f"You belong to “{found.team.name}” now.")
-            return redirect("team-manage", slug=found.team.slug)
-    mine = found is not None and membership.is_invited(found, person)
+            messages.success(request, f"You belong to “{offer.team.name}” now.")
+            return redirect("team-manage", slug=offer.team.slug)
+    is_theirs = offer is not None and membership.is_invited(offer, person)
     context = {
         "section": "account",
-        "invitation": found if mine else None,
-        "for_another": found is not None and not mine,
-        "inviter": _called(found.invited_by) if mine and found else "",
+        "invitation": offer if is_theirs else None,
+        "for_another": offer is not None and not is_theirs,
+        "inviter": _display_name(offer.invited_by) if is_theirs and offer else "",
         "refused": refused,
     }
-    status = 403 if context["for_another"] else 404 if found is None else 400 if refused else 200
+    status = 403 if context["for_another"] else 404 if offer is None else 400 if refused else 200
     return render(request, "submissions/invitation.html", context, status=status)
 
 
-def _sent(request: HttpRequest, team: Team, made: Invitation, secret: str) -> HttpResponse:
+def _show_link(request: HttpRequest, team: Team, invitation: Invitation, secret: str) -> HttpResponse:
     link = absolute(request, reverse("invitation", args=[secret]))
-    membership.send_invitation(made, link)
-    return _team_page(request, team, sent=made, link=link)
+    membership.send_invitation(invitation, link)
+    return _team_page(request, team, sent=invitation, link=link)
 
 
-def _team(request: HttpRequest, slug: str) -> Team:
+def _get_team(request: HttpRequest, slug: str) -> Team:
     """The team, for whom it has this page. Raises Http404 for everybody else."""
     return get_object_or_404(teams_of(request.user), slug=slug)
 
 
-def _called(person: User) -> str:
+def _display_name(person: User) -> str:
     """A person to their team: by name, never by address."""
     return person.name or f"Person {person.pk}"
 
@@ -302,7 +302,7 @@ def _team_page(request: HttpRequest, team: Team, status: int = 200, **changes: A
     person = signed_in(request)
     owner = is_owner(person, team)
     rows = team.memberships.select_related("user").order_by("-owner", "pk")
-    members = [(each, _called(each.user), each.user_id == person.pk) for each in rows]
+    members = [(each, _display_name(each.user), each.user_id == person.pk) for each in rows]
     context = {
         "section": "account",
         "team": team,
@@ -310,9 +310,9 @@ def _team_page(request: HttpRequest, team: Team, status: int = 200, **changes: A
         "members": members,
         "last_owner": owner and sum(each.owner for each, _, _ in members) == 1,
         "invitations": membership.waiting_invitations(team) if owner else [],
-        "invitation_form": InvitationForm(),
+        "invitationform": InvitationForm(),
         "name_form": TeamForm(initial={"name": team.name}),
-        "invitation_days": membership.INVITATION_LIFETIME.days,
+        "invitationdays": membership.INVITATION_LIFETIME.days,
         "now": timezone.now(),
         **changes,
     }

@@ -40,10 +40,10 @@ class MergingSystemAdmin(SystemAdmin):
 
     def tools(self, request: HttpRequest, obj: System) -> list[Crumb]:
         """The way to merge it, for whoever may."""
-        found = [("On the site", obj.get_absolute_url())]
+        links = [("On the site", obj.get_absolute_url())]
         if request.user.has_perm(RIGHT):
-            found.append(("Merge into another", reverse("admin:leaderboard_system_merge", args=[obj.pk])))
-        return found
+            links.append(("Merge into another", reverse("admin:leaderboard_system_merge", args=[obj.pk])))
+        return links
 
     def get_urls(self) -> list[URLPattern]:
         """The admin's own addresses, and the merge's."""

@@ -68,7 +68,7 @@ def _listing(url: str, name: str, commit: str) -> Mapping[str, Any]:
     try:
         with _open(url) as answer:
             data = answer.read(_MOST_LISTING + 1)
-        found = json.loads(data) if len(data) <= _MOST_LISTING else None
+        listing = json.loads(data) if len(data) <= _MOST_LISTING else None
     except urllib.error.HTTPError as error:
         if error.code in (401, 403, 404):
             message = f"the hub has no public model {name} at {commit}"
@@ -76,9 +76,9 @@ def _listing(url: str, name: str, commit: str) -> Mapping[str, Any]:
         raise NotFetched("hub_unreachable", f"the hub answered {error.code}") from error
     except (ValueError, RecursionError) as error:
         raise NotFetched("hub_unreachable", "the hub's answer is no JSON") from error
-    if not isinstance(found, dict) or not isinstance(found.get("siblings"), list):
+    if not isinstance(listing, dict) or not isinstance(listing.get("siblings"), list):
         raise NotFetched("hub_unreachable", "the hub's answer lists no files")
-    return found
+    return listing
 
 
 def _wanted(listing: Mapping[str, Any], commit: str) -> list[_File]:

@@ -93,10 +93,10 @@ def check_checkpoint(source: Source, wanted: Kinds = ()) -> FileReport:
     """The verdict on an archive, with every finding; nothing is stored. Raises Busy where too many are checked."""
     uploads = [source.upload] if source.upload else []
     with reading(uploads, shared=True), checking_slot(), _validated(source, wanted) as (validation, _):
-        return FileReport(source.name, "", validation.report, _told(validation))
+        return FileReport(source.name, "", validation.report, _summary(validation))
 
 
-def _told(validation: Validation) -> dict[str, Any]:
+def _summary(validation: Validation) -> dict[str, Any]:
     """What a valid checkpoint is, by the names of its description; empty where it is none."""
     plan = validation.plan
     if plan is None:

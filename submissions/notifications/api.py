@@ -242,9 +242,9 @@ class WebhooksView(_WebhookCall):
     )
     def post(self, request: Request, slug: str) -> Response:
         """Have finished and rescored results sent to an address. The secret is in this answer alone."""
-        team, given = owned_team(request.user, slug), WebhookRequest.read(request)
+        team, values = owned_team(request.user, slug), WebhookRequest.read(request)
         try:
-            added = add_webhook(team, given["url"], signed_in(request))
+            added = add_webhook(team, values["url"], signed_in(request))
         except TooManyWebhooks as error:
             raise malformed("webhook", str(error)) from error
         return Response(NewWebhookSerializer(added).data, status=status.HTTP_201_CREATED)

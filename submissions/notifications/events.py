@@ -237,8 +237,8 @@ def _rescored(payload: Mapping[str, Any]) -> None:
     for person in members(by_team):
         teams = set(person.memberships.values_list("team", flat=True)) & set(by_team)
         # Of each team the newest submissions.
-        told = [submission for team in sorted(teams) for submission in by_team[team][:OUTCOMES]]
-        lines = [line for submission in told for line in outcomes.get(str(submission.pk), ())]
+        latest = [submission for team in sorted(teams) for submission in by_team[team][:OUTCOMES]]
+        lines = [line for submission in latest for line in outcomes.get(str(submission.pk), ())]
         notify([person], rescored_message(rescore, lines))
     for own in by_team.values():
         if has_webhooks(own[0].team):

@@ -38,7 +38,7 @@ def ended_message(kind: NoticeKind, status: SubmissionStatus) -> Message:
     where = datasets[0] if len(datasets) == 1 else f"{len(datasets)} datasets"
     # The subject says what ended how: the text begins with what more there is to say.
     lines = [outcome_text(submission)] if kind == NoticeKind.FINISHED else []
-    lines += [_trouble(job) for job in status.jobs if job.state not in (State.DONE, State.WITHDRAWN)]
+    lines += [_failure_text(job) for job in status.jobs if job.state not in (State.DONE, State.WITHDRAWN)]
     for cost in charged(submission, now=False):
         if cost.refunded:
             why = f", because {cost.refund_reason}" if cost.refund_reason else ""
@@ -52,14 +52,14 @@ def ended_message(kind: NoticeKind, status: SubmissionStatus) -> Message:
     )
 
 
-def bulk_message(bulk: str, told: Sequence[SubmissionStatus]) -> Message:
+def bulk_message(bulk: str, statuses: Sequence[SubmissionStatus]) -> Message:
     """How the submissions of a bulk import ended: how many are scored, and the first that are not, with why."""
-    lost = [status for status in told if status.state != State.DONE]
-    datasets = {job.job.dataset.name: None for status in told for job in status.jobs}
-    scored = f"{len(told) - len(lost):,} of {len(told):,} runs"
+    lost = [status for status in statuses if status.state != State.DONE]
+    datasets = {job.job.dataset.name: None for status in statuses for job in status.jobs}
+    scored = f"{len(statuses) - len(lost):,} of {len(statuses):,} runs"
     lines = [f"{scored} are scored."] if lost else []
     lines += [
-        f"{status.submission.system.name}\n{_trouble(job)}"
+        f"{status.submission.system.name}\n{_failure_text(job)}"
         for status in lost[:PROBLEMS]
         for job in status.jobs
         if job.state not in (State.DONE, State.WITHDRAWN)
@@ -70,16 +70,16 @@ def bulk_message(bulk: str, told: Sequence[SubmissionStatus]) -> Message:
         kind=NoticeKind.REJECTED if lost else NoticeKind.FINISHED,
         key=f"bulk-{bulk}",
         subject=f"Scored: {scored} on {', '.join(datasets)}",
-        text="\n\n".join(lines) or f"All {len(told):,} runs are scored.",
+        text="\n\n".join(lines) or f"All {len(statuses):,} runs are scored.",
         path=reverse("submissions"),
     )
 
 
-def _trouble(job: JobStatus) -> str:
+def _failure_text(job: JobStatus) -> str:
     """Why one dataset's part has no score, and what would be right."""
     file = f", {job.job.file_name}" if job.job.file_name else ""
     lines = [f"{job.job.dataset.name}{file}: {job.error or job.meaning}"]
-    lines += [f"- {_problem_line(found)}" for found in job.problems[:PROBLEMS]]
+    lines += [f"- {_problem_line(problem)}" for problem in job.problems[:PROBLEMS]]
     if len(job.problems) > PROBLEMS:
         lines.append(f"- and {len(job.problems) - PROBLEMS} more")
     if job.model.remedy:
@@ -87,14 +87,14 @@ def _trouble(job: JobStatus) -> str:
     return "\n".join(lines)
 
 
-def _problem_line(found: Mapping[str, Any]) -> str:
-    lines: Sequence[int] = found.get("lines") or ()
+def _problem_line(problem: Mapping[str, Any]) -> str:
+    lines: Sequence[int] = problem.get("lines") or ()
     where = ""
     if lines:
-        more = ", …" if found.get("count", 0) > len(lines) else ""
+        more = ", …" if problem.get("count", 0) > len(lines) else ""
         where = f" (line{'s' * (len(lines) > 1)} {', '.join(str(line) for line in lines)}{more})"
-    hint = f" {found['hint']}" if found.get("hint") else ""
-    return f"{found['message']}{where}.{hint}".replace("..", ".")
+    hint = f" {problem['hint']}" if problem.get("hint") else ""
+    return f"{problem['message']}{where}.{hint}".replace("..", ".")
 
 
 def rescored_message(rescore: Rescore, outcomes: Sequence[str]) -> Message:

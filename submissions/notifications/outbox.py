@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from django.db.models import Q
-
 from leaderboard.models import Team, User
 from submissions.models import Notice, NoticeKind, NoticePreference
 
@@ -61,5 +59,5 @@ def members(teams: Iterable[Team | int]) -> list[User]:
 
 def owners(team: Team) -> list[User]:
     """The people who decide for the team."""
-    mine = Q(memberships__team=team, memberships__owner=True)
-    return list(User.objects.filter(mine, is_active=True).distinct().order_by("pk"))
+    people = User.objects.filter(memberships__team=team, memberships__owner=True, is_active=True)
+    return list(people.distinct().order_by("pk"))

@@ -40,9 +40,9 @@ def ring_for_notices() -> bool:
 
 def anything_to_tell() -> bool:
     """Whether a turn would write or send anything now."""
-    asked = WorkRequest.objects.filter(kind=WorkRequest.Kind.NOTIFY, taken_at=None)
+    requests = WorkRequest.objects.filter(kind=WorkRequest.Kind.NOTIFY, taken_at=None)
     return (
-        asked.exists()
+        requests.exists()
         or ended_submissions().exists()
         or bool(ended_bulks())
         or account_mailer.is_due()

@@ -112,10 +112,10 @@ def _look_up(target: Target) -> list[str]:
 
     def ask() -> None:
         try:
-            found = socket.getaddrinfo(
+            entries = socket.getaddrinfo(
                 target.host, target.port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP
             )
-            answer.set_result(list(dict.fromkeys(str(each[4][0]) for each in found)))
+            answer.set_result(list(dict.fromkeys(str(each[4][0]) for each in entries)))
         except Exception as error:
             answer.set_exception(error)
 

@@ -103,8 +103,8 @@ def send_test(webhook: Webhook) -> Delivery:
 
 
 def _delivery(webhook: Webhook, event: str, key: str, body: Mapping[str, Any]) -> Delivery:
-    whole = {"event": event, "id": uuid.uuid4().hex, "at": timezone.now().isoformat(), **body}
-    return Delivery(webhook=webhook, event=event, key=key, body=whole)
+    values = {"event": event, "id": uuid.uuid4().hex, "at": timezone.now().isoformat(), **body}
+    return Delivery(webhook=webhook, event=event, key=key, body=values)
 
 
 def deliveries_are_due() -> bool:

@@ -30,8 +30,8 @@ def own_quota(context: Context, slug: str) -> dict[str, Any]:
     if not isinstance(person, User):
         return {"quotas": ()}
     datasets = list(Dataset.objects.open_for_runs().filter(slug=slug, hidden=True))
-    found = quotas_for(person, list(teams_of(person)), datasets)
-    return {"quotas": [quota for quotas in found.values() for quota in quotas], "label": "Your quota"}
+    by_dataset = quotas_for(person, list(teams_of(person)), datasets)
+    return {"quotas": [quota for quotas in by_dataset.values() for quota in quotas], "label": "Your quota"}
 
 
 @register.inclusion_tag("submissions/_charged.html")

@@ -90,7 +90,7 @@ def milliseconds(value: float) -> str:
 @register.filter
 def kind_of_model(name: str) -> str:
     """What a checkpoint of this kind is, in words."""
-    return {kind.value: told for kind, told in KIND_NAMES.items()}.get(name, name)
+    return {kind.value: words for kind, words in KIND_NAMES.items()}.get(name, name)
 
 
 @register.filter
