@@ -162,7 +162,7 @@ def _queues(now: datetime, workers: Sequence[WorkerRow]) -> list[QueueRow]:
         ]
         refusing = sum(map(bool, serving))
         values |= {"workers": len(serving) - refusing, "refusing": refusing}
-        return QueueRow(name, waiting, oldest and _age(oldest, now), later, **values)
+        return QueueRow(name, waiting, _age(oldest, now) if oldest else None, later, **values)
 
     rows = []
     for name in Job.Queue.values:
