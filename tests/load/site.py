@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import socket
 import sys
 import tempfile
 import time
@@ -48,7 +47,7 @@ class Site:
             BEHIND_PROXY="1",
             ACCEL_REDIRECT="1",
         )
-        self.port = free_port()
+        self.port = processes.free_port()
 
     @property
     def address(self) -> str:
@@ -58,7 +57,7 @@ class Site:
     def start(self) -> None:
         """Everything that is not running yet; returns when the site answers through the proxy."""
         nginx = proxy.find_nginx()
-        web, intake = free_port(), free_port()
+        web, intake = processes.free_port(), processes.free_port()
         self._start(web_command(web), "web")
         self._start(Command("intake", intake_command(intake)), "intake")
         for command in (services.scorer({}), services.retriever({}), services.notifier({})):
@@ -69,7 +68,7 @@ class Site:
         )
         self._start(Command("nginx", proxy.command(nginx, configuration)), "nginx")
         deadline = time.monotonic() + 60
-        while not all(map(_takes_connections, (web, intake, self.port))):
+        while not all(map(processes.takes_connections, (web, intake, self.port))):
             if time.monotonic() > deadline:
                 raise SystemExit(self.last_words())
             time.sleep(0.1)
@@ -108,13 +107,6 @@ def intake_command(port: int) -> list[str]:
     return [*words[:place], sys.executable, "-m", *words[place:]]
 
 
-def free_port() -> int:
-    """One that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def make_folder() -> str:
     """A temporary folder that other users may enter, for nginx's processes."""
     return tempfile.mkdtemp(prefix="runboard-load-")
@@ -127,8 +119,3 @@ def _stop(process: Any) -> None:
 
 def _pid(server: Any) -> int:
     return int(server._process.pid)
-
-
-def _takes_connections(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0

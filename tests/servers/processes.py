@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -50,6 +52,30 @@ def stop(
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def wait_until(
+    ready: Callable[[], bool], process: subprocess.Popen[bytes], log: Path, patience: float = 60.0
+) -> None:
+    """Return when the server is ready. Raises AssertionError with its last lines when it ends, or is too slow."""
+    deadline = time.monotonic() + patience
+    while not ready():
+        assert process.poll() is None, last_lines(log)
+        assert time.monotonic() < deadline, last_lines(log)
+        time.sleep(0.02)
+
+
+def free_port() -> int:
+    """A port of this machine that no server listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def takes_connections(port: int) -> bool:
+    """Whether a server listens on the port."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def last_lines(log: Path, count: int = 20) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,11 +16,13 @@ def running(log: Path) -> Iterator[str]:
     """The server's address; it ends with the block."""
     process = processes.start([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"], log)
     try:
-        deadline = time.monotonic() + 120
-        while (said := re.search(r"Running on (http://127\.0\.0\.1:\d+)", log.read_text())) is None:
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"the S3 server does not start:\n{processes.last_lines(log)}")
-            time.sleep(0.02)
-        yield said.group(1)
+        processes.wait_until(lambda: _address(log) != "", process, log, patience=120)
+        yield _address(log)
     finally:
         processes.stop(process)
+
+
+def _address(log: Path) -> str:
+    """The address that the server's log names; empty where it does not listen yet."""
+    named = re.search(r"Running on (http://127\.0\.0\.1:\d+)", log.read_text())
+    return named[1] if named else ""

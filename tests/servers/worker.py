@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +40,9 @@ class WorkerProcesses:
 
     def wait_until_ready(self, patience: float = 180.0) -> None:
         """Return when the worker takes messages; AssertionError with its last lines when it does not."""
-        deadline = time.monotonic() + patience
-        while " ready." not in self.log.read_text(errors="replace"):
-            ended = self.worker.poll() is not None or time.monotonic() > deadline
-            assert not ended, processes.last_lines(self.log)
-            time.sleep(0.05)
+        processes.wait_until(
+            lambda: " ready." in self.log.read_text(errors="replace"), self.worker, self.log, patience
+        )
 
     def stop(self) -> None:
         """End all."""
