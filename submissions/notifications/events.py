@@ -92,7 +92,7 @@ def ended_bulks() -> list[str]:
     return list(ended.order_by("bulk").values_list("bulk", flat=True).distinct())
 
 
-def _all_ended(jobs: QuerySet[Job]) -> tuple[Exists, Exists]:
+def _all_ended(jobs: QuerySet[Job]) -> tuple[Any, Any]:
     """The conditions that no job is under way, and no result waits for its turn."""
     in_turn = jobs.filter(entry__visibility=Entry.Visibility.HELD, entry__due_at__lte=timezone.now())
     return ~Exists(jobs.exclude(state__in=TERMINAL)), ~Exists(in_turn)
