@@ -24,8 +24,9 @@ from django.db import connection, transaction
 
 from leaderboard.core.storage import deletion_lock
 from leaderboard.management.backup import making
-from leaderboard.management.backup.archives import Folders, decrypt, identities_in
-from leaderboard.management.backup.manifest import BackupProblem, Manifest, count_rows
+from leaderboard.management.backup.archives import BackupProblem, Folders, decrypt, identities_in
+from leaderboard.management.backup.databases import count_rows
+from leaderboard.management.backup.making import Manifest
 from leaderboard.models import Dataset, User
 from submissions.jobs.cleanup.unreferenced_files import GRACE, sweep
 from submissions.models import Job, State, Upload
@@ -317,7 +318,7 @@ def counts_through(site: NewSite, *steps: list[str] | None) -> list[dict[str, in
     """Rows by table at first, wherever a step is None, and after all of these migrations."""
     lines = [
         "from django.core.management import call_command",
-        "from leaderboard.management.backup.manifest import count_rows",
+        "from leaderboard.management.backup.databases import count_rows",
     ]
     show = "print('counted', __import__('json').dumps(count_rows()))"
     lines += [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 import tarfile
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -14,9 +13,12 @@ from typing import Any, BinaryIO
 import pyrage
 
 from leaderboard.core.storage.store import sha256_of
-from leaderboard.management.backup.manifest import BackupProblem
 
 Writer = Callable[[BinaryIO], object]
+
+
+class BackupProblem(Exception):
+    """The backup cannot be made or restored; the message says what is wrong and what would be right."""
 
 
 def recipients_of(texts: Iterable[str]) -> list[Any]:
@@ -31,18 +33,17 @@ def identities_in(path: Path) -> list[Any]:
     """The secret keys in a file as `age-keygen` writes it. Raises BackupProblem, without repeating any of it."""
     try:
         lines = [line.strip() for line in path.read_text().splitlines()]
-        found = [pyrage.x25519.Identity.from_str(line) for line in lines if line and not line.startswith("#")]
-    except (OSError, UnicodeDecodeError, pyrage.IdentityError) as error:
+        keys = [pyrage.x25519.Identity.from_str(line) for line in lines if line and not line.startswith("#")]
+        if not keys:
+            raise ValueError
+    except (OSError, ValueError, pyrage.IdentityError) as error:
         raise BackupProblem(f"{path} has no age identity (a line AGE-SECRET-KEY-1…).") from error
-    if not found:
-        raise BackupProblem(f"{path} has no age identity (a line AGE-SECRET-KEY-1…).")
-    return found
+    return keys
 
 
 def write_file(target: Path, write: Writer, recipients: Sequence[Any]) -> None:
     """What `write` writes into the stream, encrypted for the recipients where there are any; readable by us alone."""
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
+    with _new_file(target) as file:
         if recipients:
             _through_pipe(write, lambda reader: pyrage.encrypt_io(reader, file, recipients))
         else:
@@ -53,14 +54,17 @@ def write_file(target: Path, write: Writer, recipients: Sequence[Any]) -> None:
 
 def decrypt(source: Path, target: Path, identities: Sequence[Any]) -> None:
     """The content of an encrypted file. Raises BackupProblem where no key fits or it was changed."""
-    descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with source.open("rb") as reader, os.fdopen(descriptor, "wb") as writer:
+    with source.open("rb") as reader, _new_file(target) as writer:
         try:
             pyrage.decrypt_io(reader, writer, identities)
         except (pyrage.DecryptError, OSError) as error:
             raise BackupProblem(
                 f"{source.name} cannot be decrypted: it was made for other keys, or is damaged."
             ) from error
+
+
+def _new_file(target: Path) -> BinaryIO:
+    return os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
 
 
 class Folders:
@@ -130,28 +134,22 @@ class _Hashed:
         return content
 
 
-def unpack(source: Path, root: Path) -> int:
-    """Write the regular files of a tar that we made below `root`, synced; how many. Raises BackupProblem."""
-    count = 0
+def unpack(source: Path, root: Path) -> None:
+    """Write the regular files of a tar that we made below `root`, for us alone. Raises BackupProblem."""
+
+    def check(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo:
+        if not (member.isfile() or member.isdir()):
+            raise tarfile.SpecialFileError(member)
+        own = {"mode": 0o700, "mtime": None} if member.isdir() else {"mode": member.mode & 0o700}
+        return tarfile.data_filter(member, path).replace(**own, deep=False)
+
     with tarfile.open(source, mode="r:") as archive:
-        for member in archive:
-            name = PurePosixPath(member.name)
-            if name.is_absolute() or ".." in name.parts or not (member.isfile() or member.isdir()):
-                raise BackupProblem(f"{source.name} has a member that no backup of ours has.")
-            target = root.joinpath(*name.parts)
-            if member.isdir():
-                target.mkdir(parents=True, exist_ok=True, mode=0o700)
-                continue
-            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            content = archive.extractfile(member)
-            if content is None:
-                raise BackupProblem(f"{source.name} is damaged.")
-            with content, target.open("xb") as file:
-                shutil.copyfileobj(content, file, 1 << 20)
-            target.chmod(member.mode & 0o700)
-            os.utime(target, (member.mtime, member.mtime))
-            count += 1
-    return count
+        try:
+            archive.extractall(root, filter=check)  # noqa: S202  (each member is checked)
+        except tarfile.FilterError as error:
+            raise BackupProblem(f"{source.name} has a member that no backup of ours has.") from error
+        except tarfile.TarError as error:
+            raise BackupProblem(f"{source.name} is damaged.") from error
 
 
 def hashes_of(root: Path, names: Iterable[str]) -> dict[str, str]:

@@ -11,9 +11,9 @@ from typing import Any, BinaryIO
 
 from django.conf import settings
 from django.db import connection, transaction
+from django.db.migrations.recorder import MigrationRecorder
 
-from leaderboard.management.backup.archives import Writer
-from leaderboard.management.backup.manifest import BackupProblem, count_rows
+from leaderboard.management.backup.archives import BackupProblem, Writer
 
 
 def copy_database(scratch: Path, write_out: Any) -> dict[str, int]:
@@ -66,9 +66,9 @@ def _output_of(arguments: list[str], environment: Mapping[str, str]) -> Writer:
         ) as process:
             assert process.stdout is not None
             shutil.copyfileobj(process.stdout, stream, 1 << 20)
-            said = process.stderr.read().decode(errors="replace") if process.stderr else ""
+            complaint = process.stderr.read().decode(errors="replace") if process.stderr else ""
         if process.returncode:
-            raise BackupProblem(f"pg_dump failed: {said.strip()[-500:]}")
+            raise BackupProblem(f"pg_dump failed: {complaint.strip()[-500:]}")
 
     return write
 
@@ -89,43 +89,55 @@ def put_database(source: Path) -> None:
         shutil.copyfile(source, target)
         target.chmod(0o600)
         return
-    arguments = [
-        _tool("pg_restore"),
-        "--no-owner",
-        "--no-privileges",
-        "--exit-on-error",
-        "--single-transaction",
-    ]
-    done = subprocess.run(
-        [*arguments, f"--dbname={connection.settings_dict['NAME']}", str(source)],
+    options = ["--no-owner", "--no-privileges", "--exit-on-error", "--single-transaction"]
+    restored = subprocess.run(
+        [_tool("pg_restore"), *options, f"--dbname={connection.settings_dict['NAME']}", str(source)],
         env=_connection(),
         capture_output=True,
         text=True,
         check=False,
     )
-    if done.returncode:
-        raise BackupProblem(f"pg_restore failed: {done.stderr.strip()[-500:]}")
+    if restored.returncode:
+        raise BackupProblem(f"pg_restore failed: {restored.stderr.strip()[-500:]}")
 
 
 def _tool(name: str) -> str:
-    folder = settings.POSTGRESQL_BIN
-    found = shutil.which(name, path=folder or None)
-    if found is None:
+    program = shutil.which(name, path=settings.POSTGRESQL_BIN or None)
+    if program is None:
         raise BackupProblem(
             f"{name} is not here. Install PostgreSQL's client programs, not older than the server, or name their "
             "folder in POSTGRESQL_BIN."
         )
-    return found
+    return program
 
 
 def _connection() -> dict[str, str]:
     """The environment by which PostgreSQL's programs find the database: no password is on a command line."""
-    told = connection.settings_dict
-    named = {
-        "PGDATABASE": told["NAME"],
-        "PGUSER": told["USER"],
-        "PGPASSWORD": told["PASSWORD"],
-        "PGHOST": told["HOST"] or told.get("OPTIONS", {}).get("host", ""),
-        "PGPORT": str(told["PORT"] or ""),
+    database = connection.settings_dict
+    variables = {
+        "PGDATABASE": database["NAME"],
+        "PGUSER": database["USER"],
+        "PGPASSWORD": database["PASSWORD"],
+        "PGHOST": database["HOST"] or database.get("OPTIONS", {}).get("host", ""),
+        "PGPORT": database["PORT"],
     }
-    return {**os.environ, **{name: str(value) for name, value in named.items() if value}}
+    return {**os.environ, **{name: str(value) for name, value in variables.items() if value}}
+
+
+def count_rows() -> dict[str, int]:
+    """How many rows every table of the database has."""
+    with connection.cursor() as cursor:
+        tables = connection.introspection.get_table_list(cursor)
+        counts = {}
+        for name in sorted(table.name for table in tables if table.type in ("t", "p")):
+            cursor.execute(f"SELECT COUNT(*) FROM {connection.ops.quote_name(name)}")  # noqa: S608
+            counts[name] = int(cursor.fetchone()[0])
+    return counts
+
+
+def applied_migrations() -> dict[str, list[str]]:
+    """The names of the migrations that the database has, by app."""
+    names: dict[str, list[str]] = {}
+    for app, name in sorted(MigrationRecorder(connection).applied_migrations()):
+        names.setdefault(app, []).append(name)
+    return names

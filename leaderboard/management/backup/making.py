@@ -9,9 +9,10 @@ import json
 import shutil
 import tempfile
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from django.conf import settings
 from django.db import connection
@@ -19,9 +20,8 @@ from django.utils import timezone
 
 from leaderboard.core.storage.deletion_lock import paused
 from leaderboard.core.storage.store import Area, sha256_of
-from leaderboard.management.backup.archives import Folders, recipients_of, write_file
-from leaderboard.management.backup.databases import copy_database
-from leaderboard.management.backup.manifest import BackupProblem, Manifest, applied_migrations
+from leaderboard.management.backup.archives import BackupProblem, Folders, recipients_of, write_file
+from leaderboard.management.backup.databases import applied_migrations, copy_database
 
 #: What anyone's work is in, and what is made anew when it is missing.
 STORE = ("store", "media")
@@ -34,6 +34,39 @@ CUT = ("store/pieces",)
 PRIVATE = ("private", "secret-key")
 #: The private files' hashes lie among them, encrypted like them.
 HASHES = "hashes.json"
+#: Counted up when a backup of before could no longer be read.
+FORMAT = 1
+NAME = "manifest.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One backup. Row counts by table; files of the folder by name, with size and sha256; migrations by app."""
+
+    made_at: str
+    vendor: str
+    encrypted: bool
+    rows: dict[str, int]
+    migrations: dict[str, list[str]]
+    files: dict[str, dict[str, int | str]] = field(default_factory=dict)
+    format: int = FORMAT
+
+    def write(self, folder: Path) -> None:
+        """Into the backup's folder."""
+        (folder / NAME).write_text(json.dumps(asdict(self), indent=1, sort_keys=True) + "\n")
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """From a backup's folder. Raises BackupProblem."""
+        try:
+            content = json.loads((folder / NAME).read_text())
+        except (OSError, ValueError) as error:
+            raise BackupProblem(f"{folder} is no backup, or an unfinished one: it has no {NAME}.") from error
+        if content.get("format") != FORMAT:
+            raise BackupProblem(
+                f"This backup has format {content.get('format')}; this version of the site reads {FORMAT}."
+            )
+        return cls(**content)
 
 
 def make_backup(destination: Path, recipients: Sequence[str], judgements_recipients: Sequence[str]) -> Path:

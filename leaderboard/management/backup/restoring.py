@@ -12,10 +12,9 @@ from django.conf import settings
 from django.db import connection
 
 from leaderboard.core.storage.store import sha256_of
-from leaderboard.management.backup.archives import decrypt, hashes_of, identities_in, unpack
-from leaderboard.management.backup.databases import is_empty, put_database
-from leaderboard.management.backup.making import HASHES
-from leaderboard.management.backup.manifest import BackupProblem, Manifest, count_rows
+from leaderboard.management.backup.archives import BackupProblem, decrypt, hashes_of, identities_in, unpack
+from leaderboard.management.backup.databases import count_rows, is_empty, put_database
+from leaderboard.management.backup.making import HASHES, Manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +74,11 @@ def _plain(folder: Path, name: str, scratch: Path, keys: list[Any]) -> Path | No
 
 
 def _require_whole(folder: Path, manifest: Manifest) -> None:
-    for name, told in manifest.files.items():
+    for name, expected in manifest.files.items():
         path = folder / name
         if not path.is_file():
             raise BackupProblem(f"The backup is damaged: {name} is missing.")
-        if sha256_of(path) != told["sha256"]:
+        if sha256_of(path) != expected["sha256"]:
             raise BackupProblem(f"The backup is damaged: {name} is not what was written.")
 
 

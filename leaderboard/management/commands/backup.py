@@ -7,8 +7,8 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from leaderboard.management.backup.making import make_backup
-from leaderboard.management.backup.manifest import BackupProblem, Manifest
+from leaderboard.management.backup.archives import BackupProblem
+from leaderboard.management.backup.making import Manifest, make_backup
 
 
 class Command(BaseCommand):
@@ -55,7 +55,7 @@ class Command(BaseCommand):
         except BackupProblem as problem:
             raise CommandError(str(problem)) from problem
         manifest = Manifest.read(folder)
-        size = sum(int(told["bytes"]) for told in manifest.files.values())
+        size = sum(int(file["bytes"]) for file in manifest.files.values())
         self.stdout.write(
             f"{folder}: {sum(manifest.rows.values()):,} rows in {len(manifest.rows)} tables, "
             f"{len(manifest.files)} files, {size:,} bytes."

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from leaderboard.core.schema_version import mismatch
-from leaderboard.management.backup.manifest import BackupProblem
+from leaderboard.management.backup.archives import BackupProblem
 from leaderboard.management.backup.restoring import restore_backup
 from submissions.jobs.cleanup.missing_files import missing_files
 
