@@ -216,7 +216,6 @@ REST_FRAMEWORK = {
         "rest_framework.parsers.FormParser",
         "rest_framework.parsers.MultiPartParser",
     ],
-    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.AllowAny"],
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_SCHEMA_CLASS": "submissions.api.schema.ScopedSchema",
     "EXCEPTION_HANDLER": "leaderboard.core.http.api_errors.exception_handler",
@@ -229,7 +228,6 @@ REST_FRAMEWORK = {
         "challenge": "10/day",
         "token": "20/hour",
     },
-    "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Runboard API",

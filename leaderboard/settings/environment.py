@@ -125,5 +125,3 @@ SITE_ADDRESS = site_address(env.str("SITE_ADDRESS", default=""))
 LANGUAGE_CODE = "en-gb"
 FORMAT_MODULE_PATH = "leaderboard.core.formats"
 TIME_ZONE = "UTC"
-USE_I18N = True
-USE_TZ = True
