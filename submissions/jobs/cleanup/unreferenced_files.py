@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Container, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import orjson
+from django.apps import apps
 from django.conf import settings
+from django.db import models
 
 from leaderboard.core.storage import deletion_lock
 from leaderboard.core.storage.store import PARTIAL, Area
-from leaderboard.models import CollectionProfile, Run, WorkRequest
+from leaderboard.models import CollectionProfile, Pool, Rescore, Run, WorkRequest
 from submissions.checkpoints.service import sweep_checkpoints
-from submissions.jobs.cleanup.referenced_checksums import named_checksums
 from submissions.jobs.kinds.handover import Retrieved
 from submissions.jobs.models.embedding_cache import sweep_embeddings
 from submissions.models import TERMINAL, Job
@@ -27,6 +30,9 @@ logger = logging.getLogger(__name__)
 GRACE = 24 * 3600
 #: So many files that no row names may be what crashes left, however few others there are.
 _FEW = 20
+#: Columns of JSON that may have checksums in them.
+_JSON_COLUMNS = ((Pool, "files"), (Rescore, "content"), (WorkRequest, "payload"), (Job, "payload"))
+_CHECKSUM = re.compile(rb"[0-9a-f]{64}")
 
 
 def sweep(grace: float = GRACE) -> int:
@@ -46,7 +52,10 @@ def sweep(grace: float = GRACE) -> int:
         "datasets' files": lambda: _sweep_datasets(grace),
         "unfinished uploads": lambda: _sweep_unfinished(Path(settings.FILE_UPLOAD_TEMP_DIR), grace),
         "uploads in pieces": lambda: sweep_uploads(grace),
-        "work": lambda: _sweep_work(grace),
+        # The scratch folders of workers that were killed: a job takes no longer than its wall clock.
+        "work": lambda: _remove_folders(
+            Path(settings.VAR) / "work", "*", max(grace, settings.JOB_WALL_CLOCK_SECONDS)
+        ),
         "embeddings": sweep_embeddings,
         "checkpoints": lambda: sweep_checkpoints(grace),
     }
@@ -107,18 +116,13 @@ def _sweep_datasets(grace: float) -> int:
 
 def _sweep_unfinished(folder: Path, grace: float) -> int:
     """Files on their way in, and the folders that zips were taken apart into."""
+    return _remove_folders(folder, "zip-*", grace) + _sweep_files(folder, set(), grace)
+
+
+def _remove_folders(parent: Path, pattern: str, grace: float) -> int:
+    """Remove the folders of these names that nobody touched for so many seconds."""
     limit = time.time() - grace
-    old = [path for path in folder.glob("zip-*") if path.is_dir() and path.stat().st_mtime < limit]
-    for path in old:
-        remove(path)
-    return len(old) + _sweep_files(folder, set(), grace)
-
-
-def _sweep_work(grace: float) -> int:
-    """Remove the scratch folders of workers that were killed: a job takes no longer than its wall clock."""
-    work = Path(settings.VAR) / "work"
-    limit = time.time() - max(grace, settings.JOB_WALL_CLOCK_SECONDS)
-    old = [folder for folder in work.glob("*") if folder.is_dir() and folder.stat().st_mtime < limit]
+    old = [path for path in parent.glob(pattern) if path.is_dir() and path.stat().st_mtime < limit]
     for folder in old:
         remove(folder)
     return len(old)
@@ -150,3 +154,18 @@ def _named_profiles() -> set[str]:
 
 def _named_uploads() -> set[str]:
     return set(Job.objects.exclude(state__in=TERMINAL).values_list("upload_sha256", flat=True))
+
+
+def named_checksums() -> set[str]:
+    """Every sha256 in any row, histories included: of a table to come as well, as long as its column says so."""
+    named: set[str] = set()
+    for label in ("leaderboard", "submissions"):
+        for model in apps.get_app_config(label).get_models():
+            for field in model._meta.concrete_fields:
+                if isinstance(field, models.CharField) and field.name.endswith("sha256"):
+                    rows = model._default_manager.values_list(field.name, flat=True)
+                    named.update(rows.distinct().iterator())
+    for table, column in _JSON_COLUMNS:
+        for value in table._default_manager.values_list(column, flat=True).iterator():
+            named.update(match.decode() for match in _CHECKSUM.findall(orjson.dumps(value)))
+    return named - {""}
