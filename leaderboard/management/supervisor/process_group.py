@@ -31,7 +31,7 @@ class WatchdogPipe:
     """The supervisor's end of the pipe to its watchdog, which is told what it would have to end and remove."""
 
     def __init__(self, lock: int) -> None:
-        """`lock` is a descriptor that the watchdog keeps open until it has tidied up (see `main.RunLock`)."""
+        """`lock` is a descriptor that the watchdog keeps open until it has tidied up (see `main.hold_lock`)."""
         self._lock = lock
         self._lines: list[str] = []
         self._process = self._start()

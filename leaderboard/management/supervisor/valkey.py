@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import socket
 import tempfile
 from pathlib import Path
+
+from redis import Redis, RedisError
 
 from leaderboard.management.supervisor.processes import Command, SupervisorError
 
@@ -72,9 +73,7 @@ def command(socket_folder: Path, data_folder: Path) -> Command:
 
 def answers(socket_folder: Path) -> bool:
     """Whether the server takes commands (while it loads its file, it does not)."""
-    with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX) as connection:
-        connection.settimeout(1)
-        connection.connect(str(socket_path(socket_folder)))
-        connection.sendall(b"PING\r\n")
-        return connection.recv(64).startswith(b"+PONG")
+    path = str(socket_path(socket_folder))
+    with contextlib.suppress(RedisError), Redis(unix_socket_path=path, socket_timeout=1) as client:
+        return bool(client.ping())
     return False
