@@ -246,7 +246,7 @@ class Plain(Backend):
 
 def open_process(command: list[str], **options: Any) -> subprocess.Popen[bytes]:
     """Start a command in a session of its own, with its three streams in pipes."""
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     return subprocess.Popen(command, start_new_session=True, **pipes, **options)
 
 

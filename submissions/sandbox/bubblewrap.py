@@ -173,23 +173,23 @@ def arguments(program: Program, *, is_root: bool) -> list[str]:
 
 def _system(*, cuda: bool) -> list[str]:
     """What of the machine is seen, at its own place: the system's libraries, our Python, and a GPU if it is used."""
-    made = []
-    for name in _SYSTEM:
-        made += ["--ro-bind", name, name]
+    made = _bind("--ro-bind", _SYSTEM)
     for name in _SYSTEM_LINKS:
         path = Path(name)
         if path.is_symlink():
             made += ["--symlink", str(path.readlink()), name]
         elif path.exists():
-            made += ["--ro-bind", name, name]
-    for name in _SYSTEM_FILES:
-        made += ["--ro-bind-try", name, name]
+            made += _bind("--ro-bind", [name])
+    made += _bind("--ro-bind-try", _SYSTEM_FILES)
     if cuda:
-        for device in sorted(Path("/dev").glob("nvidia*")):
-            made += ["--dev-bind", str(device), str(device)]
-        for name in _CUDA_FILES:
-            made += ["--ro-bind-try", name, name]
+        made += _bind("--dev-bind", map(str, sorted(Path("/dev").glob("nvidia*"))))
+        made += _bind("--ro-bind-try", _CUDA_FILES)
     return [*made, *_python()]
+
+
+def _bind(option: str, names: Iterable[str]) -> list[str]:
+    """Each name at its own place."""
+    return [word for name in names for word in (option, name, name)]
 
 
 def _python() -> list[str]:
@@ -199,7 +199,7 @@ def _python() -> list[str]:
         made += ["--tmpfs", str(settings.BASE_DIR)]
     for prefix in dict.fromkeys(map(Path, (sys.base_prefix, sys.base_exec_prefix, sys.prefix))):
         if not _lies_in(prefix, seen) or _lies_in(prefix, [settings.BASE_DIR]):
-            made += [*_folders_above(str(prefix)), "--ro-bind", str(prefix), str(prefix)]
+            made += [*_folders_above(str(prefix)), *_bind("--ro-bind", [str(prefix)])]
             seen.append(prefix)
     if _lies_in(settings.VAR, seen):
         made += ["--tmpfs", str(settings.VAR)]

@@ -79,10 +79,9 @@ class Turn:
         #: Seconds that the child stood still.
         self.stood = 0.0
 
-    def ask(self, now: float) -> None:
-        """Hear the child's question."""
-        if self._asked_at is None:
-            self._asked_at = now
+    def ask(self) -> None:
+        """Note the child's question, the first one."""
+        self._asked_at = self._asked_at or time.monotonic()
 
     @property
     def waits(self) -> bool:
@@ -218,7 +217,7 @@ class Supervision:
             if len(line) > _LONGEST_LINE:
                 continue
             if is_question(line):
-                self._turn.ask(time.monotonic())
+                self._turn.ask()
             elif progress := read_progress(line, self._heard):
                 self._progress = self._heard = progress
 

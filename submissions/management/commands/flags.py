@@ -7,8 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 
-from leaderboard.core.audit import acting
-from leaderboard.management.curating import find_dataset, find_person
+from leaderboard.management.curating import acting_person, add_actor_arguments, find_dataset
 from submissions.models import Flag
 from submissions.quotas.flags import figures_of, settle_flag
 
@@ -21,7 +20,6 @@ class Command(BaseCommand):
     help = "Which submissions look like probes, and what a curator made of it."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        """One of three verbs."""
         verbs = parser.add_subparsers(dest="verb", required=True)
         listed = verbs.add_parser("list", help="open ones, the newest first")
         listed.add_argument("--dataset", help="slug")
@@ -29,20 +27,16 @@ class Command(BaseCommand):
         for verb, help_text in (("clear", "it is honest work"), ("confirm", "it is a probe")):
             settled = verbs.add_parser(verb, help=help_text)
             settled.add_argument("flag", type=int, help="its number in the list")
-            settled.add_argument("--by", required=True, metavar="EMAIL", help="whose act it is")
-            settled.add_argument("--why", required=True, help="the note, kept in the record")
+            add_actor_arguments(settled, "the note, kept in the record")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Do it."""
         if options["verb"] == "list":
             self._list(options)
             return
         flag = Flag.objects.filter(pk=options["flag"]).first()
         if flag is None:
             raise CommandError(f"There is no flag {options['flag']}.")
-        if not options["why"].strip():
-            raise CommandError("Say why: --why is the note.")
-        with transaction.atomic(), acting(find_person(options["by"]), options["why"].strip()):
+        with transaction.atomic(), acting_person(options):
             settle_flag(flag, _STATES[options["verb"]])
         self.stdout.write(f"{flag.get_state_display().capitalize()}: {flag}.")
 
